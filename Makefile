@@ -1,0 +1,44 @@
+# Two commands do everything on a fresh Debian machine: make demo, make test.
+PYTHON ?= python3
+BIN := .venv/bin
+# One thread a process: with more, test workers on few cores wait for each other.
+ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+READY := .venv/ready
+
+.PHONY: demo test test-slow check format bench docs clean
+
+demo: $(READY)
+	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
+
+test: $(READY)
+	$(ONE) $(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+
+test-slow: $(READY)
+	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	for script in benchmarks/*.py; do $(ONE) $(BIN)/python $$script || exit 1; done
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict
+
+# torch goes first and alone: asked for by another package it would bring gigabytes of
+# accelerator packages along.
+$(READY): requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet $$(grep '^torch==' requirements.lock)
+	$(BIN)/pip install --quiet -r requirements.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $(READY)
+
+clean:
+	rm -rf .venv site dist build runs

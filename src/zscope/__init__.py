@@ -1,0 +1,58 @@
+"""zscope: train autoencoders and assay their latent spaces.
+
+    import zscope as zs
+
+    autoencoder = zs.wrap(my_encoder, my_decoder, example=x[:8])
+    recording = zs.record(autoencoder, x)
+
+Names are loaded when they are first used, so that `import zscope` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Autoencoder": "zscope.autoencoder",
+    "Posterior": "zscope.autoencoder",
+    "wrap": "zscope.autoencoder",
+    "load": "zscope.loading",
+    "Recording": "zscope.recording",
+    "record": "zscope.recording",
+    "Dataset": "zscope.data.dataset",
+    "Run": "zscope.store",
+    "train": "zscope.training",
+    "train_ensemble": "zscope.training",
+    "ZscopeError": "zscope.errors",
+    "Undefined": "zscope.errors",
+}
+_MODULES = ("assays", "data", "errors", "models", "plots", "sampling", "store", "training")
+
+__all__ = ["__version__", *_HOMES, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = import_module(f"zscope.{name}")
+    else:
+        raise AttributeError(f"module 'zscope' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from zscope import assays, data, errors, models, plots, sampling, store, training
+    from zscope.autoencoder import Autoencoder, Posterior, wrap
+    from zscope.data.dataset import Dataset
+    from zscope.errors import Undefined, ZscopeError
+    from zscope.loading import load
+    from zscope.recording import Recording, record
+    from zscope.store import Run
+    from zscope.training import train, train_ensemble

@@ -1,0 +1,104 @@
+"""Datasets: `zs.data.names()` lists them, `zs.data.load(name)` gives one.
+
+One file is one publisher's dataset (or one built-in generator); `CATALOGUE` says where
+each name lives. A new dataset is one module with a `Source`, one test and one line here.
+"""
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from zscope.data.dataset import Dataset, from_arrays, grid_factors
+from zscope.data.source import File, Source
+from zscope.errors import ConfigError, DataError, did_you_mean
+
+__all__ = [
+    "CATALOGUE", "Dataset", "File", "Source", "folder", "from_arrays", "from_recipe",
+    "grid_factors", "load", "names", "source",
+]  # fmt: skip
+
+# name -> module:attribute of its Source. Built in first, then real data.
+CATALOGUE = {
+    "helix": "helix:HELIX",
+    "square-linear": "square:LINEAR",
+    "square-nonlinear": "square:NONLINEAR",
+    "sprites": "sprites:SPRITES",
+    "sprites-color": "sprites:COLOR",
+    "sprites-noisy": "sprites:NOISY",
+    "sprites-background": "sprites:BACKGROUND",
+    "rooms": "rooms:ROOMS",
+    "digits": "digits:DIGITS",
+    "mnist": "mnist:MNIST",
+    "fashion-mnist": "mnist:FASHION",
+    "dsprites": "dsprites:DSPRITES",
+    "shapes3d": "shapes3d:SHAPES3D",
+    "mpi3d-toy": "mpi3d:TOY",
+    "mpi3d-sim": "mpi3d:SIM",
+    "mpi3d-real": "mpi3d:REAL",
+    "cars3d": "cars3d:CARS3D",
+    "smallnorb": "smallnorb:SMALLNORB",
+    "celeba": "celeba:CELEBA",
+    "symsol": "symsol:SYMSOL",
+}
+
+
+def names() -> list[str]:
+    """The names that `load` knows, built-in data first."""
+    return list(CATALOGUE)
+
+
+def source(name: str) -> Source:
+    """What is known about a dataset, without loading it."""
+    if name not in CATALOGUE:
+        raise DataError(
+            f"data: no dataset is called {name!r}. {did_you_mean(name, CATALOGUE)} A file of your "
+            "own is given by its path, for instance ./images.npy; see: zscope data list"
+        )
+    module, attribute = CATALOGUE[name].split(":")
+    return getattr(import_module(f"zscope.data.{module}"), attribute)
+
+
+def folder(root: str | Path | None = None) -> Path:
+    """Where datasets are kept: `root`, else $ZSCOPE_DATA, else ~/.cache/zscope."""
+    chosen = root or os.environ.get("ZSCOPE_DATA")
+    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "zscope"
+
+
+def load(name: str, *, root: str | Path | None = None, **options: Any) -> Dataset:
+    """A dataset by name, or from a file or folder of one's own by its path.
+
+    `options` are those of the dataset (`zscope data info NAME` lists them), for instance
+    `load("sprites", resolution=32)`.
+    """
+    if name not in CATALOGUE and looks_like_path(name):
+        from zscope.data.own import load_path
+
+        data = load_path(Path(name).expanduser(), **options)
+        return _with_recipe(data, str(Path(name).expanduser().resolve()), options)
+    entry = source(name)
+    unknown = sorted(set(options) - set(entry.options))
+    if unknown:
+        raise ConfigError(
+            f"data: {name} has no option {unknown[0]!r}. "
+            + (did_you_mean(unknown[0], entry.options) if entry.options else "It has no options.")
+        )
+    return _with_recipe(entry.load(folder(root) / name, **options), name, options)
+
+
+def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Dataset:
+    """The dataset that a run's configuration describes."""
+    data = load(recipe["name"], root=root, **recipe.get("options", {}))
+    if split := recipe.get("split"):
+        data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
+    return data
+
+
+def looks_like_path(name: str) -> bool:
+    return os.sep in name or name.startswith((".", "~")) or Path(name).suffix != ""
+
+
+def _with_recipe(data: Dataset, name: str, options: dict[str, Any]) -> Dataset:
+    from dataclasses import replace
+
+    return replace(data, recipe={"name": name, "options": options})

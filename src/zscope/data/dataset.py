@@ -1,0 +1,276 @@
+"""What a dataset is: observations, and (where known) the factors that made them.
+
+`images` holds either pictures, samples x channels x height x width, as uint8 (0 to 255)
+or float32, or plain rows, samples x features, as float32. It is anything that has
+`shape`, `dtype`, `len()` and can be indexed by a slice or an array of rows: an array, a
+memory map, or pictures rendered when they are asked for. Large data are never turned
+into floats as a whole: `batch` converts just the rows it is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.errors import DataError
+from zscope.randomness import seed_of
+
+Kind = Literal["categorical", "ordinal", "continuous"]
+
+
+class Rows(Protocol):
+    """Observations that can be read by row without loading the rest."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: Any) -> np.ndarray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Observations with their factors.
+
+    `factors` is samples x factors (integers for categorical and ordinal factors, real
+    numbers if any is continuous) or None. `factor_sizes` counts the values of each factor,
+    0 for a continuous one. `recipe` says how `zs.data.load` can make the dataset again.
+    """
+
+    name: str
+    images: Rows
+    factors: np.ndarray | None = None
+    factor_names: tuple[str, ...] = ()
+    factor_sizes: tuple[int, ...] = ()
+    factor_kinds: tuple[Kind, ...] = ()
+    recipe: dict[str, Any] | None = None
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
+        if len(shape) not in (2, 4) or dtype not in (np.dtype(np.uint8), np.dtype(np.float32)):
+            raise DataError(
+                f"{self.name}: observations of shape {shape} and type {dtype}; needed are pictures "
+                "(samples, channels, height, width) or rows (samples, features), as uint8 or "
+                "float32. Convert them, or read them with zs.data.load('file.npy')."
+            )
+        if shape[0] == 0:
+            raise DataError(
+                f"{self.name}: 0 samples. The file or the selection is empty: nothing can be "
+                "encoded or trained on it."
+            )
+        if len(shape) == 2 and dtype != np.dtype(np.float32):
+            raise DataError(
+                f"{self.name}: rows of type {dtype}; rows are read as real numbers. "
+                "Convert them with .astype('float32'), scaled as the model expects."
+            )
+        if self.factors is None:
+            if self.factor_names:
+                raise DataError(
+                    f"{self.name}: {len(self.factor_names)} factor names but no factors. "
+                    "Give the values too, or leave the names out."
+                )
+            return
+        values = np.asarray(self.factors)
+        if values.ndim != 2 or len(values) != shape[0]:
+            raise DataError(
+                f"{self.name}: factors of shape {values.shape} for {shape[0]} samples; needed is "
+                f"one row for each sample, ({shape[0]}, number of factors)."
+            )
+        if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
+            raise DataError(
+                f"{self.name}: factors must be finite numbers; found type {values.dtype}"
+                f"{' with NaN or infinite entries' if values.dtype.kind == 'f' else ''}. Number "
+                "the categories 0, 1, 2, … and leave out rows with missing values."
+            )
+        names = self.factor_names or tuple(f"factor{k}" for k in range(values.shape[1]))
+        kinds = self.factor_kinds or tuple(guess_kind(values[:, k]) for k in range(values.shape[1]))
+        sizes = self.factor_sizes or tuple(
+            0 if kind == "continuous" else len(np.unique(values[:, k]))
+            for k, kind in enumerate(kinds)
+        )
+        if not len(names) == len(kinds) == len(sizes) == values.shape[1]:
+            raise DataError(
+                f"{self.name}: {values.shape[1]} factors, but {len(names)} names, {len(sizes)} "
+                f"sizes and {len(kinds)} kinds. Give one of each for every factor."
+            )
+        for part, value in (
+            ("factors", values),
+            ("factor_names", tuple(names)),
+            ("factor_kinds", tuple(kinds)),
+            ("factor_sizes", tuple(int(size) for size in sizes)),
+        ):
+            object.__setattr__(self, part, value)
+
+    def __len__(self) -> int:
+        return int(self.images.shape[0])
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{name} {size or '(continuous)'}"
+            for name, size in zip(self.factor_names, self.factor_sizes, strict=True)
+        )
+        return f"Dataset({self.name}: {len(self)} x {self.shape}, factors: {sizes or 'none'})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one observation, as a model sees it."""
+        return tuple(int(n) for n in self.images.shape[1:])
+
+    def batch(
+        self, rows: Sequence[int] | np.ndarray | slice, device: torch.device | str = "cpu"
+    ) -> Tensor:
+        """Some observations as float32 on `device`; bytes become 0 to 1.
+
+        The bytes travel, and are converted where they arrive. Colour pictures arrive in
+        channels-last order, the fastest for convolutions.
+        """
+        part = np.ascontiguousarray(self.images[rows])
+        if not part.flags.writeable:
+            part = part.copy()
+        x = torch.from_numpy(part).to(device)
+        if x.dtype == torch.uint8:
+            layout = torch.channels_last if x.ndim == 4 else torch.preserve_format
+            return x.to(torch.float32, memory_format=layout).mul_(1 / 255)
+        return x
+
+    def subset(self, rows: Sequence[int] | np.ndarray) -> "Dataset":
+        """Some of the samples, in the given order; the observations are not copied."""
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            rows = np.flatnonzero(rows)
+        if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+            raise DataError(
+                f"{self.name}: subset asked for rows {rows.min()} to {rows.max()}, but there are "
+                f"{len(self)} samples (0 to {len(self) - 1})."
+            )
+        factors = None if self.factors is None else self.factors[rows]
+        return replace(self, images=Chosen(self.images, rows), factors=factors, recipe=None)
+
+    def split(
+        self, fractions: Sequence[float] = (0.7, 0.1, 0.2), *, seed: int = 0
+    ) -> tuple["Dataset", ...]:
+        """Random parts of the given sizes, disjoint, the same for the same seed.
+
+        The rows of each part stay in ascending order, so that reading a memory map in
+        order stays cheap. Rows left over by rounding go to the first part.
+        """
+        if not fractions or min(fractions) <= 0 or sum(fractions) > 1 + 1e-9:
+            raise DataError(
+                f"{self.name}: split into {tuple(fractions)}; fractions must be positive and add "
+                "up to at most 1, for instance (0.8, 0.1, 0.1)."
+            )
+        order = np.random.default_rng(seed_of(seed, 1)).permutation(len(self))
+        sizes = [int(fraction * len(self) + 1e-9) for fraction in fractions]
+        if sum(fractions) > 1 - 1e-9:
+            sizes[0] = len(self) - sum(sizes[1:])
+        if min(sizes) == 0:
+            raise DataError(
+                f"{self.name}: {len(self)} samples split into {tuple(fractions)} leave a part "
+                "without samples. Use fewer or larger parts."
+            )
+        ends = np.cumsum(sizes)
+        parts = []
+        for part, (end, size) in enumerate(zip(ends, sizes, strict=True)):
+            chosen = self.subset(np.sort(order[end - size : end]))
+            if self.recipe is not None and "split" not in self.recipe:
+                split = {"fractions": list(fractions), "seed": seed, "part": part}
+                chosen = replace(chosen, recipe={**self.recipe, "split": split})
+            parts.append(chosen)
+        return tuple(parts)
+
+
+class Chosen:
+    """Rows of something else, chosen by index and read when asked for."""
+
+    def __init__(self, rows: Rows, index: np.ndarray) -> None:
+        if isinstance(rows, Chosen):
+            rows, index = rows._rows, rows._index[index]
+        self._rows: Rows = rows
+        self._index: np.ndarray = np.asarray(index, dtype=np.int64)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._index), *self._rows.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self._rows.dtype)
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        return self._rows[self._index[rows]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
+
+
+def guess_kind(values: np.ndarray) -> Kind:
+    """Whole numbers with few distinct values are ordinal, everything else continuous."""
+    whole = np.issubdtype(values.dtype, np.integer) or bool(np.all(values == np.round(values)))
+    return "ordinal" if whole and len(np.unique(values)) <= 1000 else "continuous"
+
+
+def grid_factors(sizes: Sequence[int]) -> np.ndarray:
+    """Every combination of factor values, the last factor running fastest."""
+    return np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), tuple(sizes)), axis=1)
+
+
+def from_arrays(
+    images: Any,
+    factors: Any = None,
+    *,
+    name: str = "array",
+    factor_names: Sequence[str] = (),
+    factor_kinds: Sequence[Kind] = (),
+) -> Dataset:
+    """A dataset of an array or tensor in any usual layout.
+
+    Pictures may be samples x height x width (grey), x channels x height x width, or
+    x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
+    the second has not); whole numbers other than bytes, and float64, become float32.
+    """
+    if isinstance(images, Tensor):
+        images = images.detach().cpu().numpy()
+    if not isinstance(images, np.ndarray) and not hasattr(images, "__getitem__"):
+        raise DataError(
+            f"{name}: observations of type {type(images).__name__}; an array or tensor is needed "
+            "(samples first)."
+        )
+    if isinstance(images, list | tuple):
+        images = np.asarray(images)
+    if images.dtype == object or np.dtype(images.dtype).kind not in "biuf":
+        raise DataError(
+            f"{name}: observations of type {images.dtype} are not numbers. Rows of different "
+            "lengths, or text? Give one numeric array with samples first."
+        )
+    if len(images.shape) == 1:
+        raise DataError(
+            f"{name}: observations of shape {tuple(images.shape)}; samples x features is needed. "
+            "For a single feature use x.reshape(-1, 1)."
+        )
+    if len(images.shape) == 3:
+        images = images[:, None]
+    if len(images.shape) == 4 and images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
+        images = images.transpose(0, 3, 1, 2)
+    pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
+    if not pictures_of_bytes and images.dtype != np.float32:
+        images = images.astype(np.float32)
+    if isinstance(factors, Tensor):
+        factors = factors.detach().cpu().numpy()
+    if factors is not None:
+        factors = np.asarray(factors)
+        factors = factors[:, None] if factors.ndim == 1 else factors
+    return Dataset(
+        name=name,
+        images=images,
+        factors=factors,
+        factor_names=tuple(factor_names),
+        factor_kinds=tuple(factor_kinds),
+    )

@@ -1,0 +1,56 @@
+"""The few errors zscope raises on purpose.
+
+Every message has four parts: who speaks, what was seen (with numbers), the likely
+cause, and the next step. The command line prints the message as one line and exits
+with code 1; any other exception there is a bug.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ZscopeError(Exception):
+    """Something the user can put right; the message says how."""
+
+
+class Undefined(ZscopeError):
+    """A measurement has no answer for this input: raised where a paper would print NaN."""
+
+
+class InterfaceError(ZscopeError):
+    """A model does not behave as an encoder and a decoder must."""
+
+
+class DataError(ZscopeError):
+    """A dataset is unknown, missing, damaged, or of the wrong form."""
+
+
+class ConfigError(ZscopeError):
+    """An option or a configuration file holds a value that cannot be used."""
+
+
+class RunError(ZscopeError):
+    """A run directory is missing, half written, or of another format."""
+
+
+class TrainingError(ZscopeError):
+    """Training could not go on; the last good checkpoint is kept."""
+
+
+class MissingExtra(ZscopeError):
+    """A feature needs an optional package that is not installed."""
+
+    def __init__(self, who: str, package: str, extra: str):
+        super().__init__(
+            f"{who}: the package {package!r} is not installed; it comes with an optional "
+            f"part of zscope. Install it with: pip install 'zscope[{extra}]'"
+        )
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of an error about an unknown name: the nearest known ones, or all of them."""
+    known = sorted(known)
+    near = get_close_matches(name.lower().replace("_", "-"), known, n=3, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return f"Known: {', '.join(known)}."

@@ -1,0 +1,59 @@
+"""Where every random number comes from: a generator that the caller can name.
+
+Nothing in zscope reads or sets the global seed. `generator=None` means a fresh
+generator with seed 0, so that a plain call repeats itself.
+
+Training draws through `normal`, which also accepts a `Tape`: a list of numbers drawn
+beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble draws
+each member's numbers first, exactly as that member alone would, and plays them back.
+"""
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+
+class Tape:
+    """Random tensors drawn beforehand, handed out in order."""
+
+    def __init__(self, draws: list[Tensor]):
+        self._draws = iter(draws)
+
+    def next(self) -> Tensor:
+        return next(self._draws)
+
+
+class Shapes:
+    """Notes which draws are made, in what shape, while handing out zeros."""
+
+    def __init__(self) -> None:
+        self.seen: list[torch.Size] = []
+
+    def next(self, like: Tensor) -> Tensor:
+        self.seen.append(like.shape)
+        return torch.zeros_like(like)
+
+
+Source = Generator | Tape | Shapes | None
+
+
+def fresh(generator: Generator | None, device: torch.device | str = "cpu") -> Generator:
+    """The given generator, or a new one with seed 0 on `device`."""
+    return torch.Generator(device).manual_seed(0) if generator is None else generator
+
+
+def seed_of(*parts: int) -> int:
+    """One well-mixed 63-bit seed from several numbers (run seed, step, process)."""
+    words = np.random.SeedSequence(list(parts)).generate_state(1, np.uint64)
+    return int(words[0] >> np.uint64(1))
+
+
+def normal(like: Tensor, source: Source = None) -> Tensor:
+    """Standard normal numbers in the shape, dtype and device of `like`."""
+    if isinstance(source, Tape):
+        return source.next()
+    if isinstance(source, Shapes):
+        return source.next(like)
+    source = fresh(source, like.device)
+    noise = torch.randn(like.shape, generator=source, dtype=like.dtype, device=source.device)
+    return noise.to(like.device)

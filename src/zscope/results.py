@@ -1,0 +1,52 @@
+"""What an assay returns: a frozen record that can be saved, printed and drawn."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from zscope.errors import Undefined
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A measurement together with what led to it, so that plots and pages recompute nothing."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python numbers, strings, lists and dicts, ready for JSON."""
+        values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"kind": type(self).__name__, **values}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
+        raise Undefined(
+            f"{type(self).__name__}: this result has no figure of its own. "
+            "Its numbers are in .to_dict()."
+        )
+
+
+def plain(value: Any) -> Any:
+    """`value` without tensors, arrays or numbers that JSON cannot hold."""
+    if isinstance(value, Result):
+        return value.to_dict()
+    if isinstance(value, torch.Tensor):
+        return plain(value.detach().cpu().numpy())
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and math.isnan(value):
+        raise Undefined(
+            "to_dict: a result holds NaN, which stands for no measurement. This is a fault in "
+            "the assay that made it: please report it with the data that led to it."
+        )
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value

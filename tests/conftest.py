@@ -1,0 +1,55 @@
+"""Settings for all tests: one thread a process, shapes checked, no global randomness."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from jaxtyping import install_import_hook
+
+# Every shape annotation in zscope is checked at every call that a test makes.
+install_import_hook("zscope", "beartype.beartype")
+
+from pathlib import Path  # noqa: E402
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+torch.set_num_threads(1)
+settings.register_profile("zscope", deadline=None, max_examples=25, derandomize=True)
+settings.load_profile("zscope")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def the_global_seed_is_left_alone():
+    """Nothing in zscope reads or sets the global random state."""
+    before = torch.get_rng_state()
+    yield
+    assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
+
+
+@pytest.fixture(autouse=True)
+def own_data_folder(tmp_path_factory, monkeypatch):
+    """Tests never touch the user's cache of datasets; rendered data are shared by a session."""
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path_factory.getbasetemp() / "data"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with the real MNIST and Fashion-MNIST files, where it is at hand."""
+    folder = Path(os.environ.get("ZSCOPE_REAL_DATA", SHARED / "data"))
+    if not (folder / "mnist").is_dir():
+        pytest.skip(f"needs the real MNIST files in {folder} (set ZSCOPE_REAL_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_models() -> Path:
+    """The folder with two VAEs trained by other people, where it is at hand."""
+    folder = Path(os.environ.get("ZSCOPE_REAL_MODELS", SHARED / "models"))
+    if not (folder / "vae-mnist.safetensors").is_file():
+        pytest.skip(f"needs the models in {folder} (set ZSCOPE_REAL_MODELS)")
+    return folder
