@@ -1,0 +1,179 @@
+"""The engine under every response assay: decode, encode again, in chunks that fit memory.
+
+    R(z) = mean of q(z' | decoder(z))
+
+(Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2.)
+
+`respond` answers for codes that exist. `responses` answers for codes that are built
+while they are needed: d interventions on each of N samples are d N codes, but only one
+chunk of them is ever in memory. The model runs in evaluation mode, without gradients,
+on its own device; what comes back is on the device and in the dtype of the codes.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from zscope.autoencoder import Autoencoder, Posterior, evaluation
+from zscope.errors import ConfigError, InterfaceError
+from zscope.types import Codes
+
+BUDGET = 256 * 2**20
+"""Bytes that one chunk may take while it is decoded and encoded."""
+
+Build = Callable[[int, int], Tensor]
+"""Codes of the rows from start up to (not including) stop."""
+
+# Alive at once in a layer without gradients: its input, its output, and the copies that
+# convolutions make of both.
+_ALIVE = 4
+# Where the layers cannot be seen (plain functions): a wide layer against an observation.
+_UNSEEN = 32
+# Larger chunks than this gain no speed, even for networks of a few units.
+_LARGEST = 8192
+
+
+def respond(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Codes:
+    """The response R(z) of each code: the posterior mean of what was decoded."""
+    parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b], budget=budget)
+    return torch.cat([codes[:0].detach(), *(posterior.mean for _, _, posterior in parts)])
+
+
+def respond_posterior(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Posterior:
+    """The whole posterior of the decoded codes, from which responses can be sampled (eq. 3)."""
+    if len(codes) == 0:
+        raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
+    build = lambda a, b: codes[a:b]  # noqa: E731
+    parts = [part for _, _, part in responses(autoencoder, len(codes), build, budget=budget)]
+    return Posterior(
+        torch.cat([part.mean for part in parts]),
+        None if parts[0].std is None else torch.cat([part.std for part in parts]),
+        scale_tril=None
+        if parts[0].scale_tril is None
+        else torch.cat([part.scale_tril for part in parts]),
+    )
+
+
+def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Tensor:
+    """The decoded codes, on the device of the codes."""
+    size = chunk_size(autoencoder, codes[:2], len(codes), budget)
+    parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
+    return torch.cat([part.to(codes.device) for part in parts])
+
+
+def responses(
+    autoencoder: Autoencoder, count: int, build: Build, *, budget: int = BUDGET
+) -> Iterator[tuple[int, int, Posterior]]:
+    """(start, stop, posterior) for `count` codes that `build` makes chunk by chunk."""
+    if count == 0:
+        return
+    size = chunk_size(autoencoder, build(0, min(2, count)), count, budget)
+    for start in range(0, count, size):
+        stop = min(start + size, count)
+        yield start, stop, _respond(autoencoder, build(start, stop), start)
+
+
+def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int = BUDGET) -> int:
+    """How many codes to decode and encode at once, so that the budget is kept.
+
+    The example (one or two codes) is run once, and the largest input or output of any
+    layer is noted. Chunks are of nearly equal size, so that none is a lonely code.
+    """
+    if budget <= 0:
+        raise ConfigError(
+            f"response: a memory budget of {budget} bytes leaves no room for a single code. "
+            f"The default is {BUDGET} bytes (256 MB)."
+        )
+    if len(example) == 0:
+        raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
+    with _watching(autoencoder) as seen:
+        x = _decode(autoencoder, example, 0)
+        _encode(autoencoder, x, example, 0)
+    layers = _ALIVE * max(seen, default=0)
+    needed = max(layers, (_UNSEEN if not seen else _ALIVE) * x.nbytes) / len(example)
+    most = max(1, min(_LARGEST, int(budget / needed)))
+    chunks = -(-count // most)
+    return -(-count // chunks)
+
+
+def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:
+    return _encode(autoencoder, _decode(autoencoder, codes, start), codes, start)
+
+
+def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
+    device, dtype = _place(autoencoder, codes)
+    with evaluation(autoencoder):
+        x = autoencoder.decode(codes.detach().to(device, dtype))
+    if x.ndim == 0 or len(x) != len(codes):
+        raise InterfaceError(
+            f"response: the decoder was given {len(codes)} codes and returned shape "
+            f"{tuple(x.shape)}; it must return one observation for each code. Does it squeeze, "
+            "sum or repeat its batch?"
+        )
+    # A sum is a single pass without memory; it is finite unless an entry is not (or the
+    # sum itself overflows, which the closer look settles).
+    if not x.sum().isfinite():
+        _refuse("decoder", x, codes, start)
+    return x
+
+
+def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Posterior:
+    with evaluation(autoencoder):
+        posterior = autoencoder.encode(x)
+    if posterior.mean.shape != codes.shape:
+        raise InterfaceError(
+            f"response: codes of shape {tuple(codes.shape)} came back from the encoder as "
+            f"{tuple(posterior.mean.shape)}. The encoder must give as many latents as the decoder "
+            "takes, one row for each observation; it must not squeeze or average its batch."
+        )
+    for part in (posterior.mean, posterior.std, posterior.scale_tril):
+        if part is not None and not part.sum().isfinite():
+            _refuse("encoder", part, codes, start)
+    return posterior.detach().to(codes.device, codes.dtype)
+
+
+def _refuse(role: str, came: Tensor, codes: Codes, start: int) -> None:
+    bad = ~came.flatten(1).isfinite().all(1)
+    if not bad.any():
+        return
+    row = int(bad.nonzero()[0, 0])
+    values = ", ".join(f"{value:.4g}" for value in codes[row, :12].tolist())
+    more = f", … ({codes.shape[1]} latents)" if codes.shape[1] > 12 else ""
+    cause = (
+        "This code itself is not finite: check where it comes from."
+        if not codes[row].isfinite().all()
+        else "Is the code far outside what the model has seen, or are its weights not finite?"
+    )
+    raise InterfaceError(
+        f"response: the {role} gave NaN or infinite numbers for {int(bad.sum())} of {len(codes)} "
+        f"codes, first at latent vector {start + row}: [{values}{more}]. {cause} Try that vector "
+        "alone with autoencoder.decode and autoencoder.encode."
+    )
+
+
+def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
+    """Where the weights are; a model without weights takes the codes as they come."""
+    if any(parameter.is_floating_point() for parameter in autoencoder.parameters()):
+        return autoencoder.place
+    return codes.device, codes.dtype
+
+
+@contextmanager
+def _watching(autoencoder: Autoencoder) -> Iterator[list[int]]:
+    """Collects the size in bytes of every layer's inputs and outputs."""
+    seen: list[int] = []
+
+    def note(module: nn.Module, given: Any, came: Any) -> None:
+        for tensors in (given, came):
+            group = tensors if isinstance(tensors, tuple | list) else (tensors,)
+            seen.extend(tensor.nbytes for tensor in group if isinstance(tensor, Tensor))
+
+    hooks = [module.register_forward_hook(note) for module in autoencoder.modules()]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
