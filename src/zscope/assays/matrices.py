@@ -1,0 +1,49 @@
+"""What an assay accepts as numbers: tensors or arrays, checked, as float64 rows."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.errors import Undefined
+
+Array = Tensor | np.ndarray
+
+
+def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
+    """`values` as samples x columns in float64, on their device, without gradients.
+
+    A single column may be given as a vector; further axes are flattened into columns.
+    Raises `Undefined` for fewer than `least` samples, no columns, or numbers that are
+    not finite: no measurement of such rows would mean anything.
+    """
+    rows = torch.as_tensor(
+        np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
+    )
+    rows = rows.detach().to(torch.float64)
+    if rows.ndim == 0:
+        raise Undefined(f"{who}: got a single number; samples x columns are needed.")
+    rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows.flatten(1)
+    if len(rows) < least or rows.shape[1] == 0:
+        raise Undefined(
+            f"{who}: got {len(rows)} samples x {rows.shape[1]} columns; at least {least} samples "
+            "and 1 column are needed. Record more observations: zs.record(model, data, samples=N)"
+        )
+    bad = ~rows.isfinite().all(1)
+    if bad.any():
+        raise Undefined(
+            f"{who}: {int(bad.sum())} of {len(rows)} samples hold NaN or infinite numbers, the "
+            f"first at row {int(bad.nonzero()[0, 0])}. Has training diverged, or were the data "
+            "not scaled? Find out why before leaving those rows out."
+        )
+    return rows
+
+
+def same_rows(x: Array, y: Array, who: str, *, least: int = 2) -> tuple[Tensor, Tensor]:
+    """Two matrices about the same samples in the same order."""
+    first, second = as_rows(x, who, least=least), as_rows(y, who, least=least)
+    if len(first) != len(second):
+        raise Undefined(
+            f"{who}: the first matrix has {len(first)} rows and the second {len(second)}; row i "
+            "of both must be the same sample. Record both models with one seed on the same data."
+        )
+    return first, second.to(first.device)

@@ -1,0 +1,84 @@
+"""Divergence: how many nats does each latent carry about the observation?
+
+    KL( N(m0, s0) || N(m1, s1) ) = 1/2 [ (s0 + (m0 - m1)^2) / s1 - 1 - log s0 + log s1 ]
+
+for each latent, s0 and s1 being variances; against N(0, 1) it is
+1/2 (s + m^2 - 1 - log s). Zero exactly when the two agree, never negative; unchanged
+when both Gaussians are shifted and scaled together. Averaged over the samples it bounds
+from above the mutual information between the latent and the observation.
+
+Kingma & Welling, ICLR 2014, appendix B; Bonheme 2023, equations 2.18 and 2.19, and
+equation 4.31 for a prior that depends on auxiliary data (iVAE).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zscope.assays.matrices import Array, as_rows
+from zscope.assays.regime.types import PerLatent
+from zscope.autoencoder import Posterior
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Divergence(Result):
+    """Mean KL of each latent, in nats, and their sum: the rate."""
+
+    per_latent: PerLatent
+    rate: float
+    samples: int
+
+    @property
+    def score(self) -> float:
+        return self.rate
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        return bars(self.per_latent, x="latent", y="KL (nats)", ax=ax)
+
+
+def gaussian_kl(
+    mean: Array,
+    log_variance: Array,
+    prior_mean: Array | None = None,
+    prior_log_variance: Array | None = None,
+) -> Codes:
+    """KL of diagonal Gaussians from N(0, I), or from other diagonal Gaussians, for each latent.
+
+    Taken from the log-variances, which stay exact where the variance itself would round
+    to 0. Returns samples x latents; sum over the latents for the whole divergence.
+    """
+    m0, l0 = (as_rows(part, "gaussian_kl") for part in (mean, log_variance))
+    m1 = torch.zeros_like(m0) if prior_mean is None else as_rows(prior_mean, "gaussian_kl")
+    l1 = (
+        torch.zeros_like(l0)
+        if prior_log_variance is None
+        else as_rows(prior_log_variance, "gaussian_kl")
+    )
+    shapes = [tuple(part.shape) for part in (m0, l0, m1, l1)]
+    if len({shape[1] for shape in shapes}) > 1 or len({shape[0] for shape in shapes} - {1}) > 1:
+        raise Undefined(
+            f"gaussian_kl: mean, log-variance and the prior's two have shapes {shapes}; they must "
+            "agree (the prior may have a single row for all samples)."
+        )
+    gap = l0 - l1
+    # expm1: near the prior the terms cancel, and what is left is of the order of rounding.
+    return 0.5 * (torch.expm1(gap) - gap + (m0 - m1).square() * (-l1).exp())
+
+
+def latent_divergence(posterior: Posterior) -> Divergence:
+    """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples of a recording."""
+    return divergence_of(posterior.kl().double())
+
+
+def divergence_of(kl: Codes) -> Divergence:
+    """The same from divergences already at hand, under any prior (samples x latents)."""
+    rows = as_rows(kl, "latent_divergence")
+    mean: Tensor = rows.mean(0).cpu()
+    return Divergence(per_latent=mean, rate=float(mean.sum()), samples=len(rows))

@@ -1,0 +1,127 @@
+"""Variable types: the detector, its streaming form, and the rule on divergences."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zscope.assays.regime.divergence import gaussian_kl
+from zscope.assays.regime.types import VarianceMoments, variable_types, variable_types_by_kl
+from zscope.errors import Undefined
+
+
+def mixture(active_share: float, samples: int = 1000) -> torch.Tensor:
+    """Variance 0 for a share of the samples and 1 for the rest."""
+    column = torch.ones(samples, 1)
+    column[: round(active_share * samples)] = 0
+    return column
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.95, "active"), (0.9, "active"), (0.5, "mixed"), (0.1, "passive"), (0.05, "passive")],
+)
+def test_an_ideal_mixture_gets_the_type_of_its_share(share, expected):
+    types = variable_types(mixture(share))
+    assert types.labels == [expected]
+    assert types.mean_variance[0] == pytest.approx(1 - share)
+    assert types.variance_of_variance[0] == pytest.approx(share * (1 - share))
+    assert types.intermediate == []
+
+
+def test_a_constant_half_is_mixed_by_the_rule_and_flagged_as_no_mixture():
+    types = variable_types(torch.full((50, 1), 0.5))
+    assert (types.mixed, types.intermediate) == ([0], [0])
+
+
+def test_a_collapsed_model_has_only_passive_latents():
+    types = variable_types(torch.ones(20, 3))
+    assert (types.active, types.mixed, types.passive) == ([], [], [0, 1, 2])
+    assert types.trace == pytest.approx(3)
+
+
+def test_the_borders_belong_to_the_pure_types():
+    S = torch.tensor([[0.1, 0.9, 1.1, 0.1001, 0.8999]]).repeat(10, 1)
+    types = variable_types(S)
+    assert (types.active, types.passive, types.mixed) == ([0], [1, 2], [3, 4])
+
+
+@given(seed=st.integers(0, 10_000), alpha=st.floats(0.01, 0.45))
+def test_every_latent_has_exactly_one_type_whatever_the_order_of_samples(seed, alpha):
+    generator = torch.Generator().manual_seed(seed)
+    S = torch.rand(40, 6, generator=generator) * torch.rand(6, generator=generator) * 2
+    types = variable_types(S, alpha=alpha)
+    assert sorted(types.active + types.mixed + types.passive) == list(range(6))
+    again = variable_types(S[torch.randperm(40, generator=generator)], alpha=alpha)
+    assert again.labels == types.labels
+    assert set(types.intermediate) <= set(types.mixed)
+
+
+def test_a_shift_of_one_latent_is_not_ignored():
+    S = torch.full((10, 1), 0.05)
+    assert variable_types(S).active == [0]
+    assert variable_types(S + 0.3).active == []
+
+
+def test_streaming_equals_one_batch(tmp_path):
+    generator = np.random.default_rng(0)
+    S = generator.gamma(2.0, 0.2, size=(70_001, 4)).astype(np.float32) + 100  # offset: cancellation
+    stored = np.memmap(tmp_path / "variances", np.float32, "w+", shape=S.shape)
+    stored[:] = S
+    whole = variable_types(stored)
+    batches = variable_types(torch.from_numpy(S[k : k + 999]) for k in range(0, len(S), 999))
+    for types in (whole, batches):
+        assert types.samples == len(S)
+        np.testing.assert_allclose(types.mean_variance, S.astype(float).mean(0), rtol=1e-12)
+        np.testing.assert_allclose(types.variance_of_variance, S.astype(float).var(0), rtol=1e-10)
+
+
+def test_log_variances_are_refused_with_a_way_forward():
+    with pytest.raises(Undefined, match=r"negative.*log-variances.*posterior\.variance"):
+        variable_types(torch.tensor([[0.2, -3.0]]))
+
+
+def test_nothing_and_not_a_number_are_refused():
+    with pytest.raises(Undefined, match="no variances were given"):
+        variable_types(iter([]))
+    with pytest.raises(Undefined, match="0 samples"):
+        variable_types(torch.zeros(0, 3))
+    with pytest.raises(Undefined, match=r"NaN or infinite.*row 1"):
+        variable_types(torch.tensor([[0.1], [float("nan")]]))
+    with pytest.raises(Undefined, match=r"between 0 and 0\.5"):
+        variable_types(torch.ones(3, 1), alpha=0.5)
+    with pytest.raises(Undefined, match="2 latents, earlier ones 3"):
+        VarianceMoments().add(torch.ones(2, 3)).add(torch.ones(2, 2))
+
+
+def test_the_rule_on_divergences_agrees_with_the_rule_on_variances_for_a_normal_prior():
+    generator = torch.Generator().manual_seed(1)
+    normal = torch.randn(500, generator=generator)
+    off = mixture(0.5, 500)[:, 0]
+    mean = torch.stack([normal, normal * (1 - off), torch.zeros(500)], 1)
+    variance = torch.stack([torch.full((500,), 0.02), off * 0.98 + 0.01, torch.ones(500)], 1)
+    by_variance = variable_types(variance)
+    kl = gaussian_kl(mean, variance.log())
+    assert by_variance.labels == ["active", "mixed", "passive"]
+    assert variable_types_by_kl(kl, variance).labels == by_variance.labels
+    assert variable_types_by_kl(kl).labels == by_variance.labels
+
+
+def test_a_passive_latent_of_an_ivae_is_found_at_any_level_of_its_prior():
+    # Proposition 5.2.2: passive means posterior = prior, here both with variance 0.001.
+    prior = torch.full((100, 2), 1e-3)
+    prior[:, 1] = 400.0
+    mean = torch.zeros(100, 2)
+    mean[:, 1] = torch.linspace(-20, 20, 100)
+    variance = torch.full((100, 2), 1e-3)
+    kl = gaussian_kl(mean, variance.log(), torch.zeros(100, 2), prior.log())
+    assert variable_types_by_kl(kl, variance / prior).labels == ["active", "passive"][::-1]
+    assert variable_types(variance).active == [0, 1]  # the plain rule cannot see it
+
+
+def test_negative_divergences_are_refused():
+    with pytest.raises(Undefined, match="never negative"):
+        variable_types_by_kl(torch.tensor([[-1.0]]))
+    with pytest.raises(Undefined, match="same samples"):
+        variable_types_by_kl(torch.ones(3, 2), torch.ones(2, 2))
