@@ -20,6 +20,19 @@ class Result:
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {"kind": type(self).__name__, **values}
 
+    def summary(self) -> list[tuple[str, str]]:
+        """Lines for a table, (name, value): every field that fits on a line."""
+        lines = []
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, bool | str | int):
+                lines.append((f.name, str(value)))
+            elif isinstance(value, float):
+                lines.append((f.name, f"{value:.4g}"))
+            elif isinstance(value, list) and all(isinstance(item, int) for item in value):
+                lines.append((f.name, ", ".join(map(str, value)) or "none"))
+        return [(name.replace("_", " "), value) for name, value in lines]
+
     def plot(self, ax: Any = None) -> Any:
         """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
         raise Undefined(

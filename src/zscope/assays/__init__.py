@@ -1,1 +1,109 @@
+"""Assays: questions about a latent space, each with its answer as a frozen `Result`.
 
+    from zscope import assays
+
+    assays.response_matrix(autoencoder, recording.posterior).plot()
+    assays.measure(recording)                       # everything that applies
+
+`CATALOGUE` lists them all, so that command line, report, explorer and docs name none.
+A new assay is one module, one test and one `Entry` here. Functions are loaded when they
+are first used.
+"""
+
+from importlib import import_module
+from typing import Any
+
+from zscope.assays.entry import Entry
+
+_ENTRIES = (
+    Entry(
+        "response",
+        "What becomes of a code that is decoded and encoded again?",
+        "zscope.assays.responses.response:response",
+        takes=("autoencoder", "posterior"),
+        options={"samples": 1024},
+    ),
+    Entry(
+        "response-matrix",
+        "Which latents matter, and which depend on which?",
+        "zscope.assays.responses.matrix:response_matrix",
+        takes=("autoencoder", "posterior"),
+    ),
+    Entry(
+        "conditioned-response-matrix",
+        "Which latent carries which factor, as the decoder sees it?",
+        "zscope.assays.responses.conditioned:conditioned_response_matrix",
+        takes=("autoencoder", "data", "posterior=posterior"),
+        needs=("factors", "two factors"),
+    ),
+    Entry(
+        "structure-score",
+        "Do samples of the prior survive decoding and encoding?",
+        "zscope.assays.responses.structure:structure_score",
+        takes=("autoencoder", "posterior"),
+    ),
+    Entry(
+        "causal-structure-score",
+        "The same, seen by the latents that matter alone?",
+        "zscope.assays.responses.structure:structure_score",
+        takes=("autoencoder", "posterior"),
+        options={"only_causal": True},
+    ),
+    Entry(
+        "interventional-consistency",
+        "Does a change made to one latent survive, and touch nothing else?",
+        "zscope.assays.responses.consistency:interventional_consistency",
+        takes=("autoencoder", "posterior"),
+    ),
+    Entry(
+        "traversal-responses",
+        "Where along a traversal does the encoder lose track?",
+        "zscope.assays.responses.traversal:traversal_responses",
+        takes=("autoencoder", "codes"),
+    ),
+    Entry(
+        "hybridisation",
+        "What does each latent of one sample do in another?",
+        "zscope.assays.responses.hybridisation:hybridisation",
+        takes=("autoencoder", "codes"),
+    ),
+    Entry(
+        "independence",
+        "Are the latents independent of each other?",
+        "zscope.assays.responses.independence:independence",
+        takes=("posterior",),
+    ),
+    Entry(
+        "holes",
+        "How much of the prior lies in holes, where decoding goes astray?",
+        "zscope.assays.responses.holes:holes",
+        takes=("autoencoder", "posterior"),
+    ),
+)
+
+CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+# Public functions that answer no catalogued question by themselves.
+_FURTHER = {
+    "hole_score": "zscope.assays.responses.holes",
+    "measure": "zscope.assays.measuring",
+    "mmd": "zscope.assays.responses.mmd",
+    "respond": "zscope.assays.responses.engine",
+    "respond_posterior": "zscope.assays.responses.engine",
+}
+_HOMES = {entry.attribute: entry.function.split(":")[0] for entry in _ENTRIES} | _FURTHER
+
+__all__ = ["CATALOGUE", "Entry"]
+__all__ += list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zscope.assays' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,141 @@
+"""Run assays from the catalogue on what was recorded of a model."""
+
+import inspect
+import zlib
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from zscope.assays import CATALOGUE, Entry
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
+from zscope.randomness import seed_of
+from zscope.results import Result
+
+
+class Recorded(Protocol):
+    """What an assay may be given; a `Recording` has all of it."""
+
+    @property
+    def autoencoder(self) -> Autoencoder: ...
+    @property
+    def posterior(self) -> Posterior: ...
+    @property
+    def codes(self) -> Tensor: ...
+    @property
+    def factors(self) -> Tensor | None: ...
+    @property
+    def observations(self) -> Tensor: ...
+    @property
+    def data(self) -> Any: ...
+
+
+def _columns(recording: Any) -> int:
+    factors = recording.factors
+    return 0 if factors is None or factors.ndim < 2 else factors.shape[1]
+
+
+# need -> (is it met, what to say if not)
+NEEDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "factors": (
+        lambda recording: recording.factors is not None,
+        "the data come without factors. Give data with known factors",
+    ),
+    "two factors": (
+        lambda recording: _columns(recording) >= 2,
+        "it compares factors, and the data have fewer than two. Give data with more factors",
+    ),
+    "two latents": (
+        lambda recording: recording.posterior.latents >= 2,
+        "it compares latents, and the model has one. Use a model with more latents",
+    ),
+    "prior": (
+        lambda recording: recording.autoencoder.prior is not None,
+        "the model has no prior. Wrap it with prior='normal' if its latents should be N(0, I)",
+    ),
+    "spread": (
+        lambda recording: not recording.posterior.deterministic,
+        "the encoder gives no spread: each posterior is a point. It applies to variational models",
+    ),
+    "two models": (
+        lambda recording: False,
+        "it compares two representations. Call the function with both, or use: zscope compare",
+    ),
+    "a call": (
+        lambda recording: False,
+        "it needs arguments that no recording holds. Call the function itself",
+    ),
+}
+
+
+def measure(
+    recording: Recorded,
+    names: Iterable[str] | None = None,
+    *,
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> dict[str, Result | ZscopeError]:
+    """The named assays of a recording, or all of the catalogue.
+
+    Asked for all, an assay that does not apply or has no answer leaves the error that
+    says why; asked for by name, it raises. Each assay draws from its own generator, made
+    of the seed and its name, so that its answer does not depend on which others are run.
+    `progress(name, done, total)` is called before each.
+    """
+    chosen = list(CATALOGUE) if names is None else list(names)
+    for name in chosen:
+        if name not in CATALOGUE:
+            raise ConfigError(
+                f"measure: no assay is called {name!r}. {did_you_mean(name, CATALOGUE)}"
+            )
+    results: dict[str, Result | ZscopeError] = {}
+    for done, name in enumerate(chosen):
+        if progress is not None:
+            progress(name, done, len(chosen))
+        try:
+            results[name] = run(CATALOGUE[name], recording, seed=seed)
+        except ZscopeError as error:
+            if names is not None:
+                raise
+            results[name] = error
+    return results
+
+
+def run(entry: Entry, recording: Recorded, *, seed: int = 0) -> Result:
+    """One assay of the catalogue on a recording; `Undefined` if it does not apply."""
+    if reason := unmet(entry, recording):
+        raise Undefined(f"{entry.name}: {reason}.")
+    positional: list[Any] = []
+    keywords: dict[str, Any] = dict(entry.options)
+    for taken in entry.takes:
+        keyword, _, part = taken.rpartition("=")
+        if keyword:
+            keywords[keyword] = _part(recording, part)
+        else:
+            positional.append(_part(recording, part))
+    function = entry.load()
+    if "generator" in inspect.signature(function).parameters:
+        own = seed_of(seed, zlib.crc32(entry.name.encode()))
+        keywords["generator"] = torch.Generator().manual_seed(own)
+    return function(*positional, **keywords)
+
+
+def unmet(entry: Entry, recording: Recorded) -> str | None:
+    """Why an assay does not apply to a recording; None if it does."""
+    for need in entry.needs:
+        met, reason = NEEDS[need]
+        if not met(recording):
+            return reason
+    for taken in entry.takes:
+        part = taken.rpartition("=")[2]
+        if _part(recording, part) is None:
+            return f"no {part} were recorded. Record the model with data that have them"
+    return None
+
+
+def _part(recording: Recorded, name: str) -> Any:
+    if name == "variances":
+        return recording.posterior.variance
+    return getattr(recording, name)

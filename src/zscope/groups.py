@@ -1,0 +1,51 @@
+"""Groups of latents: variables of more than one latent.
+
+A group may be a two-dimensional variable, a segment of a structural autoencoder or a
+unit of a causal block. Assays treat a group as one thing: it is intervened on as a
+whole, and its response is the Euclidean norm over its members.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from zscope.errors import ConfigError
+
+Groups = Sequence[Sequence[int]]
+
+
+def partition(groups: Groups | None, latents: int, who: str = "groups") -> list[list[int]]:
+    """The groups as lists of indices, every latent once; single latents when None."""
+    if groups is None:
+        return [[latent] for latent in range(latents)]
+    lists = [[int(latent) for latent in group] for group in groups]
+    members = sorted(latent for group in lists for latent in group)
+    cure = "A partition holds every latent exactly once, for instance groups=[[0, 1], [2]]."
+    outside = [latent for latent in members if not 0 <= latent < latents]
+    if outside:
+        raise ConfigError(
+            f"{who}: the groups name latent {outside[0]}, but the model has {latents} latents "
+            f"(0 to {latents - 1}). {cure}"
+        )
+    repeated = [a for a, b in pairwise(members) if a == b]
+    if repeated:
+        raise ConfigError(f"{who}: latent {repeated[0]} is in more than one group. {cure}")
+    missing = sorted(set(range(latents)) - set(members))
+    if missing:
+        raise ConfigError(
+            f"{who}: the groups leave out {len(missing)} of {latents} latents, the first is "
+            f"{missing[0]}. {cure}"
+        )
+    if not all(lists):
+        raise ConfigError(f"{who}: group {lists.index([])} is empty. {cure}")
+    return lists
+
+
+def membership(groups: list[list[int]], latents: int) -> Tensor:
+    """True where a latent belongs to a group (groups x latents)."""
+    member = torch.zeros(len(groups), latents, dtype=torch.bool)
+    for row, group in zip(member, groups, strict=True):
+        row[group] = True
+    return member

@@ -1,0 +1,141 @@
+"""New latent vectors: from the prior, the aggregate posterior, hybrids, or a box.
+
+    prior       z ~ N(0, I)
+    posterior   z ~ q(z | x) for an observation x drawn at random
+    hybrid      each variable of z is drawn independently from its recorded values
+    uniform     each latent of z is uniform between the extremes of its recorded values
+
+A variable is a single latent, or one of `groups` (a partition of the latents). Hybrid
+samples keep the marginals of the recorded codes and lose all dependence between
+variables (Leeb et al., "Structure by architecture", sec. 2.2). The paper stores 128
+codes to draw from: `store=128`; by default all recorded codes are used.
+
+Everywhere `codes` may be a tensor, an array, or a `Posterior`, from which one draw for
+each observation is recorded first.
+"""
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups, partition
+from zscope.randomness import fresh
+from zscope.types import Codes
+
+
+def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None = None) -> Codes:
+    """Draws from N(0, I), for an autoencoder that has this prior or for a number of latents."""
+    if isinstance(model, Autoencoder) and model.prior is None:
+        raise Undefined(
+            f"sampling.prior: {type(model).__name__} has no prior to draw from. Draw hybrids of "
+            "its codes instead: zs.sampling.hybrid(codes, samples)"
+        )
+    latents = model.latents if isinstance(model, Autoencoder) else model
+    generator = fresh(generator)
+    return torch.randn(_count(samples), latents, generator=generator, device=generator.device)
+
+
+def posterior(recorded: Posterior, samples: int, *, generator: Generator | None = None) -> Codes:
+    """Draws from the aggregate posterior; no observation is used twice while they last."""
+    generator = fresh(generator)
+    if len(recorded) == 0:
+        raise Undefined("sampling.posterior: 0 posteriors were given. Record some data first.")
+    rounds = -(-_count(samples) // len(recorded))
+    rows = torch.cat([_order(len(recorded), generator) for _ in range(rounds)])[:samples]
+    return recorded[rows.to(recorded.mean.device)].sample(generator)
+
+
+def hybrid(
+    codes: Posterior | Tensor | np.ndarray,
+    samples: int,
+    *,
+    groups: Groups | None = None,
+    store: int | None = None,
+    base: Tensor | None = None,
+    vary: list[int] | None = None,
+    generator: Generator | None = None,
+) -> Codes:
+    """Codes whose variables come from different recorded codes.
+
+    With `base` (one code) only the groups listed in `vary` are drawn, and the rest stay as
+    in the base.
+    """
+    generator = fresh(generator)
+    stored = recorded_codes(codes, "sampling.hybrid", generator)
+    lists = partition(groups, stored.shape[1], "sampling.hybrid")
+    if store is not None:
+        if store < 1:
+            raise ConfigError(f"sampling.hybrid: store={store}; at least one code must be stored.")
+        stored = stored[_order(len(stored), generator)[:store].to(stored.device)]
+    if (base is None) != (vary is None):
+        raise ConfigError(
+            "sampling.hybrid: base= and vary= go together: the code that stays, and the list of "
+            "groups that are drawn anew."
+        )
+    new = stored.new_empty(_count(samples), stored.shape[1])
+    if base is not None:
+        if base.numel() != stored.shape[1]:
+            raise ConfigError(
+                f"sampling.hybrid: the base has {base.numel()} numbers, but the codes have "
+                f"{stored.shape[1]} latents. Give one code, for instance base=codes[0]."
+            )
+        new[:] = base.detach().reshape(1, -1).to(new)
+    for index, group in enumerate(lists):
+        # Every variable is drawn, wanted or not: which ones vary changes no other draw.
+        rows = torch.randint(
+            len(stored), (samples,), generator=generator, device=generator.device
+        ).to(stored.device)
+        if vary is None or index in vary:
+            new[:, group] = stored[rows][:, group]
+    return new
+
+
+def uniform(
+    codes: Posterior | Tensor | np.ndarray, samples: int, *, generator: Generator | None = None
+) -> Codes:
+    """Codes drawn evenly from the smallest box that holds all recorded ones."""
+    generator = fresh(generator)
+    stored = recorded_codes(codes, "sampling.uniform", generator)
+    low, high = stored.amin(0), stored.amax(0)
+    share = torch.rand(
+        _count(samples),
+        stored.shape[1],
+        generator=generator,
+        dtype=stored.dtype,
+        device=generator.device,
+    )
+    return low + (high - low) * share.to(stored.device)
+
+
+def recorded_codes(
+    codes: Posterior | Tensor | np.ndarray, who: str, generator: Generator | None = None
+) -> Codes:
+    """Codes as a finite tensor; of a posterior, one draw for each observation."""
+    if isinstance(codes, Posterior):
+        codes = codes.sample(generator)
+    tensor = torch.as_tensor(codes).detach()
+    if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
+        raise Undefined(
+            f"{who}: codes of shape {tuple(tensor.shape)} and type {tensor.dtype}; needed are real "
+            "numbers, one row of latents for each sample. Use recording.codes or a Posterior."
+        )
+    bad = ~tensor.isfinite().all(1)
+    if bad.any():
+        raise Undefined(
+            f"{who}: {int(bad.sum())} of {len(tensor)} codes hold NaN or infinite numbers, the "
+            f"first is row {int(bad.nonzero()[0, 0])}. Has training diverged, or were the data "
+            "not scaled as in training?"
+        )
+    return tensor
+
+
+def _order(count: int, generator: Generator) -> Tensor:
+    return torch.randperm(count, generator=generator, device=generator.device)
+
+
+def _count(samples: int) -> int:
+    if samples < 1:
+        raise ConfigError(f"sampling: samples={samples}; at least one code must be drawn.")
+    return samples
