@@ -1,0 +1,109 @@
+"""What the catalogue knows about a model: its formula, its paper, and its options."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+from zscope.autoencoder import Autoencoder
+
+
+@dataclass(frozen=True)
+class Option:
+    """One setting of `zs.models.build`.
+
+    `read` turns what was given, a Python value or the text of a command line, into the
+    value used, or raises ValueError saying what is needed. A default of None means that
+    the value follows from the data or from another option; the help says how.
+    """
+
+    default: Any
+    help: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of the catalogue of models.
+
+    `model(encoder, decoder, shape=, latents=, likelihood=, **options)` makes it;
+    `outputs(latents)` counts the numbers that its encoder must give for each observation.
+    """
+
+    name: str
+    title: str
+    formula: str
+    paper: str
+    summary: str
+    model: Callable[..., Autoencoder]
+    outputs: Callable[[int], int]
+    options: Mapping[str, Option]
+
+
+def whole(least: int) -> Callable[[Any], int]:
+    """Reads a whole number that is at least `least`."""
+
+    def read(value: Any) -> int:
+        number = _number(value)
+        if number is None or number != int(number) or number < least:
+            raise ValueError(f"a whole number from {least} up is needed")
+        return int(number)
+
+    return read
+
+
+def positive(value: Any) -> float:
+    number = _number(value)
+    if number is None or number <= 0:
+        raise ValueError("a positive number is needed")
+    return number
+
+
+def not_negative(value: Any) -> float:
+    number = _number(value)
+    if number is None or number < 0:
+        raise ValueError("a number that is 0 or more is needed")
+    return number
+
+
+def positive_or_learned(value: Any) -> float | str:
+    if value == "learned":
+        return "learned"
+    try:
+        return positive(value)
+    except ValueError:
+        raise ValueError("a positive number or 'learned' is needed") from None
+
+
+def one_of(known: Iterable[str]) -> Callable[[Any], str]:
+    """Reads one of the `known` words."""
+    known = tuple(known)
+
+    def read(value: Any) -> str:
+        if value not in known:
+            raise ValueError(f"one of {', '.join(known)} is needed")
+        return value
+
+    return read
+
+
+def sizes(value: Any) -> list[int]:
+    """Reads layer sizes: (400, 300), [400, 300], 400, or the text "400,300"."""
+    if isinstance(value, str):
+        value = [part for part in value.strip("[]() ").split(",") if part.strip()]
+    parts = value if isinstance(value, Sequence) else [value]
+    try:
+        return [whole(1)(part) for part in parts]
+    except ValueError:
+        raise ValueError("sizes of layers are needed, for instance (400, 300)") from None
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also from text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return number if isfinite(number) else None

@@ -1,0 +1,184 @@
+"""Objectives: what training minimises, as functions of tensors.
+
+All losses are in nats per sample: summed over pixels and latents, averaged over the
+batch. So β = 1 is the ELBO whatever the size of the picture, and a loss does not depend
+on the size of the batch.
+
+A likelihood says how an observation differs from what was decoded:
+
+    bernoulli   -log p(x|z) = sum_i softplus(a_i) - x_i a_i         x̂ = sigmoid(a)
+    gaussian    -log p(x|z) = 1/2 sum_i (x_i - a_i)²/γ + log(2πγ)    x̂ = a
+    mse                       sum_i (x_i - a_i)²                     x̂ = a
+
+with a the output of the decoder. `mse` has the gradients of `gaussian` with γ = 1/2.
+(Kingma & Welling, ICLR 2014, arXiv:1312.6114, eq. 10 and appendix C.)
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from zscope.autoencoder import Posterior
+from zscope.errors import ConfigError, DataError
+
+PerSample = Float[Tensor, "samples"]
+Scalar = Float[Tensor, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """What a model lost on a batch: the total to minimise, and the named terms it is made of.
+
+    `posterior` is what the encoder said of the batch, for those who watch the training;
+    None if the encoder is deterministic.
+    """
+
+    total: Scalar
+    terms: dict[str, Scalar] = field(default_factory=dict)
+    posterior: Posterior | None = None
+
+
+def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
+    """-log p(x | z) for pixels in [0, 1], from logits: sum_i softplus(a_i) - x_i a_i.
+
+    For grey pixels this is the cross-entropy, whose least value is not 0 but the sum of
+    the pixels' own entropies.
+    """
+    losses = F.binary_cross_entropy_with_logits(logits.to(x.dtype), x, reduction="none")
+    return losses.sum(_but_first(x))
+
+
+def gaussian_nll(mean: Tensor, x: Tensor, gamma: Tensor | float) -> PerSample:
+    """-log N(x; mean, γ I), the constant included."""
+    log_gamma = gamma.log() if isinstance(gamma, Tensor) else math.log(gamma)
+    constant = math.prod(x.shape[1:]) * (math.log(2 * math.pi) + log_gamma)
+    return 0.5 * (squared_error(mean, x) / gamma + constant)
+
+
+def squared_error(mean: Tensor, x: Tensor) -> PerSample:
+    """||x - mean||², without the 1/2."""
+    return (mean.to(x.dtype) - x).square().sum(_but_first(x))
+
+
+def kl_to_standard_normal(posterior: Posterior) -> PerSample:
+    """KL(q(z|x) || N(0, I)), summed over the latents; see `Posterior.kl`."""
+    return posterior.kl().sum(1)
+
+
+def gaussian_posterior(output: Tensor, x: Tensor) -> Posterior:
+    """Reads an encoder's output as means, then log-variances.
+
+    In the precision of the observations: the divergence subtracts nearly equal numbers,
+    which mixed precision must not round first.
+    """
+    mean, log_variance = output.to(x.dtype).chunk(2, dim=1)
+    return Posterior(mean, (log_variance / 2).exp())
+
+
+@runtime_checkable
+class Likelihood(Protocol):
+    """p(x | z): how the output of a decoder is read."""
+
+    def nll(self, output: Tensor, x: Tensor) -> PerSample:
+        """-log p(x | z) of each sample, in nats."""
+
+    def mean(self, output: Tensor) -> Tensor:
+        """The mean of p(x | z): the decoded observation."""
+
+    def check(self, x: Tensor) -> None:
+        """Refuses observations that this likelihood cannot have produced."""
+
+
+class Bernoulli(nn.Module):
+    """Pixels that are on with the decoded probability; grey ones count in proportion."""
+
+    def nll(self, output: Tensor, x: Tensor) -> PerSample:
+        return bernoulli_nll(output, x)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output.sigmoid()
+
+    def check(self, x: Tensor) -> None:
+        least, most = x.min().item(), x.max().item()
+        if least < 0 or most > 1:
+            raise DataError(
+                f"bernoulli likelihood: the observations run from {least:.4g} to {most:.4g}, but "
+                "a Bernoulli pixel lies between 0 and 1; the loss would have no lower bound. "
+                "Divide bytes by 255, or build the model with likelihood='mse' or 'gaussian'."
+            )
+
+
+class MeanSquare(nn.Module):
+    """Squared error: a Gaussian with variance 1/2 on every pixel, without its constant."""
+
+    def nll(self, output: Tensor, x: Tensor) -> PerSample:
+        return squared_error(output, x)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output
+
+    def check(self, x: Tensor) -> None:
+        pass
+
+
+class Gaussian(nn.Module):
+    """A Gaussian with one variance γ for all pixels, given or learned (starting at 1)."""
+
+    def __init__(self, gamma: float | Literal["learned"] = 1.0) -> None:
+        super().__init__()
+        self._given = 1.0 if gamma == "learned" else gamma
+        self.log_gamma = nn.Parameter(torch.zeros(())) if gamma == "learned" else None
+
+    @property
+    def gamma(self) -> Tensor | float:
+        return self._given if self.log_gamma is None else self.log_gamma.exp()
+
+    def initialise(self, generator: Generator) -> None:
+        if self.log_gamma is not None:
+            self.log_gamma.data.zero_()
+
+    def nll(self, output: Tensor, x: Tensor) -> PerSample:
+        return gaussian_nll(output, x, self.gamma)
+
+    def mean(self, output: Tensor) -> Tensor:
+        return output
+
+    def check(self, x: Tensor) -> None:
+        pass
+
+
+LIKELIHOODS: dict[str, type[nn.Module]] = {
+    "bernoulli": Bernoulli,
+    "gaussian": Gaussian,
+    "mse": MeanSquare,
+}
+
+
+def default_likelihood(shape: tuple[int, ...]) -> str:
+    """`bernoulli` for pictures, `mse` for rows."""
+    return "bernoulli" if len(shape) == 3 else "mse"
+
+
+def check_observations(x: Tensor, shape: tuple[int, ...], likelihood: Likelihood) -> None:
+    """Refuses observations that the model cannot learn from; made for the first batch only."""
+    if tuple(x.shape[1:]) != tuple(shape):
+        raise ConfigError(
+            f"models: the observations have shape {tuple(x.shape[1:])}, but the model was built "
+            f"for {tuple(shape)}. Build it with shape=data.shape."
+        )
+    bad = int((~x.isfinite()).flatten(1).any(1).sum())
+    if bad:
+        raise DataError(
+            f"models: {bad} of {len(x)} observations hold NaN or infinite numbers, and every loss "
+            "would be NaN. Leave these rows out or fill the gaps first."
+        )
+    likelihood.check(x)
+
+
+def _but_first(x: Tensor) -> tuple[int, ...]:
+    return tuple(range(1, x.ndim))
