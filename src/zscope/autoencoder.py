@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
 from zscope.randomness import Source, normal
@@ -30,9 +30,12 @@ class Posterior:
     """
 
     __slots__ = ("mean", "scale_tril", "std")
+    mean: Tensor
+    std: Tensor | None
+    scale_tril: Tensor | None
 
     def __init__(
-        self, mean: Codes, std: Codes | None = None, *, scale_tril: Tensor | None = None
+        self, mean: Tensor, std: Tensor | None = None, *, scale_tril: Tensor | None = None
     ) -> None:
         if mean.ndim != 2:
             raise InterfaceError(
@@ -93,12 +96,12 @@ class Posterior:
 
     def sample(self, generator: Source = None) -> Codes:
         """One draw for each sample: mean + std * noise. The mean itself if deterministic."""
-        if self.deterministic:
-            return self.mean
-        noise = normal(self.mean, generator)
+        if self.std is not None:
+            return self.mean + self.std * normal(self.mean, generator)
         if self.scale_tril is not None:
+            noise = normal(self.mean, generator)
             return self.mean + (self.scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
-        return self.mean + self.std * noise
+        return self.mean
 
     def kl(self) -> Codes:
         """KL(q(z|x) || N(0, I)) in nats, shared out over the latents (samples x latents).
@@ -190,11 +193,11 @@ class Wrapped(Autoencoder):
 
     def __init__(
         self,
-        encoder: Callable[..., Any],
-        decoder: Callable[..., Any],
+        encoder: Any,
+        decoder: Any,
         *,
         latents: int | None = None,
-        prior: Literal["normal", "auto"] | None = "auto",
+        prior: str | None = "auto",
     ) -> None:
         super().__init__()
         for role, part in (("encoder", encoder), ("decoder", decoder)):
@@ -232,7 +235,7 @@ class Wrapped(Autoencoder):
     @property
     def prior(self) -> Prior:  # type: ignore[override]
         if self._prior != "auto":
-            return self._prior
+            return "normal" if self._prior == "normal" else None
         if self._spread is None:
             raise InterfaceError(
                 "wrap: prior='auto' is decided by what the encoder returns, and it has not been "
@@ -303,27 +306,27 @@ class Wrapped(Autoencoder):
         with torch.no_grad():
             self.decode(self.encode(example).mean)
 
-    def _call(self, role: str, part: Callable[..., Any], given: Tensor, extra: Any) -> Any:
+    def _call(self, role: str, part: Any, given: Tensor, extra: Any) -> Any:
         try:
             return part(given) if extra is None else part(given, extra)
         except InterfaceError:
             raise
         except Exception as error:
-            said = str(error).strip().splitlines()
+            said = (str(error).strip().splitlines() or ["(no text)"])[0]
             raise InterfaceError(
                 f"wrap: the {role} raised {type(error).__name__} on a {given.dtype} tensor of "
-                f"shape {tuple(given.shape)} on {given.device}: {said[0] if said else '(no text)'}. "
+                f"shape {tuple(given.shape)} on {given.device}: {said}. "
                 "Is this the shape, dtype and scale it was trained on? Prepare the data so, or put "
                 f"the preparation into a small function around the {role}."
             ) from error
 
 
 def wrap(
-    encoder: Callable[..., Any],
-    decoder: Callable[..., Any],
+    encoder: Any,
+    decoder: Any,
     *,
     latents: int | None = None,
-    prior: Literal["normal", "auto"] | None = "auto",
+    prior: str | None = "auto",
     example: Observations | None = None,
 ) -> Autoencoder:
     """Make an `Autoencoder` of any encoder and decoder.

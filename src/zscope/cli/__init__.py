@@ -1,1 +1,51 @@
+"""The command line: each command parses, calls the library and prints.
 
+What the user can put right is one line and exit code 1; a traceback means a bug.
+"""
+
+import os
+import sys
+
+import typer
+
+from zscope.cli import data, demo, train
+from zscope.errors import ZscopeError
+
+app = typer.Typer(
+    name="zscope",
+    help="Train autoencoders and assay their latent spaces. Start with: zscope demo",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.add_typer(data.app, name="data")
+app.command()(train.train)
+
+
+@app.callback(invoke_without_command=True)
+def version(
+    context: typer.Context,
+    show: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if show:
+        from zscope import __version__
+
+        print(f"zscope {__version__}")
+        raise typer.Exit()
+
+
+def main() -> None:
+    """Run a command; turn what can go wrong into a line and an exit code."""
+    try:
+        app()
+    except ZscopeError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt as interrupt:
+        print(str(interrupt) or "zscope: stopped.", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

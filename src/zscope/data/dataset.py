@@ -9,7 +9,7 @@ into floats as a whole: `batch` converts just the rows it is asked for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from zscope.randomness import seed_of
 Kind = Literal["categorical", "ordinal", "continuous"]
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Observations that can be read by row without loading the rest."""
 
@@ -189,7 +190,8 @@ class Chosen:
 
     def __init__(self, rows: Rows, index: np.ndarray) -> None:
         if isinstance(rows, Chosen):
-            rows, index = rows._rows, rows._index[index]
+            index = rows._index[index]
+            rows = rows._rows
         self._rows: Rows = rows
         self._index: np.ndarray = np.asarray(index, dtype=np.int64)
 
@@ -238,13 +240,13 @@ def from_arrays(
     """
     if isinstance(images, Tensor):
         images = images.detach().cpu().numpy()
-    if not isinstance(images, np.ndarray) and not hasattr(images, "__getitem__"):
-        raise DataError(
-            f"{name}: observations of type {type(images).__name__}; an array or tensor is needed "
-            "(samples first)."
-        )
     if isinstance(images, list | tuple):
         images = np.asarray(images)
+    if not hasattr(images, "shape") or not hasattr(images, "dtype"):
+        raise DataError(
+            f"{name}: observations of type {type(images).__name__}; an array or tensor is needed "
+            "(samples first). A dataset is loaded by name with zs.data.load(name)."
+        )
     if images.dtype == object or np.dtype(images.dtype).kind not in "biuf":
         raise DataError(
             f"{name}: observations of type {images.dtype} are not numbers. Rows of different "

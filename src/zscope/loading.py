@@ -1,0 +1,189 @@
+"""Get a model from wherever it is: a run, a Python object by its import path, or itself."""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from zscope import store
+from zscope.autoencoder import Autoencoder, wrap
+from zscope.errors import InterfaceError, RunError
+
+
+def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
+    """The model that `target` names, ready to be measured.
+
+    - a run directory written by `zs.train` (or a checkpoint file in one);
+    - "package.module:attribute", or "path/to/file.py:attribute": an Autoencoder, a module
+      with encode and decode (or encoder and decoder), a pair (encoder, decoder), or a class
+      or function that makes one of these when called without arguments;
+    - any of these objects themselves.
+
+    `weights` is a `.safetensors`, `.pt` or `.pth` file with a state dict for the module
+    named; it is read without running any code that it may contain (`weights_only=True`).
+    """
+    owner = f"load: {target if isinstance(target, str | Path) else type(target).__name__}"
+    if isinstance(target, str | Path):
+        text = str(target)
+        if Path(text).suffix == ".safetensors" and Path(text).parent.name == "checkpoints":
+            _refuse_weights(owner, weights)
+            return from_run(Path(text).parents[1], Path(text))
+        if os.path.isdir(text) or ":" not in text:
+            _refuse_weights(owner, weights)
+            return from_run(Path(text))
+        target = imported(text)
+    if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
+        target = called(target, owner)
+    if weights is not None:
+        load_weights(_module_of(target, owner), weights)
+    return as_autoencoder(target, owner)
+
+
+def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
+    """The model of a finished run, or as it was at a checkpoint."""
+    from zscope import models
+
+    run = store.open_run(path)
+    recipe = run.config.get("model")
+    if recipe is None:
+        raise RunError(
+            f"load: the run {path} was trained with a model of your own, which zscope cannot "
+            f"build. Name it: zs.load('package.module:name', weights='{path}/model.safetensors')"
+        )
+    model = models.from_recipe(recipe)
+    if checkpoint is not None:
+        store.read_checkpoint(checkpoint, model)
+        return model.eval()
+    if not run.finished:
+        saved = store.checkpoints(path)
+        last = f", or load its last checkpoint: {saved[-1][1]}" if saved else ""
+        raise RunError(
+            f"load: the run {path} is not finished ({run.status}, step {run.step} of "
+            f"{run.config['steps']}). Go on with: zscope train --config {path}/run.json --out "
+            f"{path} --resume{last}"
+        )
+    file = path / "model.safetensors"
+    tensors, _ = store.read_tensors(file)
+    store.fill(model, tensors, file)
+    return model.eval()
+
+
+def imported(text: str) -> Any:
+    """The object at "package.module:attribute" or "file.py:attribute"."""
+    place, _, attribute = text.rpartition(":")
+    if place.endswith(".py"):
+        file = Path(place).resolve()
+        if not file.is_file():
+            raise InterfaceError(
+                f"load: there is no file {place}. Give the path of a Python file and, after a "
+                "colon, the name of the model in it."
+            )
+        folder, place = str(file.parent), file.stem
+    else:
+        folder = os.getcwd()
+    # As `python -m` does: what lies beside the user can be named.
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(place)
+    except Exception as error:
+        raise InterfaceError(
+            f"load: importing {place!r} raised {type(error).__name__}: {error}. Is it installed "
+            "in this environment, or in the current folder?"
+        ) from error
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            from zscope.errors import did_you_mean
+
+            public = [name for name in dir(value) if not name.startswith("_")]
+            raise InterfaceError(
+                f"load: {place!r} has no {part!r}. {did_you_mean(part, public[:50])}"
+            )
+        value = getattr(value, part)
+    return value
+
+
+def called(factory: Any, owner: str) -> Any:
+    """What a class or function makes when called without arguments."""
+    try:
+        return factory()
+    except Exception as error:
+        raise InterfaceError(
+            f"{owner}: calling {getattr(factory, '__name__', factory)}() without arguments raised "
+            f"{type(error).__name__}: {error}. Write a small function that needs none and returns "
+            "the model or the pair (encoder, decoder), and name that."
+        ) from error
+
+
+def as_autoencoder(target: Any, owner: str) -> Autoencoder:
+    """An Autoencoder of an object that has an encoder and a decoder in one of the usual forms."""
+    if isinstance(target, Autoencoder):
+        return target
+    if isinstance(target, tuple | list) and len(target) == 2:
+        return wrap(*target)
+    for names in (("encode", "decode"), ("encoder", "decoder")):
+        parts = [getattr(target, name, None) for name in names]
+        if all(callable(part) for part in parts):
+            return wrap(*parts)  # type: ignore[arg-type]
+    raise InterfaceError(
+        f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
+        "decoder), nor has it encode and decode. Wrap it: zs.wrap(encoder, decoder)."
+    )
+
+
+def load_weights(module: nn.Module, file: str | Path) -> None:
+    """Fill a module with a state dict from a `.safetensors`, `.pt` or `.pth` file, safely."""
+    path = Path(file)
+    if not path.is_file():
+        raise InterfaceError(f"load: there is no file {path}. Where are the weights?")
+    try:
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            state: Any = load_file(str(path))
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise InterfaceError(
+            f"load: {path} could not be read as a state dict ({str(error).splitlines()[0][:200]}). "
+            "Only tensors are read, never code: save the weights with torch.save("
+            "model.state_dict(), file) or as safetensors."
+        ) from error
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+        raise InterfaceError(
+            f"load: {path} holds a {type(state).__name__}, not a state dict (names and tensors). "
+            "Save model.state_dict() alone."
+        )
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise InterfaceError(
+            f"load: the weights in {path} do not fit {type(module).__name__}: {reason[:400]}. "
+            "Is it the class, and are they the sizes, that were trained?"
+        ) from error
+
+
+def _module_of(target: Any, owner: str) -> nn.Module:
+    if isinstance(target, nn.Module):
+        return target
+    raise InterfaceError(
+        f"{owner}: weights= fills a torch module, but this is a {type(target).__name__}. Name the "
+        "module (its class or a function that builds it), or load the weights in your function."
+    )
+
+
+def _refuse_weights(owner: str, weights: Any) -> None:
+    if weights is not None:
+        raise InterfaceError(
+            f"{owner}: weights= is for a module of your own; a run has its weights with it. Leave "
+            "weights out, or name the module as 'package.module:attribute'."
+        )

@@ -1,0 +1,281 @@
+"""A run on disk: its configuration, weights, history and results.
+
+    RUN/run.json              what was asked for, how far it got, on what
+    RUN/model.safetensors     the trained weights; there once the run has finished
+    RUN/history.jsonl         one row for each noted step, written while training
+    RUN/checkpoints/          step-0001000.safetensors: weights and optimiser, to resume from
+    RUN/assays/               NAME.json for each result (NAME.npz for large arrays)
+
+Weights are safetensors, never pickle. Every file carries a format version. Whatever is
+written is written whole or not at all: to a temporary name, flushed, then renamed.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from zscope.errors import RunError
+from zscope.results import Result, plain
+
+if TYPE_CHECKING:
+    from zscope.autoencoder import Autoencoder
+
+FORMAT = 1
+
+
+@dataclass
+class Run:
+    """One training run. `path` is None for a run kept only in memory."""
+
+    path: Path | None
+    config: dict[str, Any]
+    status: str = "running"  # running, finished, interrupted or failed
+    step: int = 0
+    model: "Autoencoder | None" = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    _history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        return self.status == "finished"
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The noted steps: dicts with step, loss and the terms of the loss."""
+        return self._history if self.path is None else list(read_history(self.path))
+
+    @property
+    def name(self) -> str:
+        return "run" if self.path is None else self.path.name
+
+    def save(self) -> None:
+        """Write run.json (nothing, for a run in memory)."""
+        if self.path is not None:
+            content = {
+                "format": FORMAT,
+                "status": self.status,
+                "step": self.step,
+                "config": self.config,
+                "environment": self.environment,
+            }
+            write_whole(self.path / "run.json", json.dumps(content, indent=2).encode())
+
+    def save_result(self, name: str, result: Result) -> Path:
+        """Keep the result of an assay with the run, as assays/NAME.json."""
+        if self.path is None:
+            raise RunError(
+                f"store: the result {name!r} cannot be kept: this run is only in memory. "
+                "Train with out=FOLDER, or write result.to_dict() yourself."
+            )
+        target = self.path / "assays" / f"{name}.json"
+        content = {"format": FORMAT, "assay": name, "step": self.step, "result": plain(result)}
+        write_whole(target, json.dumps(content).encode())
+        return target
+
+    def results(self) -> dict[str, dict[str, Any]]:
+        """The results kept so far, by the name of the assay."""
+        if self.path is None:
+            return {}
+        files = sorted((self.path / "assays").glob("*.json"))
+        return {file.stem: read_json(file)["result"] for file in files}
+
+
+def open_run(path: str | Path) -> Run:
+    """Read a run directory; says what is wrong with one that is not whole."""
+    path = Path(path)
+    if not (path / "run.json").is_file():
+        if path.is_dir() and any(path.iterdir()):
+            raise RunError(
+                f"store: {path} holds no run.json, so it is not a run, or one that was stopped "
+                "before it began. Start it again: zscope train ... --out " + str(path)
+            )
+        raise RunError(
+            f"store: there is no run at {path}. Train one with: zscope train MODEL DATASET "
+            f"--out {path}"
+        )
+    content = read_json(path / "run.json")
+    missing = [key for key in ("status", "step", "config") if key not in content]
+    if missing:
+        raise RunError(
+            f"store: {path / 'run.json'} lacks {', '.join(missing)}: it was edited, or written "
+            "by another program. Restore it, or train again."
+        )
+    run = Run(
+        path=path,
+        config=content["config"],
+        status=content["status"],
+        step=content["step"],
+        environment=content.get("environment", {}),
+    )
+    if run.finished and not (path / "model.safetensors").is_file():
+        raise RunError(
+            f"store: {path} says it finished, but model.safetensors is missing. Was it moved or "
+            f"deleted? Continue from the last checkpoint: zscope train --config {path}/run.json "
+            f"--out {path} --resume"
+        )
+    return run
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (ValueError, OSError) as error:
+        raise RunError(
+            f"store: {path} cannot be read ({error}). It is damaged or was cut off; restore it "
+            "from a copy, or make it again."
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        seen = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise RunError(
+            f"store: {path} has format {seen!r}; this zscope reads format {FORMAT}. Was it "
+            "written by another version, or by hand? Update zscope, or make the file again."
+        )
+    return content
+
+
+def read_history(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of history.jsonl; a last line torn off by a crash is left out."""
+    file = path / "history.jsonl"
+    if not file.is_file():
+        return
+    with file.open("rb") as lines:
+        for line in lines:
+            try:
+                row = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                row = None
+            if row is None:
+                return
+            yield row
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that a crash at any moment leaves the old one or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"store: {path} could not be written ({error.strerror or error}). Is the disk full, "
+            "or the folder read-only? Nothing was half written."
+        ) from error
+
+
+def sync_folder(path: Path) -> None:
+    """Make a rename survive a loss of power."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Tensors and a few facts about them, as one safetensors file written whole."""
+    from safetensors.torch import save
+
+    metadata = {"zscope": str(FORMAT), "about": json.dumps(about)}
+    # A copy in plain memory order: tied or channels-last weights cannot be stored as they are.
+    copies = {
+        name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    write_whole(path, save(copies, metadata))
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `write_tensors` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("zscope") != str(FORMAT):
+                raise RunError(
+                    f"store: {path} has format {metadata.get('zscope')!r}; this zscope reads "
+                    f"format {FORMAT}. For weights of your own module use zs.load(..., weights=)."
+                )
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise RunError(
+            f"store: {path} cannot be read ({error}). It is damaged, cut off or missing; use an "
+            "earlier checkpoint or train again."
+        ) from error
+    return tensors, json.loads(metadata["about"])
+
+
+def write_checkpoint(
+    path: Path, step: int, model: torch.nn.Module, optimisers: dict[str, torch.optim.Optimizer]
+) -> Path:
+    """Everything needed to go on from `step` with the same bits."""
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for role, optimiser in optimisers.items():
+        for index, state in optimiser.state_dict()["state"].items():
+            for key, value in state.items():
+                tensors[f"optimiser.{role}.{index}.{key}"] = torch.as_tensor(value)
+    target = path / "checkpoints" / f"step-{step:09d}.safetensors"
+    write_tensors(target, tensors, {"step": step})
+    return target
+
+
+def read_checkpoint(
+    file: Path, model: torch.nn.Module, optimisers: dict[str, torch.optim.Optimizer] | None = None
+) -> int:
+    """Put a checkpoint back into a model and its optimisers; returns its step."""
+    tensors, about = read_tensors(file)
+    weights = {
+        name.removeprefix("model."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("model.")
+    }
+    fill(model, weights, file)
+    for role, optimiser in (optimisers or {}).items():
+        prefix = f"optimiser.{role}."
+        parameters = [p for group in optimiser.param_groups for p in group["params"]]
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(prefix):
+                index, key = name.removeprefix(prefix).split(".", 1)
+                # Moments take the memory order of their parameter; counts stay as they are.
+                like = torch.empty_like(parameters[int(index)])
+                state.setdefault(int(index), {})[key] = like.copy_(tensor) if tensor.ndim else tensor
+        content = optimiser.state_dict()
+        optimiser.load_state_dict({**content, "state": state})
+    return int(about["step"])
+
+
+def fill(model: torch.nn.Module, weights: dict[str, Tensor], file: Path) -> None:
+    """Load weights into a model, saying what does not fit."""
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"store: the weights in {file} do not fit the model: {reason[:300]}. Was the model "
+            "built with other options than the run?"
+        ) from error
+
+
+def checkpoints(path: Path) -> list[tuple[int, Path]]:
+    """(step, file) of each whole checkpoint, oldest first."""
+    files = sorted((path / "checkpoints").glob("step-*.safetensors"))
+    return [(int(file.stem.removeprefix("step-")), file) for file in files]
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove temporary files that a killed process left behind."""
+    for file in [*path.glob(".*.part"), *(path / "checkpoints").glob(".*.part")]:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,215 @@
+"""Several seeds of one small model, trained together.
+
+A small network leaves a processor mostly waiting for the next instruction. Stacking the
+weights of k models and running them as one batched network (torch.func) does the work of
+k runs in the time of two or three. Each member sees the batches and the noise that it
+would see alone: its losses are those of `train` with its seed, up to the order in which
+floating-point numbers are added.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state, vmap
+
+from zscope import store
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, InterfaceError
+from zscope.models.objectives import Losses
+from zscope.randomness import Shapes, Tape, normal, seed_of
+from zscope.recording import as_dataset
+
+from zscope.training.loop import (
+    History,
+    batch_rows,
+    begin,
+    check_finite,
+    check_first_batch,
+    check_weights,
+    configure,
+    describe,
+    how_to_resume,
+    pick_device,
+    watch_interrupts,
+)
+from zscope.training.progress import show
+
+
+class _Forward(torch.nn.Module):
+    """What `functional_call` calls: the losses of one member, as plain tensors."""
+
+    def __init__(self, model: Autoencoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, draws: list[Tensor]) -> tuple[Tensor, dict[str, Tensor], Any]:
+        losses = self.model.losses(x, Tape(draws))  # type: ignore[operator]
+        posterior = losses.posterior
+        spread = None if posterior is None else (posterior.mean, posterior.std)
+        return losses.total, dict(losses.terms), spread
+
+
+def train_ensemble(
+    build: Callable[[int], Autoencoder],
+    data: Any,
+    *,
+    seeds: Sequence[int],
+    steps: int | None = None,
+    epochs: float | None = None,
+    batch: int = 64,
+    rate: float = 1e-4,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> list[store.Run]:
+    """Train `build(seed)` for every seed, all at once; returns one run for each.
+
+    The models must have one architecture and no running statistics (batch normalisation).
+    `settings` are those of `train`. With `out`, each run is written to out/seed-N when it
+    has finished; an ensemble cannot be resumed halfway.
+    """
+    if not len(seeds) or len(set(seeds)) < len(seeds):
+        raise ConfigError(
+            f"train_ensemble: seeds={list(seeds)}; at least one seed is needed, each once."
+        )
+    if settings.get("devices", 1) != 1:
+        raise ConfigError("train_ensemble: an ensemble trains on one device; leave devices out.")
+    dataset = as_dataset(data)
+    models = [build(seed) for seed in seeds]
+    refuse_unlike(models)
+    configs = [
+        configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings))
+        for model, seed in zip(models, seeds, strict=True)
+    ]
+    config = configs[0]
+    device, dtype = pick_device(config, 0), models[0].place[1]
+    models = [model.to(device).train() for model in models]
+    for model in models:
+        check_first_batch(model, dataset, config, device)
+    paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
+    runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
+    histories = [History(run, 0) for run in runs]
+
+    parameters, buffers = stack_module_state([_Forward(model) for model in models])
+    skeleton = _Forward(copy.deepcopy(models[0]).to("meta"))
+    together = vmap(
+        lambda weights, constants, x, draws: functional_call(
+            skeleton, (weights, constants), (x, draws)
+        )
+    )
+    optimiser_class = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
+    fused = device.type in ("cpu", "cuda")
+    optimiser = optimiser_class(list(parameters.values()), lr=config.rate, fused=fused)
+    example = dataset.batch(batch_rows(config, len(dataset), 0), device).to(dtype)
+    drawing = Drawing(models[0], example, seeds)
+
+    def measure(step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
+        rows = np.concatenate([batch_rows(own, len(dataset), step) for own in configs])
+        x = dataset.batch(rows, device).to(dtype)
+        x = x.reshape(len(seeds), config.batch, *x.shape[1:])
+        return together(parameters, buffers, x, drawing.at(step))
+
+    def note(step: int, measured: tuple[Tensor, dict[str, Tensor], Any]) -> None:
+        for member, history in enumerate(histories):
+            row = describe(member_losses(measured, member), step, config)
+            history.add(row)
+            if member == 0:
+                bar.update(step, row)
+
+    bar = show(progress, config.steps, 0, f"{dataset.name} × {len(seeds)}")
+    with watch_interrupts() as interrupted, bar:
+        for step in range(config.steps):
+            measured = measure(step)
+            totals = measured[0]
+            if not math.isfinite(totals.sum().item()):
+                member = int((~totals.isfinite()).nonzero()[0, 0])
+                check_finite(member_losses(measured, member), step, paths[member], exact=True)
+            if step % config.log_every == 0:
+                note(step, measured)
+            else:
+                bar.update(step, None)
+            optimiser.zero_grad(set_to_none=True)
+            totals.sum().backward()
+            if config.clip is not None:
+                clip_each(list(parameters.values()), config.clip)
+            for group in optimiser.param_groups:
+                group["lr"] = config.rate_at(step)
+            optimiser.step()
+            if interrupted.is_set():
+                raise KeyboardInterrupt(how_to_resume(None, step + 1, config))
+        with torch.no_grad():
+            note(config.steps, measure(config.steps))
+
+    for member, (run, model, history) in enumerate(zip(runs, models, histories, strict=True)):
+        for name, parameter in model.named_parameters():
+            parameter.data.copy_(parameters[f"model.{name}"][member])
+        check_weights(model, config.steps, run.path)
+        run.model, run.step, run.status = model.eval(), config.steps, "finished"
+        history.flush()
+        if run.path is not None:
+            store.write_tensors(
+                run.path / "model.safetensors", model.state_dict(), {"step": config.steps}
+            )
+            run.save()
+    return runs
+
+
+class Drawing:
+    """The noise of every member at every step, as that member alone would draw it."""
+
+    def __init__(self, model: Autoencoder, x: Tensor, seeds: Sequence[int]) -> None:
+        shapes = Shapes()
+        with torch.no_grad():
+            model.losses(x, shapes)  # type: ignore[operator]
+        self._shapes, self._seeds = shapes.seen, seeds
+        self._generator = torch.Generator(x.device)
+
+    def at(self, step: int) -> list[Tensor]:
+        drawn: list[list[Tensor]] = [[] for _ in self._shapes]
+        for seed in self._seeds:
+            self._generator.manual_seed(seed_of(seed, step, 0))
+            for place, like in enumerate(self._shapes):
+                drawn[place].append(normal(like, self._generator))
+        return [torch.stack(draws) for draws in drawn]
+
+
+def member_losses(measured: tuple[Tensor, dict[str, Tensor], Any], member: int) -> Losses:
+    totals, terms, spread = measured
+    posterior = None
+    if spread is not None:
+        mean, std = spread
+        posterior = Posterior(mean[member], None if std is None else std[member])
+    return Losses(totals[member], {name: term[member] for name, term in terms.items()}, posterior)
+
+
+def clip_each(parameters: list[Tensor], largest: float) -> None:
+    """Clip the gradient of every member by its own norm, as for a run alone."""
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+    norms = torch.stack(squares).sum(0).sqrt()
+    factors = (largest / (norms + 1e-6)).clamp(max=1)
+    for gradient in gradients:
+        gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+
+def refuse_unlike(models: list[Autoencoder]) -> None:
+    first = {name: p.shape for name, p in models[0].named_parameters()}
+    for model in models:
+        if type(model) is not type(models[0]) or first != {
+            name: p.shape for name, p in model.named_parameters()
+        }:
+            raise InterfaceError(
+                "train_ensemble: build(seed) gave models of different shapes, which cannot be "
+                "stacked. Build the same architecture for every seed; train others one by one."
+            )
+        if any(getattr(module, "track_running_stats", False) for module in model.modules()):
+            raise InterfaceError(
+                "train_ensemble: the model keeps running statistics (batch normalisation), which "
+                "would be mixed up in a stack. Use group normalisation, or train one by one."
+            )

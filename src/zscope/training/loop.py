@@ -1,0 +1,473 @@
+"""Training, from top to bottom.
+
+Batches and noise are functions of (seed, step) alone: step s always sees the same rows
+and the same noise, whether the run was interrupted or not. So a checkpoint needs only
+weights and optimiser, and a resumed run repeats the history of an uninterrupted one bit
+for bit (on one machine, with one number of threads).
+
+A row of the history at step s holds the loss on batch s of the model after s updates:
+row 0 is the untrained model, the last row the trained one.
+"""
+
+import json
+import math
+import os
+import platform
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+
+from zscope import __version__, store
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
+from zscope.models.objectives import Losses
+from zscope.randomness import seed_of
+from zscope.recording import as_dataset
+from zscope.training.config import TrainConfig, checked
+from zscope.training.monitor import regime
+from zscope.training.progress import Progress, show
+
+
+def train(
+    model: Autoencoder,
+    data: Any,
+    *,
+    steps: int | None = None,
+    epochs: float | None = None,
+    batch: int = 64,
+    rate: float = 1e-4,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    **settings: Any,
+) -> store.Run:
+    """Train a model on data; returns the run, with the trained model as `run.model`.
+
+    Give `steps` (updates) or `epochs` (passes over the data). `settings` are the other
+    fields of `TrainConfig`: optimiser ("adam", "adagrad"), schedule ("constant", "linear",
+    "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
+    log_every, checkpoint_every, snapshots. With `out`, the run is written there as it goes
+    and can be resumed; without, it stays in memory. `progress` None shows a bar only where
+    a person can see it.
+
+    The model passed in is the one trained. Ctrl-C saves a checkpoint at the end of the
+    step and then raises KeyboardInterrupt.
+    """
+    dataset = as_dataset(data)
+    config = configure(model, dataset, steps, epochs, batch, rate, seed, settings)
+    if config.devices > 1 and not torch.distributed.is_initialized():
+        from zscope.training.distributed import train_on_many
+
+        return train_on_many(model, dataset, config, out=out, resume=resume, progress=progress)
+    return run_loop(model, dataset, config, out=out, resume=resume, progress=progress)
+
+
+def configure(
+    model: Autoencoder,
+    dataset: Dataset,
+    steps: int | None,
+    epochs: float | None,
+    batch: int,
+    rate: float,
+    seed: int,
+    settings: dict[str, Any],
+) -> TrainConfig:
+    """The checked configuration of a run of this model on these data."""
+    if not hasattr(model, "losses"):
+        raise InterfaceError(
+            f"train: {type(model).__name__} has no losses(x, generator), so there is nothing to "
+            "minimise. Wrapped models are measured, not trained: build one with zs.models.build, "
+            "or give your class a losses method."
+        )
+    if (steps is None) == (epochs is None):
+        raise ConfigError(
+            f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
+            "clear when to stop."
+        )
+    batch = min(batch, len(dataset))
+    if steps is None:
+        steps = max(1, round(epochs * (len(dataset) // batch)))  # type: ignore[operator]
+    return checked(
+        "train",
+        model=getattr(model, "recipe", None),
+        data=dataset.recipe,
+        steps=steps,
+        batch=batch,
+        rate=rate,
+        seed=seed,
+        **settings,
+    )
+
+
+def run_loop(
+    model: Autoencoder,
+    dataset: Dataset,
+    config: TrainConfig,
+    *,
+    out: str | Path | None,
+    resume: bool,
+    progress: bool | None,
+    rank: int = 0,
+    stop: Any = None,
+) -> store.Run:
+    """One process of a run: the only one, or number `rank` of `config.devices`."""
+    path = None if out is None else Path(out)
+    run = begin(path, config, resume) if rank == 0 else store.Run(path, config.model_dump())
+    if run.finished:
+        return finished_before(run, model)
+    device = pick_device(config, rank)
+    model = model.to(device).train()
+    dtype = model.place[1]
+    optimisers = {"main": make_optimiser(model, config)}
+    first = 0
+    if path is not None and resume and (saved := store.checkpoints(path)):
+        first = store.read_checkpoint(saved[-1][1], model, optimisers)
+    shared = share(model, config)
+    check_first_batch(model, dataset, config, device)
+    history = History(run, first) if rank == 0 else None
+    bar = show(progress, config.steps, first, dataset.name) if rank == 0 else Progress()
+    generator = torch.Generator(device)
+    autocast = mixed_precision(config, device)
+
+    def save(step: int, status: str = "running") -> None:
+        run.step, run.status = step, status
+        if path is not None and rank == 0:
+            history.flush()  # type: ignore[union-attr]
+            store.write_checkpoint(path, step, model, optimisers)
+            run.save()
+            forget_old(path, config)
+
+    with watch_interrupts() as interrupted, bar:
+        for step in range(first, config.steps):
+            note = step % config.log_every == 0
+            x = dataset.batch(batch_rows(config, len(dataset), step, rank), device).to(dtype)
+            generator.manual_seed(seed_of(config.seed, step, rank))
+            with autocast:
+                losses = shared(x, generator)
+            if note or device.type == "cpu":
+                check_finite(losses, step, path, exact=device.type == "cpu")
+            if note:
+                row = describe(losses, step, config)
+                if history is not None:
+                    history.add(row)
+                    bar.update(step, row)
+            else:
+                bar.update(step, None)
+            main = optimisers["main"]
+            main.zero_grad(set_to_none=True)
+            losses.total.backward()
+            if config.clip is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+            for group in main.param_groups:
+                group["lr"] = config.rate_at(step)
+            main.step()
+            done = step + 1
+            if asked_to_stop(interrupted, stop, note, config):
+                save(done, "interrupted")
+                raise KeyboardInterrupt(how_to_resume(path, done, config))
+            if done in config.snapshots or (
+                done % config.checkpoint_every == 0 and done < config.steps
+            ):
+                check_weights(model, done, path)
+                save(done)
+        generator.manual_seed(seed_of(config.seed, config.steps, rank))
+        x = dataset.batch(batch_rows(config, len(dataset), config.steps, rank), device).to(dtype)
+        with evaluation(model), autocast:
+            losses = model.losses(x, generator)  # type: ignore[operator]
+        check_finite(losses, config.steps, path, exact=True)
+        check_weights(model, config.steps, path)
+        row = describe(losses, config.steps, config)
+        if history is not None:
+            history.add(row)
+            bar.update(config.steps, row)
+    run.model, run.step, run.status = model.eval(), config.steps, "finished"
+    if path is not None and history is not None:
+        history.flush()
+        weights = model.state_dict()
+        store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
+        run.save()
+        forget_old(path, config, finished=True)
+    return run
+
+
+def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
+    """A new run, or the one to go on with."""
+    fresh = store.Run(path, config.model_dump(), environment=environment())
+    if path is None:
+        if resume:
+            raise ConfigError("train: resume needs out=FOLDER, the run to go on with.")
+        return fresh
+    if (path / "run.json").is_file():
+        run = store.open_run(path)
+        if not resume:
+            raise RunError(
+                f"train: {path} already holds a run ({run.status}, step {run.step} of "
+                f"{run.config.get('steps')}). Go on with it by --resume (resume=True), or choose "
+                "another folder."
+            )
+        refuse_other_settings(run, config)
+        store.clear_leftovers(path)
+        if not run.finished:
+            run.status = "running"
+        return run
+    if path.exists() and not path.is_dir():
+        raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
+    if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
+        raise RunError(
+            f"train: {path} is not empty and holds no run. So that nothing of yours is "
+            "overwritten, choose a new or empty folder."
+        )
+    fresh.save()
+    store.clear_leftovers(path)
+    return fresh
+
+
+def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
+    before, now = run.config, config.model_dump()
+    changed = [key for key in now if before.get(key) != now[key]]
+    if changed:
+        key, others = changed[0], len(changed) - 1
+        more = f" (and {others} more differ)" if others else ""
+        raise ConfigError(
+            f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
+            f"{now[key]!r} is asked for{more}. A resumed run repeats its own settings: leave the "
+            "option out or start a new run."
+        )
+
+
+def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
+    assert run.path is not None
+    tensors, _ = store.read_tensors(run.path / "model.safetensors")
+    store.fill(model, tensors, run.path / "model.safetensors")
+    run.model = model.eval()
+    return run
+
+
+def pick_device(config: TrainConfig, rank: int) -> torch.device:
+    if config.device != "auto":
+        try:
+            return torch.empty(0, device=config.device).device
+        except (RuntimeError, AssertionError) as error:
+            raise ConfigError(
+                f"train: device {config.device!r} cannot be used ({str(error).splitlines()[0]}). "
+                "Leave it out to take the best there is, or say device='cpu'."
+            ) from error
+    if torch.cuda.is_available():
+        return torch.device("cuda", rank % torch.cuda.device_count())
+    if torch.backends.mps.is_available() and config.devices == 1:
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def make_optimiser(model: torch.nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise InterfaceError(
+            f"train: {type(model).__name__} has no parameters that can be trained. Are they all "
+            "frozen (requires_grad=False)?"
+        )
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    if config.optimiser == "adagrad":
+        return torch.optim.Adagrad(parameters, lr=config.rate, fused=fused)
+    return torch.optim.Adam(parameters, lr=config.rate, fused=fused)
+
+
+def share(model: Autoencoder, config: TrainConfig) -> Any:
+    """The function (x, generator) -> Losses that is trained; spread over processes if several."""
+    if config.devices == 1:
+        return model.losses
+    from zscope.training.distributed import Shared
+
+    return Shared(model)
+
+
+def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
+    """bfloat16 where the device gains by it: on accelerators, not on the CPU."""
+    low = config.precision == "bfloat16" or (
+        config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
+    )
+    return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
+
+
+_ORDER: dict[tuple[int, int, int], np.ndarray] = {}
+
+
+def batch_rows(config: TrainConfig, samples: int, step: int, rank: int = 0) -> np.ndarray:
+    """The rows of batch `step`: each epoch is a new random order, its remainder left out."""
+    epoch, place = divmod(step, samples // config.batch)
+    key = (config.seed, epoch, samples)
+    if key not in _ORDER:
+        _ORDER.clear()
+        _ORDER[key] = np.random.default_rng(seed_of(config.seed, epoch, 3)).permutation(samples)
+    rows = _ORDER[key][place * config.batch : (place + 1) * config.batch]
+    return rows[rank :: config.devices]
+
+
+def check_first_batch(
+    model: Autoencoder, dataset: Dataset, config: TrainConfig, device: torch.device
+) -> None:
+    """Say at once what would otherwise fail deep inside the first step."""
+    expected = getattr(model, "observation_shape", None)
+    if expected is not None and tuple(expected) != dataset.shape:
+        raise ConfigError(
+            f"train: the model takes observations of shape {tuple(expected)}, but {dataset.name} "
+            f"has {dataset.shape}. Build the model with shape=data.shape."
+        )
+    x = dataset.batch(batch_rows(config, len(dataset), 0), device)
+    if not x.isfinite().all():
+        raise TrainingError(
+            f"train: the first batch of {dataset.name} holds NaN or infinite numbers. Clean the "
+            "data, or leave those rows out."
+        )
+    if check := getattr(model, "check_observations", None):
+        check(x)
+
+
+def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -> None:
+    if math.isfinite(losses.total.item()):
+        return
+    values = {name: float(term) for name, term in losses.terms.items()}
+    broken = [name for name, value in values.items() if not math.isfinite(value)] or ["loss"]
+    seen = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
+    when = f"at step {step}" if exact else f"at step {step} or shortly before"
+    mark_failed(path)
+    raise TrainingError(
+        f"train: the term {broken[0]!r} broke {when} ({seen}). A learning rate that is too large, "
+        f"or data on another scale than the likelihood expects, is the usual cause. {kept(path)}"
+        "Train again with a smaller rate or with clip=1."
+    )
+
+
+def check_weights(model: torch.nn.Module, step: int, path: Path | None) -> None:
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            mark_failed(path)
+            raise TrainingError(
+                f"train: the weights {name!r} hold NaN or infinite numbers after step {step}. A "
+                f"gradient overflowed: the learning rate is too large. {kept(path)}Train again "
+                "with a smaller rate or with clip=1."
+            )
+
+
+def mark_failed(path: Path | None) -> None:
+    if path is not None and (path / "run.json").is_file():
+        run = store.open_run(path)
+        run.status = "failed"
+        run.save()
+
+
+def kept(path: Path | None) -> str:
+    saved = [] if path is None else store.checkpoints(path)
+    if not saved:
+        return "No checkpoint had been written yet. "
+    return f"The last good checkpoint is kept: {saved[-1][1]}. "
+
+
+def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
+    """A row of the history: the loss, its terms, and what the latents do, over all processes."""
+    row: dict[str, Any] = {"format": store.FORMAT, "step": step}
+    numbers = torch.stack([losses.total, *losses.terms.values()]).detach().double().cpu()
+    variance = None if losses.posterior is None else losses.posterior.variance.detach()
+    if config.devices > 1:
+        from zscope.training.distributed import gathered, mean_over_processes
+
+        numbers = mean_over_processes(numbers)
+        variance = None if variance is None else gathered(variance)
+    for name, value in zip(["loss", *losses.terms], numbers.tolist(), strict=True):
+        row[name] = value
+    if variance is not None and not losses.posterior.deterministic:  # type: ignore[union-attr]
+        row.update(regime(variance))
+    return row
+
+
+class History:
+    """history.jsonl, growing by a row at a time; or a list, for a run in memory."""
+
+    def __init__(self, run: store.Run, first: int) -> None:
+        self.rows = run._history
+        self.file = None
+        if run.path is not None:
+            kept = [row for row in store.read_history(run.path) if row["step"] < first]
+            content = "".join(json.dumps(row) + "\n" for row in kept)
+            store.write_whole(run.path / "history.jsonl", content.encode())
+            self.file = (run.path / "history.jsonl").open("ab")
+
+    def add(self, row: dict[str, Any]) -> None:
+        if self.file is None:
+            self.rows.append(row)
+        else:
+            self.file.write((json.dumps(row) + "\n").encode())
+            self.file.flush()
+
+    def flush(self) -> None:
+        if self.file is not None:
+            os.fsync(self.file.fileno())
+
+
+def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
+    """Keep the snapshots asked for and the newest checkpoint (none of the rest once finished)."""
+    saved = store.checkpoints(path)
+    for step, file in saved if finished else saved[:-1]:
+        if step not in config.snapshots:
+            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def watch_interrupts() -> Iterator[threading.Event]:
+    """Ctrl-C sets a flag that the loop reads between steps; a second one interrupts at once."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def handle(number: int, frame: Any) -> None:
+        asked.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def asked_to_stop(own: threading.Event, stop: Any, note: bool, config: TrainConfig) -> bool:
+    """Whether to stop here. Several processes agree on it, at steps that are noted."""
+    if config.devices == 1:
+        return own.is_set()
+    if not note:
+        return False
+    from zscope.training.distributed import mean_over_processes
+
+    wanted = stop is not None and stop.is_set()
+    return bool(mean_over_processes(torch.tensor([float(wanted)])) > 0)
+
+
+def how_to_resume(path: Path | None, step: int, config: TrainConfig) -> str:
+    if path is None:
+        return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
+    return (
+        f"train: stopped and saved after step {step} of {config.steps}. Go on with: "
+        f"zscope train --config {path / 'run.json'} --out {path} --resume"
+    )
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "zscope": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }

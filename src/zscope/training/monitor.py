@@ -1,0 +1,21 @@
+"""What the latents do while a model trains: counts of active, mixed and passive ones."""
+
+from typing import Any
+
+from zscope.assays.regime.types import variable_types
+from zscope.types import Codes
+
+
+def regime(variances: Codes) -> dict[str, Any]:
+    """Counts of latents by type, and the sum of their mean variances, over one batch.
+
+    `variance` is FONDUE's criterion (Bonheme 2023, section 8.1): near 0 when every latent
+    is precise, near the number of latents when all are noise.
+    """
+    types = variable_types(variances)
+    return {
+        "active": len(types.active),
+        "mixed": len(types.mixed),
+        "passive": len(types.passive),
+        "variance": float(variances.double().mean(0).sum()),
+    }

@@ -1,0 +1,99 @@
+"""The progress of a run: a live bar where a person watches, a few lines where none does."""
+
+import sys
+import time
+from typing import Any
+
+NAMES = {"reconstruction": "rec", "divergence": "KL"}
+
+
+class Progress:
+    """Shows nothing; what a quiet run uses."""
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+    def update(self, step: int, row: dict[str, Any] | None) -> None:
+        return None
+
+
+class Bar(Progress):
+    """A bar with step, loss, its terms, KL, active latents and time left."""
+
+    def __init__(self, steps: int, first: int, title: str) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeRemainingColumn(compact=True),
+            console=Console(stderr=True),
+        )
+        self._task = self._bar.add_task(title, total=steps, completed=first, said="")
+        self._shown = 0.0
+
+    def __enter__(self) -> "Bar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.stop()
+
+    def update(self, step: int, row: dict[str, Any] | None) -> None:
+        now = time.monotonic()
+        if row is not None:
+            self._bar.update(self._task, completed=step, said=sentence(row))
+        elif now - self._shown > 0.1:
+            self._bar.update(self._task, completed=step)
+            self._shown = now
+
+
+class Lines(Progress):
+    """A line at every tenth of the run, for logs."""
+
+    def __init__(self, steps: int, first: int, title: str) -> None:
+        self._steps, self._title = steps, title
+        self._next = first
+        self._began, self._first = time.monotonic(), first
+
+    def update(self, step: int, row: dict[str, Any] | None) -> None:
+        if row is None or (step < self._next and step < self._steps):
+            return
+        self._next = step + max(1, self._steps // 10)
+        done = step - self._first
+        spent = time.monotonic() - self._began
+        left = spent / done * (self._steps - step) if done else 0
+        rest = f"  {left:.0f} s left" if done and step < self._steps else ""
+        print(
+            f"{self._title}: step {step} of {self._steps}  {sentence(row)}{rest}",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def sentence(row: dict[str, Any]) -> str:
+    """The numbers of a row that a person follows."""
+    counts = ("format", "step", "active", "mixed", "passive", "variance")
+    parts = [f"{NAMES.get(k, k)} {v:.4g}" for k, v in row.items() if k not in counts]
+    if "active" in row:
+        parts.append(f"active {row['active']}/{row['active'] + row['mixed'] + row['passive']}")
+    return "  ".join(parts)
+
+
+def show(progress: bool | None, steps: int, first: int, title: str) -> Progress:
+    """The right kind for where the output goes; None means only if a person can see it."""
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return Progress()
+    return Bar(steps, first, title) if sys.stderr.isatty() else Lines(steps, first, title)

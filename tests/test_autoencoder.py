@@ -1,0 +1,247 @@
+"""The interface: posteriors, wrapped models, evaluation without side effects."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
+
+import zscope as zs
+from zscope.autoencoder import evaluation
+from zscope.errors import InterfaceError
+
+
+def gaussians(seed, samples=7, latents=3):
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(samples, latents, generator=generator, dtype=torch.float64)
+    std = torch.rand(samples, latents, generator=generator, dtype=torch.float64) + 0.1
+    lower = torch.randn(samples, latents, latents, generator=generator, dtype=torch.float64).tril(
+        -1
+    )
+    return mean, std, lower + torch.diag_embed(std)
+
+
+def test_divergence_of_known_gaussians():
+    one = torch.ones(1, 2)
+    assert zs.Posterior(torch.tensor([[2.0, -1.0]]), one).kl().sum() == pytest.approx(2.5)
+    half = torch.full((1, 1), 0.5**0.5)
+    assert zs.Posterior(torch.zeros(1, 1), half).kl().item() == pytest.approx(0.09657, abs=1e-5)
+
+
+@given(seed=st.integers(0, 999))
+def test_divergence_agrees_with_torch_for_diagonal_and_full_covariance(seed):
+    mean, std, tril = gaussians(seed)
+    prior = MultivariateNormal(torch.zeros(3).double(), torch.eye(3).double())
+    full = MultivariateNormal(mean, scale_tril=tril)
+    assert torch.allclose(
+        zs.Posterior(mean, scale_tril=tril).kl().sum(1), kl_divergence(full, prior)
+    )
+    each = kl_divergence(Normal(mean, std), Normal(0.0, 1.0))
+    assert torch.allclose(zs.Posterior(mean, std).kl(), each)
+
+
+def test_a_deterministic_posterior_has_no_divergence_and_no_spread():
+    posterior = zs.Posterior(torch.ones(4, 2))
+    assert torch.equal(posterior.variance, torch.zeros(4, 2))
+    assert posterior.sample() is posterior.mean
+    with pytest.raises(zs.Undefined, match="4 posteriors have no spread.*deterministic"):
+        posterior.kl()
+
+
+def test_samples_have_the_moments_of_the_posterior():
+    _, _, tril = gaussians(3, samples=1)
+    mean = torch.tensor([[1.0, -2.0, 0.5]]).double()
+    many = zs.Posterior(mean.repeat(100_000, 1), scale_tril=tril.repeat(100_000, 1, 1))
+    drawn = many.sample(torch.Generator().manual_seed(1))
+    covariance = tril[0] @ tril[0].T
+    assert torch.allclose(drawn.mean(0), mean[0], atol=0.02)
+    assert torch.allclose(torch.cov(drawn.T), covariance, atol=0.05)
+    assert torch.allclose(many.variance[0], covariance.diagonal())
+
+
+def test_samples_repeat_by_seed_and_plain_calls_repeat_themselves():
+    posterior = zs.Posterior(torch.zeros(5, 2), torch.ones(5, 2))
+    first = posterior.sample(torch.Generator().manual_seed(4))
+    assert torch.equal(first, posterior.sample(torch.Generator().manual_seed(4)))
+    assert not torch.equal(first, posterior.sample(torch.Generator().manual_seed(5)))
+    assert torch.equal(posterior.sample(), posterior.sample())
+
+
+@pytest.mark.parametrize(
+    ("parts", "match"),
+    [
+        ({"mean": torch.zeros(3, 2, 2)}, "shape \\(3, 2, 2\\).*flatten"),
+        ({"mean": torch.zeros(3, 2), "std": torch.zeros(3, 1)}, "std \\(3, 1\\)"),
+        ({"mean": torch.zeros(3, 2), "scale_tril": torch.zeros(3, 2)}, "expected \\(3, 2, 2\\)"),
+    ],
+)
+def test_a_posterior_of_unfit_shapes_is_refused(parts, match):
+    with pytest.raises(InterfaceError, match=match):
+        zs.Posterior(**parts)
+
+
+X = torch.linspace(-1, 1, 40).reshape(8, 5)
+
+
+def linear_pair():
+    encoder, decoder = nn.Linear(5, 3), nn.Linear(3, 5)
+    for module in (encoder, decoder):
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
+    return encoder, decoder
+
+
+@pytest.fixture(name="pair")
+def _pair():
+    with torch.random.fork_rng():
+        return linear_pair()
+
+
+MEAN = X[:, :3]
+LOG_VARIANCE = X[:, 2:] - 1
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        (MEAN, LOG_VARIANCE),
+        [MEAN, LOG_VARIANCE],
+        zs.Posterior(MEAN, (LOG_VARIANCE / 2).exp()),
+        Normal(MEAN, (LOG_VARIANCE / 2).exp()),
+        Independent(Normal(MEAN, (LOG_VARIANCE / 2).exp()), 1),
+        MultivariateNormal(MEAN, torch.diag_embed(LOG_VARIANCE.exp())),
+        (MEAN.numpy(), LOG_VARIANCE.numpy()),
+    ],
+    ids=["pair", "list", "posterior", "normal", "independent", "multivariate", "numpy"],
+)
+def test_whatever_a_stochastic_encoder_returns_is_read_alike(returned):
+    model = zs.wrap(lambda x: returned, lambda z: torch.zeros(len(z), 5), example=X)
+    posterior = model.encode(X)
+    assert torch.allclose(posterior.mean, MEAN)
+    assert torch.allclose(posterior.variance, LOG_VARIANCE.exp())
+    assert model.latents == 3
+    assert model.prior == "normal"
+
+
+def test_an_encoder_that_returns_codes_has_no_prior_unless_one_is_given(pair):
+    assert zs.wrap(*pair, example=X).prior is None
+    assert zs.wrap(*pair, example=X, prior="normal").prior == "normal"
+    assert zs.wrap(lambda x: (x, x), lambda z: z, prior=None).prior is None
+
+
+def test_latents_and_prior_are_unknown_before_first_use(pair):
+    model = zs.wrap(*pair)
+    with pytest.raises(InterfaceError, match="Encode a batch first.*example="):
+        _ = model.latents
+    with pytest.raises(InterfaceError, match="Encode a batch first"):
+        _ = model.prior
+    model.encode(X)
+    assert (model.latents, model.prior) == (3, None)
+
+
+def test_spatial_latents_are_flattened_and_restored():
+    seen = []
+
+    def decoder(z):
+        seen.append(z.shape)
+        return z.flatten(1)
+
+    model = zs.wrap(
+        lambda x: x.reshape(-1, 2, 2, 3),
+        decoder,
+        example=torch.rand(4, 12, generator=torch.Generator()),
+    )
+    assert model.latents == 12
+    codes = model.encode(torch.arange(24.0).reshape(2, 12)).mean
+    assert codes.shape == (2, 12)
+    assert torch.equal(model.decode(codes), codes)
+    assert seen[-1] == (2, 2, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "decoder", "match"),
+    [
+        (lambda x: {"mu": x}, None, "dict with the keys 'mu'"),
+        (lambda x: (x, x, x), None, "a tuple of 3 \\(a tensor"),
+        (lambda x: x.mean(0), None, "given 8 observations and returned shape \\(5,\\)"),
+        (lambda x: (x, x[:, :2]), None, "\\(8, 5\\) and \\(8, 2\\)"),
+        (lambda x: x.long(), None, "torch.int64 codes"),
+        (lambda x: x @ torch.zeros(3, 3), None, "encoder raised RuntimeError.*shape \\(8, 5\\)"),
+        (lambda x: x, lambda z: z[:1], "given 8 codes and returned shape \\(1, 5\\)"),
+        (lambda x: x, lambda z: z[:, :2], "shape \\(2,\\), but the encoder takes \\(5,\\)"),
+        (lambda x: x, lambda z: z.round().int(), "returned torch.int32"),
+        (lambda x: x, lambda z: "image", "output of the decoder is a builtins.str"),
+    ],
+)
+def test_what_does_not_fit_is_said_with_what_came_back(encoder, decoder, match):
+    with pytest.raises(InterfaceError, match=match):
+        zs.wrap(encoder, decoder or (lambda z: z), example=X)
+
+
+def test_a_wrong_number_of_latents_is_refused(pair):
+    with pytest.raises(InterfaceError, match="gave 3 latents.*latents=4 was promised"):
+        zs.wrap(*pair, latents=4, example=X)
+    with pytest.raises(InterfaceError, match="decode got \\(2, 7\\).*3 latents"):
+        zs.wrap(*pair, example=X).decode(torch.zeros(2, 7))
+
+
+def test_things_that_cannot_be_called_or_priors_unknown_are_refused(pair):
+    with pytest.raises(InterfaceError, match="decoder is a int"):
+        zs.wrap(pair[0], 3)
+    with pytest.raises(InterfaceError, match="prior='gauss' is not known"):
+        zs.wrap(*pair, prior="gauss")
+
+
+class Moody(nn.Module):
+    """Behaves differently while training, and has a part frozen in evaluation mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop, self.frozen = nn.Dropout(0.5), nn.Dropout(0.5)
+        self.frozen.eval()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def encode(self, x):
+        if self.training:
+            raise AssertionError("used in training mode")
+        return self.drop(x) * self.scale
+
+    def decode(self, z):
+        return self.frozen(z) * self.scale
+
+
+def test_measuring_leaves_every_submodule_in_the_mode_it_was_in():
+    model = Moody()
+    for wrapped in (zs.wrap(model.encode, model.decode), zs.load(model)):
+        recording = zs.record(wrapped, X)
+        assert torch.allclose(recording.codes, X)
+        assert (model.training, model.drop.training, model.frozen.training) == (True, True, False)
+        assert not recording.codes.requires_grad
+    with pytest.raises(ZeroDivisionError), evaluation(model):
+        raise ZeroDivisionError
+    assert model.training
+
+
+def test_gradients_are_tracked_only_when_asked_for():
+    model = Moody()
+    wrapped = zs.wrap(model.encode, model.decode)
+    assert not wrapped.encode(X).mean.requires_grad
+    x = X.clone().requires_grad_()
+    wrapped.decode(wrapped.encode(x).mean).sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+    jacobian = torch.func.jacfwd(lambda z: wrapped.decode(z[None])[0])(torch.zeros(5))
+    assert torch.equal(jacobian, torch.eye(5))
+
+
+def test_inputs_are_moved_to_the_type_of_the_weights(pair):
+    encoder, decoder = (part.double() for part in pair)
+    model = zs.wrap(encoder, decoder, example=X)
+    assert model.encode(X).mean.dtype == torch.float64
+    assert zs.record(model, X.numpy()).codes.dtype == torch.float64
+
+
+def test_a_model_may_be_two_numpy_functions():
+    model = zs.wrap(lambda x: np.asarray(x) * 2, lambda z: np.asarray(z) / 2, example=X)
+    assert torch.allclose(model.decode(model.encode(X).mean), X)

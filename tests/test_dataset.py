@@ -1,0 +1,141 @@
+"""What a dataset is: layouts, batches, splits, refusals."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import zscope as zs
+from zscope.data import from_arrays, grid_factors
+from zscope.errors import ConfigError, DataError
+
+COLOURS = np.arange(5 * 3 * 9 * 8, dtype=np.uint8).reshape(5, 3, 9, 8)
+
+
+@pytest.mark.parametrize(
+    ("array", "shape"),
+    [
+        (COLOURS, (3, 9, 8)),
+        (COLOURS.transpose(0, 2, 3, 1), (3, 9, 8)),
+        (COLOURS[:, 0], (1, 9, 8)),
+        (COLOURS.reshape(5, -1), (216,)),
+        (torch.from_numpy(COLOURS), (3, 9, 8)),
+    ],
+    ids=["channels first", "channels last", "grey", "rows", "tensor"],
+)
+def test_usual_layouts_are_understood(array, shape):
+    data = from_arrays(array)
+    assert data.shape == shape
+    assert len(data) == 5
+
+
+def test_colour_pictures_keep_their_pixels_in_either_layout():
+    first, last = from_arrays(COLOURS), from_arrays(COLOURS.transpose(0, 2, 3, 1))
+    assert torch.equal(first.batch([0, 3]), last.batch([0, 3]))
+    assert torch.allclose(first.batch([1])[0], torch.from_numpy(COLOURS[1]) / 255)
+    assert first.batch([0, 1]).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_batch_is_in_the_order_asked_for_and_leaves_the_data_alone():
+    x = np.arange(20, dtype=np.float32).reshape(10, 2)
+    x.flags.writeable = False
+    data = from_arrays(x)
+    batch = data.batch([7, 2, 7])
+    assert torch.equal(batch, torch.tensor([[14.0, 15], [4, 5], [14, 15]]))
+    batch.zero_()
+    assert x[7, 0] == 14
+
+
+@given(
+    samples=st.integers(10, 500),
+    seed=st.integers(0, 99),
+    fractions=st.sampled_from([(0.7, 0.1, 0.2), (0.9, 0.1), (0.5, 0.2)]),
+)
+def test_parts_of_a_split_are_disjoint_of_the_right_size_and_repeat(samples, seed, fractions):
+    data = from_arrays(np.arange(samples, dtype=np.float32)[:, None], factors=np.arange(samples))
+    parts = data.split(fractions, seed=seed)
+    again = data.split(fractions, seed=seed)
+    rows = [part.factors[:, 0] for part in parts]
+    together = np.concatenate(rows)
+    assert len(np.unique(together)) == len(together)
+    assert len(together) == (samples if sum(fractions) > 0.99 else together.size)
+    for part, same, fraction in zip(parts, again, fractions, strict=True):
+        assert abs(len(part) - fraction * samples) <= len(fractions)
+        assert np.array_equal(part.factors, same.factors)
+        assert np.array_equal(part.images[:][:, 0], part.factors[:, 0])
+
+
+def test_another_seed_splits_otherwise():
+    data = from_arrays(np.zeros((100, 1), np.float32), factors=np.arange(100))
+    one, two = (data.split(seed=seed)[0].factors for seed in (0, 1))
+    assert not np.array_equal(one, two)
+
+
+def test_a_split_of_a_named_dataset_can_be_made_again():
+    data = zs.data.load("helix")
+    part = data.split((0.8, 0.2), seed=3)[1]
+    again = zs.data.from_recipe(part.recipe)
+    assert np.array_equal(part.images[:], again.images[:])
+    assert part.subset([0, 1]).recipe is None
+
+
+def test_subsets_of_subsets_name_the_original_rows():
+    data = from_arrays(np.arange(100, dtype=np.float32)[:, None])
+    part = data.subset(np.arange(0, 100, 2)).subset([3, 1])
+    assert part.images[:].ravel().tolist() == [6, 2]
+    assert data.subset(np.arange(100) > 97).images[:].ravel().tolist() == [98, 99]
+
+
+def test_factor_kinds_and_sizes_are_found():
+    factors = np.column_stack([np.arange(6) % 3, np.linspace(0, 1, 6)])
+    data = from_arrays(np.zeros((6, 1), np.float32), factors, factor_names=("a", "b"))
+    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_sizes == (3, 0)
+    assert "a 3, b (continuous)" in repr(data)
+
+
+def test_the_last_factor_of_a_grid_runs_fastest():
+    assert grid_factors([2, 3]).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "match"),
+    [
+        (np.zeros(5), {}, "shape \\(5,\\).*reshape"),
+        (np.zeros((2, 2, 2, 2, 2)), {}, "shape \\(2, 2, 2, 2, 2\\)"),
+        (np.array([["a"]]), {}, "not numbers"),
+        (np.zeros((4, 2)), {"factors": np.zeros((3, 1))}, "\\(3, 1\\) for 4 samples"),
+        (np.zeros((4, 2)), {"factors": np.full((4, 1), np.nan)}, "NaN or infinite"),
+        (np.zeros((4, 2)), {"factors": np.zeros((4, 2)), "factor_names": ("a",)}, "1 names"),
+    ],
+)
+def test_unfit_arrays_are_refused(images, options, match):
+    with pytest.raises(DataError, match=match):
+        from_arrays(images, **options)
+
+
+def test_unfit_splits_and_subsets_are_refused():
+    data = from_arrays(np.zeros((5, 1), np.float32))
+    with pytest.raises(DataError, match="add up to at most 1"):
+        data.split((0.9, 0.9))
+    with pytest.raises(DataError, match="5 samples split into .* without samples"):
+        data.split((0.9, 0.1))
+    with pytest.raises(DataError, match="rows 3 to 5, but there are 5"):
+        data.subset([3, 5])
+
+
+def test_unknown_names_and_options_get_the_nearest_known_ones():
+    with pytest.raises(DataError, match="'sprite'.*Did you mean sprites"):
+        zs.data.load("sprite")
+    with pytest.raises(ConfigError, match="helix has no option 'nois'.*Did you mean noise"):
+        zs.data.load("helix", nois=1)
+
+
+def test_every_name_has_a_source_that_describes_it():
+    for name in zs.data.names():
+        entry = zs.data.source(name)
+        assert entry.name == name
+        assert entry.title
+        assert entry.summary
+        assert entry.cite
