@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,13 +49,7 @@ def respond_posterior(autoencoder: Autoencoder, codes: Codes, *, budget: int = B
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     build = lambda a, b: codes[a:b]  # noqa: E731
     parts = [part for _, _, part in responses(autoencoder, len(codes), build, budget=budget)]
-    return Posterior(
-        torch.cat([part.mean for part in parts]),
-        None if parts[0].std is None else torch.cat([part.std for part in parts]),
-        scale_tril=None
-        if parts[0].scale_tril is None
-        else torch.cat([part.scale_tril for part in parts]),
-    )
+    return _joined(parts)
 
 
 def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Tensor:
@@ -62,6 +57,59 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> T
     size = chunk_size(autoencoder, codes[:2], len(codes), budget)
     parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
     return torch.cat([part.to(codes.device) for part in parts])
+
+
+def encode(
+    autoencoder: Autoencoder,
+    batch: Callable[[np.ndarray], Tensor],
+    rows: np.ndarray,
+    *,
+    budget: int = BUDGET,
+) -> Posterior:
+    """The posteriors of some rows of data, on the CPU; `batch(rows)` reads them."""
+    example = batch(rows[:2])
+    size = max(2, min(_LARGEST, budget * len(example) // (_UNSEEN * example.nbytes)))
+    device, dtype = autoencoder.place
+    parts = []
+    for start in range(0, len(rows), size):
+        x = batch(rows[start : start + size])
+        if any(p.is_floating_point() for p in autoencoder.parameters()):
+            x = x.to(device, dtype)
+        with evaluation(autoencoder):
+            part = autoencoder.encode(x).detach()
+        bad = ~(part.mean.isfinite() & part.variance.isfinite()).all(1)
+        if bad.any():
+            row = int(rows[start + int(bad.nonzero()[0, 0])])
+            raise InterfaceError(
+                f"response: the encoder gave NaN or infinite numbers for {int(bad.sum())} of "
+                f"{len(x)} observations, the first at row {row}. Are the data scaled as in "
+                "training, and are the weights finite?"
+            )
+        parts.append(part.to("cpu"))
+    return _joined(parts)
+
+
+def causes(autoencoder: Autoencoder, noises: Codes, *, budget: int = BUDGET) -> Tensor:
+    """The causes that noises give rise to; the noises themselves without a causal block."""
+    if type(autoencoder).causes is Autoencoder.causes:
+        return noises
+    size = max(1, min(_LARGEST, budget // (_UNSEEN * 8 * noises.shape[1])))
+    device, dtype = _place(autoencoder, noises)
+    parts = []
+    for start in range(0, len(noises), size):
+        part = noises[start : start + size]
+        with evaluation(autoencoder):
+            came = autoencoder.causes(part.detach().to(device, dtype))
+        if len(came) != len(part) or came.shape[1] % noises.shape[1]:
+            raise InterfaceError(
+                f"response: {len(part)} x {noises.shape[1]} noises gave causes of shape "
+                f"{tuple(came.shape)}. The causal block must give one row for each vector of "
+                "noises, and equally many causes for each noise."
+            )
+        if not came.sum().isfinite():
+            _refuse("causal block", came, part, start)
+        parts.append(came.detach().to(noises.device, noises.dtype))
+    return torch.cat(parts)
 
 
 def responses(
@@ -97,6 +145,17 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
     most = max(1, min(_LARGEST, int(budget / needed)))
     chunks = -(-count // most)
     return -(-count // chunks)
+
+
+def _joined(parts: list[Posterior]) -> Posterior:
+    def joined(tensors: list[Tensor | None]) -> Tensor | None:
+        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
+
+    return Posterior(
+        torch.cat([part.mean for part in parts]),
+        joined([part.std for part in parts]),
+        scale_tril=joined([part.scale_tril for part in parts]),
+    )
 
 
 def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:

@@ -1,0 +1,306 @@
+"""Interventional consistency: does a change to one latent survive, and touch nothing else?
+
+N are latent vectors, N_I the same after the intervention I_m, which sets unit m to one
+value v for all of them (v from the recorded codes); N' and N'_I are their responses
+(posterior means), sigma_i the standard deviation of unit i over N'.
+
+    invariance        INV[m,i] = 1 - E_I [ E_N |(N' - N'_I)_i| / (U_I sigma_i) ]
+    equivariance      EQV[m,i] = 1 - E_I [ E_N |(Z'_I - I(Z'))_i| / (U_I sigma_i) ]
+    self-consistency  SCN[i]   = 1 - E_N |(N' - N)_i| / sigma_i
+
+with U_I = E_N |N_m - v| / sigma_m the size of the intervention, Z' the causes of N'
+(N' itself without a causal block), and I(Z') the causes when unit m of the response is
+set to v. All are at most 1 (SCN is -inf for a unit that should vary and never does).
+Off the diagonal INV = 1 says that nothing else moved; its diagonal is 0 where the
+intervention is fully felt and 1 where nobody noticed. 0/0 is 0.
+
+The paper writes U_I without dividing by sigma_m: the same for latents of scale 1, but
+then rescaling a latent changes the scores. `flavour="paper"` follows the print; by
+default permuting and rescaling latents changes nothing.
+
+Collapsed units do not respond: sigma_m below 1e-4 of the largest, or INV[m,m] > 0.9.
+They score high for doing nothing, so that each mean is given without them and, in
+`means_with_collapsed`, with them. With `groups` a unit is a group of latents, |.| the
+Euclidean norm over it.
+
+N is drawn from the prior, or from hybrids of the codes where there is none; SCN is given
+under every distribution that the model has: prior, posterior, hybrid and uniform.
+
+"On the interventional consistency of autoencoders", ICLR 2021 submission: sec. 2.1, eq. 5
+and the scores after it; table 2 for the distributions of self-consistency.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from zscope.assays.responses.engine import BUDGET, causes, respond, responses
+from zscope.assays.responses.matrix import NEGLIGIBLE
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups, membership, partition
+from zscope.randomness import fresh
+from zscope.results import Result
+from zscope.sampling import hybrid as hybrid_samples
+from zscope.sampling import posterior as posterior_samples
+from zscope.sampling import prior as prior_samples
+from zscope.sampling import recorded_codes
+from zscope.sampling import uniform as uniform_samples
+from zscope.types import Codes, Matrix
+
+Base = Literal["prior", "posterior", "hybrid", "uniform"]
+Flavour = Literal["scale-free", "paper"]
+UNRESPONSIVE = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Consistency(Result):
+    """Rows: the unit intervened on. Columns: the unit observed."""
+
+    invariance: Matrix
+    equivariance: Matrix
+    self_consistency: dict[str, Float[Tensor, "levels units"]]  # by distribution
+    collapsed: list[int]
+    means: dict[str, float]  # without collapsed units; empty if fewer than two are left
+    means_with_collapsed: dict[str, float]
+    base: Base  # where N came from
+    flavour: Flavour
+    groups: list[list[int]]
+    interventions: int
+    samples: int
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = []
+        for name, whole in self.means_with_collapsed.items():
+            alone = f"{self.means[name]:.3f}" if name in self.means else "undefined"
+            more = f" ({whole:.3f} with collapsed units)" if self.collapsed else ""
+            lines.append((name, alone + more))
+        return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import heatmap
+
+        return heatmap(
+            self.invariance, x="observed unit", y="intervened unit", label="invariance", ax=ax
+        )
+
+
+def interventional_consistency(
+    autoencoder: Autoencoder,
+    codes: Posterior | Tensor | np.ndarray,
+    *,
+    interventions: int = 16,
+    samples: int = 128,
+    base: Base | None = None,
+    groups: Groups | None = None,
+    flavour: Flavour = "scale-free",
+    levels: int = 1,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> Consistency:
+    """Scores of `interventions` values for each unit, on `samples` latent vectors.
+
+    `codes` are recorded ones, or a `Posterior`. `base` says where N comes from: the prior
+    where there is one, else hybrids. `levels` > 1 applies the response again and again and
+    compares the outcome with the start.
+    """
+    who = "interventional_consistency"
+    generator = fresh(generator)
+    if flavour not in ("scale-free", "paper"):
+        raise ConfigError(f"{who}: flavour={flavour!r}; known are 'scale-free' and 'paper'.")
+    if interventions < 1 or samples < 2 or levels < 1:
+        raise ConfigError(
+            f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "
+            "1 intervention, 2 samples and 1 level are needed."
+        )
+    recorded = recorded_codes(codes, who, generator)
+    lists = partition(groups, recorded.shape[1], who)
+    if len(recorded) < max(2, recorded.shape[1]):
+        raise Undefined(
+            f"{who}: {len(recorded)} codes for {recorded.shape[1]} latents; fewer codes than "
+            "latents cannot stand for the aggregate posterior. Record more observations."
+        )
+    base = base or ("hybrid" if autoencoder.prior is None else "prior")
+    noises = draw(base, autoencoder, recorded, samples, lists, generator)
+    before = respond(autoencoder, noises, budget=budget)
+    rows = torch.randint(
+        len(recorded), (len(lists), interventions), generator=generator, device=generator.device
+    )
+    values = recorded[rows.to(recorded.device)].to(noises)
+    errors = _Errors(autoencoder, noises, before, values, lists, flavour, budget)
+    invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
+    silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
+    collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
+    known: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
+    scores: dict[str, Tensor] = {
+        name: self_consistency(
+            autoencoder,
+            draw(name, autoencoder, recorded, samples, lists, generator),
+            groups=lists,
+            levels=levels,
+            budget=budget,
+        )
+        for name in known
+        if name != "prior" or autoencoder.prior is not None
+    }
+    units = list(range(len(lists)))
+    alive = [unit for unit in units if unit not in collapsed]
+    return Consistency(
+        invariance=invariance,
+        equivariance=equivariance,
+        self_consistency=scores,
+        collapsed=collapsed,
+        means=_means(invariance, equivariance, scores, alive),
+        means_with_collapsed=_means(invariance, equivariance, scores, units),
+        base=base,
+        flavour=flavour,
+        groups=lists,
+        interventions=interventions,
+        samples=samples,
+    )
+
+
+def self_consistency(
+    autoencoder: Autoencoder,
+    noises: Codes,
+    *,
+    groups: Groups | None = None,
+    levels: int = 1,
+    budget: int = BUDGET,
+) -> Float[Tensor, "levels units"]:
+    """SCN of each unit for the given latent vectors, after 1, 2, … `levels` responses.
+
+    All levels are measured in the spread of the first responses.
+    """
+    member = membership(partition(groups, noises.shape[1], "self_consistency"), noises.shape[1])
+    now, spread, scores = noises, None, []
+    for _ in range(levels):
+        now = respond(autoencoder, now, budget=budget)
+        spread = _spread(now, member) if spread is None else spread
+        moved = _norms(now - noises, member).mean(0)
+        # Nothing moved where nothing varies: 0/0 is no error. What should vary and does not
+        # is infinitely far from itself, in units of its own spread.
+        scores.append(1 - torch.where(moved == 0, 0, moved / spread))
+    return torch.stack(scores)
+
+
+def draw(
+    name: Base,
+    autoencoder: Autoencoder,
+    codes: Codes,
+    samples: int,
+    groups: list[list[int]],
+    generator: Generator,
+) -> Codes:
+    """Latent vectors of one of the four distributions, in the dtype of the codes."""
+    if name == "prior":
+        return prior_samples(autoencoder, samples, generator=generator).to(codes)
+    if name == "posterior":
+        return posterior_samples(Posterior(codes), samples, generator=generator)
+    if name == "hybrid":
+        return hybrid_samples(codes, samples, groups=groups, generator=generator)
+    if name == "uniform":
+        return uniform_samples(codes, samples, generator=generator)
+    raise ConfigError(
+        f"interventional_consistency: base={name!r}; known are prior, posterior, hybrid, uniform."
+    )
+
+
+class _Errors:
+    """Invariance and equivariance errors of all interventions, units x units."""
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        noises: Codes,
+        before: Codes,
+        values: Float[Tensor, "units interventions latents"],
+        groups: list[list[int]],
+        flavour: Flavour,
+        budget: int,
+    ) -> None:
+        units, each = len(groups), values.shape[1]
+        count, latents = noises.shape
+        member = membership(groups, latents).to(noises.device)
+        values = values.flatten(0, 1)
+        settled = causes(autoencoder, before, budget=budget)
+        # A unit of a causal block may have several causes for its one noise.
+        wide = member.repeat_interleave(settled.shape[1] // latents, dim=1)
+        moved = torch.zeros(units * each, units, dtype=torch.float64)
+        strayed = torch.zeros_like(moved)
+
+        def build(start: int, stop: int) -> Tensor:
+            rows = torch.arange(start, stop, device=noises.device)
+            intervention = rows // count
+            return torch.where(
+                member[intervention // each], values[intervention], noises[rows % count]
+            )
+
+        for start, stop, posterior in responses(
+            autoencoder, units * each * count, build, budget=budget
+        ):
+            rows = torch.arange(start, stop, device=noises.device)
+            intervention, sample = rows // count, rows % count
+            change = _norms(posterior.mean - before[sample], member)
+            moved.index_add_(0, intervention.cpu(), change)
+            wanted = torch.where(member[intervention // each], values[intervention], before[sample])
+            away = causes(autoencoder, posterior.mean) - causes(autoencoder, wanted)
+            strayed.index_add_(0, intervention.cpu(), _norms(away, wide))
+        self.spread = _spread(before, member)
+        effort = torch.cat(
+            [
+                (noises[:, None, group] - values[unit * each : (unit + 1) * each, group])
+                .double()
+                .norm(dim=-1)
+                .mean(0)
+                .cpu()
+                for unit, group in enumerate(groups)
+            ]
+        )
+        unit_size = torch.ones_like(effort)
+        if flavour == "scale-free":
+            unit_size = self.spread.repeat_interleave(each)
+        # 1 / U_I; an intervention that changes nothing makes no error.
+        rate = torch.where(effort > 0, unit_size / effort, 0)
+        self.invariance = _averaged(moved / count, rate, self.spread, each)
+        self.equivariance = _averaged(strayed / count, rate, _spread(settled, wide), each)
+
+
+def _averaged(error: Tensor, rate: Tensor, spread: Tensor, each: int) -> Matrix:
+    """The mean over interventions of error / (U_I sigma_i); silent units make no error."""
+    silent = (spread < NEGLIGIBLE * spread.max()) | (spread == 0)
+    scaled = error * rate[:, None] / torch.where(silent, torch.inf, spread)
+    return scaled.unflatten(0, (-1, each)).mean(1)
+
+
+def _norms(codes: Tensor, member: Tensor) -> Tensor:
+    """The Euclidean norm of each group of columns, in float64 on the CPU."""
+    if member.shape[0] == member.shape[1]:  # single latents (in any order)
+        return (codes.double().abs() @ member.T.double()).cpu()
+    return (codes.double().square() @ member.T.double()).sqrt().cpu()
+
+
+def _spread(codes: Tensor, member: Tensor) -> Tensor:
+    """The standard deviation of each group of columns."""
+    variance = codes.double().var(0, correction=0)
+    return (variance @ member.T.double()).sqrt().cpu()
+
+
+def _means(
+    invariance: Matrix, equivariance: Matrix, scores: dict[str, Tensor], units: list[int]
+) -> dict[str, float]:
+    if len(units) < 2:
+        return {}
+    inside = invariance[units][:, units]
+    between = (inside.sum() - inside.trace()) / (len(units) * (len(units) - 1))
+    means = {
+        "invariance": float(between),
+        "equivariance": float(equivariance[units][:, units].mean()),
+    }
+    for name, levels in scores.items():
+        means[f"self-consistency ({name})"] = float(levels[-1, units].mean())
+    return means

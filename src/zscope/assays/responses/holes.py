@@ -1,0 +1,154 @@
+"""Hole score: is this latent vector on the manifold?
+
+    displacement(z) = || R(z) - z ||
+
+compared with the displacements of posterior samples z ~ q(z|x), which lie where the
+model has seen data: `ratio` divides by their median, `percentile` is the share (0 to
+100) of them that moved less, and a vector is in a hole if it moved more than 99 % of
+them did. `holes` asks this of samples of the prior (of hybrids, where there is none):
+an aggregate posterior that fills the prior leaves about 1 % in holes.
+
+A latent that the decoder ignores has no place to be lost: where responses vary by less
+than a tenth of what the posterior samples vary, the latent is left out (`ignored`).
+For a model without a prior every latent is measured in units of its own spread, so that
+rescaling latents changes nothing. Permuting latents never does.
+
+Beyond the papers; after Leeb et al., "Interventional assays for the latent space of
+autoencoders", eq. 4, where R(z) - z points from z to the manifold.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.responses.matrix import base_samples
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined
+from zscope.randomness import fresh
+from zscope.results import Result
+from zscope.sampling import hybrid as hybrid_samples
+from zscope.sampling import prior as prior_samples
+from zscope.sampling import recorded_codes
+from zscope.types import Codes
+
+FELT = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class HoleScore(Result):
+    """How far each vector moves when it is decoded and encoded, against posterior samples."""
+
+    score: float  # the share of the vectors that lie in holes
+    displacement: Float[Tensor, "vectors"]
+    ratio: Float[Tensor, "vectors"]
+    percentile: Float[Tensor, "vectors"]
+    holes: list[int]
+    reference: Float[Tensor, "samples"]  # displacements of posterior samples, ascending
+    limit: float  # a larger displacement is a hole
+    ignored: list[int]  # latents the decoder ignores
+    source: str  # "given", "prior" or "hybrid"
+
+    def summary(self) -> list[tuple[str, str]]:
+        return [
+            ("in holes", f"{100 * self.score:.1f} % of {len(self.ratio)} {self.source} vectors"),
+            (
+                "median displacement",
+                f"{float(self.ratio.median()):.3g} x that of posterior samples",
+            ),
+            ("ignored latents", ", ".join(map(str, self.ignored)) or "none"),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import histograms
+
+        samples = {"posterior samples": self.reference, f"{self.source} vectors": self.displacement}
+        return histograms(samples, x="displacement", mark=self.limit, ax=ax)
+
+
+def hole_score(
+    autoencoder: Autoencoder,
+    codes: Tensor | np.ndarray,
+    posterior: Posterior | Tensor | np.ndarray,
+    *,
+    samples: int = 2048,
+    quantile: float = 0.99,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+    source: str = "given",
+) -> HoleScore:
+    """How far does each code move, relative to `samples` posterior samples?"""
+    generator = fresh(generator)
+    if not 0 < quantile < 1:
+        raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
+    known = base_samples(posterior, samples, "hole_score", generator)
+    codes = recorded_codes(codes, "hole_score")
+    if codes.shape[1] != known.shape[1]:
+        raise Undefined(
+            f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
+            f"{known.shape[1]}. Are both of this model?"
+        )
+    answers = respond(autoencoder, known, budget=budget)
+    spread, varies = known.double().std(0).cpu(), answers.double().std(0).cpu()
+    used = (varies > FELT * spread).nonzero().flatten().tolist()
+    if not used:
+        raise Undefined(
+            f"hole_score: none of the {known.shape[1]} latents is felt after decoding, so no "
+            "vector is nearer to the data than another. Has the posterior collapsed? See: "
+            "zscope assay RUN response-matrix"
+        )
+    unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
+    reference = _distance(answers - known, used, unit).sort().values
+    moved = _distance(respond(autoencoder, codes, budget=budget) - codes, used, unit)
+    median = float(reference.median())
+    limit = float(torch.quantile(reference, quantile))
+    # Rounding is no displacement: an exact autoencoder has no holes.
+    floor = 1e-5 * float((spread[used] / unit).norm())
+    below = torch.searchsorted(reference, moved, side="left")
+    in_hole = moved > max(limit, floor)
+    return HoleScore(
+        score=float(in_hole.double().mean()),
+        displacement=moved,
+        ratio=moved / max(median, floor),
+        percentile=100 * below.double() / len(reference),
+        holes=in_hole.nonzero().flatten().tolist(),
+        reference=reference,
+        limit=limit,
+        ignored=sorted(set(range(known.shape[1])) - set(used)),
+        source=source,
+    )
+
+
+def holes(
+    autoencoder: Autoencoder,
+    posterior: Posterior | Tensor | np.ndarray,
+    *,
+    samples: int = 2048,
+    quantile: float = 0.99,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> HoleScore:
+    """The share of prior samples that lie in holes; of hybrids, for models without a prior."""
+    generator = fresh(generator)
+    if autoencoder.prior is None:
+        drawn: Codes = hybrid_samples(posterior, samples, generator=generator)
+    else:
+        drawn = prior_samples(autoencoder, samples, generator=generator)
+    return hole_score(
+        autoencoder,
+        drawn,
+        posterior,
+        samples=samples,
+        quantile=quantile,
+        generator=generator,
+        budget=budget,
+        source="hybrid" if autoencoder.prior is None else "prior",
+    )
+
+
+def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
+    return (change.double().cpu()[:, used] / unit).norm(dim=1)

@@ -1,0 +1,267 @@
+"""Response matrix: which latents matter, and which depend on which?
+
+    M_jk = sqrt( E_{x, z ~ q(z|x), v ~ q_j} [ (R_k(replace(z, j, v)) - R_k(z))^2 ] )
+
+Latent j of each sample z is replaced by that of another sample (the next one in a
+random order, so never by itself), and the change of response k is measured: row =
+intervened on, column = observed. M_jj is near 0 if nobody notices that latent j
+changed, and sqrt(2) sigma_j if it is fully felt, with sigma_j the standard deviation of
+latent j over the samples. `matrix` is M, as printed in the paper; `relative` is
+
+    M_jk / (sqrt(2) sigma_k)
+
+and is the identity matrix for an identity autoencoder. Latents are causal when
+M_jj >= 0.5 (the paper's rule, made for latents of scale 1), or, for models without a
+prior, when M_jj >= 0.5 sigma_j. A latent whose spread is below 1e-4 of the largest is
+not causal, and its row and column of `relative` are 0: rounding would pass for an answer.
+
+Permuting the latents permutes everything; rescaling latent k rescales column k of
+`matrix` and leaves `relative` alone. With `groups`, a group is replaced as a whole and
+its response is the Euclidean norm over its members (sigma_k likewise, and the absolute
+rule becomes M_jj >= 0.5 sqrt(members)).
+
+Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 5 and
+sec. 4.1. Intervals are by resampling blocks of samples (see `resampling`).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from zscope.assays.responses.engine import BUDGET, respond, responses
+from zscope.assays.responses.resampling import block_weights, interval
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups, membership, partition
+from zscope.randomness import fresh
+from zscope.results import Result
+from zscope.sampling import posterior as posterior_samples
+from zscope.sampling import recorded_codes
+from zscope.types import Codes, Matrix
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+Rule = Literal["absolute", "relative"]
+NEGLIGIBLE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseMatrix(Result):
+    """Rows: the group that was intervened on. Columns: the group that was observed."""
+
+    matrix: Matrix  # the paper's M
+    relative: Matrix  # M_jk / (sqrt(2) sigma_k)
+    scale: Float[Tensor, "columns"]  # sigma_k
+    causal: list[int]
+    rule: Rule
+    threshold: float
+    groups: list[list[int]]
+    samples: int
+    interval: Float[Tensor, "2 rows columns"] | None = None  # of matrix, 95 %
+    relative_interval: Float[Tensor, "2 rows columns"] | None = None
+
+    @property
+    def strength(self) -> Matrix:
+        """What edges are judged by: `matrix` for latents of scale 1, else `relative`."""
+        return self.matrix if self.rule == "absolute" else self.relative
+
+    def edge_threshold(self) -> float:
+        """A tenth of the largest response between different causal groups.
+
+        At least 1e-3 of the largest response of all, so that rounding draws no edge.
+        """
+        kept = self.strength[self.causal][:, self.causal]
+        between = kept - kept.diag().diag()
+        largest = 0.0 if not self.causal else float(kept.max())
+        return max(0.1 * float(between.max()) if len(kept) > 1 else 0.0, 1e-3 * largest)
+
+    def edges(self, threshold: float | None = None) -> list[tuple[int, int]]:
+        """(intervened, observed) between different causal groups, above the threshold."""
+        limit = self.edge_threshold() if threshold is None else threshold
+        return [
+            (j, k)
+            for j in self.causal
+            for k in self.causal
+            if j != k and float(self.strength[j, k]) > limit
+        ]
+
+    def graph(self, threshold: float | None = None) -> "nx.DiGraph":
+        """The causal groups as nodes (`response`: M_jj), edges with their `weight`.
+
+        Cycles are to be expected: a variable that needs two latents is one.
+        """
+        import networkx as nx
+
+        graph = nx.DiGraph()
+        for j in self.causal:
+            graph.add_node(j, response=float(self.strength[j, j]), members=self.groups[j])
+        for j, k in self.edges(threshold):
+            graph.add_edge(j, k, weight=float(self.strength[j, k]))
+        return graph
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Candidates for one variable in two parts: M_jk and M_kj alike, both above threshold.
+
+        Alike means within a factor of two of each other (sec. 4.1).
+        """
+        edges = set(self.edges())
+        return [
+            (j, k)
+            for j, k in sorted(edges)
+            if j < k
+            and (k, j) in edges
+            and 0.5 <= float(self.strength[j, k] / self.strength[k, j]) <= 2
+        ]
+
+    def summary(self) -> list[tuple[str, str]]:
+        diagonal = self.relative.diagonal()
+        return [
+            ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {_listed(self.causal)}"),
+            ("felt, on average", f"{float(diagonal.mean()):.3f} of 1"),
+            ("edges", str(len(self.edges()))),
+            ("pairs", _listed([f"{j}-{k}" for j, k in self.pairs])),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import heatmap
+
+        return heatmap(
+            self.strength, x="observed latent", y="intervened latent", label="response", ax=ax
+        )
+
+
+def response_matrix(
+    autoencoder: Autoencoder,
+    posterior: Posterior | Tensor | np.ndarray,
+    *,
+    samples: int = 1024,
+    groups: Groups | None = None,
+    threshold: float = 0.5,
+    rule: Rule | None = None,
+    resamples: int = 0,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> ResponseMatrix:
+    """How strongly does each latent answer when another one is replaced?
+
+    `samples` base samples are drawn from the posteriors (each observation at most once).
+    `rule=None` takes the absolute rule for a model with the prior N(0, I), else the
+    relative one. `resamples` > 0 adds an interval for every entry.
+    """
+    generator = fresh(generator)
+    base = base_samples(posterior, samples, "response_matrix", generator)
+    lists = partition(groups, base.shape[1], "response_matrix")
+    weights = block_weights(len(base), resamples, generator)
+    squares = replaced_squares(autoencoder, base, base.roll(-1, 0), lists, weights, budget=budget)
+    matrices = squares.sqrt()
+    scales = spreads(base, weights, lists)
+    felt = 2**0.5 * scales.unsqueeze(1)
+    negligible = scales < NEGLIGIBLE * scales.amax(1, keepdim=True)
+    hidden = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (felt == 0)
+    relatives = torch.where(hidden, 0, matrices / felt.clamp_min(torch.finfo(felt.dtype).tiny))
+    rule = rule or ("relative" if autoencoder.prior is None else "absolute")
+    return ResponseMatrix(
+        matrix=matrices[0],
+        relative=relatives[0],
+        scale=scales[0],
+        causal=_causal(matrices[0].diagonal(), scales[0], negligible[0], lists, rule, threshold),
+        rule=rule,
+        threshold=threshold,
+        groups=lists,
+        samples=len(base),
+        interval=interval(matrices),
+        relative_interval=interval(relatives),
+    )
+
+
+def base_samples(
+    posterior: Posterior | Tensor | np.ndarray, samples: int, who: str, generator: Generator
+) -> Codes:
+    """Draws from the aggregate posterior in random order, each observation at most once."""
+    if not isinstance(posterior, Posterior):
+        posterior = Posterior(recorded_codes(posterior, who))
+    count = min(samples, len(posterior))
+    least = max(2, posterior.latents)
+    if count < least:
+        raise Undefined(
+            f"{who}: {count} samples for {posterior.latents} latents "
+            f"({len(posterior)} recorded, samples={samples}); at least {least} are needed for "
+            "spreads and replacements to mean anything. Record more observations: "
+            "zs.record(autoencoder, data, samples=N)"
+        )
+    return recorded_codes(posterior_samples(posterior, count, generator=generator), who)
+
+
+def replaced_squares(
+    autoencoder: Autoencoder,
+    base: Codes,
+    donors: Codes,
+    groups: list[list[int]],
+    weights: Tensor,
+    *,
+    budget: int = BUDGET,
+) -> Float[Tensor, "resamples intervened observed"]:
+    """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all groups J, K and each weighting.
+
+    The codes of the (groups x samples) interventions exist one chunk at a time.
+    """
+    count = len(base)
+    member = membership(groups, base.shape[1]).to(base.device)
+    before = respond(autoencoder, base, budget=budget)
+    squares = torch.zeros(len(weights), len(groups), len(groups), dtype=torch.float64)
+
+    def build(start: int, stop: int) -> Tensor:
+        rows = torch.arange(start, stop, device=base.device)
+        sample = rows % count
+        return torch.where(member[rows // count], donors[sample], base[sample])
+
+    columns = member.T.double().cpu()
+    for start, stop, posterior in responses(autoencoder, count * len(groups), build, budget=budget):
+        row = start
+        while row < stop:  # the part of this chunk that belongs to one group
+            group, sample = divmod(row, count)
+            end = min(stop, (group + 1) * count)
+            change = posterior.mean[row - start : end - start] - before[sample : sample + end - row]
+            felt = change.double().cpu().square() @ columns
+            squares[:, group] += weights[:, sample : sample + end - row] @ felt
+            row = end
+    return squares
+
+
+def spreads(
+    base: Codes, weights: Tensor, groups: list[list[int]]
+) -> Float[Tensor, "resamples groups"]:
+    """The standard deviation of each group of latents, under each weighting."""
+    centred = base.double().cpu() - base.double().cpu().mean(0)
+    variance = weights @ centred.square() - (weights @ centred).square()
+    member = membership(groups, base.shape[1]).T.double()
+    return (variance.clamp_min(0) @ member).sqrt()
+
+
+def _causal(
+    diagonal: Tensor,
+    scale: Tensor,
+    negligible: Tensor,
+    groups: list[list[int]],
+    rule: Rule,
+    threshold: float,
+) -> list[int]:
+    if rule not in ("absolute", "relative"):
+        raise ConfigError(
+            f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
+            "'relative' (M_jj >= threshold sigma_j)."
+        )
+    size = torch.tensor([len(group) for group in groups], dtype=diagonal.dtype).sqrt()
+    unit = size if rule == "absolute" else scale
+    causal = (diagonal >= threshold * unit) & ~negligible & (scale > 0)
+    return causal.nonzero().flatten().tolist()
+
+
+def _listed(items: list[Any]) -> str:
+    return ", ".join(map(str, items)) or "none"

@@ -1,0 +1,85 @@
+"""Response: what becomes of a code that is decoded and encoded again?
+
+    R(z) = mean of q(z' | decoder(z)),        z' ~ q(z' | decoder(z))
+
+The first is deterministic, from mean to mean; the second is a draw, and equals the
+first where the encoder has no spread. The displacement R(z) - z points towards the
+manifold that the codes of data form: it is 0 for an identity autoencoder, and for a
+linear one with decoder W and encoder W⁺ it is 0 on the row space of W and -z across it.
+Permuting the latents permutes the response; moving or rescaling the observations
+changes nothing, if the encoder undoes what the decoder does.
+
+Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2 and 3.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Generator, Tensor
+
+from zscope.assays.responses.engine import BUDGET, respond_posterior
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.randomness import fresh
+from zscope.results import Result
+from zscope.sampling import posterior as posterior_samples
+from zscope.sampling import recorded_codes
+from zscope.types import Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Response(Result):
+    """Codes beside what came back: the mean response, and one draw of it."""
+
+    codes: Codes
+    response: Codes
+    sampled: Codes
+
+    @property
+    def displacement(self) -> Codes:
+        """R(z) - z."""
+        return self.response - self.codes
+
+    @property
+    def distance(self) -> Tensor:
+        """||R(z) - z|| of each code."""
+        return self.displacement.norm(dim=1)
+
+    def summary(self) -> list[tuple[str, str]]:
+        spread = self.codes.std(0, correction=0).norm()
+        return [
+            ("codes", str(len(self.codes))),
+            ("median displacement", f"{self.distance.median():.4g}"),
+            ("largest displacement", f"{self.distance.max():.4g}"),
+            ("spread of the codes", f"{spread:.4g}"),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import arrows
+
+        return arrows(self.codes[:, :2], self.response[:, :2], ax=ax)
+
+
+def response(
+    autoencoder: Autoencoder,
+    codes: Posterior | Tensor | np.ndarray,
+    *,
+    samples: int | None = None,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> Response:
+    """The response to each code; of a `Posterior`, to one draw for each observation.
+
+    `samples` limits how many codes are used, chosen at random.
+    """
+    generator = fresh(generator)
+    if isinstance(codes, Posterior):
+        codes = posterior_samples(
+            codes, min(samples or len(codes), len(codes)), generator=generator
+        )
+    else:
+        codes = recorded_codes(codes, "response")
+        if samples is not None and samples < len(codes):
+            codes = posterior_samples(Posterior(codes), samples, generator=generator)
+    posterior = respond_posterior(autoencoder, codes, budget=budget)
+    return Response(codes.detach(), posterior.mean, posterior.sample(generator))
