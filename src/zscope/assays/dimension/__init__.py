@@ -1,0 +1,1 @@
+"""How many dimensions do the data have, and how many latents does a model need?"""

@@ -1,0 +1,216 @@
+"""Nearest neighbours of every sample: exact distances, also in thousands of dimensions.
+
+Trees do not help above some twenty dimensions, so all pairs are looked at, in one pass
+of matrix products over blocks of rows: each block pair serves both its rows and its
+columns. The products run in float32 and only propose candidates; the distances returned
+are those of the candidates, taken afresh from the differences in float64. A bound on the
+rounding then proves that no sample outside the candidates can be nearer; rows where it
+does not are done again in float64, and at last from the differences alone.
+
+Rows that are equal, or nearer to each other than `tolerance` times the root mean square
+distance from the mean (the same observation encoded in another batch), count once: a
+neighbour at distance zero says nothing about dimension, and ruins every estimate.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from zscope.assays.matrices import Array
+from zscope.errors import Undefined
+
+SPARE = 4  # candidates beyond those asked for, so that rounding cannot push one out unseen
+BLOCK_ROWS = 1024
+REFINE_BYTES = 2 << 20  # fits the processor's cache: each difference is then read only once
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Distances to the nearest neighbours of each distinct sample, nearest first."""
+
+    distances: Float[Tensor, "samples neighbours"]
+    rows: Int[Tensor, "samples"]  # which of the given rows were kept
+    duplicates: int  # how many were left out because they equal another
+    values: Float[Tensor, "samples columns"]  # the kept rows
+
+    def __len__(self) -> int:
+        return len(self.distances)
+
+    @property
+    def count(self) -> int:
+        return self.distances.shape[1]
+
+
+def nearest_neighbours(
+    codes: Array, neighbours: int = 20, *, tolerance: float = 1e-6
+) -> Neighbours:
+    """Distances from each distinct sample to its `neighbours` nearest others.
+
+    `codes` is samples x columns; further axes (pictures) are flattened. Float32 and
+    float64 are taken as they are, other numbers as float64.
+    """
+    values = _prepared(codes)
+    given = len(values)
+    rows = _distinct(values)
+    values = values[rows] if len(rows) < given else values
+    while True:
+        _check_count(len(values), neighbours, given)
+        distances, indices, radius = _k_nearest(values, neighbours)
+        if (distances[:, 0] > tolerance * radius).all():
+            return Neighbours(distances, rows, given - len(rows), values)
+        keep = _without_twins(distances, indices, tolerance * radius)
+        values, rows = values[keep], rows[keep]
+
+
+def _prepared(codes: Array) -> Tensor:
+    if isinstance(codes, np.ndarray):
+        codes = torch.from_numpy(np.ascontiguousarray(codes))
+    values = codes.detach()
+    values = values if values.dtype in (torch.float32, torch.float64) else values.double()
+    values = values.reshape(-1, 1) if values.ndim <= 1 else values.flatten(1)
+    if not values.isfinite().all():
+        raise Undefined(
+            f"nearest_neighbours: {int((~values.isfinite()).any(1).sum())} of {len(values)} "
+            "samples hold NaN or infinite numbers. Has training diverged? Find out why before "
+            "leaving those rows out."
+        )
+    return values.contiguous()
+
+
+def _check_count(distinct: int, neighbours: int, given: int) -> None:
+    if neighbours < 1:
+        raise Undefined(f"nearest_neighbours: neighbours={neighbours}; at least 1 is needed.")
+    if distinct <= neighbours:
+        raise Undefined(
+            f"nearest_neighbours: {distinct} distinct samples (of {given}) cannot have "
+            f"{neighbours} neighbours each. Many equal rows mean discrete data or a collapsed "
+            "encoder: record more observations, or ask for fewer neighbours."
+        )
+
+
+def _distinct(values: Tensor) -> Tensor:
+    """The first row of each set of equal rows, ascending."""
+    seen: dict[bytes, int] = {}
+    # Adding 0 turns -0 into 0, which is the same number in other bytes.
+    for k, row in enumerate((values + 0.0).cpu().numpy()):
+        seen.setdefault(hashlib.blake2b(row.data, digest_size=16).digest(), k)
+    return torch.tensor(list(seen.values()), device=values.device)
+
+
+def _without_twins(distances: Tensor, indices: Tensor, limit: float) -> Tensor:
+    """Mask that keeps one row of each group of rows nearer to each other than `limit`."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    near = (distances <= limit).cpu()
+    first = near.nonzero()[:, 0].numpy()
+    second = indices.cpu()[near].numpy()
+    n = len(distances)
+    graph = coo_matrix((np.ones(len(first)), (first, second)), shape=(n, n))
+    _, labels = connected_components(graph, directed=False)
+    keep = np.zeros(n, dtype=bool)
+    keep[np.unique(labels, return_index=True)[1]] = True
+    return torch.from_numpy(keep).to(distances.device)
+
+
+def _k_nearest(values: Tensor, k: int) -> tuple[Tensor, Tensor, float]:
+    """Distances (float64, ascending) and row numbers of the k nearest of every row.
+
+    Also the root mean square distance from the mean.
+    """
+    n = len(values)
+    count = min(k + SPARE, n - 1)
+    # Any shift leaves distances alone; this one keeps the products small.
+    centred = values - values.mean(0, dtype=torch.float64).to(values.dtype)
+    scale = float(torch.linalg.vector_norm(centred, dtype=torch.float64)) / n**0.5
+    centred /= max(scale, 1e-300)
+    candidates, reach, slack = _candidates(centred.float(), count)
+    distances, indices = _refined(values, candidates, torch.arange(n, device=values.device), k)
+    unsure = (distances[:, -1] / scale).square() > reach - slack
+    if count == n - 1:
+        unsure[:] = False  # every other row was a candidate
+    if not unsure.any():
+        return distances, indices, scale
+    precise = centred.double()
+    for block in unsure.nonzero().flatten().split(256):
+        candidates, reach, slack = _candidates_of(precise, block, count)
+        some, which = _refined(values, candidates, block, k)
+        for row in ((some[:, -1] / scale).square() > reach - slack).nonzero().flatten():
+            gaps = torch.linalg.vector_norm(values.double() - values[block[row]].double(), dim=1)
+            gaps[block[row]] = torch.inf
+            some[row], which[row] = gaps.topk(k, largest=False)
+        distances[block], indices[block] = some, which
+    return distances, indices, scale
+
+
+def _slack(norms: Tensor, reach: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """How far a squared distance from a matrix product may be off, for each row.
+
+    Rounding of a sum of `width` products grows like sqrt(width). For partners of like
+    norm it is relative to that norm; a partner of much greater norm is far away, and its
+    rounding is relative to the distance itself.
+    """
+    unit = torch.finfo(dtype).eps * (8 + width**0.5)
+    return unit * (4 * norms + 8 * reach)
+
+
+def _candidates(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The nearest `count` rows of each row by matrix products: (rows, reach, slack).
+
+    No other row is nearer than sqrt(reach - slack).
+    """
+    n, width = x.shape
+    norms = x.square().sum(1)
+    best = torch.full((n, count), torch.inf, dtype=x.dtype, device=x.device)
+    which = torch.zeros((n, count), dtype=torch.int64, device=x.device)
+    for i in range(0, n, BLOCK_ROWS):
+        rows = slice(i, min(i + BLOCK_ROWS, n))
+        for j in range(i, n, BLOCK_ROWS):
+            columns = slice(j, min(j + BLOCK_ROWS, n))
+            gaps = torch.addmm(norms[columns], x[rows], x[columns].T, alpha=-2)
+            gaps += norms[rows, None]
+            if i == j:
+                gaps.fill_diagonal_(torch.inf)
+            _improve(best, which, rows, gaps, j)
+            if j > i:
+                _improve(best, which, columns, gaps.T, i)
+    reach = best[:, -1].double()
+    return which, reach, _slack(norms.double(), reach, width, x.dtype)
+
+
+def _candidates_of(x: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The same for some of the rows."""
+    norms = x.square().sum(1)
+    gaps = torch.addmm(norms, x[rows], x.T, alpha=-2) + norms[rows, None]
+    gaps[torch.arange(len(rows)), rows] = torch.inf
+    best, which = gaps.topk(count, largest=False)
+    reach = best.amax(1)
+    return which, reach, _slack(norms[rows], reach, x.shape[1], x.dtype)
+
+
+def _improve(best: Tensor, which: Tensor, rows: slice, gaps: Tensor, offset: int) -> None:
+    """Let the best of each row so far compete with a new block of partners."""
+    count = best.shape[1]
+    near, at = gaps.topk(min(count, gaps.shape[1]), largest=False)
+    values = torch.cat([best[rows], near], 1)
+    numbers = torch.cat([which[rows], at + offset], 1)
+    best[rows], order = values.topk(count, largest=False)
+    which[rows] = numbers.gather(1, order)
+
+
+def _refined(values: Tensor, candidates: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Exact distances to the candidates, the k nearest of them in order."""
+    count, width = candidates.shape[1], values.shape[1]
+    step = max(1, REFINE_BYTES // (8 * count * width))
+    exact = torch.empty(candidates.shape, dtype=torch.float64, device=values.device)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        gaps = values[candidates[part]].double()
+        gaps -= values[rows[part], None].double()
+        exact[part] = torch.linalg.vector_norm(gaps, dim=-1)
+    distances, order = exact.topk(k, largest=False, sorted=True)
+    return distances, candidates.gather(1, order)

@@ -1,0 +1,247 @@
+"""Nearest neighbours and the intrinsic dimension that follows from them."""
+
+import importlib.util
+import json
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zscope.assays.dimension.intrinsic import (
+    intrinsic_dimension,
+    local_dimensions,
+    twonn_slope,
+)
+from zscope.assays.dimension.neighbours import nearest_neighbours
+from zscope.errors import MissingExtra, Undefined
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+PUBLISHED = json.loads((REFERENCE / "intrinsic_dimension.json").read_text())
+
+
+def reference_samples(name: str) -> np.ndarray:
+    spec = importlib.util.spec_from_file_location("made", REFERENCE / "make_intrinsic_dimension.py")
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made.samples(name)
+
+
+def gaussian(dimension: int, samples: int, columns: int = 0, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.randn(samples, dimension, generator=generator, dtype=torch.float64)
+    if columns:
+        codes = codes @ torch.randn(dimension, columns, generator=generator, dtype=torch.float64)
+    return codes
+
+
+def all_distances(x: torch.Tensor, k: int) -> torch.Tensor:
+    """By differences, one row at a time."""
+    gaps = torch.stack([(x - row).norm(dim=1) for row in x])
+    return gaps.sort(dim=1).values[:, 1 : k + 1]
+
+
+# Neighbours
+
+
+@pytest.mark.parametrize("columns", [1, 3, 300])
+def test_distances_are_those_of_the_differences(columns, monkeypatch):
+    monkeypatch.setattr("zscope.assays.dimension.neighbours.BLOCK_ROWS", 64)
+    x = gaussian(min(columns, 6), 333, columns)
+    torch.testing.assert_close(
+        nearest_neighbours(x, 7).distances, all_distances(x, 7), rtol=1e-12, atol=1e-12
+    )
+
+
+def test_tight_clusters_far_apart_do_not_drown_in_rounding():
+    # Squared norms of 1e10 beside squared distances of 1e-2: float32 products see nothing.
+    centres = gaussian(3, 3, 40, seed=1) * 1e5
+    x = centres.repeat_interleave(50, 0) + 0.01 * gaussian(40, 150, seed=2)
+    near = nearest_neighbours(x, 9, tolerance=1e-12)
+    torch.testing.assert_close(near.distances, all_distances(x, 9), rtol=1e-9, atol=0)
+
+
+def test_one_remote_outlier_changes_no_other_distance():
+    x = gaussian(5, 200)
+    plain = nearest_neighbours(x, 5).distances
+    with_outlier = nearest_neighbours(torch.cat([x, torch.full((1, 5), 1e6)]), 5, tolerance=0.0)
+    torch.testing.assert_close(with_outlier.distances[:-1], plain, rtol=1e-12, atol=0)
+
+
+def test_equal_rows_count_once_and_are_counted():
+    x = gaussian(4, 100)
+    doubled = torch.cat([x, x[:30], -0.0 * x[:1], torch.zeros(1, 4)])
+    near = nearest_neighbours(doubled, 5)
+    assert near.duplicates == 31
+    assert near.rows.tolist() == [*range(100), 130]
+    assert (near.distances > 0).all()
+
+
+def test_rows_that_differ_by_rounding_alone_count_once():
+    x = gaussian(4, 100)
+    near = nearest_neighbours(torch.cat([x, x * (1 + 1e-8), x + 1e-9]), 5)
+    assert (len(near), near.duplicates) == (100, 200)
+    torch.testing.assert_close(near.distances, nearest_neighbours(x, 5).distances)
+    # and with the tolerance at zero they do not
+    assert nearest_neighbours(torch.cat([x, x + 1e-9]), 5, tolerance=0.0).duplicates == 0
+
+
+def test_pictures_and_float32_are_taken_as_they_are():
+    x = gaussian(3, 80, 48).float()
+    pictures = nearest_neighbours(x.reshape(80, 3, 4, 4), 4)
+    torch.testing.assert_close(pictures.distances, all_distances(x.double(), 4))
+    assert pictures.values.dtype == torch.float32
+
+
+def test_too_few_distinct_samples_are_refused():
+    with pytest.raises(Undefined, match=r"3 distinct samples \(of 30\) cannot have 5 neighbours"):
+        nearest_neighbours(torch.eye(3).repeat(10, 1), 5)
+    with pytest.raises(Undefined, match="NaN"):
+        nearest_neighbours(torch.tensor([[1.0], [float("nan")]]), 1)
+
+
+# Dimension
+
+
+def test_the_worked_example():
+    x = torch.tensor([[0.0, 0, 0], [0, 1, 0], [1, 0, 0], [2, 0, 0]])
+    result = intrinsic_dimension(x, neighbours=3, normaliser="k-1")
+    assert result.local[0].item() == pytest.approx(1.4427, abs=5e-5)
+    assert intrinsic_dimension(x, neighbours=3).local[0].item() == pytest.approx(
+        1.4427 / 2, abs=1e-4
+    )
+
+
+@pytest.mark.parametrize("d", [1, 2.5, 7])
+def test_ratios_of_the_exact_law_give_the_exact_dimension(d):
+    n = 500
+    ratios = (1 - torch.arange(n, dtype=torch.float64) / n) ** (-1 / d)
+    assert twonn_slope(ratios) == pytest.approx(d, rel=1e-12)
+    assert twonn_slope(ratios.flip(0)) == pytest.approx(d, rel=1e-12)  # any order
+    assert twonn_slope(ratios, first_rank=1) != pytest.approx(d, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gauss2", "gauss5", "gauss10", "roll"])
+def test_every_form_agrees_with_scikit_dimension(name):
+    expected, near = PUBLISHED[name], nearest_neighbours(reference_samples(name), 20)
+    for normaliser in ("k-1", "k-2"):
+        for average in ("harmonic", "arithmetic"):
+            ours = intrinsic_dimension(near, normaliser=normaliser, average=average)
+            assert ours.dimension == pytest.approx(
+                expected[f"mle {normaliser} {average}"], rel=1e-10
+            )
+    few = intrinsic_dimension(near, neighbours=5, normaliser="k-1", average="harmonic")
+    assert few.dimension == pytest.approx(expected["mle k-1 harmonic 5"], rel=1e-10)
+    ours = intrinsic_dimension(near, method="twonn", first_rank=1)
+    assert ours.dimension == pytest.approx(expected["twonn"], rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("d", "forms", "twonn"),
+    [
+        (2, {"k-1": 2.14, "k-2": 2.03}, 1.99),
+        (10, {"k-1": 9.88, "k-2": 9.36}, 9.80),
+        (20, {"k-1": 16.9, "k-2": 16.0}, 17.3),
+    ],
+)
+def test_5000_gaussian_samples_read_as_the_table_says(d, forms, twonn):
+    # Columns that are rotated into more dimensions change no distance, so d columns do.
+    near = nearest_neighbours(gaussian(d, 5000, seed=4), 20)
+    for normaliser, value in forms.items():
+        ours = intrinsic_dimension(near, normaliser=normaliser).dimension
+        assert ours == pytest.approx(value, rel=0.02)
+    assert intrinsic_dimension(near, method="twonn").dimension == pytest.approx(twonn, rel=0.05)
+
+
+@given(seed=st.integers(0, 1000), scale=st.floats(1e-3, 1e3))
+def test_rotation_shift_and_scale_change_nothing(seed, scale):
+    x = gaussian(3, 120, 5, seed=seed)
+    turn = torch.linalg.qr(gaussian(5, 5, seed=seed + 1)).Q
+    moved = scale * x @ turn + 4
+    for method in ("mle", "twonn"):
+        assert intrinsic_dimension(moved, method=method).dimension == pytest.approx(
+            intrinsic_dimension(x, method=method).dimension, rel=1e-5
+        )
+
+
+def test_stretching_one_direction_does_change_it():
+    x = gaussian(2, 500)
+    assert intrinsic_dimension(x * torch.tensor([1.0, 1e-4])).dimension < 1.2
+
+
+def test_the_curve_ends_at_the_value_itself():
+    result = intrinsic_dimension(gaussian(4, 300), neighbours=12)
+    assert list(result.curve) == list(range(3, 13))
+    assert result.curve[12] == result.dimension
+    five = intrinsic_dimension(gaussian(4, 300), neighbours=5)
+    assert result.curve[5] == pytest.approx(five.dimension)
+
+
+def test_error_bars_are_of_the_size_of_the_scatter_over_draws():
+    for method in ("mle", "twonn"):
+        draws = [intrinsic_dimension(gaussian(4, 400, seed=s), method=method) for s in range(40)]
+        scatter = np.std([draw.dimension for draw in draws], ddof=1)
+        claimed = np.mean([draw.standard_error for draw in draws])
+        assert 0.65 < scatter / claimed < 1.4  # the scatter of 40 draws is itself ±11 %
+        low, high = draws[0].interval
+        assert high - low == pytest.approx(3.92 * draws[0].standard_error)
+
+
+def test_duplicates_change_nothing():
+    x = gaussian(3, 300)
+    for method in ("mle", "twonn"):
+        plain = intrinsic_dimension(x, method=method)
+        doubled = intrinsic_dimension(torch.cat([x, x]), method=method)
+        assert (doubled.duplicates, doubled.samples) == (300, 300)
+        assert doubled.dimension == pytest.approx(plain.dimension)
+
+
+def test_a_grid_is_refused_rather_than_called_infinite():
+    ring = torch.arange(12) * (2 * torch.pi / 12)
+    circle = torch.stack([ring.cos(), ring.sin()], 1).double()
+    # First and second neighbours of equal distance, up to rounding.
+    near = nearest_neighbours(circle, 3)
+    near.distances[:, :2] = near.distances[:, :1].round(decimals=6)
+    with pytest.raises(Undefined, match="regular grid"):
+        intrinsic_dimension(near, method="twonn")
+    assert local_dimensions(torch.ones(1, 4)).isinf().all()
+    near.distances[:] = 1.0
+    with pytest.raises(Undefined, match="12 samples is equally far"):
+        intrinsic_dimension(near, neighbours=3)
+
+
+def test_unknown_methods_and_sizes_are_refused_with_a_way_forward():
+    x = gaussian(2, 30)
+    with pytest.raises(Undefined, match="Did you mean twonn"):
+        intrinsic_dimension(x, method="twonnn")
+    with pytest.raises(Undefined, match="at least 3"):
+        intrinsic_dimension(x, neighbours=2)
+    with pytest.raises(Undefined, match=r"nearest_neighbours\(codes, 20\)"):
+        intrinsic_dimension(nearest_neighbours(x, 5))
+
+
+def test_other_estimators_come_from_scikit_dimension(monkeypatch):
+    class lPCA:  # noqa: N801
+        def fit(self, values):
+            self.dimension_ = int(np.linalg.matrix_rank(values - values.mean(0)))
+            return self
+
+    package, estimators = types.ModuleType("skdim"), types.ModuleType("skdim.id")
+    package.id, estimators.lPCA = estimators, lPCA
+    monkeypatch.setitem(sys.modules, "skdim", package)
+    monkeypatch.setitem(sys.modules, "skdim.id", estimators)
+    x = gaussian(3, 50, 6)
+    result = intrinsic_dimension(torch.cat([x, x]), method="lpca")
+    assert (result.dimension, result.method, result.samples) == (3.0, "lPCA", 50)
+    assert result.standard_error is None
+    assert result.interval is None
+
+
+def test_without_scikit_dimension_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "skdim", None)
+    with pytest.raises(MissingExtra, match=r"zscope\[dimension\]"):
+        intrinsic_dimension(gaussian(3, 50), method="lPCA")
