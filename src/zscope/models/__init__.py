@@ -178,7 +178,9 @@ def _read(name: str, key: str, read: Any, value: Any) -> Any:
     try:
         return read(value)
     except ValueError as error:
-        raise ConfigError(f"models: {name}: {key}={value!r}, but {error}.") from None
+        raise ConfigError(
+            f"models: {name}: {key}={value!r}, but {error}. See: zscope models info {name}"
+        ) from None
 
 
 def _read_shape(name: str, shape: Any) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from zscope.models.entry import Option, one_of, sizes
 from zscope.randomness import seed_of
 
 SMALLEST_SIDE = 8
+WEIGHTS = 2**40  # sets this stream of random numbers apart from those of training steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -252,7 +253,7 @@ BACKBONES = {
         {
             "kernels": Option(
                 [4, 4, 4, 4],
-                "Kernel sizes of the encoder: 4,4,4,4 as published, 4,4,2,2 as in its code.",
+                "Kernel sizes of the encoder: 4,4,4,4, or 4,4,2,2 as in disentanglement_lib.",
                 _kernels,
             ),
             "activation": _activation("relu"),
@@ -288,7 +289,7 @@ def initialise(model: nn.Module, *, seed: int, weights: str = "torch") -> None:
     """
     model.to_empty(device="cpu")
     for number, part in enumerate(model.children()):
-        generator = torch.Generator().manual_seed(seed_of(seed, number))
+        generator = torch.Generator().manual_seed(seed_of(seed, WEIGHTS, number))
         for module in part.modules():
             _fill(module, generator, weights)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
