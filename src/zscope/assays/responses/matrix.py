@@ -154,6 +154,11 @@ def response_matrix(
     `rule=None` takes the absolute rule for a model with the prior N(0, I), else the
     relative one. `resamples` > 0 adds an interval for every entry.
     """
+    if rule not in (None, "absolute", "relative"):
+        raise ConfigError(
+            f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
+            "'relative' (M_jj >= threshold sigma_j)."
+        )
     generator = fresh(generator)
     base = base_samples(posterior, samples, "response_matrix", generator)
     lists = partition(groups, base.shape[1], "response_matrix")
@@ -252,11 +257,6 @@ def _causal(
     rule: Rule,
     threshold: float,
 ) -> list[int]:
-    if rule not in ("absolute", "relative"):
-        raise ConfigError(
-            f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
-            "'relative' (M_jj >= threshold sigma_j)."
-        )
     size = torch.tensor([len(group) for group in groups], dtype=diagonal.dtype).sqrt()
     unit = size if rule == "absolute" else scale
     causal = (diagonal >= threshold * unit) & ~negligible & (scale > 0)
