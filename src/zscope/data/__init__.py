@@ -5,16 +5,17 @@ each name lives. A new dataset is one module with a `Source`, one test and one l
 """
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from zscope.data.dataset import Dataset, from_arrays, grid_factors
-from zscope.data.source import File, Source
+from zscope.data.source import Factor, File, Source
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
-    "CATALOGUE", "Dataset", "File", "Source", "folder", "from_arrays", "from_recipe",
+    "CATALOGUE", "Dataset", "Factor", "File", "Source", "folder", "from_arrays", "from_recipe",
     "grid_factors", "load", "names", "source",
 ]  # fmt: skip
 
@@ -72,18 +73,14 @@ def load(name: str, *, root: str | Path | None = None, **options: Any) -> Datase
     `load("sprites", resolution=32)`.
     """
     if name not in CATALOGUE and looks_like_path(name):
-        from zscope.data.own import load_path
+        from zscope.data.own import OPTIONS, load_path
 
+        _check_options(name, options, OPTIONS)
         data = load_path(Path(name).expanduser(), **options)
-        return _with_recipe(data, str(Path(name).expanduser().resolve()), options)
+        return _with_recipe(data, str(Path(name).expanduser().resolve()), options, root)
     entry = source(name)
-    unknown = sorted(set(options) - set(entry.options))
-    if unknown:
-        raise ConfigError(
-            f"data: {name} has no option {unknown[0]!r}. "
-            + (did_you_mean(unknown[0], entry.options) if entry.options else "It has no options.")
-        )
-    return _with_recipe(entry.load(folder(root) / name, **options), name, options)
+    _check_options(name, options, entry.options)
+    return _with_recipe(entry.load(folder(root) / name, **options), name, options, root)
 
 
 def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Dataset:
@@ -98,7 +95,21 @@ def looks_like_path(name: str) -> bool:
     return os.sep in name or name.startswith((".", "~")) or Path(name).suffix != ""
 
 
-def _with_recipe(data: Dataset, name: str, options: dict[str, Any]) -> Dataset:
+def _check_options(name: str, options: dict[str, Any], known: Mapping[str, str]) -> None:
+    for option in options:
+        if option not in known:
+            raise ConfigError(
+                f"data: {name} has no option {option!r}. "
+                + (did_you_mean(option, known) if known else "It has no options.")
+            )
+
+
+def _with_recipe(
+    data: Dataset, name: str, options: dict[str, Any], root: str | Path | None
+) -> Dataset:
     from dataclasses import replace
 
-    return replace(data, recipe={"name": name, "options": options})
+    # Another process that makes the dataset again must look for it in the same place.
+    place = {} if root is None else {"root": str(root)}
+    recipe = {"name": name, "options": options}
+    return replace(data, recipe=recipe, provenance={**data.provenance, **place})

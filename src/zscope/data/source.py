@@ -1,27 +1,46 @@
 """Where a dataset comes from: built in, or from its publisher's own files."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, Kind
+from zscope.errors import ConfigError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What is known of a factor before the data are loaded.
+
+    `size` counts its values (0 for a continuous factor); `values` names them, where they
+    have names.
+    """
+
+    name: str
+    size: int
+    kind: Kind = "ordinal"
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class File:
     """One of the publisher's files.
 
-    `url`, `size` and the hashes are given only where a public source confirms them;
-    `check` looks at the structure of the file (names, shapes, types, counts) and raises
-    `DataError` if it is not what the publisher describes.
+    `url`, `mirrors`, `size` and the hashes are given only where a public source confirms
+    them; `check` looks at the structure of the file (names, shapes, types, counts) and
+    raises `DataError` if it is not what the publisher describes. `folder` is the name of
+    the folder that a zip archive unpacks into: an import takes it in place of the archive.
     """
 
     name: str
     check: Callable[[Path], None]
     url: str | None = None
+    mirrors: tuple[str, ...] = ()
     size: int | None = None
     md5: str | None = None
     sha256: str | None = None
+    folder: str | None = None
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,7 @@ class Source:
 
     For built-in data `files` is empty and the folder is a cache; for the rest the folder
     holds the publisher's files. `options` maps the name of each option to a line of help.
+    `samples`, `shape` and `factors` describe what `load` gives without options.
     """
 
     name: str
@@ -41,7 +61,47 @@ class Source:
     files: tuple[File, ...] = ()
     homepage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    samples: int | None = None
+    shape: tuple[int, ...] | None = None
+    factors: tuple[Factor, ...] = ()
 
     @property
     def built_in(self) -> bool:
         return not self.files
+
+    @property
+    def can_be_fetched(self) -> bool:
+        """Whether every file has an address and a checksum that are known to be right."""
+        return all(file.url and (file.sha256 or file.md5) for file in self.files)
+
+
+def one_of(who: str, option: str, value: Any, allowed: Sequence[str]) -> str:
+    """The value of an option that has a few named values."""
+    if value not in allowed:
+        raise ConfigError(f"{who}: {option}={value!r}. {did_you_mean(str(value), allowed)}")
+    return str(value)
+
+
+def pixels(who: str, option: str, value: Any) -> int:
+    """The value of an option that counts pixels along a side."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = 0
+    if number < 1 or number != float(value):
+        raise ConfigError(
+            f"{who}: {option}={value!r}; a whole number of pixels is needed, for instance "
+            f"{option}=64."
+        )
+    return number
+
+
+def described(factors: Sequence[Factor]) -> dict[str, Any]:
+    """The arguments of a Dataset that say what its factors are."""
+    named = {factor.name: list(factor.values) for factor in factors if factor.values}
+    return {
+        "factor_names": tuple(factor.name for factor in factors),
+        "factor_sizes": tuple(factor.size for factor in factors),
+        "factor_kinds": tuple(factor.kind for factor in factors),
+        "provenance": {"categories": named} if named else {},
+    }

@@ -1,0 +1,268 @@
+"""zscope data: what datasets there are, what is known of each, and how to get them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option, Typer
+
+app = Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Datasets: what is here, what can be had, and getting it. Start with: zscope data list",
+)
+
+Root = Annotated[
+    Path | None,
+    Option(help="Where datasets are kept (default $ZSCOPE_DATA, else ~/.cache/zscope)."),
+]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
+
+
+@app.command("list")
+def list_(root: Root = None, json: AsJson = False) -> None:
+    """List the datasets that have a name.
+
+    STATE is "built in" (made on your machine, no download), "here" (files present and
+    checked), "can be fetched" (zscope data fetch NAME downloads it) or "by hand" (zscope
+    data info NAME says which file to get where).
+
+    Files of your own need no name: give their path instead, for instance
+
+      zscope train vae ./images.npy
+
+      zscope train vae ./cells.csv --data-option factors=dose,plate
+    """
+    from zscope.data import names
+
+    entries = [_summary(name, root) for name in names()]
+    if json:
+        _print_json(entries)
+        return
+    rows = [("NAME", "STATE", "SAMPLES", "SHAPE", "")]
+    for entry in entries:
+        samples = "" if entry["samples"] is None else f"{entry['samples']:,}"
+        rows.append(
+            (entry["name"], entry["state"], samples, _by(entry["shape"]), entry["title"])
+        )  # fmt: skip
+    _print_columns(rows, right=[2])
+
+
+@app.command()
+def info(
+    name: Annotated[str, Argument(help="A name from `zscope data list`, or a path.")],
+    root: Root = None,
+    json: AsJson = False,
+) -> None:
+    """Show what is known of a dataset: factors, options, files, licence, whom to cite.
+
+    Of a file or folder of your own it shows how it is read.
+
+    Examples:
+
+      zscope data info dsprites
+
+      zscope data info ./images.npz
+    """
+    from zscope.data import CATALOGUE, looks_like_path
+
+    own = name not in CATALOGUE and looks_like_path(name)
+    entry = _own(name, root) if own else {**_summary(name, root), **_details(name, root)}
+    if json:
+        _print_json(entry)
+        return
+    print(f"{entry['name']}: {entry['title']}" if entry.get("title") else entry["name"])
+    if entry.get("summary"):
+        print(f"  {entry['summary']}")
+    samples = "an unknown number of" if entry["samples"] is None else f"{entry['samples']:,}"
+    print(f"\n{samples} samples of {_by(entry['shape'])}; {entry['state']}")
+    _print_factors(entry["factors"])
+    if entry["options"]:
+        print("\noptions (--data-option KEY=VALUE)")
+        _print_columns([(f"  {key}", text) for key, text in entry["options"].items()])
+    if entry.get("files"):
+        _print_files(entry)
+    for label in ("licence", "cite", "homepage"):
+        if entry.get(label):
+            print(f"\n{label}: {entry[label]}")
+
+
+@app.command()
+def fetch(
+    name: Annotated[str, Argument(help="A name from `zscope data list`.")],
+    from_: Annotated[
+        Path | None,
+        Option("--from", metavar="DIR", help="Import the files from this folder (or DIR/NAME)."),
+    ] = None,
+    root: Root = None,
+    quiet: Annotated[bool, Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Download a dataset, or import its files from a folder, and check them.
+
+    A file that is not the publisher's, byte for byte, is refused, and nothing of it is
+    kept. Where no checksum is public, the structure of the file is checked, and its hash
+    is written down.
+
+    Examples:
+
+      zscope data fetch mnist
+
+      zscope data fetch mnist --from ~/Downloads
+
+      zscope data fetch mpi3d-real --from /shared/datasets --root /scratch/zscope
+    """
+    from zscope.data import folder, source
+    from zscope.data.fetching import fetch as get
+
+    records = get(name, root, from_, progress=False if quiet else None)
+    if quiet:
+        return
+    if source(name).built_in:
+        print(f"{name} is built in: there is nothing to fetch.")
+    for file, record in records.items():
+        print(f"{file}  {_bytes(record.bytes)}  {_verdict(record.checked)}")
+    if records:
+        print(f"{name} is in {folder(root) / name}.")
+    print(f"Use it: zscope train vae {name}, or zs.data.load({name!r}).")
+
+
+def _summary(name: str, root: Path | None) -> dict[str, Any]:
+    """One line of the list."""
+    from zscope.data import folder, source
+    from zscope.data.fetching import state
+
+    entry = source(name)
+    return {
+        "name": name,
+        "state": state(entry, folder(root) / name),
+        "samples": entry.samples,
+        "shape": None if entry.shape is None else list(entry.shape),
+        "title": entry.title,
+    }
+
+
+def _details(name: str, root: Path | None) -> dict[str, Any]:
+    """The rest of what is known of a dataset."""
+    from dataclasses import asdict
+
+    from zscope.data import folder, source
+    from zscope.data.fetching import records
+
+    entry = source(name)
+    known = records(folder(root) / name)
+    files = [
+        {
+            "name": file.name,
+            "url": file.url,
+            "mirrors": list(file.mirrors),
+            "bytes": file.size,
+            "md5": file.md5,
+            "sha256": file.sha256,
+            "here": asdict(known[file.name]) if file.name in known else None,
+        }
+        for file in entry.files
+    ]
+    return {
+        "summary": entry.summary,
+        "factors": [asdict(factor) for factor in entry.factors],
+        "options": dict(entry.options),
+        "folder": str(folder(root) / name),
+        "files": files,
+        "licence": entry.licence,
+        "cite": entry.cite,
+        "homepage": entry.homepage,
+    }
+
+
+def _own(name: str, root: Path | None) -> dict[str, Any]:
+    """How a file of the user's is read."""
+    from zscope.data import load
+    from zscope.data.own import OPTIONS
+
+    data = load(name, root=root)
+    named = data.provenance.get("categories", {})
+    described = zip(data.factor_names, data.factor_sizes, data.factor_kinds, strict=True)
+    return {
+        "name": name,
+        "state": f"read as {data.images.dtype}",
+        "samples": len(data),
+        "shape": list(data.shape),
+        "factors": [
+            {"name": factor, "size": size, "kind": kind, "values": named.get(factor, [])}
+            for factor, size, kind in described
+        ],
+        "options": OPTIONS,
+    }
+
+
+def _print_factors(factors: list[dict[str, Any]]) -> None:
+    if not factors:
+        print("no factors")
+        return
+    print(f"\nfactors ({len(factors)})")
+    rows = []
+    for factor in factors:
+        values = ", ".join(str(value) for value in factor["values"])
+        size = "" if factor["size"] == 0 else str(factor["size"])
+        rows.append((f"  {factor['name']}", size, factor["kind"], _shortened(values)))
+    _print_columns(rows, right=[1])
+
+
+def _print_files(entry: dict[str, Any]) -> None:
+    print(f"\nfiles, in {entry['folder']}")
+    for file in entry["files"]:
+        here, size = file["here"], file["bytes"]
+        state = f"here, {_verdict(here['checked'])}" if here else "not here"
+        print(f"  {file['name']}  {'' if size is None else _bytes(size) + '  '}{state}")
+        if file["url"]:
+            print(f"    from    {file['url']}")
+        for kind in ("sha256", "md5"):
+            if file[kind]:
+                print(f"    {kind:7} {file[kind]}")
+        if here and not file["sha256"]:
+            print(f"    sha256  {here['sha256']} (of the file that is here)")
+    if entry["state"] == "can be fetched":
+        print(f"  get them with: zscope data fetch {entry['name']}")
+    if entry["state"] == "by hand":
+        print(
+            f"  get them from {entry['homepage']}, then: "
+            f"zscope data fetch {entry['name']} --from DIR"
+        )
+
+
+def _verdict(checked: str) -> str:
+    if checked == "structure":
+        return "structure checked (no public checksum), hash written down"
+    return f"{checked} confirmed"
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _print_columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+    """Rows of text in columns; those in `right` are aligned to the right."""
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for row in rows:
+        cells = (
+            text.rjust(width) if k in right else text.ljust(width)
+            for k, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _by(shape: list[int] | None) -> str:
+    return "?" if shape is None else "x".join(str(size) for size in shape)
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def _shortened(text: str, limit: int = 60) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,160 @@
+"""Read one's own arrays: .npy, .npz and HDF5 files."""
+
+import struct
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope.data.own import Found
+from zscope.data.unpacking import LARGE, h5_rows, kept, npy_header, npz_headers, npz_rows, open_h5
+from zscope.errors import ConfigError, DataError
+
+OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
+FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
+NAMES = ("factor_names", "label_names")
+
+
+def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
+    columns = None
+    if factors:
+        other = Path(factors[0]).expanduser()
+        other = other if other.is_absolute() or other.exists() else path.parent / other
+        if other.suffix != ".npy":
+            raise ConfigError(
+                f"{path.name}: factors={factors[0]!r}; for a .npy file, the path of another .npy "
+                "file with the factors is needed, one row a sample."
+            )
+        columns = _columns(np.asarray(_open_npy(other)), [])
+    return Found(_open_npy(path), columns)
+
+
+def _open_npy(path: Path) -> np.ndarray:
+    with path.open("rb") as stream:
+        shape, dtype, _ = npy_header(stream)
+    _refuse_objects(path, "the array", dtype)
+    if 0 in shape:
+        raise DataError(f"{path}: an array of shape {shape}: there are no samples in it.")
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def read_npz(
+    path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
+) -> Found:
+    headers = npz_headers(path)
+    shapes = {name: shape for name, (shape, _) in headers.items()}
+    return _read_arrays(path, shapes, factors, array, lambda name: _npz_array(path, name, headers))
+
+
+def read_h5(
+    path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
+) -> Found:
+    with open_h5(path) as file:
+        tables = {name: table for name, table in file.items() if hasattr(table, "shape")}
+        shapes = {name: tuple(table.shape) for name, table in tables.items()}
+        return _read_arrays(
+            path, shapes, factors, array, lambda name: _h5_array(path, tables[name])
+        )
+
+
+def _read_arrays(
+    path: Path,
+    shapes: dict[str, tuple[int, ...]],
+    factors: list[str] | None,
+    array: str | None,
+    get: Callable[[str], np.ndarray],
+) -> Found:
+    """Observations, factors and their names among the arrays of a file."""
+    here = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
+    for option, name in (("array", array), *(("factors", name) for name in factors or ())):
+        if name is not None and name not in shapes:
+            raise ConfigError(f"{path.name}: {option}={name!r}, but the file holds {here}.")
+    if array is None:
+        array = next((name for name in OBSERVATIONS if name in shapes), None)
+    if array is None:
+        tables = [name for name, shape in shapes.items() if len(shape) > 1 and name not in FACTORS]
+        if len(tables) != 1:
+            raise DataError(
+                f"{path.name}: holds {here}; which of these are the observations is not clear. "
+                "Say it with array=NAME."
+            )
+        array = tables[0]
+    if shapes[array] and shapes[array][0] == 0:
+        raise DataError(f"{path.name}: {array} has shape {shapes[array]}: there are no samples.")
+    chosen = factors or [name for name in FACTORS if name in shapes and name != array][:1]
+    known = next((name for name in NAMES if name in shapes), None)
+    labels = [_text(label) for label in np.ravel(get(known))] if known else []
+    columns: dict[str, np.ndarray] = {}
+    for name in chosen:
+        values = np.asarray(get(name))
+        # Several arrays of one column each carry the names of the arrays.
+        single = len(chosen) > 1 or (values.ndim == 1 and not labels)
+        columns.update(_columns(values, [name] if single and values.ndim == 1 else labels))
+    return Found(get(array), columns or None, {"array": array})
+
+
+def _npz_array(path: Path, name: str, headers: dict[str, tuple]) -> np.ndarray:
+    shape, dtype = headers[name]
+    _refuse_objects(path, name, dtype)
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(f"{name}.npy")
+    if member.compress_type == zipfile.ZIP_STORED and 0 not in shape and shape:
+        with path.open("rb") as stream:
+            stream.seek(member.header_offset + 26)
+            # The name and extra field of the local header stand before the array.
+            stream.seek(sum(struct.unpack("<HH", stream.read(4))), 1)
+            shape, dtype, columns_first = npy_header(stream)
+            start = stream.tell()
+            return np.memmap(path, dtype, "r", start, shape, "F" if columns_first else "C")
+    if int(np.prod(shape)) * dtype.itemsize > LARGE:
+        return kept(path, name, shape, dtype, npz_rows(path, name, path.name))
+    with np.load(path, allow_pickle=False) as arrays:
+        return arrays[name]
+
+
+def _h5_array(path: Path, table: Any) -> np.ndarray:
+    dtype = table.dtype
+    if dtype.hasobject:  # words of any length
+        return np.array([_text(word) for word in np.ravel(table[()])])
+    offset = table.id.get_offset()
+    if offset is not None and table.chunks is None and table.external is None and table.size:
+        return np.memmap(path, dtype, "r", offset, table.shape)
+    if table.size * dtype.itemsize > LARGE:
+        return kept(path, table.name, table.shape, dtype, h5_rows(table))
+    return table[()]
+
+
+def _refuse_objects(path: Path, name: str, dtype: np.dtype) -> None:
+    if dtype.hasobject:
+        raise DataError(
+            f"{path}: {name} holds pickled Python objects, which could run any code and are not "
+            "opened. Save plain numbers: np.save(file, np.array(rows, dtype='float32'))."
+        )
+
+
+def _columns(values: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """The columns of an array of factors by name; without names they are counted."""
+    if values.ndim not in (1, 2):
+        raise DataError(
+            f"factors: an array of shape {values.shape}; needed is one row a sample and one "
+            "column a factor."
+        )
+    table = values[:, None] if values.ndim == 1 else values
+    if not names:
+        names = [f"factor{k}" for k in range(table.shape[1])]
+    if len(names) != table.shape[1]:
+        raise DataError(
+            f"factors: {len(names)} names ({', '.join(names)}) for {table.shape[1]} factors. "
+            "Give one for each."
+        )
+    return {name: _words(table[:, k]) for k, name in enumerate(names)}
+
+
+def _words(column: np.ndarray) -> np.ndarray:
+    return np.char.decode(column, "utf-8") if column.dtype.kind == "S" else column
+
+
+def _text(word: Any) -> str:
+    return word.decode() if isinstance(word, bytes) else str(word)

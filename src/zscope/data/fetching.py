@@ -1,0 +1,396 @@
+"""Get a publisher's files: download them, or import them from a folder, and check them.
+
+A file comes under a temporary name in a folder of its own beside its place, is checked,
+and only then takes its name, when all files of the dataset have passed. What was got,
+with its hash, is written to `provenance.json` last. A file that is found in its place
+without such a record (put there by hand, or left by a killed import) is checked before
+its first use.
+"""
+
+import csv
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import struct
+import sys
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from zscope.data.source import File, Source
+from zscope.errors import DataError
+
+RECORD = "provenance.json"
+FORMAT = 1
+BLOCK = 2**20
+INCOMING = ".incoming-"  # followed by the number of the process
+
+# What the readers of the formats raise for a file that is not what its name says.
+UNREADABLE = (
+    OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError,
+    csv.Error, struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+State = Literal["built in", "here", "can be fetched", "by hand"]
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of one file that is in its place."""
+
+    bytes: int
+    sha256: str
+    checked: str  # by what: "sha256", "md5" or "structure"
+    origin: str
+    date: str
+    modified: int  # time of the file in nanoseconds: a changed file is checked again
+
+
+def fetch(
+    name: str,
+    root: str | Path | None = None,
+    from_dir: str | Path | None = None,
+    progress: bool | None = None,
+) -> dict[str, Record]:
+    """Bring the files of a dataset to their place: `zscope data fetch NAME [--from DIR]`.
+
+    With `from_dir` they are imported from there (or from its folder NAME), else those
+    that are missing are downloaded. A file that is not the publisher's is refused, and
+    then nothing is kept of any of them. `progress=None` shows a bar on a terminal.
+    """
+    from zscope.data import folder, source
+
+    return fetch_source(source(name), folder(root) / name, from_dir, progress)
+
+
+def fetch_source(
+    source: Source,
+    folder: Path,
+    from_dir: str | Path | None = None,
+    progress: bool | None = None,
+) -> dict[str, Record]:
+    if source.built_in:
+        return {}
+    known = records(folder)
+    wanted = [f for f in source.files if from_dir or not _recorded(folder, f, known)]
+    if not wanted:
+        return {file.name: known[file.name] for file in source.files}
+    places = {file.name: _place(source, folder, file, from_dir) for file in wanted}
+    with writing(source.name, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder)
+        incoming = folder / f"{INCOMING}{os.getpid()}"
+        try:
+            incoming.mkdir()
+            came = {
+                file.name: _bring(source, file, places[file.name], incoming, progress)
+                for file in wanted
+            }
+            for file in wanted:
+                os.replace(incoming / file.name, folder / file.name)
+            for stale in folder.glob("*.npy"):
+                stale.unlink()
+            _write_records(source, folder, {**known, **came})
+        finally:
+            shutil.rmtree(incoming, ignore_errors=True)
+    return ready(source, folder)
+
+
+def ready(source: Source, folder: Path) -> dict[str, Record]:
+    """The records of a dataset whose files are all here and checked, else a DataError."""
+    missing = [file.name for file in source.files if not (folder / file.name).is_file()]
+    if missing:
+        raise DataError(_how_to_get(source, folder, missing))
+    known = records(folder)
+    fresh = {}
+    for file in source.files:
+        if not _recorded(folder, file, known):
+            path = folder / file.name
+            size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
+            fresh[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
+    if fresh:
+        known = {**known, **fresh}
+        with writing(source.name, folder):
+            _write_records(source, folder, known)
+    return {file.name: known[file.name] for file in source.files}
+
+
+def state(source: Source, folder: Path) -> State:
+    """Whether a dataset can be loaded now, and if not, how it can be had."""
+    if source.built_in:
+        return "built in"
+    known = records(folder)
+    if all(_recorded(folder, file, known) for file in source.files):
+        return "here"
+    return "can be fetched" if source.can_be_fetched else "by hand"
+
+
+def records(folder: Path) -> dict[str, Record]:
+    """What `provenance.json` says of the files in a folder; empty if there is none to trust."""
+    try:
+        content = json.loads((folder / RECORD).read_text())
+        if content["format"] != FORMAT:
+            return {}
+        return {name: Record(**fields) for name, fields in content["files"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # unreadable or of another version: the files are checked afresh
+
+
+@contextmanager
+def writing(who: str, folder: Path) -> Iterator[None]:
+    """Turn a full or closed disk into an error that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DataError(
+                f"{who}: the disk of {folder} is full. Make room, or keep datasets elsewhere: "
+                "set ZSCOPE_DATA or give --root."
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise DataError(
+                f"{who}: cannot write to {folder} ({error.strerror}). Keep datasets elsewhere: "
+                "set ZSCOPE_DATA or give --root."
+            ) from error
+        raise
+
+
+@contextmanager
+def bar(title: str | None, total: int | None, *, show: bool | None = None) -> Iterator[Advance]:
+    """A progress bar in bytes on stderr; without a terminal, nothing unless asked for."""
+    if title is None or not (sys.stderr.isatty() if show is None else show):
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda count: shown.advance(task, count)
+
+
+def _place(source: Source, folder: Path, file: File, from_dir: str | Path | None) -> Path | str:
+    """Where a file can be had: a path, or an address."""
+    if from_dir is None:
+        if file.url and (file.sha256 or file.md5):
+            return file.url
+        raise DataError(_how_to_get(source, folder, [file.name]))
+    start = Path(from_dir).expanduser()
+    if not start.is_dir():
+        raise DataError(f"{source.name}: there is no folder {start} to import from.")
+    for place in (start, start / source.name):
+        if (place / file.name).is_file():
+            return place / file.name
+        if file.folder and (place / file.folder).is_dir():
+            return place / file.folder
+    raise DataError(
+        f"{source.name}: {file.name} is neither in {start} nor in {start / source.name}. "
+        f"Needed are {', '.join(f.name for f in source.files)}, with these names, "
+        f"as published at {source.homepage}."
+    )
+
+
+def _bring(
+    source: Source, file: File, place: Path | str, incoming: Path, progress: bool | None
+) -> Record:
+    target = incoming / file.name
+    if isinstance(place, str):
+        size, hashes = _download(source, file, target, progress)
+    elif place.is_dir():
+        _pack(place, target, title=file.name, show=progress)
+        size, hashes = _read(target, _hashes(file), title=None)
+        # An archive packed anew is the publisher's in content, never in bytes.
+        file = File(file.name, file.check)
+    else:
+        with target.open("wb") as copy:
+            size, hashes = _read(place, _hashes(file), title=file.name, show=progress, copy=copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+    return _check(source, file, target, size, hashes, origin=str(place))
+
+
+def _download(
+    source: Source, file: File, target: Path, progress: bool | None
+) -> tuple[int, dict[str, str]]:
+    import pooch
+    import requests
+
+    failures = []
+    for url in (file.url, *file.mirrors):
+        try:
+            with (
+                target.open("wb") as copy,
+                bar(file.name, file.size, show=progress) as advance,
+            ):
+                pooch.HTTPDownloader(progressbar=_Reported(advance), chunk_size=BLOCK, timeout=60)(
+                    url, copy, None
+                )
+                copy.flush()
+                os.fsync(copy.fileno())
+            return _read(target, _hashes(file), title=None)
+        except requests.RequestException as error:
+            failures.append(f"{url} ({type(error).__name__})")
+    raise DataError(
+        f"{source.name}: {file.name} could not be downloaded from {', '.join(failures)}. Is there "
+        "a connection? Try again, or get the file in another way and import it: "
+        f"zscope data fetch {source.name} --from DIR"
+    )
+
+
+class _Reported:
+    """What pooch asks of a progress bar, passed on to ours."""
+
+    total = 0
+
+    def __init__(self, advance: Advance) -> None:
+        self.update = advance
+
+    def reset(self) -> None:
+        # pooch fills the bar once more at the end.
+        self.update = lambda count: None
+
+    def close(self) -> None:
+        pass
+
+
+def _hashes(file: File) -> tuple[str, ...]:
+    """Which hashes are needed: sha256 for the record, md5 where it is all that is known."""
+    return ("sha256", "md5") if file.md5 and not file.sha256 else ("sha256",)
+
+
+def _read(
+    path: Path, hashes: tuple[str, ...], *, title: str | None, show: bool | None = None,
+    copy: Any = None,
+) -> tuple[int, dict[str, str]]:  # fmt: skip
+    """The size and hashes of a file, read once, and copied on the way if asked."""
+    digests = {name: hashlib.new(name, usedforsecurity=False) for name in hashes}
+    size = 0
+    with path.open("rb") as content, bar(title, path.stat().st_size, show=show) as advance:
+        while block := content.read(BLOCK):
+            size += len(block)
+            for digest in digests.values():
+                digest.update(block)
+            if copy is not None:
+                copy.write(block)
+            advance(len(block))
+    return size, {name: digest.hexdigest() for name, digest in digests.items()}
+
+
+def _check(
+    source: Source, file: File, path: Path, size: int, hashes: dict[str, str], *, origin: str
+) -> Record:
+    """Refuse a file that is not the publisher's; else its record."""
+    again = f"Get the file again from {file.url or source.homepage}; nothing of it was kept."
+    if origin == "put in by hand":
+        again = f"Replace {path} by the file from {file.url or source.homepage}."
+    if file.size is not None and size != file.size:
+        raise DataError(
+            f"{source.name}: {file.name} has {size:,} bytes, the publisher's has {file.size:,}. "
+            f"{'An interrupted download?' if size < file.size else 'Another version?'} {again}"
+        )
+    checked = "sha256" if file.sha256 else "md5" if file.md5 else "structure"
+    if checked == "structure":
+        try:
+            file.check(path)
+        except UNREADABLE as error:
+            raise DataError(
+                f"{source.name}: {file.name} ({size:,} bytes) cannot be read "
+                f"({type(error).__name__}: {error}). Cut short, or not the publisher's? {again}"
+            ) from error
+    elif hashes[checked] != getattr(file, checked):
+        raise DataError(
+            f"{source.name}: {file.name} ({size:,} bytes) has {checked} {hashes[checked]}, the "
+            f"publisher's has {getattr(file, checked)}. Damaged on the way, or altered? {again}"
+        )
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
+
+
+def _recorded(folder: Path, file: File, known: dict[str, Record]) -> bool:
+    """Whether a file is in its place and is still the one that was checked."""
+    try:
+        found = (folder / file.name).stat()
+    except OSError:
+        return False
+    record = known.get(file.name)
+    return record is not None and (found.st_size, found.st_mtime_ns) == (
+        record.bytes,
+        record.modified,
+    )
+
+
+def _write_records(source: Source, folder: Path, known: dict[str, Record]) -> None:
+    wanted = {file.name for file in source.files}
+    files = {name: asdict(record) for name, record in known.items() if name in wanted}
+    content = {"format": FORMAT, "dataset": source.name, "files": files}
+    partial = folder / f".{RECORD}.{os.getpid()}"
+    with partial.open("w") as out:
+        json.dump(content, out, indent=2)
+        out.flush()
+        os.fsync(out.fileno())
+    os.replace(partial, folder / RECORD)
+
+
+def _pack(unpacked: Path, target: Path, *, title: str, show: bool | None) -> None:
+    """An archive of a folder of files; pictures are packed already, so it is not compressed."""
+    files = sorted(path for path in unpacked.rglob("*") if path.is_file())
+    total = sum(path.stat().st_size for path in files)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive, bar(
+        title, total, show=show
+    ) as advance:  # fmt: skip
+        for path in files:
+            archive.write(path, Path(unpacked.name) / path.relative_to(unpacked))
+            advance(path.stat().st_size)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes that are gone left half done."""
+    for left in folder.glob(".*"):
+        number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", left.name)
+        if number and not _alive(int(number[1])):
+            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+
+
+def _alive(process: int) -> bool:
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _how_to_get(source: Source, folder: Path, missing: list[str]) -> str:
+    """Which file to put where, for the end of an error."""
+    names = ", ".join(missing)
+    start = f"{source.name}: {len(missing)} of {len(source.files)} files are not in {folder}: "
+    by_hand = (
+        f"put {'it' if len(missing) == 1 else 'them'} into {folder}, or import from where "
+        f"{'it is' if len(missing) == 1 else 'they are'}: "
+        f"zscope data fetch {source.name} --from DIR"
+    )
+    if source.can_be_fetched:
+        return f"{start}{names}. Download with: zscope data fetch {source.name} (or {by_hand})"
+    return (
+        f"{start}{names}. There is no stable address to download from: get "
+        f"{'it' if len(missing) == 1 else 'them'} by hand from {source.homepage}, then {by_hand}"
+    )

@@ -1,0 +1,125 @@
+"""Read one's own pictures: a folder of .png, .jpg and other files; sub-folders are classes."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope.data.own import Found
+from zscope.data.unpacking import LARGE, PIECE, kept, pillow, resized
+from zscope.errors import DataError
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
+GREY = {"1", "L", "LA", "I;16", "I;16B", "I;16L"}
+TURNED = {5, 6, 7, 8}  # values of the orientation tag with width and height exchanged
+ORIENTATION = 0x0112
+
+
+def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Found:
+    """All pictures of a folder, in the order of their names."""
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
+    )
+    if not files:
+        others = sorted(file.name for file in path.iterdir())[:3]
+        raise DataError(
+            f"{path}: no pictures in this folder or below ({', '.join(others) or 'it is empty'}). "
+            f"Looked for {', '.join(sorted(SUFFIXES))}."
+        )
+    height, width, channels = _common(files, side)
+    shape = (len(files), channels, height, width)
+
+    def pieces() -> Iterator[np.ndarray]:
+        step = max(1, PIECE // (channels * height * width))
+        for start in range(0, len(files), step):
+            yield np.concatenate(
+                [_opened(file, channels, side) for file in files[start : start + step]]
+            )
+
+    if int(np.prod(shape)) > LARGE:
+        listing = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+        key = hashlib.sha256("\n".join(listing).encode()).hexdigest() + str(side)
+        images = kept(path, key, shape, np.dtype(np.uint8), pieces())
+    else:
+        images = np.concatenate(list(pieces()))
+    return Found(images, _classes(path, files))
+
+
+def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:
+    """The first folder below `path` that each file is in."""
+    inside = [file.relative_to(path).parts for file in files]
+    beside = sum(len(parts) == 1 for parts in inside)
+    if beside == len(files):
+        return None
+    if beside:
+        raise DataError(
+            f"{path}: {beside} pictures lie beside sub-folders with {len(files) - beside} more. "
+            "Sub-folders stand for classes: put every picture into one, or give one folder's path."
+        )
+    return {"class": np.array([parts[0] for parts in inside])}
+
+
+def _common(files: list[Path], side: int | None) -> tuple[int, int, int]:
+    """Height, width and channels of all pictures, from their headers."""
+    image = pillow()
+    sizes: dict[tuple[int, int], Path] = {}
+    colour = False
+    for file in files:
+        with _reading(file), image.open(file) as picture:
+            width, height = picture.size
+            if picture.getexif().get(ORIENTATION) in TURNED:
+                width, height = height, width
+            sizes.setdefault((width, height), file)
+            colour |= picture.mode not in GREY
+    if side is not None:
+        return side, side, 3 if colour else 1
+    if len(sizes) > 1:
+        (first, one), (second, other) = list(sizes.items())[:2]
+        raise DataError(
+            f"{files[0].parent}: pictures of {len(sizes)} sizes, for instance {one.name} "
+            f"{first[0]} x {first[1]} and {other.name} {second[0]} x {second[1]}. Bring them to "
+            "one size with resolution=64 (the middle square, resized)."
+        )
+    width, height = next(iter(sizes))
+    return height, width, 3 if colour else 1
+
+
+def _opened(file: Path, channels: int, side: int | None) -> np.ndarray:
+    """One picture as 1 x channels x height x width; transparency is dropped."""
+    from PIL import ImageOps
+
+    with _reading(file), pillow().open(file) as picture:
+        turned = ImageOps.exif_transpose(picture)
+        if turned.mode.startswith("I;16"):
+            # Converted by the library, 16-bit greys would be cut off at 255.
+            turned = pillow().fromarray((np.asarray(turned) >> 8).astype(np.uint8))
+        if turned.mode in ("I", "F"):
+            raise DataError(
+                f"{file}: a picture of 32-bit greys, whose range is not known. Save it with 8 or "
+                "16 bits, or save all pictures as one array with np.save."
+            )
+        pixels = np.asarray(turned.convert("RGB" if channels == 3 else "L"))
+    planes = pixels.reshape(*pixels.shape[:2], channels).transpose(2, 0, 1)[None]
+    if side is None:
+        return planes
+    height, width = planes.shape[2:]
+    square = min(height, width)
+    top, left = (height - square) // 2, (width - square) // 2
+    middle = planes[:, :, top : top + square, left : left + square]
+    return middle if square == side else resized(middle, side)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[None]:
+    """Name the file in the error for a picture that cannot be read."""
+    try:
+        yield
+    except (OSError, SyntaxError, ValueError, pillow().DecompressionBombError) as error:
+        raise DataError(
+            f"{file}: not a readable picture ({error}). Remove it, or write it again."
+        ) from error

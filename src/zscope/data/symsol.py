@@ -1,0 +1,196 @@
+"""SYMSOL: symmetric solids seen from random orientations.
+
+The publisher's archive: Murphy, Esteves, Jampani, Ramalingam and Makadia, Implicit-PDF,
+ICML 2021, arXiv:2106.05965. Address, size and hash as in TensorFlow Datasets' checksums
+(symmetric_solids). It holds `train` and `test`, each with `images/SHAPE_NUMBER.png`,
+224 x 224, and `rotations.npz` with the rotations that give each picture, the one it was
+rendered with first.
+
+The factors are the shape and that rotation as a vector along its axis whose length is its
+angle in radians. For the symmetric shapes other rotations give the same picture: no
+encoder can tell them apart.
+"""
+
+import io
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope.data.dataset import Dataset
+from zscope.data.fetching import Record, ready, writing
+from zscope.data.source import Factor, File, Source, described, one_of, pixels
+from zscope.data.unpacking import npz_headers, npz_rows, pillow, stored, unpacked
+from zscope.errors import ConfigError, DataError, did_you_mean
+
+FILE = "symsol_dataset.zip"
+SIDE = 224
+STEP = 64
+SHAPES = {
+    "tet": "tetrahedron",
+    "cube": "cube",
+    "icosa": "icosahedron",
+    "cone": "cone",
+    "cyl": "cylinder",
+    "tetX": "marked tetrahedron",
+    "cylO": "marked cylinder",
+    "sphereX": "marked sphere",
+}
+GROUPS = {"all": tuple(SHAPES), "symsol1": tuple(SHAPES)[:5], "symsol2": tuple(SHAPES)[5:]}
+
+
+def picture(part: str, shape: str, number: int) -> str:
+    return f"{part}/images/{shape}_{number:05}.png"
+
+
+def rotations(path: Path, part: str) -> Iterator[np.ndarray]:
+    """The rotation each picture of a part was rendered with, shape by shape."""
+    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory(dir=path.parent) as here:
+        inner = Path(here) / "rotations.npz"
+        with archive.open(f"{part}/rotations.npz") as packed, inner.open("wb") as out:
+            shutil.copyfileobj(packed, out, 2**20)
+        headers = npz_headers(inner)
+        for shape in SHAPES:
+            sizes = headers.get(shape, ((), None))[0]
+            if len(sizes) != 4 or sizes[2:] != (3, 3):
+                raise DataError(
+                    f"{path.name}: {shape} in {part}/rotations.npz is {sizes or 'missing'}; needed "
+                    "is (pictures, equivalent rotations, 3, 3)."
+                )
+            for rows in npz_rows(inner, shape, "symsol"):
+                yield rows[:, 0]
+
+
+def check(path: Path, *, counts: dict[str, int]) -> None:
+    """Whether the archive holds the published pictures and rotations, complete."""
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+        for part, count in counts.items():
+            for shape in SHAPES:
+                missing = [n for k in range(count) if (n := picture(part, shape, k)) not in names]
+                if missing:
+                    raise DataError(
+                        f"{path.name}: {len(missing):,} of {count:,} pictures of {shape} are "
+                        f"missing from {part}, the first is {missing[0]}."
+                    )
+            first = pillow().open(io.BytesIO(archive.read(picture(part, "tet", 0))))
+            if first.size != (SIDE, SIDE):
+                raise DataError(f"{path.name}: pictures of {first.size}, published is {SIDE}.")
+        if damaged := archive.testzip():
+            raise DataError(f"{path.name}: {damaged} is damaged. Download it again.")
+    for part, count in counts.items():
+        found = sum(len(rows) for rows in rotations(path, part))
+        if found != count * len(SHAPES):
+            raise DataError(
+                f"{path.name}: {found:,} rotations in {part}, needed are {count * len(SHAPES):,}."
+            )
+
+
+def build(counts: dict[str, int], **known: Any) -> Source:
+    """The Source for these numbers of pictures a shape; `known` holds address, size, hash."""
+
+    def load(
+        folder: Path, *, part: str = "train", shapes: Any = "all", resolution: Any = 64
+    ) -> Dataset:
+        part = one_of("symsol", "part", part, list(counts))
+        side = pixels("symsol", "resolution", resolution)
+        chosen = _chosen(shapes)
+        record = ready(source, folder)[FILE]
+
+        def pieces() -> Iterator[np.ndarray]:
+            image = pillow()
+            with zipfile.ZipFile(folder / FILE) as archive:
+                names = [picture(part, shape, k) for shape in SHAPES for k in range(counts[part])]
+                for start in range(0, len(names), STEP):
+                    solids = [
+                        np.asarray(image.open(io.BytesIO(archive.read(name))).convert("RGB"))
+                        for name in names[start : start + STEP]
+                    ]
+                    yield np.stack(solids).transpose(0, 3, 1, 2)
+
+        total = counts[part] * len(SHAPES)
+        images = unpacked(
+            "symsol", folder, [record], (total, 3, SIDE, SIDE), pieces,
+            variant=part, resolution=None if side == SIDE else side,
+        )  # fmt: skip
+        data = Dataset(
+            "symsol", images, _factors(folder, record, part, total), **described(source.factors)
+        )
+        if chosen == tuple(SHAPES):
+            return data
+        kept = np.isin(list(SHAPES), chosen).repeat(counts[part])
+        return _renumbered(data.subset(kept), chosen)
+
+    def _factors(folder: Path, record: Record, part: str, total: int) -> np.ndarray:
+        def vectors() -> Iterator[np.ndarray]:
+            from scipy.spatial.transform import Rotation
+
+            for rows in rotations(folder / FILE, part):
+                yield Rotation.from_matrix(rows).as_rotvec()
+
+        target = folder / f"rotations-{part}-{record.sha256[:12]}.npy"
+        with writing("symsol", folder):
+            turns = stored("symsol", target, (total, 3), np.dtype(np.float64), vectors())
+        shape = np.repeat(np.arange(len(SHAPES)), total // len(SHAPES))
+        return np.column_stack([shape, turns])
+
+    source = Source(
+        name="symsol",
+        title="SYMSOL symmetric solids",
+        summary="Eight solids from random orientations, 224 x 224, resized to 64 x 64.",
+        cite="Murphy, Esteves, Jampani, Ramalingam, Makadia, Implicit representation of "
+        "probability distributions on the rotation manifold, ICML 2021.",
+        load=load,
+        licence="None stated by the publisher.",
+        files=(File(FILE, partial(check, counts=counts), **known),),
+        homepage="https://implicit-pdf.github.io",
+        options={
+            "part": "train (45,000 pictures a shape, the default) or test (5,000).",
+            "shapes": f"all, symsol1 (without marks), symsol2 (marked), or some of "
+            f"{','.join(SHAPES)}.",
+            "resolution": "Side in pixels to resize to; 64 by default, 224 as published.",
+        },
+        samples=counts["train"] * len(SHAPES),
+        shape=(3, 64, 64),
+        factors=(
+            Factor("shape", len(SHAPES), "categorical", tuple(SHAPES.values())),
+            *(Factor(f"rotation_{axis}", 0, "continuous") for axis in "xyz"),
+        ),
+    )
+    return source
+
+
+def _chosen(shapes: Any) -> tuple[str, ...]:
+    if shapes in GROUPS:
+        return GROUPS[shapes]
+    asked = shapes.split(",") if isinstance(shapes, str) else list(shapes)
+    for shape in asked:
+        if shape not in SHAPES:
+            raise ConfigError(
+                f"symsol: shapes={shapes!r}. {did_you_mean(str(shape), [*SHAPES, *GROUPS])}"
+            )
+    return tuple(shape for shape in SHAPES if shape in asked)
+
+
+def _renumbered(data: Dataset, chosen: tuple[str, ...]) -> Dataset:
+    """The shapes that are left, numbered from 0."""
+    factors = np.array(data.factors)
+    factors[:, 0] = np.unique(factors[:, 0], return_inverse=True)[1]
+    about = [
+        Factor("shape", len(chosen), "categorical", tuple(SHAPES[shape] for shape in chosen)),
+        *(Factor(f"rotation_{axis}", 0, "continuous") for axis in "xyz"),
+    ]
+    return Dataset("symsol", data.images, factors, **described(about))
+
+
+SYMSOL = build(
+    {"train": 45_000, "test": 5_000},
+    url="https://storage.googleapis.com/gresearch/implicit-pdf/" + FILE,
+    size=3_328_555_013,
+    sha256="d47c397d9a7091bff186aa47aef56ac0ae0136f1693a05797173b4c556a37f03",
+)

@@ -1,0 +1,233 @@
+"""Read one's own tables: .csv (or .tsv) and .parquet files.
+
+Columns are features of the observations, except those that are named as factors. Tables
+are read some rows at a time.
+"""
+
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+
+from zscope.data.own import Found
+from zscope.data.unpacking import LARGE, kept
+from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
+
+STEP = 8192  # rows
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some rows: features as numbers, factors by column as numbers or words."""
+
+    features: np.ndarray
+    factors: dict[str, np.ndarray]
+
+
+class Table(Protocol):
+    path: Path
+    columns: list[str]
+
+    def rows(self) -> int: ...
+    def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]: ...
+
+
+def read_csv(path: Path, **options: Any) -> Found:
+    return read_table(CsvTable(path), **options)
+
+
+def read_parquet(path: Path, **options: Any) -> Found:
+    return read_table(ParquetTable(path), **options)
+
+
+def read_table(
+    table: Table,
+    *,
+    factors: list[str] | None = None,
+    features: list[str] | None = None,
+    **_: Any,
+) -> Found:
+    """Observations and factors of a table; large ones are kept as a memory map."""
+    name = table.path.name
+    for option, columns in (("factors", factors), ("features", features)):
+        for column in columns or ():
+            if column not in table.columns:
+                raise ConfigError(
+                    f"{name}: {option} names {column!r}, which is no column. "
+                    f"{did_you_mean(column, table.columns)}"
+                )
+    used = features or [column for column in table.columns if column not in (factors or ())]
+    if not used:
+        raise ConfigError(
+            f"{name}: all {len(table.columns)} columns are factors; none is left to be observed. "
+            "Name fewer factors."
+        )
+    shape = (table.rows(), len(used))
+    if shape[0] == 0:
+        raise DataError(f"{table.path}: the table has {len(table.columns)} columns but no rows.")
+    collected: dict[str, list[np.ndarray]] = {column: [] for column in factors or ()}
+
+    def pieces() -> Iterator[np.ndarray]:
+        for part in table.parts(used, list(collected)):
+            for column, values in part.factors.items():
+                collected[column].append(values)
+            yield part.features
+
+    if shape[0] * shape[1] * 4 > LARGE:
+        values = kept(table.path, ",".join(used), shape, np.dtype(np.float32), pieces())
+        if not all(collected.values()):  # the observations were kept from an earlier time
+            for part in table.parts([], list(collected)):
+                for column, words in part.factors.items():
+                    collected[column].append(words)
+    else:
+        values = np.concatenate(list(pieces()))
+    found = {column: _joined(parts) for column, parts in collected.items()}
+    return Found(values, found or None, {"features": used})
+
+
+class CsvTable:
+    """Lines of values between commas (tabs in .tsv, semicolons where there are no commas).
+
+    The first line names the columns, unless it consists of numbers.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+        self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        if self._delimiter not in first and ";" in first:
+            self._delimiter = ";"
+        start = next(csv.reader([first], delimiter=self._delimiter), [])
+        self._headed = not all(_is_number(cell) for cell in start)
+        self.columns = [cell.strip() for cell in start]
+        if not self._headed:
+            self.columns = [f"column{k}" for k in range(len(start))]
+        twice = {column for column in self.columns if self.columns.count(column) > 1}
+        if twice or "" in self.columns:
+            raise DataError(
+                f"{path}: {'two columns are' if twice else 'a column is'} called "
+                f"{min(twice, default='')!r} in the first line. Give each column its own name."
+            )
+
+    def lines(self) -> Iterator[tuple[int, list[str]]]:
+        """The number of each line and its cells."""
+        with self.path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, delimiter=self._delimiter)
+            if self._headed:
+                next(reader)
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(self.columns):
+                    raise DataError(
+                        f"{self.path}: line {reader.line_num} has {len(cells)} values, the first "
+                        f"has {len(self.columns)}. A stray or missing {self._delimiter!r}?"
+                    )
+                yield reader.line_num, cells
+
+    def rows(self) -> int:
+        return sum(1 for _ in self.lines())
+
+    def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]:
+        at = [self.columns.index(column) for column in features]
+        lines = self.lines()
+        while chunk := list(itertools.islice(lines, STEP)):
+            wanted = [[cells[k] for k in at] for _, cells in chunk]
+            try:
+                numbers = np.array(wanted, dtype=np.float64).astype(np.float32)
+            except ValueError:
+                self._refuse(chunk, at)
+            yield Part(
+                numbers,
+                {
+                    column: np.array(
+                        [cells[self.columns.index(column)].strip() for _, cells in chunk]
+                    )
+                    for column in factors
+                },
+            )
+
+    def _refuse(self, chunk: list[tuple[int, list[str]]], at: list[int]) -> NoReturn:
+        line, k = next((n, k) for n, cells in chunk for k in at if not _is_number(cells[k]))
+        cell = dict(chunk)[line][k]
+        _not_a_number(self.path, self.columns[k], cell, f"line {line}")
+
+
+class ParquetTable:
+    """The columns of a .parquet file."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise MissingExtra("data", "pyarrow", "files") from error
+        self.path = path
+        self._file = pyarrow.parquet.ParquetFile(path)
+        self.columns = list(self._file.schema_arrow.names)
+
+    def rows(self) -> int:
+        return self._file.metadata.num_rows
+
+    def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]:
+        done = 0
+        for batch in self._file.iter_batches(STEP, columns=[*features, *factors]):
+            numbers = np.empty((len(batch), len(features)), np.float32)
+            for k, column in enumerate(features):
+                values = _plain(batch.column(column))
+                if values.dtype.kind not in "biuf":
+                    _not_a_number(self.path, column, values[0], f"row {done}")
+                numbers[:, k] = values
+            yield Part(numbers, {column: _plain(batch.column(column)) for column in factors})
+            done += len(batch)
+
+
+def _plain(column: Any) -> np.ndarray:
+    """A column of a parquet file as numbers (missing ones as NaN) or words."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return column.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(column.type) and column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False)
+    return np.array(["" if word is None else str(word) for word in column.to_pylist()])
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """A column of factors: numbers if all of it is, else words."""
+    column = np.concatenate(parts)
+    if column.dtype.kind in "biuf":
+        return column
+    if (column == "").any():
+        row = int(np.flatnonzero(column == "")[0])
+        raise DataError(
+            f"factors: a value is missing in row {row} (counting from 0). Leave out rows whose "
+            "factors are not known."
+        )
+    try:
+        return column.astype(np.float64)
+    except ValueError:
+        return column
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _not_a_number(path: Path, column: str, cell: Any, place: str) -> NoReturn:
+    what = f"the word {cell!r}" if str(cell).strip() else "nothing"
+    raise DataError(
+        f"{path}: column {column!r} holds {what} in {place}; observations must be numbers. "
+        f"If it is a factor, say factors={column}; else choose columns with features=, or fill in "
+        "what is missing."
+    )
