@@ -1,0 +1,71 @@
+"""Effective rank: over how many directions is the variance of the codes spread?
+
+With s_k the singular values of the covariance of the codes and p_k = s_k / sum s,
+
+    erank = exp( - sum_k p_k log p_k ),        1 <= erank <= latents
+
+k when k directions share the variance equally and the rest have none. Unchanged by
+rotating, shifting or uniformly scaling the codes. The means of a VAE with passive latents
+have about the rank of the others; its samples, where passive latents are noise of
+variance 1, have the full rank.
+
+`of="data"` takes the singular values of the centred codes themselves, as in the original
+definition of the rank of a matrix: it weighs small directions more.
+
+Roy & Vetterli, EUSIPCO 2007; Bonheme 2023, section 6.4.2.3 (the covariance is the choice
+of the code that belongs to it).
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from zscope.assays.matrices import Array, as_rows
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Matrix, Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class EffectiveRank(Result):
+    score: float
+    spectrum: Spectrum  # largest first
+    latents: int
+    samples: int
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        return bars(self.spectrum, x="principal direction", y="singular value", ax=ax)
+
+
+def effective_rank(
+    codes: Array, *, of: Literal["covariance", "data"] = "covariance"
+) -> EffectiveRank:
+    """Effective rank of the codes (means, or sampled)."""
+    rows = as_rows(codes, "effective_rank", least=2)
+    values = torch.linalg.svdvals(rows - rows.mean(0))
+    if float(values[0]) == 0:
+        raise Undefined(
+            f"effective_rank: all {len(rows)} codes are identical, so there is no variance to "
+            "share out. Has the posterior collapsed? See: zscope assay RUN variable-types"
+        )
+    spectrum = values.square() / len(rows) if of == "covariance" else values
+    return EffectiveRank(
+        score=spectral_rank(spectrum),
+        spectrum=spectrum,
+        latents=rows.shape[1],
+        samples=len(rows),
+    )
+
+
+def spectral_rank(spectrum: Spectrum) -> float:
+    """exp of the entropy of singular values that are made to add up to 1."""
+    share = spectrum.double() / spectrum.double().sum()
+    return float(torch.special.entr(share).sum().exp())
+
+
+def matrix_rank(matrix: Matrix) -> float:
+    """Effective rank of a matrix as it stands, such as a covariance that is known."""
+    return spectral_rank(torch.linalg.svdvals(matrix.double()))

@@ -1,0 +1,148 @@
+"""Type probe: what do the latents of each type tell a linear reader about the factors?
+
+For each factor a logistic regression (features standardised, penalty chosen among ten
+from 1e-4 to 1e4 by five-fold cross-validation on the training rows) predicts the factor
+from the means, or from the samples, of all latents and of each type alone. Reported is
+the accuracy on the held-out rows, averaged over the factors, beside `chance`: the same
+average of 1 / number of classes.
+
+In the polarised regime passive samples are at chance, while passive means are above it:
+their small, correlated movements are informative once standardised. That is a reason to
+drop them, not to keep them, for the decoder never sees them.
+
+Bonheme 2023, section 6.4.1.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.matrices import Array, as_rows
+from zscope.assays.regime.truncation import type_subsets
+from zscope.assays.regime.types import VariableTypes, variable_types
+from zscope.autoencoder import Posterior
+from zscope.errors import Undefined
+from zscope.randomness import fresh
+from zscope.results import Result
+
+
+MOST_CLASSES = 100
+
+
+@dataclass(frozen=True, eq=False)
+class TypeProbe(Result):
+    """`accuracy["mean" or "sampled"][subset]`, averaged over the factors."""
+
+    accuracy: dict[str, dict[str, float]]
+    per_factor: dict[str, dict[str, list[float]]]
+    chance: float
+    probed: list[int]  # the factors asked about: those with 2 to 100 values
+    train: int
+    test: int
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = [("chance", f"{self.chance:.3f}")]
+        for kind, row in self.accuracy.items():
+            lines += [(f"{kind}, {subset}", f"{value:.3f}") for subset, value in row.items()]
+        return lines
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        names = [f"{subset} {kind}" for kind, row in self.accuracy.items() for subset in row]
+        values = [value for row in self.accuracy.values() for value in row.values()]
+        return bars(values, names=names, y="accuracy", ax=ax)
+
+
+def type_probe(
+    posterior: Posterior,
+    factors: Array,
+    *,
+    types: VariableTypes | None = None,
+    samples: int = 15_000,
+    penalties: int = 10,
+    folds: int = 5,
+    generator: Generator | None = None,
+) -> TypeProbe:
+    """Probe a recording's posterior; two thirds of up to `samples` rows train, the rest test."""
+    from sklearn.utils.validation import check_random_state
+
+    values = as_rows(factors, "type_probe").cpu().numpy()
+    if len(values) != len(posterior):
+        raise Undefined(
+            f"type_probe: {len(posterior)} posteriors but {len(values)} rows of factors; row i of "
+            "both must be the same sample."
+        )
+    source = fresh(generator)
+    types = variable_types(posterior.variance) if types is None else types
+    order = torch.randperm(len(values), generator=source)[:samples].numpy()
+    cut = 2 * len(order) // 3
+    train, test = order[:cut], order[cut:]
+    classes = [len(np.unique(column[order])) for column in values.T]
+    probed = [k for k, count in enumerate(classes) if 1 < count <= MOST_CLASSES]
+    if not probed or len(test) == 0:
+        raise Undefined(
+            f"type_probe: on the {len(order)} samples the {len(classes)} factors have {classes} "
+            f"values; needed is one with 2 to {MOST_CLASSES}. Factors that do not vary, or are "
+            "continuous, cannot be told apart as classes: cut continuous ones into bins."
+        )
+    state = check_random_state(int(torch.randint(2**31 - 1, (1,), generator=source)))
+    kinds: dict[str, Tensor] = {"mean": posterior.mean}
+    if not posterior.deterministic:
+        kinds["sampled"] = posterior.sample(source)
+    per_factor: dict[str, dict[str, list[float]]] = {}
+    for kind, codes in kinds.items():
+        rows = codes.double().cpu().numpy()
+        per_factor[kind] = {}
+        for name, columns in type_subsets(types).items():
+            x = rows[:, columns]
+            per_factor[kind][name] = [
+                _accuracy(x[train], values[train, k], x[test], values[test, k],
+                          penalties, folds, state)
+                for k in probed
+            ]  # fmt: skip
+    return TypeProbe(
+        accuracy={
+            kind: {name: float(np.mean(scores)) for name, scores in row.items()}
+            for kind, row in per_factor.items()
+        },
+        per_factor=per_factor,
+        chance=float(np.mean([1 / classes[k] for k in probed])),
+        probed=probed,
+        train=len(train),
+        test=len(test),
+    )
+
+
+def _accuracy(
+    x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
+    penalties: int, folds: int, state: Any,
+) -> float:  # fmt: skip
+    """Held-out accuracy of the best penalty, refitted on all training rows."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV, KFold
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    _, y_codes = np.unique(np.concatenate([y, y_test]), return_inverse=True)
+    y, y_test = y_codes[: len(y)], y_codes[len(y) :]
+    if len(np.unique(y)) < 2:
+        return float(np.mean(y_test == y[0]))
+    # Standardised: the means of passive latents are tiny, and the penalty would hide them.
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
+    search = GridSearchCV(
+        model,
+        {"logisticregression__C": np.logspace(-4, 4, penalties)},
+        cv=KFold(folds, shuffle=True, random_state=state),
+    )
+    with warnings.catch_warnings():
+        # At the weakest penalties a separable factor has no optimum; accuracy settles before.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(x, y)
+    return float(search.score(x_test, y_test))

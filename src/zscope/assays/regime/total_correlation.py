@@ -1,0 +1,76 @@
+"""Total correlation: how many nats do the latents share, were they Gaussian?
+
+With C the covariance and R the correlation matrix of the codes,
+
+    TC = 1/2 ( sum_j log C_jj - log det C ) = -1/2 log det R,        0 <= TC <= infinity
+
+0 when the latents are uncorrelated, infinite when one is a linear combination of the
+others. Unchanged by shifting or scaling any latent and by the order of the latents, so a
+passive latent whose means hardly move weighs as much as any other. Not unchanged by
+rotation. Latents that do not vary are left out and listed. Independent columns add
+nothing beyond the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
+
+Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zscope.assays.matrices import Array, as_rows
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Matrix
+
+CONSTANT = 1e-12  # a variance up to this is none
+
+
+@dataclass(frozen=True, eq=False)
+class TotalCorrelation(Result):
+    """In nats; `floor` is what independent columns would read at this number of samples."""
+
+    score: float
+    floor: float
+    dropped: list[int]  # latents that do not vary
+    latents: int  # those that do
+    samples: int
+
+
+def total_correlation(codes: Array, *, columns: Sequence[int] | None = None) -> TotalCorrelation:
+    """Gaussian total correlation of the codes (means, or sampled), or of some columns."""
+    rows = as_rows(codes, "total_correlation", least=2)
+    chosen = list(range(rows.shape[1])) if columns is None else list(columns)
+    covariance = torch.cov(rows[:, chosen].T).reshape(len(chosen), len(chosen))
+    dead = covariance.diagonal() <= CONSTANT
+    kept = (~dead).nonzero().flatten()
+    n, d = len(rows), len(kept)
+    return TotalCorrelation(
+        score=covariance_total_correlation(covariance[kept][:, kept]),
+        floor=d * (d - 1) / (4 * n),
+        dropped=[chosen[int(j)] for j in dead.nonzero().flatten()],
+        latents=d,
+        samples=n,
+    )
+
+
+def covariance_total_correlation(covariance: Matrix) -> float:
+    """The same from a covariance matrix: exact where that is known exactly."""
+    covariance = covariance.double()
+    if len(covariance) < 2:
+        return 0.0
+    spread = covariance.diagonal()
+    if (spread <= 0).any():
+        raise Undefined(
+            "total_correlation: a variance on the diagonal of the covariance is not positive, so "
+            "there is no correlation. Leave that latent out."
+        )
+    # Cholesky of the correlation matrix: the scale of the latents then costs no precision.
+    root = spread.sqrt()
+    factor, failed = torch.linalg.cholesky_ex(covariance / root / root[:, None])
+    diagonal: Tensor = factor.diagonal()
+    if int(failed) or float(diagonal.min()) ** 2 < 1e-14 * len(covariance):
+        return math.inf
+    return float(-diagonal.log().sum()) + 0.0

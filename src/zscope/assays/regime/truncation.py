@@ -1,0 +1,96 @@
+"""Truncation: which type of latent makes the means differ from the samples?
+
+Total correlation and averaged mutual information of the means and of the sampled codes,
+for all latents and for the columns of each type alone; the effective rank for all
+latents. Columns are cut out, nothing is fitted again; subsets with fewer than two columns
+are left out.
+
+In the polarised regime the means of passive latents are tiny but correlated, while their
+samples are pure noise: the two representations differ over all latents, and agree once
+the passive ones are left out. So drop the passive columns of the means before any
+downstream model that minds collinear or near-constant features.
+
+Bonheme 2023, section 6.4.4, figures 6.4 to 6.8; corollary 6.3.1.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Generator
+
+from zscope.assays.regime.effective_rank import effective_rank
+from zscope.assays.regime.mutual_information import mutual_information
+from zscope.assays.regime.total_correlation import total_correlation
+from zscope.assays.regime.types import VariableTypes, variable_types
+from zscope.autoencoder import Posterior
+from zscope.errors import Undefined
+from zscope.randomness import fresh
+from zscope.results import Result
+
+MEASURES = ("total correlation", "mutual information", "effective rank")
+
+
+@dataclass(frozen=True, eq=False)
+class Truncation(Result):
+    """`table[measure][subset]` is the pair (of the means, of the samples)."""
+
+    table: dict[str, dict[str, tuple[float, float]]]
+    subsets: dict[str, list[int]]
+    samples: int
+
+    def summary(self) -> list[tuple[str, str]]:
+        return [
+            (f"{measure}, {subset}", f"mean {mean:.4g}, sampled {sampled:.4g}")
+            for measure, row in self.table.items()
+            for subset, (mean, sampled) in row.items()
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        row = self.table["total correlation"]
+        names = [f"{subset} {kind}" for subset in row for kind in ("mean", "sampled")]
+        return bars([v for pair in row.values() for v in pair], names=names, y="nats", ax=ax)
+
+
+def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
+    """The columns of each type and of each pair of types, those that are not empty."""
+    parts = {"active": types.active, "mixed": types.mixed, "passive": types.passive}
+    pairs = [("active", "mixed"), ("active", "passive"), ("mixed", "passive")]
+    subsets = {"full": list(range(types.latents)), **parts}
+    subsets |= {f"{a}+{b}": sorted(parts[a] + parts[b]) for a, b in pairs}
+    return {name: columns for name, columns in subsets.items() if columns}
+
+
+def truncation(
+    posterior: Posterior,
+    *,
+    types: VariableTypes | None = None,
+    generator: Generator | None = None,
+) -> Truncation:
+    """The table for a recording's posterior; types are found from its variances unless given.
+
+    "active+mixed" is the representation without its passive latents.
+    """
+    if posterior.deterministic:
+        raise Undefined(
+            f"truncation: the {len(posterior)} posteriors have no spread, so means and samples "
+            "are the same. It compares the two, and applies to variational models."
+        )
+    types = variable_types(posterior.variance) if types is None else types
+    mean, sampled = posterior.mean.double(), posterior.sample(fresh(generator)).double()
+    table: dict[str, dict[str, tuple[float, float]]] = {measure: {} for measure in MEASURES}
+    subsets = type_subsets(types)
+    for name, columns in subsets.items():
+        if len(columns) < 2:
+            continue
+        table["total correlation"][name] = (
+            total_correlation(mean, columns=columns).score,
+            total_correlation(sampled, columns=columns).score,
+        )
+        table["mutual information"][name] = (
+            mutual_information(mean, columns=columns).score,
+            mutual_information(sampled, columns=columns).score,
+        )
+    table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
+    return Truncation(table=table, subsets=subsets, samples=len(posterior))
