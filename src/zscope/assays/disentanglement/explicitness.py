@@ -1,0 +1,150 @@
+"""Explicitness: can the factors be read off the codes by a linear classifier?
+
+For each discrete factor a multinomial logistic regression learns from two thirds of the
+rows, on standardised codes, to tell its values. On the other third, the area under the
+ROC curve of each value against all others is averaged over the values,
+
+    explicitness = mean over factors of  2 AUC - 1,
+
+0 for guessing and 1 for codes that separate every value. Ordinal and continuous factors
+are judged by R^2 of a linear regression on the held-out rows (floored at 0). Unchanged by
+the order, the scale and the offset of the latents and by relabelling categorical values;
+rotating the codes hardly matters: this is not a measure of disentanglement on its own.
+
+`flavour="zscope"`: as above; a value missing from either part is left out and counted in
+the flags; the same split serves every factor. `flavour="raw"`: AUC itself, .5 for guessing.
+`flavour="dlib"`: AUC itself, and every factor taken for classes.
+
+Linear classifiers with the usual penalty cannot fully separate many values along one
+direction, so that codes equal to a 40-valued factor stay below 1 (a flag says which).
+
+Ridgeway & Mozer, "Learning deep disentangled embeddings with the F-statistic loss",
+NeurIPS 2018, section 3.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.logistic import logistic_regression
+from zscope.assays.disentanglement.sample import (
+    Sample,
+    chosen,
+    not_constant,
+    prepared,
+    train_test,
+    used_latents,
+)
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+
+
+def explicitness(
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str = "zscope",
+    variances: Array | None = None,
+    resamples: int = 0,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> Score:
+    """.score, .per_factor, .matrix (size of the standardised weights, shares per factor)."""
+    chosen("explicitness", "flavour", flavour, ("zscope", "raw", "dlib"))
+    sample, flags = prepared("explicitness", codes, factors, kinds)
+    if flavour == "dlib":
+        flags += sample.unbinned()
+    else:
+        flags += [
+            f"Factor {k} has {values} values: a linear classifier with the usual penalty cannot "
+            "fully separate that many along one direction."
+            for k, kind, values in zip(
+                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            )
+            if kind == "categorical" and values > 10
+        ]
+    by_type = flavour != "dlib" and variances is not None
+    return scored(
+        Score,
+        "explicitness",
+        partial(_read_off, flavour=flavour),
+        sample,
+        used_latents("explicitness", sample, variances) if by_type else not_constant(sample),
+        flags,
+        flavour=flavour,
+        meaning="share of the weights",
+        resamples=resamples,
+        generator=generator,
+        permutations=1,
+    )
+
+
+def _read_off(sample: Sample, rng: np.random.Generator, *, flavour: str) -> Estimate:
+    train, test = train_test(len(sample), rng)
+    codes = standardised(sample.codes, train)
+    each = np.zeros(len(sample.columns))
+    weights = np.zeros((codes.shape[1], len(sample.columns)))
+    flags = []
+    for place, kind in enumerate(sample.kinds):
+        if flavour != "dlib" and kind != "categorical":
+            values = sample.factors[:, place]
+            each[place], weights[:, place] = linear_fit(codes, values, train, test)
+            continue
+        labels = sample.values[:, place] if flavour == "dlib" else sample.labels[:, place]
+        model = logistic_regression(codes[train], labels[train])
+        area, missing = mean_area(model.predict_proba(codes[test]), model.classes_, labels[test])
+        if missing:
+            flags.append(
+                f"{missing} values of factor {sample.columns[place]} are missing from one part "
+                "of the split and were left out."
+            )
+        each[place] = max(0.0, 2 * area - 1) if flavour == "zscope" else area
+        if hasattr(model, "coef_"):
+            weights[:, place] = np.abs(model.coef_).mean(0)
+    weights /= np.maximum(weights.sum(0), 1e-300)
+    return Estimate(float(each.mean()), each, (weights * each).max(1), weights, flags)
+
+
+def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
+    """Mean 0 and standard deviation 1 on the training rows; constant columns become 0."""
+    mean, spread = codes[train].mean(0), codes[train].std(0)
+    return (codes - mean) / np.where(spread > 0, spread, 1)
+
+
+def linear_fit(
+    codes: np.ndarray, values: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """R^2 on the test rows of least squares on the training rows, and the |weights|."""
+    design = np.column_stack([codes, np.ones(len(codes))])
+    weights = np.linalg.lstsq(design[train], values[train], rcond=None)[0]
+    return r_squared(values[test], design[test] @ weights), np.abs(weights[:-1])
+
+
+def r_squared(values: np.ndarray, predicted: np.ndarray) -> float:
+    """1 - squared error / variance; 0 at least, and 0 for values that do not vary."""
+    spread = np.square(values - values.mean()).sum()
+    return max(0.0, 1 - float(np.square(values - predicted).sum() / spread)) if spread else 0.0
+
+
+def mean_area(
+    probabilities: np.ndarray, classes: np.ndarray, labels: np.ndarray
+) -> tuple[float, int]:
+    """The mean area under the ROC curve of the classes seen in both parts; how many are not.
+
+    The area is the share of pairs (one row of the class, one of the others) in the right
+    order, ties counting half: from the ranks of the rows, as in the test of Mann & Whitney.
+    """
+    from scipy.stats import rankdata
+
+    areas = []
+    for place, label in enumerate(classes):
+        inside = labels == label
+        count = int(inside.sum())
+        if 0 < count < len(labels):
+            ranks = rankdata(probabilities[:, place])
+            pairs = count * (len(labels) - count)
+            areas.append((ranks[inside].sum() - count * (count + 1) / 2) / pairs)
+    missing = len(np.union1d(classes, labels)) - len(areas)
+    return (float(np.mean(areas)), missing) if areas else (0.5, missing)

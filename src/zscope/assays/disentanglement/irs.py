@@ -1,0 +1,158 @@
+"""IRS: does a code stay put while its factor is held and everything else changes?
+
+For code j and factor k, the largest |code - group mean| among the rows that share a value
+of the factor, averaged over its values, is set against the largest deviation overall:
+
+    M_jk = 1 - mean over values v of  max_{y_k = v} |z_j - E[z_j | y_k = v]|
+               / max |z_j - E[z_j]|,
+    IRS  = sum_j w_j max_k M_jk / sum_j w_j,    w_j = max |z_j - E[z_j]|.
+
+Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and by one
+common scale for all latents; the weights make it follow the scale of single latents.
+Because groups are smaller than the whole, noise does not score 0: compare with `chance`.
+
+`flavour="zscope"`: the true maximum of the paper, codes that are not constant (with
+`variances`: latents that are not passive), discrete factors as they are (continuous ones in
+20 bins), values seen in fewer than 10 rows left out and counted in `small_groups`.
+`flavour="dlib"`: the 99 % quantile in the numerator only, every factor re-binned to 20
+equal-width bins, all codes that are not constant. Noise then scores about .36.
+
+Suter et al., "Robustly disentangled causal mechanisms", ICML 2019, section 4 (EMPIDA and
+the interventional robustness score).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.information import width_bins
+from zscope.assays.disentanglement.sample import (
+    Sample,
+    chosen,
+    not_constant,
+    order_of,
+    prepared,
+    used_latents,
+)
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+from zscope.errors import Undefined
+
+SMALLEST_GROUP = 10
+
+
+@dataclass(frozen=True, eq=False)
+class IRS(Score):
+    """Interventional robustness, with the values that were seen too seldom to be used."""
+
+    parents: list[int] = field(default_factory=list)  # per latent, its most robust factor
+    groups: int = 0  # values of factors that were used, counted over all factors
+    small_groups: int = 0  # values left out because of too few rows
+
+
+def irs(
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str = "zscope",
+    variances: Array | None = None,
+    resamples: int = 0,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> IRS:
+    """.score, .per_latent (row maxima), .parents, .matrix (robustness of each pair)."""
+    chosen("irs", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepared("irs", codes, factors, kinds)
+    ours = flavour == "zscope"
+    if ours:
+        largest = max(int(np.bincount(labels).max()) for labels in sample.labels.T)
+        if largest < SMALLEST_GROUP:
+            raise Undefined(
+                f"irs: no value of any factor is seen in {SMALLEST_GROUP} rows or more (at most "
+                f"{largest} of {len(sample)}), so no factor can be held. Are these factors "
+                "continuous? Say so with kinds='continuous', or record more samples."
+            )
+        flags += [
+            f"Factor {k} is continuous: it is held within a bin, so that a perfect code stays "
+            "a little below 1."
+            for k, kind in zip(sample.columns, sample.kinds, strict=True)
+            if kind == "continuous"
+        ]
+    # Latents without information are not looked for: noise scores as high as `chance` says,
+    # and the small codes of passive latents weigh little.
+    by_type = ours and variances is not None
+    used = used_latents("irs", sample, variances) if by_type else not_constant(sample)
+    return scored(
+        IRS,
+        "irs",
+        _by_maximum if ours else _by_quantile,
+        sample,
+        used,
+        flags,
+        flavour=flavour,
+        meaning="robustness",
+        resamples=resamples,
+        generator=generator,
+        permutations=10,
+    )
+
+
+def _by_maximum(sample: Sample, _: np.random.Generator) -> Estimate:
+    codes = np.ascontiguousarray(sample.codes.T)
+    deviations, groups, small = [], 0, 0
+    for labels in sample.labels.T:
+        counts = np.bincount(labels)
+        large = counts >= SMALLEST_GROUP
+        groups, small = groups + int(large.sum()), small + int(((counts > 0) & ~large).sum())
+        deviations.append(_largest_in_groups(codes, labels, counts, large))
+    more = {"groups": groups, "small_groups": small}
+    flags = []
+    if small:
+        flags.append(
+            f"{small} of {groups + small} values of factors are seen in fewer than "
+            f"{SMALLEST_GROUP} rows and were left out."
+        )
+    return _estimate(sample, np.stack(deviations, 1), more, flags)
+
+
+def _largest_in_groups(
+    codes: np.ndarray, labels: np.ndarray, counts: np.ndarray, large: np.ndarray
+) -> np.ndarray:
+    """For each code (a row) the largest |code - group mean|, averaged over the large groups."""
+    if not large.any():
+        return np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+    ordered = np.take(codes, order_of(labels), axis=1)
+    seen = counts > 0
+    starts = (np.cumsum(counts) - counts)[seen]
+    mean = np.add.reduceat(ordered, starts, axis=1) / counts[seen]
+    above = np.maximum.reduceat(ordered, starts, axis=1) - mean
+    below = mean - np.minimum.reduceat(ordered, starts, axis=1)
+    return np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+
+
+def _by_quantile(sample: Sample, _: np.random.Generator) -> Estimate:
+    deviations, groups = [], 0
+    for labels in width_bins(sample.factors).T:
+        values = np.unique(labels)
+        groups += len(values)
+        each = []
+        for value in values:
+            rows = sample.codes[labels == value]
+            each.append(np.quantile(np.abs(rows - rows.mean(0)), 0.99, axis=0))
+        deviations.append(np.mean(each, axis=0))
+    return _estimate(sample, np.stack(deviations, 1), {"groups": groups, "small_groups": 0}, [])
+
+
+def _estimate(
+    sample: Sample, deviations: np.ndarray, more: dict[str, int], flags: list[str]
+) -> Estimate:
+    largest = np.abs(sample.codes - sample.codes.mean(0)).max(0)
+    safe = np.where(largest > 0, largest, 1)
+    # A code that does not move at all (in half of the rows, say) is robust for nothing.
+    matrix = np.where(largest[:, None] > 0, 1 - deviations / safe[:, None], 0)
+    best = matrix.max(1)
+    score = float((largest * best).sum() / largest.sum()) if largest.any() else 0.0
+    parents = [sample.columns[k] for k in matrix.argmax(1)]
+    return Estimate(score, matrix.max(0), best, matrix, flags, {"parents": parents, **more})

@@ -1,0 +1,106 @@
+"""MCC: can codes and factors be matched one to one so that each pair is correlated?
+
+    MCC = (1 / factors) max over matchings of  sum |corr(z_j, y_k)|
+
+with every latent and every factor matched at most once (optimal assignment); a factor
+that gets no latent counts 0. Range 0 to 1: the usual measure of identifiability.
+Unchanged by the order and the sign of the latents and by any linear map of each.
+
+`flavour="linear"`: Pearson's correlation, 1 for codes identified up to scale and offset.
+`flavour="rank"`: Spearman's, 1 for codes identified up to any monotone map of each.
+
+Constant codes take no part; latents without information can do no harm beyond raising
+`chance`. The numbers of a categorical factor are taken as ordered (flagged), so that
+relabelling them changes the score.
+
+Hyvärinen & Morioka, "Unsupervised feature extraction by time-contrastive learning and
+nonlinear ICA", NeurIPS 2016, section 6; Khemakhem et al., AISTATS 2020, section 5.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.sample import (
+    Sample,
+    chosen,
+    not_constant,
+    prepared,
+    used_latents,
+)
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+
+
+@dataclass(frozen=True, eq=False)
+class MCC(Score):
+    """The mean correlation coefficient with the matching that attains it."""
+
+    matching: dict[int, int] = field(default_factory=dict)  # factor -> latent
+
+
+def mcc(
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str = "linear",
+    variances: Array | None = None,
+    resamples: int = 0,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> MCC:
+    """.score, .matching (factor to latent), .per_factor, .matrix (absolute correlations)."""
+    chosen("mcc", "flavour", flavour, ("linear", "rank"))
+    sample, flags = prepared("mcc", codes, factors, kinds)
+    unordered = [
+        k
+        for k, kind, values in zip(
+            sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+        )
+        if kind == "categorical" and values > 2
+    ]
+    if unordered:
+        flags.append(f"The values of factors {unordered} are categorical but taken as ordered.")
+    return scored(
+        MCC,
+        "mcc",
+        partial(_matched, ranks=flavour == "rank"),
+        sample,
+        not_constant(sample) if variances is None else used_latents("mcc", sample, variances),
+        flags,
+        flavour=flavour,
+        meaning="absolute correlation",
+        resamples=resamples,
+        generator=generator,
+        permutations=10,
+    )
+
+
+def _matched(sample: Sample, _: np.random.Generator, *, ranks: bool) -> Estimate:
+    from scipy.optimize import linear_sum_assignment
+
+    matrix = correlations(sample.codes, sample.factors, ranks=ranks)
+    rows, columns = linear_sum_assignment(-matrix)
+    each = np.zeros(len(sample.columns))
+    each[columns] = matrix[rows, columns]
+    matching = {sample.columns[k]: sample.latents[j] for j, k in zip(rows, columns, strict=True)}
+    missing = sorted(set(sample.columns) - set(matching))
+    flags = [f"Factors {missing} get no latent and count 0."] if missing else []
+    each_latent = np.zeros(len(matrix))
+    each_latent[rows] = matrix[rows, columns]
+    return Estimate(float(each.mean()), each, each_latent, matrix, flags, {"matching": matching})
+
+
+def correlations(first: np.ndarray, second: np.ndarray, *, ranks: bool) -> np.ndarray:
+    """|correlation| of every column of the first with every one of the second; constant: 0."""
+    if ranks:
+        from scipy.stats import rankdata
+
+        first, second = rankdata(first, axis=0), rankdata(second, axis=0)
+    left, right = first - first.mean(0), second - second.mean(0)
+    sizes = np.outer(np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0))
+    products = np.abs(left.T @ right)
+    return np.where(sizes > 0, np.minimum(products / np.where(sizes > 0, sizes, 1), 1), 0)

@@ -1,0 +1,136 @@
+"""Disentanglement score DS: how much better than any other does one code predict a factor?
+
+Each code alone predicts each factor from its 5 nearest neighbours (along that one code,
+equal weights), learned on 80 % of the rows and judged on 20 %:
+
+    A_jk = max(0, std(y_k) - RMSE)           ordinal and continuous factors, M_k = std(y_k)
+    A_jk = accuracy                          categorical factors
+    DS   = mean over factors k of  (A_first,k - A_second,k) / M_k.
+
+Range 0 to 1. Unchanged by the order, the scale and the offset of the latents and by
+relabelling categorical values. Like MIG it is 0 for a factor held by two codes.
+
+`flavour="zscope"`: latents in use; for categorical factors A is floored at the accuracy a
+of the best constant and M = 1 - a, so that the score stays within 0 to 1. With one latent
+the second term is that of a constant.
+`flavour="paper"`: all codes, M = a for categorical factors as printed, where the score can
+reach (1 - a) / a: 2 for three equally likely values. The floor at 0 for regression is kept
+in both: on a code that knows nothing, 5 neighbours have an RMSE of sqrt(1.2) std, and
+without the floor perfect codes score 1.1, which is not what was published.
+
+Zietlow, PhD thesis, University of Tübingen, 2022, eq. 3.32-3.37; Rolinek, Zietlow &
+Martius, "Variational autoencoders pursue PCA directions (by accident)", CVPR 2019.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.mig import top_two
+from zscope.assays.disentanglement.sample import (
+    Sample,
+    chosen,
+    everything,
+    prepared,
+    used_latents,
+)
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+
+NEIGHBOURS = 5
+
+
+def predictability_gap(
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str = "zscope",
+    variances: Array | None = None,
+    resamples: int = 0,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> Score:
+    """.score, .per_factor (gaps), .matrix (A / M: how well each code predicts each factor)."""
+    chosen("predictability_gap", "flavour", flavour, ("zscope", "paper"))
+    sample, flags = prepared("predictability_gap", codes, factors, kinds)
+    ours = flavour == "zscope"
+    return scored(
+        Score,
+        "predictability_gap",
+        partial(_gaps, bounded=ours),
+        sample,
+        used_latents("predictability_gap", sample, variances) if ours else everything(sample),
+        flags,
+        flavour=flavour,
+        meaning="predictability",
+        resamples=resamples,
+        generator=generator,
+        permutations=2,
+    )
+
+
+def _gaps(sample: Sample, rng: np.random.Generator, *, bounded: bool) -> Estimate:
+    order = rng.permutation(len(sample))
+    train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
+    neighbours = [
+        nearest(sample.codes[train, j], sample.codes[test, j]) for j in range(sample.codes.shape[1])
+    ]
+    matrix = np.zeros((len(neighbours), len(sample.columns)))
+    for place, kind in enumerate(sample.kinds):
+        if kind == "categorical":
+            labels = sample.labels[:, place]
+            matrix[:, place] = _accuracies(neighbours, labels[train], labels[test], bounded)
+        else:
+            values = sample.factors[:, place]
+            matrix[:, place] = _improvements(neighbours, values[train], values[test])
+    _, top, second = top_two(matrix)
+    if len(matrix) == 1 and not bounded:
+        second = np.array([kind == "categorical" for kind in sample.kinds], dtype=float)
+    gaps = top - second
+    return Estimate(float(gaps.mean()), gaps, matrix.max(1), matrix)
+
+
+def _accuracies(
+    neighbours: list[np.ndarray], train: np.ndarray, test: np.ndarray, bounded: bool
+) -> list[float]:
+    values = int(max(train.max(), test.max())) + 1
+    constant = float(np.mean(test == np.bincount(train, minlength=values).argmax()))
+    found = []
+    for near in neighbours:
+        votes = train[near]
+        # The value with most votes; of several, the smallest, as in scikit-learn.
+        agree = (votes[:, :, None] == votes[:, None, :]).sum(2)
+        tied = np.where(agree == agree.max(1, keepdims=True), votes, values)
+        found.append(float(np.mean(tied.min(1) == test)))
+    if bounded:
+        room = 1 - constant
+        return [max(0.0, each - constant) / room if room else 0.0 for each in found]
+    return [each / constant if constant else 0.0 for each in found]
+
+
+def _improvements(neighbours: list[np.ndarray], train: np.ndarray, test: np.ndarray) -> list[float]:
+    spread = float(test.std())
+    if not spread:
+        return [0.0] * len(neighbours)
+    errors = [np.sqrt(np.square(train[near].mean(1) - test).mean()) for near in neighbours]
+    return [max(0.0, 1 - float(error) / spread) for error in errors]
+
+
+def nearest(known: np.ndarray, asked: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
+    """For each asked number the places of the `count` nearest known ones.
+
+    On a line these lie within `count` places on either side of where the number would
+    be inserted, so that one sort replaces a search tree.
+    """
+    count = min(count, len(known))
+    order = np.argsort(known, kind="stable")
+    ordered = known[order]
+    middle = np.searchsorted(ordered, asked)
+    window = middle[:, None] + np.arange(-count, count)
+    outside = (window < 0) | (window >= len(known))
+    window = np.clip(window, 0, len(known) - 1)
+    distance = np.where(outside, np.inf, np.abs(ordered[window] - asked[:, None]))
+    closest = np.argpartition(distance, count - 1, axis=1)[:, :count]
+    return order[np.take_along_axis(window, closest, axis=1)]

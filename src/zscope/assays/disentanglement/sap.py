@@ -1,0 +1,183 @@
+"""SAP: how much better does the best code predict a factor than the second best?
+
+A matrix S holds how well code j alone predicts factor k on rows not learned from;
+
+    SAP = mean over factors k of  S_first,k - S_second,k.
+
+Range 0 to 1, but not all of it: with V equally likely values even a useless second code
+is right once in V times, so that perfect codes score 1 - 1/V for a categorical factor.
+Unchanged by the order of the latents and by relabelling categorical values.
+
+`flavour="zscope"`: latents in use. Categorical factors: balanced accuracy of the best
+thresholds on the code, as the paper defines it (a code is cut at up to 64 places and each
+piece names the value that is most over-represented in it). Ordinal and continuous ones:
+R^2 of a straight line. Learned on two thirds of the rows, scored on the rest. With one
+latent the second score is that of a guess: 1/V, or 0. Unchanged by the scale of latents,
+and for categorical factors by any increasing map.
+`flavour="dlib"`: all codes; discrete factors by the accuracy of a linear support vector
+machine (C = 0.01, balanced classes), which cannot mark off middle values and depends on
+the scale of the code; continuous ones by squared correlation on the training rows.
+
+Kumar, Sattigeri & Balakrishnan, "Variational inference of disentangled latent concepts
+from unlabeled observations", ICLR 2018, section 3.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.explicitness import r_squared
+from zscope.assays.disentanglement.mig import top_two
+from zscope.assays.disentanglement.sample import (
+    Sample,
+    chosen,
+    everything,
+    prepared,
+    train_test,
+    used_latents,
+)
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+
+PIECES = 64
+
+
+def sap(
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str = "zscope",
+    variances: Array | None = None,
+    resamples: int = 0,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> Score:
+    """.score, .per_factor (gaps), .matrix (how well each code alone predicts each factor)."""
+    chosen("sap", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepared("sap", codes, factors, kinds)
+    ours = flavour == "zscope"
+    if ours:
+        flags += [
+            f"Factor {k} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
+            for k, kind, values in zip(
+                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            )
+            if kind == "categorical"
+        ]
+    return scored(
+        Score,
+        "sap",
+        _by_kind if ours else _by_machine,
+        sample,
+        used_latents("sap", sample, variances) if ours else everything(sample),
+        flags,
+        flavour=flavour,
+        meaning="held-out accuracy or R²",
+        resamples=resamples,
+        generator=generator,
+        permutations=5 if ours else 1,
+    )
+
+
+def _by_kind(sample: Sample, rng: np.random.Generator) -> Estimate:
+    train, test = train_test(len(sample), rng)
+    codes = sample.codes
+    pieces = [_pieces(codes[:, j], train, test) for j in range(codes.shape[1])]
+    matrix = np.zeros((codes.shape[1], len(sample.columns)))
+    guess = np.zeros(len(sample.columns))
+    for place, kind in enumerate(sample.kinds):
+        if kind == "categorical":
+            labels = sample.labels[:, place]
+            guess[place] = 1 / len(np.unique(labels[test]))
+            matrix[:, place] = [
+                _balanced_accuracy(*piece, labels[train], labels[test]) for piece in pieces
+            ]
+        else:
+            values = sample.factors[:, place]
+            matrix[:, place] = [
+                _straight_line(codes[:, j], values, train, test) for j in range(codes.shape[1])
+            ]
+    return _estimate(matrix, guess)
+
+
+def _estimate(matrix: np.ndarray, guess: np.ndarray) -> Estimate:
+    _, top, second = top_two(matrix)
+    gaps = top - (guess if len(matrix) == 1 else second)
+    return Estimate(float(gaps.mean()), gaps, matrix.max(1), matrix)
+
+
+def _pieces(code: np.ndarray, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The piece of the code's axis that each training and each test row falls into.
+
+    Cuts lie half-way between neighbouring training values, so that a discrete code with
+    up to 64 values has one value in each piece.
+    """
+    known = np.sort(code[train])
+    different = known[np.concatenate([[True], known[1:] != known[:-1]])]
+    if len(different) <= PIECES:
+        edges = (different[1:] + different[:-1]) / 2
+    else:
+        edges = np.unique(known[np.arange(1, PIECES) * len(known) // PIECES])
+    return (
+        np.searchsorted(edges, code[train], side="right"),
+        np.searchsorted(edges, code[test], side="right"),
+    )
+
+
+def _balanced_accuracy(
+    train_pieces: np.ndarray, test_pieces: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> float:
+    """The mean over values of how often the value is named where it holds."""
+    values = int(max(train.max(), test.max())) + 1
+    counts = np.bincount(train_pieces * values + train, minlength=PIECES * values)
+    shares = counts.reshape(-1, values) / np.maximum(np.bincount(train, minlength=values), 1)
+    named = shares.argmax(1)[test_pieces]
+    right = np.bincount(test, weights=named == test, minlength=values)
+    seen = np.bincount(test, minlength=values)
+    return float((right[seen > 0] / seen[seen > 0]).mean())
+
+
+def _straight_line(
+    code: np.ndarray, values: np.ndarray, train: np.ndarray, test: np.ndarray
+) -> float:
+    centred = code[train] - code[train].mean()
+    scale = np.square(centred).sum()
+    slope = (centred * values[train]).sum() / scale if scale > 0 else 0.0
+    predicted = values[train].mean() + slope * (code[test] - code[train].mean())
+    return r_squared(values[test], predicted)
+
+
+def _by_machine(sample: Sample, rng: np.random.Generator) -> Estimate:
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import LinearSVC
+
+    train, test = train_test(len(sample), rng)
+    matrix = np.zeros((sample.codes.shape[1], len(sample.columns)))
+    for j in range(len(matrix)):
+        code = sample.codes[:, j : j + 1]
+        for place, kind in enumerate(sample.kinds):
+            if kind == "continuous":
+                matrix[j, place] = _squared_correlation(
+                    code[train, 0], sample.factors[train, place]
+                )
+                continue
+            labels = sample.labels[:, place]
+            if (labels[train] == labels[train[0]]).all():
+                matrix[j, place] = np.mean(labels[test] == labels[train[0]])
+                continue
+            machine = LinearSVC(C=0.01, class_weight="balanced", random_state=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                machine.fit(code[train], labels[train])
+            matrix[j, place] = np.mean(machine.predict(code[test]) == labels[test])
+    return _estimate(matrix, np.zeros(len(sample.columns)))
+
+
+def _squared_correlation(code: np.ndarray, values: np.ndarray) -> float:
+    covariance = np.cov(code, values)
+    if covariance[0, 0] <= 1e-12:
+        return 0.0
+    return float(covariance[0, 1] ** 2 / (covariance[0, 0] * covariance[1, 1]))

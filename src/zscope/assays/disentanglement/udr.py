@@ -1,0 +1,224 @@
+"""UDR: do models that differ only in their seed find the same codes?
+
+Disentangled representations are alike, entangled ones differ each in its own way. For
+two models a and b, R_ij is how similar code i of a is to code j of b; with r_i and r_j
+the largest entry of row i and of column j, over the codes that are informative,
+
+    UDR_ab = ( sum_j r_j^2 / sum_i R_ij  +  sum_i r_i^2 / sum_j R_ij ) / (d_a + d_b),
+
+so that each code is to have one strong partner and no other. The UDR of a model is the
+median over the other models; `.score` is the mean over models, `.scores` has them all.
+Range 0 to 1. No factors are needed. Unchanged by the order, sign, scale and offset of
+the latents of any model.
+
+`similarity="lasso"`: |weights| of a Lasso (alpha = 0.1) from all codes of one model to each
+of the other, standardised. `similarity="spearman"`: |rank correlation|.
+
+Informative codes are those with a mean KL to the prior above 0.01 nats, from `kl` (one
+array per model: latents, or samples x latents) or `variances` (posterior variances, one
+array per model). Without either, all codes that are not constant are taken, flagged.
+
+`flavour="zscope"` divides by d_a + d_b as printed; `flavour="dlib"` averages the mean over
+the codes of a and the mean over those of b, which differs when d_a and d_b do.
+
+Duan et al., "Unsupervised model selection for variational disentangled representation
+learning", ICLR 2020 (arXiv:1905.12614), section 4.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Generator
+
+from zscope.assays.disentanglement.information import ratio
+from zscope.assays.disentanglement.mcc import correlations
+from zscope.assays.disentanglement.sample import FEWEST, chosen, seed_from
+from zscope.assays.matrices import Array, as_rows
+from zscope.errors import ConfigError, Undefined
+from zscope.results import Result
+
+INFORMATIVE_KL = 0.01
+LASSO_ALPHA = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class UDR(Result):
+    """How alike the models are; row a, column b of `pairwise` is UDR_ab, the diagonal 0."""
+
+    score: float
+    chance: float
+    interval: tuple[float, float] | None
+    flavour: str
+    similarity: str
+    samples: int
+    active: list[list[int]]  # of each model
+    passive: list[list[int]]
+    scores: list[float]  # of each model
+    pairwise: np.ndarray
+    flags: list[str]
+
+    @property
+    def best(self) -> int:
+        """The model that agrees most with the others."""
+        return int(np.argmax(self.scores))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Which models agree."""
+        from zscope.plots import heatmap
+
+        names = [f"model {a}" for a in range(len(self.scores))]
+        title = f"UDR = {self.score:.3f} (chance {self.chance:.3f})"
+        return heatmap(self.pairwise, rows=names, columns=names, title=title, ax=ax)
+
+
+def udr(
+    codes: Sequence[Array],
+    *,
+    kl: Sequence[Array] | None = None,
+    variances: Sequence[Array] | None = None,
+    similarity: str = "lasso",
+    flavour: str = "zscope",
+    resamples: int = 0,
+    generator: Generator | None = None,
+) -> UDR:
+    """Codes of the same observations by two or more models, in the same order of rows."""
+    chosen("udr", "flavour", flavour, ("zscope", "dlib"))
+    chosen("udr", "similarity", similarity, ("lasso", "spearman"))
+    models = [
+        as_rows(each, f"udr: model {a}", least=FEWEST).cpu().numpy() for a, each in enumerate(codes)
+    ]
+    _check(models)
+    masks, flags = _informative(models, kl, variances)
+    kept = [rows[:, mask] for rows, mask in zip(models, masks, strict=True)]
+    silent = [a for a, rows in enumerate(kept) if not rows.shape[1]]
+    if silent:
+        flags.append(f"Models {silent} have no informative latent and agree with nothing: 0.")
+    pairwise = _pairwise(kept, similarity, flavour)
+    scores = _medians(pairwise)
+    score = float(np.mean(scores))
+    seed = seed_from(generator)
+    return UDR(
+        score=score,
+        chance=_chance(kept, similarity, flavour, seed),
+        interval=_interval(kept, similarity, flavour, seed, resamples, score),
+        flavour=flavour,
+        similarity=similarity,
+        samples=len(models[0]),
+        active=[[int(j) for j in np.flatnonzero(mask)] for mask in masks],
+        passive=[[int(j) for j in np.flatnonzero(~mask)] for mask in masks],
+        scores=scores,
+        pairwise=pairwise,
+        flags=flags,
+    )
+
+
+def _check(models: list[np.ndarray]) -> None:
+    if len(models) < 2:
+        raise Undefined(
+            f"udr: {len(models)} model was given, but the score compares models with each other. "
+            "Train the same model with at least two seeds: zs.train_ensemble(build, data, seeds=5)"
+        )
+    lengths = [len(rows) for rows in models]
+    if len(set(lengths)) > 1:
+        raise Undefined(
+            f"udr: the models have {lengths} rows; row i of all must be the same observation. "
+            "Record all models with one seed on the same data."
+        )
+
+
+def _informative(
+    models: list[np.ndarray], kl: Sequence[Array] | None, variances: Sequence[Array] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    moving = [(rows != rows[0]).any(0) for rows in models]
+    given = kl if kl is not None else variances
+    if given is None:
+        return moving, ["Neither kl nor variances were given: passive latents were not left out."]
+    if len(given) != len(models):
+        raise ConfigError(
+            f"udr: {len(given)} arrays of kl or variances for {len(models)} models; give one for "
+            "each model, in the same order."
+        )
+    masks = []
+    for a, (rows, each) in enumerate(zip(models, given, strict=True)):
+        numbers = as_rows(each, f"udr: model {a}").cpu().numpy()
+        if kl is None:
+            if (numbers <= 0).any():
+                raise Undefined(
+                    f"udr: the variances of model {a} are not all positive (smallest "
+                    f"{numbers.min():.3g}). Were log-variances passed? Pass posterior.variance."
+                )
+            numbers = 0.5 * (np.square(rows) + numbers - 1 - np.log(numbers))
+        divergence = numbers[:, 0] if np.ndim(each) == 1 else numbers.mean(0)
+        if len(divergence) != rows.shape[1]:
+            raise Undefined(
+                f"udr: model {a} has {rows.shape[1]} latents, but kl or variances of "
+                f"{len(divergence)}. Are the models in the same order?"
+            )
+        masks.append(moving[a] & (divergence > INFORMATIVE_KL))
+    return masks, []
+
+
+def _pairwise(models: list[np.ndarray], similarity: str, flavour: str) -> np.ndarray:
+    scaled = [(rows - rows.mean(0)) / np.maximum(rows.std(0), 1e-300) for rows in models]
+    table = np.zeros((len(models), len(models)))
+    for a, first in enumerate(scaled):
+        for b, second in enumerate(scaled):
+            if a != b and first.shape[1] and second.shape[1]:
+                matrix = (
+                    _lasso(first, second)
+                    if similarity == "lasso"
+                    else correlations(first, second, ranks=True)
+                )
+                table[a, b] = relative_strength(matrix, flavour)
+    return table
+
+
+def relative_strength(matrix: np.ndarray, flavour: str = "zscope") -> float:
+    """UDR_ab of a matrix of similarities: 1 for a permutation matrix."""
+    columns = ratio(np.square(matrix.max(0)), matrix.sum(0))
+    rows = ratio(np.square(matrix.max(1)), matrix.sum(1))
+    if flavour == "dlib":
+        return float((columns.mean() + rows.mean()) / 2)
+    return float((columns.sum() + rows.sum()) / sum(matrix.shape))
+
+
+def _lasso(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    from sklearn.linear_model import Lasso
+
+    weights = Lasso(alpha=LASSO_ALPHA).fit(first, second).coef_
+    return np.abs(np.atleast_2d(weights)).T
+
+
+def _medians(pairwise: np.ndarray) -> list[float]:
+    """For each model the median of how well the others' codes give its own."""
+    return [float(np.median(np.delete(pairwise[:, a], a))) for a in range(len(pairwise))]
+
+
+def _chance(models: list[np.ndarray], similarity: str, flavour: str, seed: int) -> float:
+    """The score when the rows of every model are permuted on their own."""
+    rng = np.random.default_rng([seed, 1])
+    shuffled = [rows[rng.permutation(len(rows))] for rows in models]
+    return float(np.mean(_medians(_pairwise(shuffled, similarity, flavour))))
+
+
+def _interval(
+    models: list[np.ndarray],
+    similarity: str,
+    flavour: str,
+    seed: int,
+    resamples: int,
+    score: float,
+) -> tuple[float, float] | None:
+    """By half-sampling of the observations, as for the other scores; the models stay."""
+    if not resamples:
+        return None
+    rng = np.random.default_rng([seed, 2])
+    samples = len(models[0])
+    found = []
+    for _ in range(resamples):
+        half = rng.permutation(samples)[: samples // 2]
+        found.append(np.mean(_medians(_pairwise([m[half] for m in models], similarity, flavour))))
+    low, high = np.quantile(np.array(found) - np.mean(found), [0.025, 0.975])
+    return max(0.0, float(score + low)), min(1.0, float(score + high))
