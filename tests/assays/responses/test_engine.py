@@ -151,7 +151,7 @@ def test_infinity_of_an_encoder_is_laid_at_its_door():
 
     codes = torch.zeros(20, 2)
     codes[7, 0] = 3
-    with pytest.raises(InterfaceError, match="encoder gave NaN or infinite.*latent vector 7"):
+    with pytest.raises(InterfaceError, match=r"encoder gave NaN or infinite.*latent vector 7"):
         respond(responding(encoder, 2), codes)
 
 

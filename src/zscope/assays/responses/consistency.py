@@ -127,8 +127,9 @@ def interventional_consistency(
     base = base or ("hybrid" if autoencoder.prior is None else "prior")
     noises = draw(base, autoencoder, recorded, samples, lists, generator)
     before = respond(autoencoder, noises, budget=budget)
+    # All units take their values from the same recorded codes: the order of units is nothing.
     rows = torch.randint(
-        len(recorded), (len(lists), interventions), generator=generator, device=generator.device
+        len(recorded), (interventions,), generator=generator, device=generator.device
     )
     values = recorded[rows.to(recorded.device)].to(noises)
     errors = _Errors(autoencoder, noises, before, values, lists, flavour, budget)
@@ -195,7 +196,7 @@ def draw(
     samples: int,
     groups: list[list[int]],
     generator: Generator,
-) -> Codes:
+) -> Tensor:
     """Latent vectors of one of the four distributions, in the dtype of the codes."""
     if name == "prior":
         return prior_samples(autoencoder, samples, generator=generator).to(codes)
@@ -218,15 +219,14 @@ class _Errors:
         autoencoder: Autoencoder,
         noises: Codes,
         before: Codes,
-        values: Float[Tensor, "units interventions latents"],
+        values: Float[Tensor, "interventions latents"],
         groups: list[list[int]],
         flavour: Flavour,
         budget: int,
     ) -> None:
-        units, each = len(groups), values.shape[1]
+        units, each = len(groups), len(values)
         count, latents = noises.shape
         member = membership(groups, latents).to(noises.device)
-        values = values.flatten(0, 1)
         settled = causes(autoencoder, before, budget=budget)
         # A unit of a causal block may have several causes for its one noise.
         wide = member.repeat_interleave(settled.shape[1] // latents, dim=1)
@@ -237,7 +237,7 @@ class _Errors:
             rows = torch.arange(start, stop, device=noises.device)
             intervention = rows // count
             return torch.where(
-                member[intervention // each], values[intervention], noises[rows % count]
+                member[intervention // each], values[intervention % each], noises[rows % count]
             )
 
         for start, stop, posterior in responses(
@@ -247,18 +247,16 @@ class _Errors:
             intervention, sample = rows // count, rows % count
             change = _norms(posterior.mean - before[sample], member)
             moved.index_add_(0, intervention.cpu(), change)
-            wanted = torch.where(member[intervention // each], values[intervention], before[sample])
+            wanted = torch.where(
+                member[intervention // each], values[intervention % each], before[sample]
+            )
             away = causes(autoencoder, posterior.mean) - causes(autoencoder, wanted)
             strayed.index_add_(0, intervention.cpu(), _norms(away, wide))
         self.spread = _spread(before, member)
         effort = torch.cat(
             [
-                (noises[:, None, group] - values[unit * each : (unit + 1) * each, group])
-                .double()
-                .norm(dim=-1)
-                .mean(0)
-                .cpu()
-                for unit, group in enumerate(groups)
+                (noises[:, None, group] - values[:, group]).double().norm(dim=-1).mean(0).cpu()
+                for group in groups
             ]
         )
         unit_size = torch.ones_like(effort)
