@@ -8,7 +8,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 from jaxtyping import install_import_hook
 
 # Every shape annotation in zscope is checked at every call that a test makes.
-install_import_hook("zscope", "beartype.beartype")
+install_import_hook("zscope", "shapecheck.check")
 
 from pathlib import Path  # noqa: E402
 

@@ -187,7 +187,9 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
     """Tensors and a few facts about them, as one safetensors file written whole."""
     from safetensors.torch import save
 
-    metadata = {"zscope": str(FORMAT), "about": json.dumps(about)}
+    # One entry only: safetensors writes several in no fixed order, and the same run must
+    # give the same bytes.
+    metadata = {"zscope": json.dumps({"format": FORMAT, **about})}
     # A copy in plain memory order: tied or channels-last weights cannot be stored as they are.
     copies = {
         name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
@@ -202,10 +204,10 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("zscope") != str(FORMAT):
+            about = json.loads((file.metadata() or {}).get("zscope", "{}"))
+            if about.get("format") != FORMAT:
                 raise RunError(
-                    f"store: {path} has format {metadata.get('zscope')!r}; this zscope reads "
+                    f"store: {path} has format {about.get('format')!r}; this zscope reads "
                     f"format {FORMAT}. For weights of your own module use zs.load(..., weights=)."
                 )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -214,7 +216,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"store: {path} cannot be read ({error}). It is damaged, cut off or missing; use an "
             "earlier checkpoint or train again."
         ) from error
-    return tensors, json.loads(metadata["about"])
+    return tensors, about
 
 
 def write_checkpoint(

@@ -26,7 +26,6 @@ app.command()(train.train)
 
 @app.callback(invoke_without_command=True)
 def version(
-    context: typer.Context,
     show: bool = typer.Option(False, "--version", help="Print the version and stop."),
 ) -> None:
     if show:

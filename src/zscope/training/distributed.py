@@ -7,6 +7,7 @@ and the same ones each time it runs on N. On the CPU the processes talk by gloo 
 loopback interface, on CUDA by nccl.
 """
 
+import copy
 import os
 import signal
 import tempfile
@@ -108,7 +109,9 @@ def _run_processes(
     while waiting and not failed:
         try:
             for sentinel in connection.wait(list(waiting), timeout=0.5):
-                failed = waiting.pop(sentinel).exitcode != 0 or failed
+                worker = waiting.pop(sentinel)
+                worker.join()  # its exit code is known only after this
+                failed = failed or worker.exitcode != 0
         except KeyboardInterrupt:
             stop.set()
     for worker in waiting.values():
@@ -119,7 +122,8 @@ def _run_processes(
         if kind == "KeyboardInterrupt":
             raise KeyboardInterrupt(message)
         lost = (
-            f"train: one of {config.devices} processes ended without a word. Was it killed for "
+            f"train: one of {config.devices} processes ended without a word (exit codes "
+            f"{[worker.exitcode for worker in workers]}). Was it killed for "
             "lack of memory? Use a smaller batch or fewer devices, and go on with --resume."
         )
         raise getattr(errors, kind, TrainingError)(message or lost)
@@ -152,8 +156,16 @@ def _work(
     )
     try:
         dataset = sent if isinstance(sent, Dataset) else datasets.from_recipe(sent[0], root=sent[1])
+        # A sent model lives in memory shared by all processes: each trains a copy of its own.
         run_loop(
-            model, dataset, config, out=path, resume=True, progress=progress, rank=rank, stop=stop
+            copy.deepcopy(model),
+            dataset,
+            config,
+            out=path,
+            resume=True,
+            progress=progress,
+            rank=rank,
+            stop=stop,
         )
         distributed.barrier()
     except KeyboardInterrupt as interrupt:

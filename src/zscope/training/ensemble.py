@@ -51,7 +51,8 @@ class _Forward(torch.nn.Module):
     def forward(self, x: Tensor, draws: list[Tensor]) -> tuple[Tensor, dict[str, Tensor], Any]:
         losses = self.model.losses(x, Tape(draws))  # type: ignore[operator]
         posterior = losses.posterior
-        spread = None if posterior is None else (posterior.mean, posterior.std)
+        parts = () if posterior is None else (posterior.mean, posterior.std)
+        spread = tuple(part for part in parts if part is not None)
         return losses.total, dict(losses.terms), spread
 
 
@@ -181,10 +182,7 @@ class Drawing:
 
 def member_losses(measured: tuple[Tensor, dict[str, Tensor], Any], member: int) -> Losses:
     totals, terms, spread = measured
-    posterior = None
-    if spread is not None:
-        mean, std = spread
-        posterior = Posterior(mean[member], None if std is None else std[member])
+    posterior = Posterior(*(part[member] for part in spread)) if spread else None
     return Losses(totals[member], {name: term[member] for name, term in terms.items()}, posterior)
 
 

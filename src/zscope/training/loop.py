@@ -232,16 +232,27 @@ def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
 
 
 def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
-    before, now = run.config, config.model_dump()
-    changed = [key for key in now if before.get(key) != now[key]]
+    before, now = flat(run.config), flat(config.model_dump())
+    changed = [key for key in now | before if before.get(key) != now.get(key)]
     if changed:
         key, others = changed[0], len(changed) - 1
         more = f" (and {others} more differ)" if others else ""
         raise ConfigError(
             f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
-            f"{now[key]!r} is asked for{more}. A resumed run repeats its own settings: leave the "
+            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave the "
             "option out or start a new run."
         )
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level, with names such as model.options.beta."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            found[prefix + key] = value
+    return found
 
 
 def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
@@ -335,7 +346,7 @@ def check_first_batch(
 def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -> None:
     if math.isfinite(losses.total.item()):
         return
-    values = {name: float(term) for name, term in losses.terms.items()}
+    values = {name: term.item() for name, term in losses.terms.items()}
     broken = [name for name, value in values.items() if not math.isfinite(value)] or ["loss"]
     seen = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
     when = f"at step {step}" if exact else f"at step {step} or shortly before"
@@ -394,23 +405,24 @@ class History:
 
     def __init__(self, run: store.Run, first: int) -> None:
         self.rows = run._history
-        self.file = None
-        if run.path is not None:
+        self.file = None if run.path is None else run.path / "history.jsonl"
+        if self.file is not None and run.path is not None:
             kept = [row for row in store.read_history(run.path) if row["step"] < first]
             content = "".join(json.dumps(row) + "\n" for row in kept)
-            store.write_whole(run.path / "history.jsonl", content.encode())
-            self.file = (run.path / "history.jsonl").open("ab")
+            store.write_whole(self.file, content.encode())
 
     def add(self, row: dict[str, Any]) -> None:
         if self.file is None:
             self.rows.append(row)
         else:
-            self.file.write((json.dumps(row) + "\n").encode())
-            self.file.flush()
+            with self.file.open("ab") as file:
+                file.write((json.dumps(row) + "\n").encode())
 
     def flush(self) -> None:
+        """Make what was added survive a loss of power."""
         if self.file is not None:
-            os.fsync(self.file.fileno())
+            with self.file.open("ab") as file:
+                os.fsync(file.fileno())
 
 
 def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> None:

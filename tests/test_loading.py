@@ -1,0 +1,142 @@
+"""Getting a model from wherever it is."""
+
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import zscope as zs
+from zscope.errors import InterfaceError, RunError
+from zscope.loading import load_weights
+
+MODULE = """
+import torch
+from torch import nn
+import zscope as zs
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(4, 2), nn.Linear(2, 4)
+
+class Methods(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()))
+    def encode(self, x):
+        return x * self.weight, x * 0
+    def decode(self, z):
+        return z
+
+def both():
+    return (lambda x: x[:, :2]), (lambda z: torch.cat([z, z], 1))
+
+def demanding(path):
+    return both()
+
+wrapped = zs.wrap(*both())
+number = 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def users_module(tmp_path, monkeypatch):
+    (tmp_path / "usermodel.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with torch.random.fork_rng():
+        yield tmp_path
+    sys.modules.pop("usermodel", None)
+
+
+X = torch.linspace(0, 1, 12).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    ("target", "latents", "prior"),
+    [
+        ("usermodel:Pair", 2, None),
+        ("usermodel:Methods", 4, "normal"),
+        ("usermodel:both", 2, None),
+        ("usermodel:wrapped", 2, None),
+        ("usermodel.py:both", 2, None),
+    ],
+)
+def test_a_model_is_found_by_its_import_path_in_any_of_the_usual_forms(target, latents, prior):
+    model = zs.load(target)
+    model.encode(X)
+    assert (model.latents, model.prior) == (latents, prior)
+    assert model.decode(model.encode(X).mean).shape == X.shape
+
+
+def test_an_autoencoder_is_returned_as_it_is():
+    model = zs.wrap(lambda x: x, lambda z: z)
+    assert zs.load(model) is model
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_weights_of_ones_own_are_filled_in(users_module, suffix):
+    from safetensors.torch import save_file
+    from usermodel import Pair
+
+    trained = Pair().state_dict()
+    file = users_module / f"weights.{suffix}"
+    torch.save(trained, file) if suffix == "pt" else save_file(trained, file)
+    model = zs.load("usermodel:Pair", weights=file)
+    assert torch.equal(model.encoder.weight, trained["encoder.weight"])
+
+
+def test_a_checkpoint_with_a_state_dict_inside_is_understood(users_module):
+    module = nn.Linear(2, 2)
+    torch.save({"epoch": 3, "state_dict": module.state_dict()}, users_module / "last.pt")
+    other = nn.Linear(2, 2)
+    load_weights(other, users_module / "last.pt")
+    assert torch.equal(other.weight, module.weight)
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("code was run",))
+
+
+def test_code_in_a_weights_file_is_never_run(users_module, capsys):
+    torch.save(Evil(), users_module / "evil.pt")
+    with pytest.raises(InterfaceError, match="could not be read as a state dict.*never code"):
+        zs.load("usermodel:Pair", weights=users_module / "evil.pt")
+    assert "code was run" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("target", "match"),
+    [
+        ("nowhere.at.all:model", "importing 'nowhere.at.all' raised ModuleNotFoundError"),
+        ("usermodel:both_of_them", "no 'both_of_them'. Did you mean both"),
+        ("usermodel:number", "a int is neither an Autoencoder"),
+        ("usermodel:demanding", "without arguments raised TypeError.*small function"),
+        ("missing.py:model", "no file missing.py"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_with_a_way_forward(target, match):
+    with pytest.raises(InterfaceError, match=match):
+        zs.load(target)
+
+
+def test_a_place_without_a_run_is_refused(users_module):
+    with pytest.raises(RunError, match="there is no run at nothing.*zscope train"):
+        zs.load("nothing")
+    with pytest.raises(RunError, match="holds no run.json"):
+        zs.load(users_module)
+
+
+def test_weights_that_do_not_fit_are_refused(users_module):
+    torch.save(nn.Linear(3, 3).state_dict(), users_module / "other.pt")
+    with pytest.raises(InterfaceError, match="do not fit Pair"):
+        zs.load("usermodel:Pair", weights="other.pt")
+    with pytest.raises(InterfaceError, match="weights= fills a torch module"):
+        zs.load("usermodel:both", weights="other.pt")
+    with pytest.raises(InterfaceError, match="no file gone.pt"):
+        zs.load("usermodel:Pair", weights="gone.pt")
+    (users_module / "text.pt").write_text("hello")
+    with pytest.raises(InterfaceError, match="could not be read"):
+        zs.load("usermodel:Pair", weights="text.pt")

@@ -1,0 +1,354 @@
+"""The training loop: it learns, repeats, resumes bit for bit, and stops when it must."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import zscope as zs
+from zscope import store
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
+from zscope.models.objectives import Losses
+from zscope.randomness import seed_of
+from zscope.training import TrainConfig
+from zscope.training.loop import batch_rows
+
+ROWS = np.random.default_rng(0).normal(size=(256, 4)).astype(np.float32) @ np.diag([2, 1, 0.1, 0.1])
+ROWS = ROWS.astype(np.float32)
+
+
+def small(seed=0, **options):
+    settings = {"shape": (4,), "latents": 2, "hidden": (8,), "seed": seed} | options
+    return zs.models.build("vae", **settings)
+
+
+def weights(run):
+    return {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[k], two[k]) for k in one)
+
+
+def test_training_lowers_the_loss_and_keeps_rows_at_fixed_steps():
+    run = zs.train(small(), ROWS, steps=450, rate=1e-2)
+    steps = [row["step"] for row in run.history]
+    assert steps == [0, 100, 200, 300, 400, 450]
+    assert run.history[-1]["loss"] < 0.6 * run.history[0]["loss"]
+    assert run.finished
+    assert {"loss", "reconstruction", "divergence", "active", "passive"} <= run.history[0].keys()
+
+
+def test_the_loss_of_a_row_is_the_sum_of_its_terms():
+    for row in zs.train(small(), ROWS, steps=20).history:
+        assert row["loss"] == pytest.approx(row["reconstruction"] + row["divergence"])
+
+
+def test_row_zero_is_the_untrained_model_on_the_first_batch():
+    model = small()
+    run = zs.train(small(), ROWS, steps=5, batch=32, seed=7)
+    config = TrainConfig(steps=5, batch=32, seed=7)
+    x = torch.from_numpy(ROWS[batch_rows(config, 256, 0)])
+    generator = torch.Generator().manual_seed(seed_of(7, 0, 0))
+    assert run.history[0]["loss"] == model.losses(x, generator).total.item()
+
+
+def test_a_bare_loop_by_hand_gives_the_same_bits():
+    run = zs.train(small(), ROWS, steps=30, batch=32, rate=3e-3, seed=5)
+    model = small()
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-3, fused=True)
+    config = TrainConfig(steps=30, batch=32, seed=5)
+    for step in range(30):
+        x = torch.from_numpy(ROWS[batch_rows(config, 256, step)])
+        loss = model.losses(x, torch.Generator().manual_seed(seed_of(5, step, 0))).total
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert same(weights(run), model.state_dict())
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not():
+    one, two, other = (zs.train(small(), ROWS, steps=20, seed=s) for s in (3, 3, 4))
+    assert one.history == two.history
+    assert same(weights(one), weights(two))
+    assert not same(weights(one), weights(other))
+
+
+def test_every_epoch_is_a_permutation_and_epochs_differ():
+    config = TrainConfig(steps=100, batch=10, seed=1)
+    epochs = [
+        np.concatenate([batch_rows(config, 50, step) for step in range(start, start + 5)])
+        for start in (0, 5)
+    ]
+    assert all(sorted(rows) == list(range(50)) for rows in epochs)
+    assert not np.array_equal(*epochs)
+
+
+def test_processes_share_a_batch_without_overlap():
+    config = TrainConfig(steps=1, batch=10, devices=2)
+    parts = [batch_rows(config, 50, 3, rank) for rank in (0, 1)]
+    whole = batch_rows(TrainConfig(steps=1, batch=10), 50, 3)
+    assert sorted(np.concatenate(parts)) == sorted(whole)
+
+
+def test_epochs_count_passes_over_the_data():
+    assert zs.train(small(), ROWS, epochs=2, batch=64).config["steps"] == 8
+
+
+def test_a_batch_larger_than_the_data_takes_all_of_them():
+    assert zs.train(small(), ROWS[:20], steps=2, batch=64).config["batch"] == 20
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "expected"),
+    [
+        ({"schedule": "linear"}, 50, 0.5),
+        ({"schedule": "cosine"}, 50, 0.5),
+        ({"schedule": "cosine"}, 0, 1),
+        ({"schedule": "halving", "halve_every": 30}, 65, 0.25),
+        ({"warmup": 10}, 4, 0.5),
+        ({}, 99, 1),
+    ],
+)
+def test_schedules_have_their_closed_form(settings, step, expected):
+    assert TrainConfig(steps=100, rate=1, **settings).rate_at(step) == pytest.approx(expected)
+
+
+def test_adagrad_and_clipping_change_what_is_learned():
+    plain = zs.train(small(), ROWS, steps=10)
+    adagrad = zs.train(small(), ROWS, steps=10, optimiser="adagrad")
+    # Adam ignores the scale of the gradient; AdaGrad does not forget the first large one
+    clipped = zs.train(small(), ROWS, steps=10, clip=1e-3)
+    assert not same(weights(plain), weights(adagrad))
+    assert not same(weights(plain), weights(clipped))
+
+
+def test_a_run_on_disk_holds_what_the_design_says(tmp_path):
+    run = zs.train(small(), ROWS, steps=120, out=tmp_path / "run", snapshots=[50])
+    files = {str(f.relative_to(tmp_path / "run")) for f in (tmp_path / "run").rglob("*.*")}
+    assert files == {
+        "run.json",
+        "model.safetensors",
+        "history.jsonl",
+        "checkpoints/step-000000050.safetensors",
+    }
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["format"] == 1
+    assert all(row["format"] == 1 for row in run.history)
+    loaded = zs.load(tmp_path / "run")
+    assert same(loaded.state_dict(), weights(run))
+    assert not loaded.training
+
+
+@pytest.mark.parametrize("killed_at", [1, 7, 10, 23, 29])
+def test_a_run_stopped_anywhere_and_resumed_equals_one_never_stopped(tmp_path, killed_at):
+    settings = {"steps": 30, "log_every": 4, "checkpoint_every": 10, "rate": 1e-2, "batch": 32}
+    whole = zs.train(small(), ROWS, out=tmp_path / "whole", **settings)
+
+    class Killed(Exception):
+        pass
+
+    model = small()
+    losses, calls = model.losses, []
+
+    def counted(x, generator):
+        if len(calls) == killed_at:
+            raise Killed
+        calls.append(1)
+        return losses(x, generator)
+
+    model.losses = counted
+    with pytest.raises(Killed):
+        zs.train(model, ROWS, out=tmp_path / "cut", **settings)
+    with (tmp_path / "cut" / "history.jsonl").open("a") as file:
+        file.write('{"format": 1, "step": 2')  # a torn last line
+    cut = zs.train(small(), ROWS, out=tmp_path / "cut", resume=True, **settings)
+    assert (tmp_path / "cut" / "history.jsonl").read_bytes() == (
+        tmp_path / "whole" / "history.jsonl"
+    ).read_bytes()
+    assert same(weights(cut), weights(whole))
+
+
+def test_resuming_a_finished_run_does_nothing(tmp_path):
+    first = zs.train(small(), ROWS, steps=10, out=tmp_path)
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
+    again = zs.train(small(), ROWS, steps=10, out=tmp_path, resume=True)
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
+    assert same(weights(first), weights(again))
+
+
+def test_resuming_where_nothing_is_saved_starts_at_the_beginning(tmp_path):
+    run = zs.train(small(), ROWS, steps=10, out=tmp_path / "new", resume=True)
+    assert run.history == zs.train(small(), ROWS, steps=10).history
+
+
+def test_a_folder_with_a_run_or_with_other_things_is_not_overwritten(tmp_path):
+    zs.train(small(), ROWS, steps=5, out=tmp_path / "run")
+    with pytest.raises(RunError, match="already holds a run \\(finished, step 5 of 5\\).*resume"):
+        zs.train(small(), ROWS, steps=5, out=tmp_path / "run")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "thesis.txt").write_text("x")
+    with pytest.raises(RunError, match="not empty and holds no run"):
+        zs.train(small(), ROWS, steps=5, out=tmp_path / "notes")
+
+
+def test_a_resumed_run_refuses_other_settings(tmp_path):
+    zs.train(small(), ROWS, steps=5, out=tmp_path)
+    with pytest.raises(ConfigError, match="started with rate=0.0001, now rate=0.5"):
+        zs.train(small(), ROWS, steps=5, rate=0.5, out=tmp_path, resume=True)
+    with pytest.raises(ConfigError, match="started with model.options.seed=0, now .*seed=9"):
+        zs.train(small(seed=9), ROWS, steps=5, out=tmp_path, resume=True)
+
+
+class Breaking(Autoencoder):
+    """A model whose divergence becomes infinite at a chosen step."""
+
+    latents = 2
+
+    def __init__(self, step):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+        self.when, self.calls = step, 0
+
+    def encode(self, x, auxiliary=None):
+        return Posterior(x[:, :2] * self.weight[:2], torch.ones(len(x), 2))
+
+    def decode(self, z):
+        return torch.cat([z, z], 1)
+
+    def losses(self, x, generator):
+        divergence = self.weight.square().sum() / (0.0 if self.calls == self.when else 1.0)
+        self.calls += 1
+        reconstruction = self.weight.sum() * 0 + 1
+        terms = {"reconstruction": reconstruction, "divergence": divergence}
+        return Losses(divergence + reconstruction, terms)
+
+
+def test_an_infinite_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
+    with pytest.raises(
+        TrainingError, match="'divergence' broke at step 25 .*divergence = inf.*step-000000020"
+    ):
+        zs.train(Breaking(25), ROWS, steps=100, out=tmp_path, checkpoint_every=10)
+    assert store.open_run(tmp_path).status == "failed"
+    [(step, file)] = store.checkpoints(tmp_path)
+    assert step == 20
+    tensors, _ = store.read_tensors(file)
+    assert tensors["model.weight"].isfinite().all()
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_weights_that_overflow_are_not_saved(tmp_path):
+    class Overflowing(Breaking):
+        def losses(self, x, generator):
+            # a finite loss whose gradient is infinite
+            root = (self.weight - self.weight.detach()).abs().sum().sqrt()
+            return Losses(root + 1, {"reconstruction": root + 1})
+
+    with pytest.raises(TrainingError, match="'reconstruction'|weights 'weight' hold NaN"):
+        zs.train(Overflowing(0), ROWS, steps=3, out=tmp_path, checkpoint_every=1)
+    assert store.checkpoints(tmp_path) == []
+
+
+def test_unfit_models_data_and_settings_are_refused():
+    with pytest.raises(InterfaceError, match="Wrapped has no losses"):
+        zs.train(zs.wrap(lambda x: x, lambda z: z), ROWS, steps=1)
+    with pytest.raises(ConfigError, match="steps=None and epochs=None"):
+        zs.train(small(), ROWS)
+    with pytest.raises(ConfigError, match="takes observations of shape \\(4,\\).*has \\(3,\\)"):
+        zs.train(small(), ROWS[:, :3], steps=1)
+    with pytest.raises(ConfigError, match="train: rate: .*greater than 0.*found -1"):
+        zs.train(small(), ROWS, steps=1, rate=-1.0)
+    with pytest.raises(ConfigError, match="no such setting. Did you mean schedule"):
+        zs.train(small(), ROWS, steps=1, shedule="cosine")
+    with pytest.raises(ConfigError, match="log_every.*less than or equal to 100"):
+        zs.train(small(), ROWS, steps=1, log_every=1000)
+    with pytest.raises(ConfigError, match="device 'cuda:99' cannot be used"):
+        zs.train(small(), ROWS, steps=1, device="cuda:99")
+    bad = ROWS.copy()
+    bad[:] = np.nan
+    with pytest.raises(zs.ZscopeError, match="NaN or infinite"):
+        zs.train(small(), bad, steps=1)
+
+
+SCRIPT = """
+import sys, numpy as np, torch, zscope as zs
+torch.set_num_threads(1)
+rows = np.load(sys.argv[1])
+model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
+print("ready", flush=True)
+zs.train(model, rows, steps=int(sys.argv[3]), out=sys.argv[2], resume=True, log_every=7,
+         checkpoint_every=50, batch=32)
+"""
+
+
+def start(tmp_path, out, steps):
+    np.save(tmp_path / "rows.npy", ROWS)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return subprocess.Popen(
+        [sys.executable, tmp_path / "script.py", tmp_path / "rows.npy", out, str(steps)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_rows(out, count):
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (out / "history.jsonl").exists() and (out / "history.jsonl").read_text().count(
+            "\n"
+        ) > count:
+            return
+        time.sleep(0.005)
+    raise AssertionError("training did not begin")
+
+
+def test_a_run_killed_twice_and_resumed_has_the_history_of_one_never_killed(tmp_path):
+    out, steps = tmp_path / "run", 1000
+    for rows in (10, 60):
+        process = start(tmp_path, out, steps)
+        wait_for_rows(out, rows)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert store.open_run(out).status == "running"
+    process = start(tmp_path, out, steps)
+    assert process.wait(120) == 0, process.stderr.read()
+    process.communicate()
+    whole = zs.train(
+        small(),
+        ROWS,
+        steps=steps,
+        out=tmp_path / "whole",
+        log_every=7,
+        checkpoint_every=50,
+        batch=32,
+    )
+    assert store.open_run(out).history == whole.history
+    assert (out / "history.jsonl").read_bytes() == (
+        tmp_path / "whole" / "history.jsonl"
+    ).read_bytes()
+    assert same(zs.load(out).state_dict(), weights(whole))
+
+
+def test_an_interrupt_saves_and_says_how_to_resume(tmp_path):
+    out = tmp_path / "run"
+    process = start(tmp_path, out, 200_000)
+    wait_for_rows(out, 3)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert "stopped and saved after step" in said
+    assert "--resume" in said
+    run = store.open_run(out)
+    assert run.status == "interrupted"
+    assert store.checkpoints(out)[-1][0] == run.step
+    with pytest.raises(RunError, match=f"not finished \\(interrupted, step {run.step} of 200000"):
+        zs.load(out)
+    assert zs.load(store.checkpoints(out)[-1][1]).latents == 2
