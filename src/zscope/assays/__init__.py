@@ -162,12 +162,130 @@ _ENTRIES = (
         "zscope.assays.dimension.intrinsic:intrinsic_dimension",
         takes=("codes",),
     ),
+    Entry(
+        "mig",
+        "Is each factor found in one code, and in one only?",
+        "zscope.assays.disentanglement.mig:mig",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "dci",
+        "Is each code about one factor, each factor in one code, and all of it there?",
+        "zscope.assays.disentanglement.dci:dci",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "sap",
+        "How much better does the best code predict a factor than the second best?",
+        "zscope.assays.disentanglement.sap:sap",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "irs",
+        "Does a code stay put while its factor is held and everything else changes?",
+        "zscope.assays.disentanglement.irs:irs",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "modularity",
+        "Does each code depend on a single factor?",
+        "zscope.assays.disentanglement.modularity:modularity",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "explicitness",
+        "Can the factors be read off the codes by a linear classifier?",
+        "zscope.assays.disentanglement.explicitness:explicitness",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "factor-vae-score",
+        "If one factor is held, does the steadiest code say which one it was?",
+        "zscope.assays.disentanglement.factor_vae:factor_vae_score",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "beta-vae-score",
+        "Can a linear classifier see which factor a set of pairs has in common?",
+        "zscope.assays.disentanglement.beta_vae:beta_vae_score",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "predictability-gap",
+        "How much better than any other does one code predict a factor?",
+        "zscope.assays.disentanglement.predictability_gap:predictability_gap",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "mig-sup",
+        "Does each code tell about one factor, and about one only?",
+        "zscope.assays.disentanglement.mig_sup:mig_sup",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "jemmig",
+        "Is each factor told by one code, which tells nothing else?",
+        "zscope.assays.disentanglement.jemmig:jemmig",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "dcimig",
+        "How much of the factors is told by codes that serve one factor each?",
+        "zscope.assays.disentanglement.dcimig:dcimig",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "mcc",
+        "Can codes and factors be matched one to one so that each pair is correlated?",
+        "zscope.assays.disentanglement.mcc:mcc",
+        takes=("codes", "factors", "variances=variances"),
+        needs=("factors",),
+    ),
+    Entry(
+        "udr",
+        "Do models that differ only in their seed find the same codes?",
+        "zscope.assays.disentanglement.udr:udr",
+        takes=("codes",),
+        needs=("two models",),
+    ),
 )
 
 CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
+# Names that stand for several assays at once.
+GROUPS = {
+    "disentanglement": (
+        "mig",
+        "dci",
+        "sap",
+        "irs",
+        "modularity",
+        "explicitness",
+        "factor-vae-score",
+        "beta-vae-score",
+        "predictability-gap",
+        "mig-sup",
+        "jemmig",
+        "dcimig",
+        "mcc",
+    ),
+}
+
 # Public functions that answer no catalogued question by themselves.
 _FURTHER = {
+    "disentanglement_scores": "zscope.assays.disentanglement.scores",
     "carried_information": "zscope.assays.regime.rate_distortion",
     "gaussian_kl": "zscope.assays.regime.divergence",
     "nearest_neighbours": "zscope.assays.dimension.neighbours",
@@ -182,7 +300,7 @@ _FURTHER = {
 }
 _HOMES = {entry.attribute: entry.function.split(":")[0] for entry in _ENTRIES} | _FURTHER
 
-__all__ = ["CATALOGUE", "Entry"]
+__all__ = ["CATALOGUE", "GROUPS", "Entry"]
 __all__ += list(_HOMES)
 
 

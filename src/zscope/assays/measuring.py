@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from zscope.assays import CATALOGUE, Entry
+from zscope.assays import CATALOGUE, GROUPS, Entry
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
 from zscope.randomness import seed_of
@@ -77,18 +77,19 @@ def measure(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> dict[str, Result | ZscopeError]:
-    """The named assays of a recording, or all of the catalogue.
+    """The named assays of a recording, or all of the catalogue; `GROUPS` names sets of them.
 
-    Asked for all, an assay that does not apply or has no answer leaves the error that
-    says why; asked for by name, it raises. Each assay draws from its own generator, made
+    Asked for all or for a group, an assay that does not apply or has no answer leaves the
+    error that says why; asked for by name, it raises. Each assay draws from its own generator, made
     of the seed and its name, so that its answer does not depend on which others are run.
     `progress(name, done, total)` is called before each.
     """
-    chosen = list(CATALOGUE) if names is None else list(names)
+    asked = list(CATALOGUE) if names is None else list(names)
+    chosen = list(dict.fromkeys(member for name in asked for member in GROUPS.get(name, (name,))))
     for name in chosen:
         if name not in CATALOGUE:
             raise ConfigError(
-                f"measure: no assay is called {name!r}. {did_you_mean(name, CATALOGUE)}"
+                f"measure: no assay is called {name!r}. {did_you_mean(name, [*CATALOGUE, *GROUPS])}"
             )
     results: dict[str, Result | ZscopeError] = {}
     for done, name in enumerate(chosen):
@@ -97,7 +98,7 @@ def measure(
         try:
             results[name] = run(CATALOGUE[name], recording, seed=seed)
         except ZscopeError as error:
-            if names is not None:
+            if names is not None and name in asked:
                 raise
             results[name] = error
     return results

@@ -114,7 +114,9 @@ def _by_maximum(sample: Sample, _: np.random.Generator) -> Estimate:
             f"{small} of {groups + small} values of factors are seen in fewer than "
             f"{SMALLEST_GROUP} rows and were left out."
         )
-    return _estimate(sample, np.stack(deviations, 1), more, flags)
+    # A group's own mean can lie a little further from its extremes than the common mean.
+    overall = np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+    return _estimate(sample, np.minimum(np.stack(deviations, 1), overall[:, None]), more, flags)
 
 
 def _largest_in_groups(
