@@ -260,6 +260,41 @@ _ENTRIES = (
         takes=("codes",),
         needs=("two models",),
     ),
+    Entry(
+        "cka",
+        "Do two representations arrange the same samples alike?",
+        "zscope.assays.similarity.cka:cka",
+        takes=("codes", "codes"),
+        needs=("two models",),
+    ),
+    Entry(
+        "procrustes",
+        "How closely can one representation be turned onto the other?",
+        "zscope.assays.similarity.procrustes:procrustes",
+        takes=("codes", "codes"),
+        needs=("two models",),
+    ),
+    Entry(
+        "svcca",
+        "Which directions of two representations move together?",
+        "zscope.assays.similarity.cca:svcca",
+        takes=("codes", "codes"),
+        needs=("two models",),
+    ),
+    Entry(
+        "pwcca",
+        "Which directions move together, weighted by what they account for?",
+        "zscope.assays.similarity.cca:pwcca",
+        takes=("codes", "codes"),
+        needs=("two models",),
+    ),
+    Entry(
+        "similarity-heatmap",
+        "Which layers of two models, or of one model at two times, agree?",
+        "zscope.assays.similarity.heatmap:similarity_heatmap",
+        takes=("codes", "codes"),
+        needs=("two models",),
+    ),
 )
 
 CATALOGUE: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
@@ -285,6 +320,8 @@ GROUPS = {
 
 # Public functions that answer no catalogued question by themselves.
 _FURTHER = {
+    "StreamingCKA": "zscope.assays.similarity.cka",
+    "activations": "zscope.assays.similarity.activations",
     "disentanglement_scores": "zscope.assays.disentanglement.scores",
     "carried_information": "zscope.assays.regime.rate_distortion",
     "gaussian_kl": "zscope.assays.regime.divergence",

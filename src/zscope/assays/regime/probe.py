@@ -28,7 +28,6 @@ from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Result
 
-
 MOST_CLASSES = 100
 
 

@@ -1,0 +1,1 @@
+"""How alike are two representations of the same samples?"""

@@ -1,0 +1,110 @@
+"""Activations: what every layer of a model makes of the same observations.
+
+Hooks read the output of each innermost module while the model encodes and decodes once;
+nothing about the model need be known. An activation function counts as part of the layer
+before it, and modules that only reshape or do nothing are left out. With them come
+"input", "mean", "variance" (with a spread), "sampled" and "output", in the order in
+which the numbers flow. For plain functions without modules only these are seen.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.errors import Undefined
+from zscope.randomness import fresh
+from zscope.types import Observations
+
+PASSED_OVER = (nn.Identity, nn.Flatten, nn.Unflatten, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
+POINTWISE = (
+    nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish,
+    nn.Softplus, nn.Sigmoid, nn.Tanh, nn.Hardtanh, nn.ReLU6, nn.Hardswish,
+)  # fmt: skip
+
+
+def activations(
+    autoencoder: Autoencoder,
+    observations: Observations,
+    *,
+    batch: int = 256,
+    generator: Generator | None = None,
+) -> dict[str, Tensor]:
+    """Layer name -> samples x features (float32, on the CPU), in the order of the flow.
+
+    The decoder is fed a draw from the posterior, as in training.
+    """
+    if len(observations) == 0:
+        raise Undefined("activations: no observations were given.")
+    source = fresh(generator)
+    device, dtype = autoencoder.place
+    gathered: dict[str, list[Tensor]] = {}
+    with evaluation(autoencoder), _hooks(autoencoder) as seen:
+        for start in range(0, len(observations), batch):
+            x = observations[start : start + batch].to(device, dtype)
+            seen.clear()
+            posterior = autoencoder.encode(x)
+            encoder = list(seen)
+            seen.clear()
+            z = posterior.sample(source)
+            decoded = autoencoder.decode(z)
+            parts = [("input", x), *encoder, ("mean", posterior.mean)]
+            if not posterior.deterministic:
+                parts += [("variance", posterior.variance), ("sampled", z)]
+            parts += [*seen, ("output", decoded)]
+            for name, values in _named(parts, len(x)).items():
+                gathered.setdefault(name, []).append(values)
+    return {name: torch.cat(values) for name, values in gathered.items()}
+
+
+@contextmanager
+def _hooks(model: nn.Module) -> Iterator[list[tuple[str, Any]]]:
+    """Collect (name, output) of each innermost module, until the block is left."""
+    seen: list[tuple[str, Any]] = []
+    handles = []
+
+    def watch(name: str, module: nn.Module) -> None:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            if isinstance(module, POINTWISE) and seen and isinstance(output, Tensor):
+                # The same layer, now after its activation.
+                seen[-1] = (seen[-1][0], output.detach().clone())
+            elif isinstance(output := _first_tensor(output), Tensor):
+                # A copy: an activation in place would overwrite it.
+                seen.append((name, output.detach().clone()))
+
+        handles.append(module.register_forward_hook(hook))
+
+    try:
+        for name, module in model.named_modules():
+            innermost = next(module.children(), None) is None
+            if innermost and not isinstance(module, PASSED_OVER) and module is not model:
+                watch(name, module)
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _first_tensor(output: Any) -> Any:
+    while isinstance(output, tuple | list) and len(output):
+        output = output[0]
+    return output
+
+
+def _named(parts: list[tuple[str, Any]], count: int) -> dict[str, Tensor]:
+    """Flattened to samples x features; a module used twice gets a number.
+
+    What has no row for each sample (a module on the side) is left out.
+    """
+    named: dict[str, Tensor] = {}
+    times: dict[str, int] = {}
+    for name, values in parts:
+        if values.ndim == 0 or len(values) != count or not values.is_floating_point():
+            continue
+        times[name] = times.get(name, 0) + 1
+        label = name if times[name] == 1 else f"{name}#{times[name]}"
+        named[label] = values.detach().reshape(count, -1).float().cpu()
+    return named

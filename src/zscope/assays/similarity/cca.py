@@ -1,0 +1,94 @@
+"""Canonical correlation: which directions of two representations move together?
+
+Each side is first reduced to the principal directions that hold 99 % of its variance.
+With rho_i the canonical correlations of what is left,
+
+    svcca  = mean_i rho_i
+    pwcca  = sum_i a_i rho_i / sum_i a_i,   a_i = sum_j |<h_i, x_j>|
+
+h_i being the i-th canonical variable of X and x_j the features of X: directions that
+account for more of X weigh more. Both lie from 0 to 1. Unchanged by any invertible linear
+map of what is left after the reduction, so by turning, shifting and uniformly scaling;
+pwcca is not symmetric: it weighs by its first argument.
+
+Unrelated Gaussian features read about sqrt(max(p, q) / n): many samples are needed.
+
+Raghu et al., "SVCCA", NeurIPS 2017; Morcos et al., NeurIPS 2018, section 2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zscope.assays.matrices import Array, same_rows
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Spectrum
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalCorrelation(Result):
+    score: float
+    correlations: Spectrum  # largest first
+    directions: tuple[int, int]  # kept of each side
+    samples: int
+    features: tuple[int, int]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        return bars(self.correlations, x="canonical direction", y="correlation", ax=ax)
+
+
+def svcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation:
+    """Mean canonical correlation of two representations of the same samples."""
+    return _compare(x, y, variance, "svcca")
+
+
+def pwcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation:
+    """Canonical correlation weighted by how much of the first representation each accounts for."""
+    return _compare(x, y, variance, "pwcca")
+
+
+def _compare(x: Array, y: Array, variance: float, who: str) -> CanonicalCorrelation:
+    a, b = same_rows(x, y, who)
+    a, b = a - a.mean(0), b - b.mean(0)
+    basis_a, basis_b = _principal(a, variance, who), _principal(b, variance, who)
+    kept = (basis_a.shape[1], basis_b.shape[1])
+    if sum(kept) >= len(a):
+        # Two subspaces of n - 1 dimensions must share some when their own add up to more.
+        raise Undefined(
+            f"{who}: {len(a)} samples for {kept} directions; with as many directions as samples "
+            "some correlate perfectly whatever the data. Record more samples, or keep less "
+            "variance."
+        )
+    turn, rho, _ = torch.linalg.svd(basis_a.T @ basis_b, full_matrices=False)
+    rho = rho.clamp(max=1)
+    weights = torch.ones_like(rho)
+    if who == "pwcca":
+        weights = ((basis_a @ turn).T @ a).abs().sum(1)
+    return CanonicalCorrelation(
+        score=float((weights * rho).sum() / weights.sum()),
+        correlations=rho,
+        directions=kept,
+        samples=len(a),
+        features=(a.shape[1], b.shape[1]),
+    )
+
+
+def _principal(rows: Tensor, variance: float, who: str) -> Tensor:
+    """Orthonormal basis of the leading principal components, samples x directions."""
+    left, values, _ = torch.linalg.svd(rows, full_matrices=False)
+    power = values.square()
+    if float(power.sum()) == 0:
+        raise Undefined(
+            f"{who}: a representation is the same for all {len(rows)} samples, so it has no "
+            "directions to correlate. Has the layer collapsed?"
+        )
+    share = power.cumsum(0) / power.sum()
+    keep = int((share < variance).sum()) + 1
+    # Directions of rounding alone correlate with anything.
+    keep = min(keep, int((values > 1e-10 * values[0]).sum()))
+    return left[:, :keep]

@@ -1,0 +1,75 @@
+"""Procrustes: how closely can one representation be turned onto the other?
+
+With X and Y centred and scaled to |X|_F = |Y|_F = 1, the best orthogonal map (turning and
+flipping) leaves
+
+    distance^2 = min_Q |X Q - Y|_F^2 = 2 - 2 s,     s = |Y^T X|_* (sum of singular values)
+    score      = s = 1 - distance^2 / 2             0 <= score <= 1
+    angle      = arccos s                           0 <= angle <= pi / 2
+
+Unchanged by orthogonal maps, isotropic scaling and shifts of either side. Unlike CKA it
+heeds directions of little variance, but it reads high with few samples and many features:
+(8 / 3 pi) sqrt(p / n) for unrelated Gaussian features. Quote the smaller of the two.
+`distance` and `angle` are metrics (symmetric, zero only for equal shapes, triangle
+inequality); the score is not. Other libraries call each of the three "Procrustes".
+
+Bonheme 2023, equations 7.6 to 7.8; Williams et al., "Generalized shape metrics on neural
+representations", NeurIPS 2021, for the angle.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zscope.assays.matrices import Array, same_rows
+from zscope.errors import Undefined
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Procrustes(Result):
+    score: float
+    distance: float
+    angle: float
+    samples: int
+    features: tuple[int, int]
+
+
+def procrustes(x: Array, y: Array) -> Procrustes:
+    """Procrustes similarity of two representations of the same samples, in the same order.
+
+    The representations may differ in the number of features: the smaller is then thought
+    to have further features that are zero.
+    """
+    a, b = same_rows(x, y, "procrustes")
+    features = (a.shape[1], b.shape[1])
+    a, b = _unit(a, "first"), _unit(b, "second")
+    cross = _reduced(b).T @ _reduced(a)
+    score = min(1.0, float(torch.linalg.svdvals(cross).sum()))
+    return Procrustes(
+        score=score,
+        distance=math.sqrt(2 - 2 * score),
+        angle=math.acos(score),
+        samples=len(a),
+        features=features,
+    )
+
+
+def _unit(rows: Tensor, side: str) -> Tensor:
+    rows = rows - rows.mean(0)
+    norm = torch.linalg.vector_norm(rows)
+    if float(norm) == 0:
+        raise Undefined(
+            f"procrustes: the {side} representation is the same for all {len(rows)} samples, so "
+            "there is no shape to turn. Has the layer collapsed?"
+        )
+    return rows / norm
+
+
+def _reduced(rows: Tensor) -> Tensor:
+    """The same shape in at most as many columns as there are rows: exact."""
+    if rows.shape[1] <= len(rows):
+        return rows
+    return torch.linalg.qr(rows.T, mode="r").R.T
