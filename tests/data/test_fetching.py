@@ -158,7 +158,10 @@ def test_records_of_another_format_or_torn_are_not_trusted(confirmed, published)
 
 def test_a_missing_file_is_named_with_where_it_was_looked_for(confirmed, published, tmp_path):
     (published / "b.bin").unlink()
-    with pytest.raises(DataError, match=r"b.bin is neither in .*published nor in"):
+    with pytest.raises(DataError, match=r"tiny: b.bin is neither in .*published nor in"):
+        fetch_source(confirmed, tmp_path / "tiny", published)
+    (published / "a.bin").unlink()
+    with pytest.raises(DataError, match=r"tiny: a.bin, b.bin is neither in .*published nor in"):
         fetch_source(confirmed, tmp_path / "tiny", published)
     with pytest.raises(DataError, match=r"no folder .*elsewhere"):
         fetch_source(confirmed, tmp_path / "tiny", tmp_path / "elsewhere")

@@ -85,7 +85,7 @@ def fetch_source(
     wanted = [f for f in source.files if from_dir or not _recorded(folder, f, known)]
     if not wanted:
         return {file.name: known[file.name] for file in source.files}
-    places = {file.name: _place(source, folder, file, from_dir) for file in wanted}
+    places = _places(source, folder, wanted, from_dir)
     with writing(source.name, folder):
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
@@ -185,25 +185,35 @@ def bar(title: str | None, total: int | None, *, show: bool | None = None) -> It
         yield lambda count: shown.advance(task, count)
 
 
-def _place(source: Source, folder: Path, file: File, from_dir: str | Path | None) -> Path | str:
-    """Where a file can be had: a path, or an address."""
+def _places(
+    source: Source, folder: Path, wanted: list[File], from_dir: str | Path | None
+) -> dict[str, Path | str]:
+    """Where each file can be had: a path, or an address."""
     if from_dir is None:
-        if file.url and (file.sha256 or file.md5):
-            return file.url
-        raise DataError(_how_to_get(source, folder, [file.name]))
+        missing = [file.name for file in wanted if not (file.url and (file.sha256 or file.md5))]
+        if missing:
+            raise DataError(_how_to_get(source, folder, missing))
+        return {file.name: str(file.url) for file in wanted}
     start = Path(from_dir).expanduser()
     if not start.is_dir():
-        raise DataError(f"{source.name}: there is no folder {start} to import from.")
-    for place in (start, start / source.name):
-        if (place / file.name).is_file():
-            return place / file.name
-        if file.folder and (place / file.folder).is_dir():
-            return place / file.folder
-    raise DataError(
-        f"{source.name}: {file.name} is neither in {start} nor in {start / source.name}. "
-        f"Needed are {', '.join(f.name for f in source.files)}, with these names, "
-        f"as published at {source.homepage}."
-    )
+        raise DataError(
+            f"{source.name}: there is no folder {start} to import from. Is the path right?"
+        )
+    found: dict[str, Path | str] = {}
+    for file in wanted:
+        for place in (start / source.name, start):
+            if file.folder and (place / file.folder).is_dir():
+                found[file.name] = place / file.folder
+            if (place / file.name).is_file():
+                found[file.name] = place / file.name
+    missing = [file.name for file in wanted if file.name not in found]
+    if missing:
+        raise DataError(
+            f"{source.name}: {', '.join(missing)} is neither in {start} nor in "
+            f"{start / source.name}. Put the files there with these names, as published at "
+            f"{source.homepage}."
+        )
+    return found
 
 
 def _bring(

@@ -166,9 +166,9 @@ def build(counts: dict[str, int], **known: Any) -> Source:
 
 
 def _chosen(shapes: Any) -> tuple[str, ...]:
-    if shapes in GROUPS:
-        return GROUPS[shapes]
     asked = shapes.split(",") if isinstance(shapes, str) else list(shapes)
+    if len(asked) == 1 and asked[0] in GROUPS:
+        return GROUPS[asked[0]]
     for shape in asked:
         if shape not in SHAPES:
             raise ConfigError(

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from zscope.data.own import Found
 from zscope.data.unpacking import LARGE, kept
 from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
 
-STEP = 8192  # rows
+CELLS = 2**20  # how many are held at a time
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,6 @@ class Part:
 
     features: np.ndarray
     factors: dict[str, np.ndarray]
-
-
-class Table(Protocol):
-    path: Path
-    columns: list[str]
-
-    def rows(self) -> int: ...
-    def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]: ...
 
 
 def read_csv(path: Path, **options: Any) -> Found:
@@ -45,7 +37,7 @@ def read_parquet(path: Path, **options: Any) -> Found:
 
 
 def read_table(
-    table: Table,
+    table: "CsvTable | ParquetTable",
     *,
     factors: list[str] | None = None,
     features: list[str] | None = None,
@@ -136,7 +128,7 @@ class CsvTable:
     def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]:
         at = [self.columns.index(column) for column in features]
         lines = self.lines()
-        while chunk := list(itertools.islice(lines, STEP)):
+        while chunk := list(itertools.islice(lines, _step(self.columns))):
             wanted = [[cells[k] for k in at] for _, cells in chunk]
             try:
                 numbers = np.array(wanted, dtype=np.float64).astype(np.float32)
@@ -175,7 +167,7 @@ class ParquetTable:
 
     def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]:
         done = 0
-        for batch in self._file.iter_batches(STEP, columns=[*features, *factors]):
+        for batch in self._file.iter_batches(_step(self.columns), columns=[*features, *factors]):
             numbers = np.empty((len(batch), len(features)), np.float32)
             for k, column in enumerate(features):
                 values = _plain(batch.column(column))
@@ -184,6 +176,10 @@ class ParquetTable:
                 numbers[:, k] = values
             yield Part(numbers, {column: _plain(batch.column(column)) for column in factors})
             done += len(batch)
+
+
+def _step(columns: list[str]) -> int:
+    return max(1, CELLS // len(columns))
 
 
 def _plain(column: Any) -> np.ndarray:
@@ -225,7 +221,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _not_a_number(path: Path, column: str, cell: Any, place: str) -> NoReturn:
-    what = f"the word {cell!r}" if str(cell).strip() else "nothing"
+    what = f"the word {str(cell)!r}" if str(cell).strip() else "nothing"
     raise DataError(
         f"{path}: column {column!r} holds {what} in {place}; observations must be numbers. "
         f"If it is a factor, say factors={column}; else choose columns with features=, or fill in "
