@@ -1,0 +1,101 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import constant, gaussian_codes, identity, rescaled, responding, seeded
+
+import zscope as zs
+from zscope.assays import hole_score, holes
+from zscope.errors import ConfigError, Undefined
+
+
+def ring(z):
+    """A response that pulls every code to the circle of radius 2."""
+    return 2 * z / z.norm(dim=1, keepdim=True)
+
+
+def near_ring(samples, seed=0):
+    directions = gaussian_codes(samples, 2, seed)
+    noise = 1 + 0.05 * gaussian_codes(samples, 1, seed + 1)
+    return 2 * directions / directions.norm(dim=1, keepdim=True) * noise
+
+
+def test_a_code_far_from_the_manifold_lies_in_a_hole():
+    codes = torch.tensor([[2.0, 0], [0.1, 0], [5, 0]]).double()
+    found = hole_score(responding(ring, 2), codes, near_ring(2000), samples=2000)
+    assert found.holes == [1, 2]
+    assert found.score == pytest.approx(2 / 3)
+    assert found.percentile.tolist() == pytest.approx([0, 100, 100])
+    assert found.ratio[0] == 0
+
+
+def test_the_displacement_is_that_of_the_response_in_units_of_the_posterior_samples():
+    codes = torch.tensor([[3.0, 0], [0, 1]]).double()
+    model = responding(ring, 2, prior="normal")
+    found = hole_score(model, codes, near_ring(2000), samples=2000)
+    assert found.displacement.tolist() == pytest.approx([1, 1])
+    # |2 noise| with noise of 0.05: its median is 0.6745 x 0.1.
+    assert found.ratio[0].item() == pytest.approx(1 / 0.06745, rel=0.1)
+    assert found.limit == pytest.approx(2.576 * 0.1, rel=0.1)
+
+
+def test_posterior_samples_themselves_are_in_holes_as_rarely_as_the_quantile_says():
+    found = hole_score(responding(ring, 2), near_ring(4000, 9), near_ring(4000), samples=4000)
+    assert found.score == pytest.approx(0.01, abs=0.008)
+    assert found.percentile.mean().item() == pytest.approx(50, abs=3)
+    wide = hole_score(responding(ring, 2), near_ring(4000, 9), near_ring(4000), quantile=0.5)
+    assert wide.score == pytest.approx(0.5, abs=0.05)
+
+
+def test_the_prior_falls_into_the_middle_of_a_ring():
+    found = holes(responding(ring, 2, prior="normal"), near_ring(2000))
+    radius = torch.randn(20_000, 2, generator=seeded(0)).norm(dim=1)
+    exact = ((radius - 2).abs() > found.limit).double().mean().item()
+    assert found.source == "prior"
+    assert found.score == pytest.approx(exact, abs=0.05)
+
+
+def test_an_identity_autoencoder_has_no_holes():
+    assert holes(identity(3, prior="normal"), gaussian_codes(500, 3)).score == 0
+    rounding = responding(lambda z: z * (1 + 1e-9), 3, prior="normal")
+    assert holes(rounding, gaussian_codes(500, 3, scale=0.5)).score == 0
+
+
+def test_latents_that_the_decoder_ignores_do_not_count():
+    def response(z):
+        return torch.cat([ring(z[:, :2]), 0 * z[:, 2:]], 1)
+
+    known = torch.cat([near_ring(2000), gaussian_codes(2000, 1)], 1)
+    codes = torch.tensor([[2.0, 0, 50], [0.1, 0, 0]]).double()
+    found = hole_score(responding(response, 3, prior="normal"), codes, known)
+    assert found.ignored == [2]
+    assert found.holes == [1]
+
+
+@given(factor=st.floats(0.001, 1000))
+def test_rescaling_a_latent_of_a_model_without_a_prior_changes_nothing(factor):
+    scale = torch.tensor([1, factor]).double()
+    codes = gaussian_codes(50, 2)
+    here = hole_score(responding(ring, 2), codes, near_ring(300))
+    there = hole_score(rescaled(responding(ring, 2), scale), codes * scale, near_ring(300) * scale)
+    torch.testing.assert_close(there.ratio, here.ratio)
+    assert there.holes == here.holes
+
+
+def test_models_without_a_prior_are_asked_about_hybrids():
+    found = holes(responding(ring, 2), near_ring(1000))
+    assert found.source == "hybrid"
+    assert found.score > 0.3
+
+
+def test_a_model_that_answers_to_nothing_has_no_manifold():
+    with pytest.raises(Undefined, match=r"none of the 2 latents is felt.*response-matrix"):
+        holes(constant(2, prior="normal"), gaussian_codes(100, 2))
+
+
+def test_bad_input_is_refused():
+    posterior = zs.Posterior(gaussian_codes(50, 2))
+    with pytest.raises(ConfigError, match="quantile=1 must lie"):
+        hole_score(identity(2), gaussian_codes(5, 2), posterior, quantile=1)
+    with pytest.raises(Undefined, match="codes with 3 latents against posterior samples with 2"):
+        hole_score(identity(2), gaussian_codes(5, 3), posterior)

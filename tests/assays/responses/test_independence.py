@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+import torch
+from worlds import gaussian_codes, seeded
+
+import zscope as zs
+from zscope.assays import independence
+from zscope.errors import Undefined
+
+
+def test_independent_latents_score_zero():
+    found = independence(gaussian_codes(3000, 4, scale=[1, 2, 3, 4]))
+    assert abs(found.score) < 4 * found.standard_error
+    assert found.p_value > 0.01
+    assert found.samples == 1500
+
+
+def test_p_values_of_independent_latents_are_uniform():
+    values = np.array(
+        [
+            independence(gaussian_codes(60, 2, s), permutations=99, generator=seeded(s)).p_value
+            for s in range(200)
+        ]
+    )
+    for level in (0.1, 0.5, 0.9):
+        assert abs((values <= level).mean() - level) < 0.11  # 3 standard deviations
+
+
+@pytest.mark.parametrize("how", ["line", "uncorrelated"])
+def test_dependent_latents_are_found_even_without_correlation(how):
+    x = gaussian_codes(2000, 1)
+    other = x if how == "line" else x.square() / 2**0.5
+    found = independence(torch.cat([x, other], 1))
+    assert found.score > 5 * found.standard_error
+    assert found.p_value < 0.01
+
+
+def test_dependence_inside_a_group_is_allowed():
+    x = gaussian_codes(2000, 2)
+    codes = torch.cat([x, x[:, :1]], 1)
+    assert independence(codes).p_value < 0.01
+    assert independence(codes, groups=[[0, 2], [1]]).p_value > 0.01
+
+
+def test_scaling_all_latents_together_changes_nothing():
+    codes = gaussian_codes(300, 2) @ torch.tensor([[1, 1], [0, 0.3]]).double()
+    small, large = independence(codes), independence(1000 * codes)
+    assert large.score == pytest.approx(small.score, rel=1e-9)
+
+
+def test_of_a_posterior_draws_are_judged():
+    # The means lie on a line, but the spread hides it.
+    means = gaussian_codes(2000, 1).float().expand(2000, 2).contiguous()
+    assert independence(zs.Posterior(means)).p_value < 0.01
+    hidden = zs.Posterior(means, torch.full_like(means, 100.0))
+    assert independence(hidden).p_value > 0.01
+
+
+def test_one_variable_is_independent_of_nothing():
+    with pytest.raises(Undefined, match=r"1 variable\(s\) and 100 codes"):
+        independence(gaussian_codes(100, 1))
+    with pytest.raises(Undefined, match=r"2 variable\(s\) and 6 codes"):
+        independence(gaussian_codes(6, 2))
