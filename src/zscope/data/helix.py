@@ -1,0 +1,79 @@
+"""Double helix: two strands in space that a straight path between codes may confuse.
+
+    x = [A1 cos(pi (w t + n)), A2 sin(pi (w t + n)), A3 t] + noise
+    t ~ U(-1, 1),   n = 0 or 1 with equal chance,   noise ~ N(0, s^2 I)
+
+1,024 points with A1 = A2 = A3 = w = 1 and s = 0.1 in Leeb, Bauer, Schölkopf,
+"Interventional assays for the latent space of autoencoders" (arXiv:2106.16091, eq. 10).
+Factors: t along the strand (continuous), and the strand n (categorical).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from zscope.data.dataset import Dataset
+from zscope.data.source import Factor, Source, described
+from zscope.errors import ConfigError
+from zscope.randomness import seed_of
+
+FACTORS = (Factor("t", 0, "continuous"), Factor("strand", 2, "categorical"))
+
+
+def strand(
+    t: np.ndarray | float,
+    n: np.ndarray | int,
+    *,
+    amplitude: float | Sequence[float] = 1.0,
+    frequency: float = 1.0,
+) -> np.ndarray:
+    """The points of strand n at t, without noise: the shape of t and n, x 3.
+
+    What lies off these curves is noise, so they are the truth against which codes, decoded
+    paths and reconstructions can be measured.
+    """
+    t, n = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(n))
+    angle = np.pi * (frequency * t + n)
+    return np.stack([np.cos(angle), np.sin(angle), t], axis=-1) * np.asarray(amplitude)
+
+
+def load(
+    folder: Path,
+    *,
+    samples: int = 1024,
+    noise: float = 0.1,
+    amplitude: float | Sequence[float] = 1.0,
+    frequency: float = 1.0,
+    seed: int = 0,
+) -> Dataset:
+    """Random points of both strands."""
+    if samples < 1 or noise < 0 or np.size(amplitude) not in (1, 3):
+        raise ConfigError(
+            f"helix: samples={samples}, noise={noise}, amplitude={amplitude}; needed are at least "
+            "1 sample, a noise of at least 0, and 1 or 3 amplitudes, for instance amplitude=1,1,2."
+        )
+    random = np.random.default_rng(seed_of(seed, 3))
+    t, n = random.uniform(-1, 1, samples), random.integers(0, 2, samples)
+    x = strand(t, n, amplitude=amplitude, frequency=frequency)
+    x = x + noise * random.standard_normal(x.shape)
+    return Dataset("helix", x.astype(np.float32), np.stack([t, n], axis=1), **described(FACTORS))
+
+
+HELIX = Source(
+    name="helix",
+    title="Double helix",
+    summary="Points of two intertwined strands in space, with noise",
+    cite="Leeb, Bauer, Schölkopf, Interventional assays, arXiv:2106.16091, sec. 5",
+    load=load,
+    options={
+        "samples": "number of points (1024)",
+        "noise": "standard deviation of the noise (0.1)",
+        "amplitude": "A, one number or three (1)",
+        "frequency": "w, half turns for each unit of t (1)",
+        "seed": "of the draws (0)",
+    },
+    samples=1024,
+    shape=(3,),
+    factors=FACTORS,
+)

@@ -1,0 +1,112 @@
+"""A square of two uniform factors, placed in space by a rotation or bent by a network.
+
+w ~ U[0, 1]^2, 50,000 points (Zietlow, PhD thesis, Tübingen 2022, sec. 3.3.1).
+
+square-linear: x = R (rho w1, w2, 0), with R a turn by 45 degrees about (1, -1, 1). The
+covariance has eigenvalues rho^2/12, 1/12 and 0, and its principal directions are the
+factors. At rho = 1 they are degenerate: any two directions of the plane will do.
+
+square-nonlinear: x = tanh(B tanh(A w + a) + b), a random network from 2 to 10 to 6 with
+weights and biases from N(0, 1). Whether a model can find w depends on the network: only if
+the directions in which x changes most and least are those of w1 and w2, and are told
+apart by their lengths. So the network is fixed, by the first seed for which, with
+J = dx/dw = U S V^T at 500 uniform points,
+
+    the mean distance of V to the nearest signed permutation is below 0.15,
+    s1 / s2 is above 2 at 95 % of the points, and s2 is above 0.1 at all of them
+
+(for random orthogonal V the distance is 0.55; 10 of the first 3,000 seeds pass). Its
+weights come from numpy's RandomState, whose numbers never change.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from zscope.data.dataset import Dataset
+from zscope.data.source import Factor, Source, described
+from zscope.errors import ConfigError
+from zscope.randomness import seed_of
+
+FACTORS = (Factor("w1", 0, "continuous"), Factor("w2", 0, "continuous"))
+SCREENED = 385
+
+
+def rotation() -> np.ndarray:
+    """The turn by 45 degrees about (1, -1, 1), by Rodrigues' formula."""
+    x, y, z = np.array([1.0, -1.0, 1.0]) / math.sqrt(3)
+    cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    turn = math.pi / 4
+    return np.eye(3) + math.sin(turn) * cross + (1 - math.cos(turn)) * cross @ cross
+
+
+def weights(seed: int = SCREENED) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A, a, B and b of the random network."""
+    random = np.random.RandomState(seed)
+    shapes = ((10, 2), (10,), (6, 10), (6,))
+    first, first_bias, second, second_bias = (random.standard_normal(shape) for shape in shapes)
+    return first, first_bias, second, second_bias
+
+
+def network(w: np.ndarray, *, seed: int = SCREENED) -> np.ndarray:
+    """The points (samples x 6) that the random network makes of the factors (samples x 2)."""
+    first, first_bias, second, second_bias = weights(seed)
+    return np.tanh(np.tanh(w @ first.T + first_bias) @ second.T + second_bias)
+
+
+def load_linear(folder: Path, *, samples: int = 50_000, rho: float = 2.0, seed: int = 0) -> Dataset:
+    """The square stretched by rho and turned in space."""
+    if rho <= 0:
+        raise ConfigError(f"square-linear: rho={rho}; a length above 0 is needed, usually 1 to 2.")
+    w = _square("square-linear", samples, seed)
+    x = w * [rho, 1] @ rotation()[:, :2].T
+    return Dataset("square-linear", x.astype(np.float32), w, **described(FACTORS))
+
+
+def load_nonlinear(
+    folder: Path, *, samples: int = 50_000, network_seed: int = SCREENED, seed: int = 0
+) -> Dataset:
+    """The square bent by the random network."""
+    w = _square("square-nonlinear", samples, seed)
+    x = network(w, seed=network_seed)
+    return Dataset("square-nonlinear", x.astype(np.float32), w, **described(FACTORS))
+
+
+def _square(who: str, samples: int, seed: int) -> np.ndarray:
+    if samples < 1:
+        raise ConfigError(f"{who}: samples={samples}; at least 1 is needed, 50000 in the thesis.")
+    return np.random.default_rng(seed_of(seed, 4)).uniform(size=(samples, 2))
+
+
+CITE = "Zietlow, PhD thesis, Tübingen 2022, sec. 3.3.1"
+LINEAR = Source(
+    name="square-linear",
+    title="Square, linear",
+    summary="Two uniform factors as a rectangle turned in space: the case where PCA is right",
+    cite=CITE,
+    load=load_linear,
+    options={
+        "samples": "number of points (50000)",
+        "rho": "length of the first side; 1 is degenerate (2)",
+        "seed": "of the draws (0)",
+    },
+    samples=50_000,
+    shape=(3,),
+    factors=FACTORS,
+)
+NONLINEAR = Source(
+    name="square-nonlinear",
+    title="Square, nonlinear",
+    summary="Two uniform factors through a fixed random network into 6 dimensions",
+    cite=CITE,
+    load=load_nonlinear,
+    options={
+        "samples": "number of points (50000)",
+        "network_seed": f"of the random network's weights ({SCREENED}, screened)",
+        "seed": "of the draws (0)",
+    },
+    samples=50_000,
+    shape=(6,),
+    factors=FACTORS,
+)
