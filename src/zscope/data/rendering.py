@@ -1,0 +1,309 @@
+"""Pictures of a grid of factors, drawn when they are first asked for and kept on disk.
+
+A full grid of sprites or rooms is gigabytes of pixels; a model sees a few thousand of them
+a second, a sub-grid never needs the rest. So a picture is drawn by its row in the full
+grid, in batches, and its bytes go into a sparse file from which later reads are
+memory-mapped. A sub-grid is a choice of rows of the full grid, and shares its file.
+"""
+
+import errno
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from zscope.data.dataset import Chosen, Dataset, Kind, Rows, grid_factors
+from zscope.data.source import Factor, described, pixels
+from zscope.errors import ConfigError, DataError, did_you_mean
+
+CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+Choice = int | str | Sequence[int | str] | None
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One factor of a grid, with what each of its positions means. A cycle has no ends."""
+
+    name: str
+    values: tuple[float, ...] | tuple[str, ...]
+    kind: Kind = "ordinal"
+    cyclic: bool = False
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def chosen(self, picks: Sequence[int] | np.ndarray) -> Factor:
+        """The factor that runs over these positions."""
+        names = tuple(value for value in self.values if isinstance(value, str))
+        picked = tuple(names[pick] for pick in picks) if names else ()
+        return Factor(self.name, len(picks), self.kind, picked)
+
+
+@runtime_checkable
+class Painter(Protocol):
+    """Draws the pictures of a full grid by their rows. Two painters of one key draw alike."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def axes(self) -> tuple[Axis, ...]: ...
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
+    def __call__(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Choice]) -> Dataset:
+    """The dataset of all pictures of a grid, or of the sub-grid of the chosen factor values."""
+    axes = painter.axes
+    picks = [choose(name, axis, choices.get(axis.name)) for axis in axes]
+    images: Rows = Rendered(painter, folder)
+    if any(not np.array_equal(p, np.arange(len(a))) for p, a in zip(picks, axes, strict=True)):
+        rows = np.ravel_multi_index(np.ix_(*picks), tuple(len(axis) for axis in axes))
+        images = Chosen(images, rows.ravel())
+    pairs = list(zip(axes, picks, strict=True))
+    known = described([axis.chosen(pick) for axis, pick in pairs])
+    known["provenance"]["pictures"] = painter.key
+    known["provenance"]["values"] = {a.name: [a.values[k] for k in pick] for a, pick in pairs}
+    return Dataset(name, images, grid_factors(known["factor_sizes"]), **known)
+
+
+def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
+    """The positions of the chosen values of a axis.
+
+    None takes all of them. A count takes that many, spread evenly over the range (both
+    ends included, or round the cycle; the first ones of a category); a count of 1 takes the
+    middle, or the start of a cycle. A list takes exactly those, by position or, for a category, by
+    name. On the command line: orientation=10, orientation=0,10,20 or shape=square,heart.
+    """
+    size = len(axis)
+    if choice is None:
+        return np.arange(size)
+    if isinstance(choice, str):
+        parts = [part.strip() for part in choice.split(",") if part.strip()]
+        if len(parts) == 1 and parts[0].isdigit() and "," not in choice:
+            return choose(who, axis, int(parts[0]))
+        choice = parts
+    if isinstance(choice, int) and not isinstance(choice, bool):
+        if not 1 <= choice <= size:
+            raise ConfigError(
+                f"{who}: {axis.name}={choice}, but {axis.name} has {size} values. Give a count "
+                f"from 1 to {size}, or a list of positions from 0 to {size - 1}."
+            )
+        if axis.cyclic:
+            return np.arange(choice) * size // choice
+        if axis.kind == "categorical":
+            return np.arange(choice)
+        if choice == 1:
+            return np.array([size // 2])
+        return np.floor(np.linspace(0, size - 1, choice) + 0.5).astype(np.int64)
+    items = [choice] if isinstance(choice, bool) else list(choice)
+    picks = [_position(who, axis, item) for item in items]
+    if not picks or len(set(picks)) < len(picks):
+        raise ConfigError(
+            f"{who}: {axis.name}={items} "
+            f"{'names a value twice' if picks else 'is an empty list'}. Give each of the chosen "
+            f"positions (0 to {size - 1}) once, or a count from 1 to {size}."
+        )
+    return np.array(picks)
+
+
+def _position(who: str, axis: Axis, item: Any) -> int:
+    if isinstance(item, str) and item in axis.values:
+        return axis.values.index(item)
+    if not isinstance(item, bool) and str(item).isdigit() and int(item) < len(axis):
+        return int(item)
+    names = [value for value in axis.values if isinstance(value, str)]
+    raise ConfigError(
+        f"{who}: {axis.name} has no value {item!r}; it has {len(axis)} values, at positions 0 "
+        f"to {len(axis) - 1}. " + (did_you_mean(str(item), names) if names else "Give positions.")
+    )
+
+
+def checked_resolution(who: str, resolution: int) -> int:
+    """The resolution, if a picture of that many pixels a side can be drawn."""
+    resolution = pixels(who, "resolution", resolution)
+    if not 8 <= resolution <= 1024:
+        raise ConfigError(
+            f"{who}: resolution={resolution}; pictures can have 8 to 1024 pixels a side. "
+            "The networks of the literature expect 64."
+        )
+    return resolution
+
+
+class Rendered:
+    """The pictures of a full grid as an array: by row, slice, list of rows or mask.
+
+    Rows not yet on disk are drawn and written; the rest are read from the memory map. Each row
+    has a checksum in a second file, written after the pixels, and is trusted only if it
+    fits: whatever a killed process, a crash or another hand left behind is drawn again.
+    Any number of processes may read and write at once, since a row has only one possible
+    content. A folder that cannot be written is no obstacle: the pictures are then drawn
+    each time. Pickling carries the recipe, not the pixels.
+    """
+
+    def __init__(self, painter: Painter, folder: Path) -> None:
+        self.painter: Painter = painter
+        self.shape: tuple[int, ...] = (
+            int(np.prod([len(axis) for axis in painter.axes])),
+            *painter.shape,
+        )
+        self.dtype: np.dtype = np.dtype(np.uint8)
+        side = painter.shape[-1]
+        code = hashlib.sha256(painter.key.encode()).hexdigest()[:12]
+        self._path: Path = Path(folder) / f"{side}px-{code}.pixels"
+        self._bytes: int = int(np.prod(painter.shape))
+        # Rows start at multiples of 8 bytes, so that the checksum can work on whole words.
+        self._stride: int = -(-self._bytes // 8) * 8
+        self._maps: tuple[np.ndarray, np.ndarray] | None = None
+        self._cached: bool = True
+        self._writable: bool = True
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Rendered({self.painter.key}, shape={self.shape})"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_maps": None, "_cached": True, "_writable": True}
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        if isinstance(rows, int | np.integer):
+            return self._read(self._rows(np.array([rows])))[0]
+        return self._read(self._rows(rows))
+
+    def _rows(self, rows: Any) -> np.ndarray:
+        count = len(self)
+        if isinstance(rows, slice):
+            return np.arange(*rows.indices(count))
+        rows = np.asarray(rows)
+        if rows.dtype == bool:
+            if rows.shape != (count,):
+                raise IndexError(f"a mask of shape {rows.shape} for {count} pictures")
+            return np.flatnonzero(rows)
+        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+            raise IndexError(f"rows of type {rows.dtype} and shape {rows.shape}; a list is needed")
+        rows = rows.astype(np.int64)
+        if rows.size and (rows.min() < -count or rows.max() >= count):
+            raise IndexError(f"rows {rows.min()} to {rows.max()} of {count} pictures")
+        return np.where(rows < 0, rows + count, rows)
+
+    def _read(self, rows: np.ndarray) -> np.ndarray:
+        out = np.empty((len(rows), self._stride), np.uint8)
+        step = max(1, CHUNK_BYTES // self._stride)
+        for start in range(0, len(rows), step):
+            part, block = rows[start : start + step], out[start : start + step]
+            missing = self._from_disk(part, block)
+            if missing.size:
+                drawn = np.zeros((len(missing), self._stride), np.uint8)
+                drawn[:, : self._bytes] = self.painter(part[missing]).reshape(-1, self._bytes)
+                block[missing] = drawn
+                self._to_disk(part[missing], drawn)
+        return out[:, : self._bytes].reshape(len(rows), *self.shape[1:])
+
+    def _from_disk(self, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
+        """Fill the block with the rows found on disk; returns where the others are."""
+        maps = self._open()
+        if maps is None:
+            return np.arange(len(rows))
+        pixels, sums = maps
+        stored = sums[rows]
+        known = np.flatnonzero(stored)  # a hole in the sparse file reads as 0
+        if known.size == len(rows):
+            np.take(pixels, rows, axis=0, out=block, mode="clip")
+        elif known.size:
+            block[known] = pixels[rows[known]]
+        trusted = (stored != 0) & (stored == checksums(rows, block))
+        return np.flatnonzero(~trusted)
+
+    def _to_disk(self, rows: np.ndarray, block: np.ndarray) -> None:
+        if self._maps is None or not self._writable:
+            return
+        order = np.argsort(rows, kind="stable")
+        rows, block = rows[order], block[order]
+        runs = np.flatnonzero(np.diff(rows, prepend=rows[0] - 2) != 1)
+        try:
+            _write(self._path, rows, block, runs)
+            _write(_sums(self._path), rows, checksums(rows, block)[:, None].view(np.uint8), runs)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                self._writable = False
+                return
+            need = len(self) * self._stride / 1e9
+            raise DataError(
+                f"data: no room for {len(rows)} pictures in {self._path.parent} "
+                f"({error.strerror}). The disk or your share of it is full; all {len(self)} "
+                f"pictures take {need:.3g} GB. Free some space there, or name another folder: "
+                "ZSCOPE_DATA=/path"
+            ) from error
+
+    def _open(self) -> tuple[np.ndarray, np.ndarray] | None:
+        if self._maps is None and self._cached:
+            pixels, sums = (len(self), self._stride), (len(self),)
+            try:
+                _prepare(self._path, pixels[0] * pixels[1])
+                _prepare(_sums(self._path), 8 * sums[0])
+                # Written through files rather than through the map: a full disk is then an
+                # error that can be reported, instead of a signal that ends the process.
+                self._maps = (
+                    np.memmap(self._path, np.uint8, "r", shape=pixels),
+                    np.memmap(_sums(self._path), np.uint64, "r", shape=sums),
+                )
+            except (OSError, ValueError):
+                self._cached = False
+        return self._maps
+
+
+def checksums(rows: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """One 64-bit sum a row, over its words and its number, with fixed odd weights."""
+    words = block.view(np.uint64)
+    weights = scramble(np.arange(words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    return np.einsum("rw,w->r", words, weights[1:]) + (rows.astype(np.uint64) + 1) * weights[0]
+
+
+def scramble(counters: np.ndarray) -> np.ndarray:
+    """A random 64-bit word for each counter: the same wherever and whenever it is asked for.
+
+    The splitmix64 generator read at given places instead of one after the other (Steele,
+    Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+    """
+    z = (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
+
+
+def _sums(path: Path) -> Path:
+    return path.with_suffix(".sums")
+
+
+def _prepare(path: Path, size: int) -> None:
+    """A sparse file of that size, unless there is one already."""
+    if path.is_file() and path.stat().st_size == size:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab") as file:
+        file.truncate(size)
+
+
+def _write(path: Path, rows: np.ndarray, block: np.ndarray, runs: np.ndarray) -> None:
+    """Write blocks of consecutive rows to their places in the file."""
+    stride = block.shape[1]
+    with open(path, "r+b", buffering=0) as file:
+        for start, end in zip(runs, [*runs[1:], len(rows)], strict=True):
+            file.seek(int(rows[start]) * stride, os.SEEK_SET)
+            part = memoryview(block[start:end].tobytes())
+            while part:
+                part = part[file.write(part) :]

@@ -1,0 +1,340 @@
+"""Pictures drawn on demand: the same bytes by every way of asking, and a cache that is never
+trusted further than its checksums."""
+
+import errno
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zscope.data import rendering
+from zscope.data.rendering import Axis, Rendered, checksums, choose, pictures, scramble
+from zscope.errors import ConfigError, DataError
+
+AXES = (Axis("kind", ("dot", "line", "ring"), "categorical"), Axis("place", tuple(range(7))))
+COUNT = 21
+
+
+def truth(rows) -> np.ndarray:
+    """9 bytes a picture: not a whole number of the checksum's words."""
+    return (np.asarray(rows)[:, None] * 11 + np.arange(9) + 1).astype(np.uint8).reshape(-1, 1, 3, 3)
+
+
+@dataclass
+class Counter:
+    """A painter that remembers what it was asked to draw."""
+
+    key: str = "counter"
+    drawn: list[int] = field(default_factory=list)
+
+    @property
+    def axes(self):
+        return AXES
+
+    @property
+    def shape(self):
+        return (1, 3, 3)
+
+    def __call__(self, rows):
+        self.drawn += rows.tolist()
+        return truth(rows)
+
+
+@pytest.fixture
+def images(tmp_path):
+    return Rendered(Counter(), tmp_path / "counter")
+
+
+def test_it_has_the_shape_of_the_full_grid(images):
+    assert images.shape == (COUNT, 1, 3, 3)
+    assert len(images) == COUNT
+    assert images.dtype == np.uint8
+    assert images.painter.drawn == []
+
+
+@given(
+    rows=st.one_of(
+        st.integers(-COUNT, COUNT - 1),
+        st.slices(COUNT),
+        st.lists(st.integers(-COUNT, COUNT - 1)),
+        st.lists(st.booleans(), min_size=COUNT, max_size=COUNT).map(np.array),
+    )
+)
+def test_every_way_of_indexing_gives_what_an_array_would(tmp_path_factory, rows):
+    images = Rendered(Counter(), tmp_path_factory.mktemp("index"))
+    rows = np.array(rows, np.int64) if isinstance(rows, list) else rows
+    expected = truth(np.arange(COUNT))[rows]
+    for _ in range(2):  # drawn, then read
+        found = images[rows]
+        assert found.dtype == np.uint8
+        assert found.shape == expected.shape
+        assert (found == expected).all()
+
+
+def test_as_an_array_it_is_all_pictures(images):
+    assert (np.asarray(images) == truth(range(COUNT))).all()
+    assert np.asarray(images, dtype=np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize("rows", [COUNT, -COUNT - 1, [0, COUNT], np.ones(3, bool), [0.5], [[1]]])
+def test_rows_that_do_not_exist_are_an_index_error(images, rows):
+    with pytest.raises(IndexError):
+        images[rows]
+
+
+def test_a_picture_is_drawn_once_and_then_read(images):
+    first = images[[3, 5, 4, 20]]
+    assert sorted(images.painter.drawn) == [3, 4, 5, 20]
+    assert (images[[20, 3]] == first[[3, 0]]).all()
+    assert len(images.painter.drawn) == 4
+    images[2:6]
+    assert sorted(images.painter.drawn) == [2, 3, 4, 5, 20]
+
+
+def test_a_later_session_reads_what_an_earlier_one_drew(images, tmp_path):
+    images[:]
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == []
+
+
+def test_other_parameters_do_not_share_a_file(images, tmp_path):
+    images[:]
+    other = Rendered(Counter(key="other parameters"), tmp_path / "counter")
+    other[[0]]
+    assert other.painter.drawn == [0]
+
+
+def test_pickling_carries_the_recipe_and_not_the_pixels(images):
+    images[:]
+    copy = pickle.loads(pickle.dumps(images))
+    copy.painter.drawn.clear()
+    assert (copy[:] == images[:]).all()
+    assert copy.painter.drawn == []
+    assert len(pickle.dumps(images)) < 5000
+
+
+def pixel_file(folder: Path) -> Path:
+    return next(folder.rglob("*.pixels"))
+
+
+def test_altered_pixels_are_drawn_again(images, tmp_path):
+    images[:]
+    path = pixel_file(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[16 * 4 + 2] ^= 1
+    path.write_bytes(data)
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == [4]
+
+
+def test_a_checksum_without_its_pixels_is_not_trusted(images, tmp_path):
+    """A crash may leave the checksum on disk and the pixels not."""
+    images[:]
+    path = pixel_file(tmp_path)
+    path.write_bytes(bytes(path.stat().st_size))
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == list(range(COUNT))
+
+
+def test_rows_that_changed_places_are_drawn_again(images, tmp_path):
+    images[:]
+    for path, width in ((pixel_file(tmp_path), 16), (next(tmp_path.rglob("*.sums")), 8)):
+        data = path.read_bytes()
+        path.write_bytes(data[width : 2 * width] + data[:width] + data[2 * width :])
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == [0, 1]
+
+
+def test_a_file_cut_short_is_made_whole(images, tmp_path):
+    images[:]
+    path = pixel_file(tmp_path)
+    path.write_bytes(path.read_bytes()[:100])
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == list(range(6, COUNT))
+
+
+WRITER = """
+import sys
+import numpy as np
+from zscope.data.sprites import SPRITES
+from pathlib import Path
+images = SPRITES.load(Path(sys.argv[1]), resolution=16).images
+random = np.random.default_rng(int(sys.argv[2]))
+print("ready", flush=True)
+for _ in range(int(sys.argv[3])):
+    images[random.choice(len(images), 64)]
+"""
+
+
+def writer(folder: Path, seed: int, batches: int) -> subprocess.Popen:
+    command = [sys.executable, "-c", WRITER, str(folder), str(seed), str(batches)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def test_killed_and_concurrent_writers_leave_a_cache_that_reads_right(tmp_path):
+    from zscope.data.sprites import SpritePainter
+
+    with writer(tmp_path, 1, 100_000) as killed, writer(tmp_path, 2, 300) as other:
+        assert killed.stdout.readline() == other.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        killed.send_signal(signal.SIGKILL)
+        assert killed.wait() == -signal.SIGKILL
+        assert other.wait() == 0
+    painter = SpritePainter(16, False)
+    images = Rendered(painter, tmp_path)
+    stored = np.fromfile(next(tmp_path.rglob("*.sums")), np.uint64)
+    rows = np.flatnonzero(stored)
+    assert len(rows) > 10_000
+    assert (images[rows] == painter(rows)).all()
+
+
+def test_a_folder_that_cannot_be_made_means_drawing_each_time(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    images = Rendered(Counter(), tmp_path / "file" / "cache")
+    for _ in range(2):
+        assert (images[[1, 2]] == truth([1, 2])).all()
+    assert images.painter.drawn == [1, 2, 1, 2]
+
+
+def test_a_cache_that_others_own_is_read_but_not_written(images, tmp_path, monkeypatch):
+    images[:10]
+
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(rendering, "_write", refuse)
+    later = Rendered(Counter(), tmp_path / "counter")
+    assert (later[:] == truth(range(COUNT))).all()
+    assert (later[:] == truth(range(COUNT))).all()
+    assert later.painter.drawn == 2 * list(range(10, COUNT))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_reported_with_a_way_out(images, monkeypatch, code):
+    def full(*_):
+        raise OSError(code, "No space left on device")
+
+    monkeypatch.setattr(rendering, "_write", full)
+    with pytest.raises(DataError, match=r"no room for 3 pictures.*No space left.*ZSCOPE_DATA="):
+        images[:3]
+
+
+def test_a_file_that_may_not_grow_is_reported_by_the_write_itself(tmp_path):
+    """The limit of the system, not a stand-in: the write fails where it happens."""
+    images = Rendered(Counter(), tmp_path)
+    images[[0]]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
+    try:
+        with pytest.raises(DataError, match="no room for 1 pictures"):
+            images[[20]]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (images[[0, 20]] == truth([0, 20])).all()
+
+
+def test_checksums_see_every_bit_and_the_row():
+    random = np.random.default_rng(0)
+    block = random.integers(0, 256, (1, 64), dtype=np.uint8)
+    before = checksums(np.array([7]), block)[0]
+    for bit in range(64 * 8):
+        changed = block.copy()
+        changed[0, bit // 8] ^= 1 << bit % 8
+        assert checksums(np.array([7]), changed)[0] != before
+    assert checksums(np.array([8]), block)[0] != before
+    assert checksums(np.array([0]), np.zeros((1, 64), np.uint8))[0] != 0
+
+
+def test_scrambled_counters_are_the_published_generator():
+    """The first outputs of splitmix64 from seed 0, as in the authors' reference program."""
+    assert [hex(word) for word in scramble(np.arange(3, dtype=np.uint64))] == [
+        "0xe220a8397b1dcdaf",
+        "0x6e789e6aa1b965f4",
+        "0x6c45d188009454f",
+    ]
+
+
+CYCLE = Axis("angle", tuple(range(40)), cyclic=True)
+LINE = Axis("place", tuple(range(7)))
+KIND = AXES[0]
+
+
+@pytest.mark.parametrize(
+    ("axis", "choice", "expected"),
+    [
+        (LINE, None, [0, 1, 2, 3, 4, 5, 6]),
+        (LINE, 7, [0, 1, 2, 3, 4, 5, 6]),
+        (LINE, 3, [0, 3, 6]),
+        (LINE, 2, [0, 6]),
+        (LINE, 1, [3]),
+        (LINE, "3", [0, 3, 6]),
+        (LINE, [5, 1], [5, 1]),
+        (LINE, "5,1", [5, 1]),
+        (LINE, "5,", [5]),
+        (CYCLE, 4, [0, 10, 20, 30]),
+        (CYCLE, 1, [0]),
+        (KIND, 2, [0, 1]),
+        (KIND, "ring", [2]),
+        (KIND, ["ring", "dot"], [2, 0]),
+        (KIND, "ring, dot", [2, 0]),
+    ],
+)
+def test_a_choice_of_values_is_a_count_or_a_list(axis, choice, expected):
+    assert choose("grid", axis, choice).tolist() == expected
+
+
+@pytest.mark.parametrize("size", [3, 10, 32])
+def test_any_count_gives_that_many_different_values_from_end_to_end(size):
+    for count in range(2, size + 1):
+        picks = choose("grid", Axis("place", tuple(range(size))), count)
+        assert len(set(picks.tolist())) == count
+        assert (picks[0], picks[-1]) == (0, size - 1)
+        assert np.ptp(np.diff(picks)) <= 1
+        cyclic = choose("grid", Axis("angle", tuple(range(size)), cyclic=True), count)
+        gaps = np.diff([*cyclic, size])
+        assert np.ptp(gaps) <= 1
+
+
+@pytest.mark.parametrize(
+    ("axis", "choice", "message"),
+    [
+        (LINE, 8, "place=8, but place has 7 values.*from 1 to 7"),
+        (LINE, 0, "place=0"),
+        (LINE, [1, 9], "place has no value 9"),
+        (LINE, [1, 1], "names a value twice"),
+        (LINE, [], "empty list"),
+        (LINE, True, "no value True"),
+        (KIND, "rings", "Did you mean ring"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_says_what_would(axis, choice, message):
+    with pytest.raises(ConfigError, match=message):
+        choose("grid", axis, choice)
+
+
+def test_a_sub_grid_is_rows_of_the_full_grid(tmp_path):
+    painter = Counter()
+    data = pictures("grid", painter, tmp_path, {"kind": "ring,dot", "place": 3})
+    rows = [14, 17, 20, 0, 3, 6]
+    assert (data.images[:] == truth(rows)).all()
+    assert sorted(painter.drawn) == sorted(rows)
+    assert data.factors.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+    assert data.factor_sizes == (2, 3)
+    assert data.provenance["values"] == {"kind": ["ring", "dot"], "place": [0, 3, 6]}
+    full = pictures("grid", painter, tmp_path, {})
+    assert (full.images[rows] == data.images[:]).all()
+    assert len(painter.drawn) == 6
