@@ -63,6 +63,9 @@ def test_info_tells_factors_options_files_licence_and_whom_to_cite(tmp_path):
 def test_info_says_what_to_do_where_there_is_no_address(tmp_path):
     shown = run("info", "mpi3d-toy", "--root", tmp_path)
     assert "mpi3d_toy.npz  not here" in shown
+    (tmp_path / "mpi3d-toy").mkdir()
+    (tmp_path / "mpi3d-toy" / "mpi3d_toy.npz").write_bytes(b"put in by hand")
+    assert "there, checked at first use" in run("info", "mpi3d-toy", "--root", tmp_path)
     assert "get them from https://github.com/rr-learning/disentanglement_dataset" in shown
 
 

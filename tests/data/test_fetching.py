@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -180,6 +181,31 @@ def test_caches_made_from_old_files_go_when_new_ones_come(confirmed, published, 
     np.save(folder / "images-old.npy", np.zeros(3))
     fetch_source(confirmed, folder, published)
     assert everything_in(folder) == ["a.bin", "b.bin", RECORD]
+
+
+def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
+    from zscope.data.unpacking import stored
+
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    left = tmp_path / f".images-1.npy.{gone.pid}"
+    left.write_bytes(b"half")
+    working = tmp_path / f".images-2.npy.{os.getppid()}"  # a process that is alive
+    working.write_bytes(b"half")
+    made = stored("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
+    assert made.tolist() == [[1, 1, 1], [1, 1, 1]]
+    assert not left.exists()
+    assert working.exists()
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_a_memory_map_with_too_few_or_many_rows_is_not_kept(tmp_path, rows):
+    from zscope.data.unpacking import stored
+
+    pieces = iter([np.ones((rows, 3), np.uint8)])
+    with pytest.raises(DataError, match=f"hold {rows} samples, 2 were announced"):
+        stored("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), pieces)
+    assert everything_in(tmp_path) == []
 
 
 KILLED = """

@@ -123,7 +123,8 @@ def fetch(
         print(f"{file}  {_bytes(record.bytes)}  {_verdict(record.checked)}")
     if records:
         print(f"{name} is in {folder(root) / name}.")
-    print(f"Use it: zscope train vae {name}, or zs.data.load({name!r}).")
+    place = ("", "") if root is None else (f" --root {root}", f", root={str(root)!r}")
+    print(f"Use it: zscope train vae {name}{place[0]}, or zs.data.load({name!r}{place[1]}).")
 
 
 def _summary(name: str, root: Path | None) -> dict[str, Any]:
@@ -158,6 +159,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
             "bytes": file.size,
             "md5": file.md5,
             "sha256": file.sha256,
+            "present": (folder(root) / name / file.name).is_file(),
             "here": asdict(known[file.name]) if file.name in known else None,
         }
         for file in entry.files
@@ -212,7 +214,9 @@ def _print_files(entry: dict[str, Any]) -> None:
     print(f"\nfiles, in {entry['folder']}")
     for file in entry["files"]:
         here, size = file["here"], file["bytes"]
-        state = f"here, {_verdict(here['checked'])}" if here else "not here"
+        state = "there, checked at first use" if file["present"] else "not here"
+        if here:
+            state = f"here, {_verdict(here['checked'])}"
         print(f"  {file['name']}  {'' if size is None else _bytes(size) + '  '}{state}")
         if file["url"]:
             print(f"    from    {file['url']}")

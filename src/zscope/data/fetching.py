@@ -88,7 +88,7 @@ def fetch_source(
     places = _places(source, folder, wanted, from_dir)
     with writing(source.name, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
+        sweep(folder)
         incoming = folder / f"{INCOMING}{os.getpid()}"
         try:
             incoming.mkdir()
@@ -361,7 +361,7 @@ def _pack(unpacked: Path, target: Path, *, title: str, show: bool | None) -> Non
     """An archive of a folder of files; pictures are packed already, so it is not compressed."""
     files = sorted(path for path in unpacked.rglob("*") if path.is_file())
     total = sum(path.stat().st_size for path in files)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive, bar(
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive, bar(
         title, total, show=show
     ) as advance:  # fmt: skip
         for path in files:
@@ -369,7 +369,7 @@ def _pack(unpacked: Path, target: Path, *, title: str, show: bool | None) -> Non
             advance(path.stat().st_size)
 
 
-def _sweep(folder: Path) -> None:
+def sweep(folder: Path) -> None:
     """Remove what processes that are gone left half done."""
     for left in folder.glob(".*"):
         number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", left.name)

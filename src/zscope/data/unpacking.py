@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope.data.fetching import Record, bar, writing
+from zscope.data.fetching import Record, bar, sweep, writing
 from zscope.errors import DataError, MissingExtra
 
 PIECE = 16 * 2**20  # bytes held in memory at a time
@@ -62,6 +62,7 @@ def stored(
     with writing(who, target.parent):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
+            sweep(target.parent)
             rows = 0
             with partial.open("wb") as out, bar(f"unpacking {who}", total) as advance:
                 np.lib.format.write_array_header_1_0(
