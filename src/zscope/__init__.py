@@ -22,12 +22,23 @@ _HOMES = {
     "record": "zscope.recording",
     "Dataset": "zscope.data.dataset",
     "Run": "zscope.store",
+    "prune": "zscope.pruning",
     "train": "zscope.training",
     "train_ensemble": "zscope.training",
     "ZscopeError": "zscope.errors",
     "Undefined": "zscope.errors",
 }
-_MODULES = ("assays", "data", "errors", "models", "plots", "sampling", "store", "training")
+_MODULES = (
+    "assays",
+    "data",
+    "errors",
+    "models",
+    "plots",
+    "sampling",
+    "store",
+    "theory",
+    "training",
+)
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -48,11 +59,12 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from zscope import assays, data, errors, models, plots, sampling, store, training
+    from zscope import assays, data, errors, models, plots, sampling, store, theory, training
     from zscope.autoencoder import Autoencoder, Posterior, wrap
     from zscope.data.dataset import Dataset
     from zscope.errors import Undefined, ZscopeError
     from zscope.loading import load
+    from zscope.pruning import prune
     from zscope.recording import Recording, record
     from zscope.store import Run
     from zscope.training import train, train_ensemble
