@@ -86,6 +86,15 @@ def test_info_of_a_file_of_ones_own_says_how_it_is_read(tmp_path):
     assert entry["factors"][0]["values"] == ["a", "b", "c"]
 
 
+def test_info_shows_what_the_options_make_of_a_table(tmp_path):
+    (tmp_path / "cells.csv").write_text("a,b,dose\n1,2,0.1\n3,4,0.5\n")
+    path = tmp_path / "cells.csv"
+    assert "no factors" in run("info", path)
+    shown = run("info", path, "--data-option", "factors=dose", "--data-option", "kinds=ordinal")
+    assert "2 samples of 2; read as float32" in shown
+    assert "dose  2  ordinal  0.1, 0.5" in shown
+
+
 def test_fetch_imports_from_a_folder_and_info_shows_it(real_data, tmp_path):
     said = run("fetch", "mnist", "--from", real_data, "--root", tmp_path)
     assert said.count("sha256 confirmed") == 4

@@ -51,6 +51,10 @@ def list_(root: Root = None, json: AsJson = False) -> None:
 @app.command()
 def info(
     name: Annotated[str, Argument(help="A name from `zscope data list`, or a path.")],
+    data_option: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=VALUE", help="How to read a path, e.g. factors=dose,plate."),
+    ] = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
@@ -63,11 +67,17 @@ def info(
       zscope data info dsprites
 
       zscope data info ./images.npz
+
+      zscope data info ./cells.csv --data-option factors=dose,plate
     """
+    from zscope.cli.options import settings
     from zscope.data import CATALOGUE, looks_like_path
 
     own = name not in CATALOGUE and looks_like_path(name)
-    entry = _own(name, root) if own else {**_summary(name, root), **_details(name, root)}
+    if own:
+        entry = _own(name, settings(data_option, "--data-option"))
+    else:
+        entry = {**_summary(name, root), **_details(name, root)}
     if json:
         _print_json(entry)
         return
@@ -176,12 +186,12 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
     }
 
 
-def _own(name: str, root: Path | None) -> dict[str, Any]:
+def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """How a file of the user's is read."""
     from zscope.data import load
     from zscope.data.own import OPTIONS
 
-    data = load(name, root=root)
+    data = load(name, **options)
     named = data.provenance.get("categories", {})
     described = zip(data.factor_names, data.factor_sizes, data.factor_kinds, strict=True)
     return {
