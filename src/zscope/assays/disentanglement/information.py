@@ -100,11 +100,11 @@ def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     return np.where(safe, above / np.where(safe, below, 1), 0)
 
 
-def entropy(counts: np.ndarray, axis: int | tuple[int, ...] = -1) -> np.ndarray:
-    """The plug-in entropy of tables of counts, in nats."""
-    total = counts.sum(axis)
+def entropy(counts: np.ndarray) -> np.ndarray:
+    """The plug-in entropy of counts along the last axis, in nats."""
+    total = counts.sum(-1)
     logs = np.log(np.where(counts > 0, counts, 1))
-    return np.log(total) - (counts * logs).sum(axis) / total
+    return np.asarray(np.log(total) - (counts * logs).sum(-1) / total)
 
 
 def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) -> Information:
