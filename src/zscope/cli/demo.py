@@ -25,7 +25,7 @@ def demo(
     from zscope.training import train
 
     pictures = data.load(
-        "sprites", resolution=32, scale=3, orientation=10, x=12, y=12, antialias=True
+        "sprites", resolution=32, scale=3, orientation=10, position_x=12, position_y=12, antialias=True
     )
     model = models.build(
         "beta-vae", shape=pictures.shape, latents=10, beta=4.0, seed=seed, backbone="locatello"
