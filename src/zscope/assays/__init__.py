@@ -80,6 +80,26 @@ _ENTRIES = (
         takes=("autoencoder", "posterior"),
     ),
     Entry(
+        "response-map",
+        "Where in a plane of latents do codes of data lie, and where are the seams?",
+        "zscope.assays.responses.maps:response_map",
+        takes=("autoencoder", "base", "plane", "codes=codes"),
+        needs=("two latents",),
+        options={"decode_grid": 12},
+    ),
+    Entry(
+        "manifold-path",
+        "How does one get from one code to another without leaving the manifold?",
+        "zscope.assays.responses.paths:manifold_path",
+        takes=("autoencoder", "first_code", "last_code", "codes=codes"),
+    ),
+    Entry(
+        "drift",
+        "Where do codes end up when they are decoded and encoded again and again?",
+        "zscope.assays.responses.drift:drift",
+        takes=("autoencoder", "some_codes"),
+    ),
+    Entry(
         "variable-types",
         "Which latents are used, which are noise, which are now this, now that?",
         "zscope.assays.regime.types:variable_types",
@@ -261,6 +281,34 @@ _ENTRIES = (
         needs=("two models",),
     ),
     Entry(
+        "trace-gap",
+        "How many latents, counted in parts, are noise?",
+        "zscope.assays.dimension.gaps:trace_gap",
+        takes=("posterior",),
+        needs=("spread",),
+    ),
+    Entry(
+        "dimension-gap",
+        "How many dimensions do samples have that means do not?",
+        "zscope.assays.dimension.gaps:dimension_gap",
+        takes=("posterior",),
+        needs=("spread",),
+    ),
+    Entry(
+        "fondue",
+        "How many latents can a model have before some are of no use?",
+        "zscope.assays.dimension.fondue:fondue",
+        takes=("codes",),
+        needs=("a call",),
+    ),
+    Entry(
+        "elbow",
+        "From which number of latents on does a model get no better?",
+        "zscope.assays.dimension.elbow:elbow",
+        takes=("codes",),
+        needs=("a call",),
+    ),
+    Entry(
         "cka",
         "Do two representations arrange the same samples alike?",
         "zscope.assays.similarity.cka:cka",
@@ -320,6 +368,15 @@ GROUPS = {
 
 # Public functions that answer no catalogued question by themselves.
 _FURTHER = {
+    "binary_fondue": "zscope.assays.dimension.fondue",
+    "downstream_accuracy": "zscope.assays.dimension.elbow",
+    "fondue_beta": "zscope.assays.dimension.fondue",
+    "fondue_types": "zscope.assays.dimension.fondue",
+    "information_gap": "zscope.assays.dimension.gaps",
+    "renyi_entropy": "zscope.assays.dimension.renyi",
+    "renyi_information": "zscope.assays.dimension.renyi",
+    "similarity_preservation": "zscope.assays.dimension.elbow",
+    "stable_fondue": "zscope.assays.dimension.fondue",
     "StreamingCKA": "zscope.assays.similarity.cka",
     "activations": "zscope.assays.similarity.activations",
     "disentanglement_scores": "zscope.assays.disentanglement.scores",

@@ -1,0 +1,130 @@
+"""Elbow: from which number of latents on does a model get no better?
+
+For a curve of some loss (or accuracy) against the number of latents,
+
+    knee      the size whose point lies farthest below the chord from the first point to
+              the last, both axes scaled to 0…1 (above it for accuracies)
+    within    the first size whose value is within 2 % of the best
+
+Unchanged by scaling or shifting the values (knee) or scaling them (within). The source
+reads elbows off plots; these two rules say the same in numbers.
+
+    SPI = 1/h sum_ij | cos(x_i, x_j) - cos(decoded_i, decoded_j) |,       SPI >= 0
+
+asks whether decoding keeps which samples are alike: 0 when all angles between samples
+survive. Unchanged by scaling samples. `pairs=True` divides by h^2 instead: at most 2.
+
+Bonheme 2023, section 8.4 and equation D.1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from zscope.assays.matrices import Array, same_rows
+from zscope.errors import Undefined
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Elbow(Result):
+    knee: int
+    within: int
+    curve: dict[int, float]
+    better: str
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        ax = lines(
+            {"value": list(self.curve.values())}, at=list(self.curve), x="latents", y="value", ax=ax
+        )
+        ax.axvline(self.knee, linestyle="--", color="grey")
+        return ax
+
+
+def elbow(
+    curve: Mapping[int, float],
+    *,
+    better: Literal["lower", "higher"] = "lower",
+    tolerance: float = 0.02,
+) -> Elbow:
+    """The elbow of value against number of latents, two or more sizes."""
+    sizes = sorted(curve)
+    values = np.array([curve[n] for n in sizes], dtype=float)
+    if len(sizes) < 2 or not np.isfinite(values).all():
+        raise Undefined(
+            f"elbow: {len(sizes)} sizes with values {values.tolist()}; at least two sizes with "
+            "finite values are needed."
+        )
+    loss = values if better == "lower" else -values
+    spread = loss.max() - loss.min()
+    if spread == 0:
+        knee = sizes[0]
+    else:
+        x = (np.array(sizes, dtype=float) - sizes[0]) / (sizes[-1] - sizes[0])
+        y = (loss - loss.min()) / spread
+        chord = y[0] + (y[-1] - y[0]) * x
+        knee = sizes[int(np.argmax(chord - y))]
+    near = loss <= loss.min() + tolerance * abs(loss.min())
+    return Elbow(
+        knee=knee,
+        within=sizes[int(np.argmax(near))],
+        curve={n: float(curve[n]) for n in sizes},
+        better=better,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityPreservation(Result):
+    score: float
+    samples: int
+
+
+def similarity_preservation(
+    x: Array, decoded: Array, *, pairs: bool = False
+) -> SimilarityPreservation:
+    """SPI of observations and their reconstructions."""
+    a, b = same_rows(x, decoded, "similarity_preservation")
+    h = len(a)
+    cosines = []
+    for rows in (a, b):
+        norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+        if (norms == 0).any():
+            raise Undefined(
+                f"similarity_preservation: {int((norms == 0).sum())} of {h} samples are all zero "
+                "and have no angle to the others. Leave them out."
+            )
+        unit = rows / norms
+        cosines.append(unit @ unit.T)
+    total = float((cosines[0] - cosines[1]).abs().sum())
+    return SimilarityPreservation(score=total / (h * h if pairs else h), samples=h)
+
+
+def downstream_accuracy(codes: Array, factors: Array, *, seed: int = 0) -> float:
+    """Mean accuracy over factors of gradient-boosted trees, on a held-out third.
+
+    For the elbow of what latents are good for. One classifier a factor, with the settings
+    of scikit-learn's histogram booster.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x, y = same_rows(codes, factors, "downstream_accuracy", least=6)
+    rows, labels = x.cpu().numpy(), y.cpu().numpy()
+    order = np.random.default_rng(seed).permutation(len(rows))
+    train, test = np.split(order, [2 * len(rows) // 3])
+    scores = []
+    for k in range(labels.shape[1]):
+        if len(np.unique(labels[train, k])) < 2:
+            continue
+        model = HistGradientBoostingClassifier(random_state=seed).fit(rows[train], labels[train, k])
+        scores.append(model.score(rows[test], labels[test, k]))
+    if not scores:
+        raise Undefined(
+            f"downstream_accuracy: none of the {labels.shape[1]} factors varies over the "
+            f"{len(train)} training samples; there is nothing to predict."
+        )
+    return float(np.mean(scores))

@@ -1,0 +1,263 @@
+"""FONDUE: how many latents can a model have before some are of no use?
+
+`evaluate(n)` trains a fresh model with n latents for a short while and returns how far its
+samples differ from its means (`trace_gap`: the number of passive latents, counted in
+parts). Starting from the intrinsic dimension of the data, n is doubled while the gap stays
+within the threshold, and halved towards the last good size when it does not:
+
+    l = 0; u = infinity; n = start
+    until n = l:    gap(n) <= t:  l = n, n = min(2 n, u)     else:  u = n, n = floor((l + u) / 2)
+
+The answer n has gap(n) <= t < gap(n + 1), as measured: each size is tried once and kept.
+With a threshold below 1 all latents of the answer are active; from 1 on about that many
+passive ones, in parts, are put up with, so that none is passive throughout. Many
+moderately precise latents also fill the gap: 20 of mean variance 0.05 make 1.
+
+The same search serves any gap that is below its threshold while latents are of use and
+above it afterwards, and settles early in training: `dimension_gap` (threshold 1),
+`information_gap` (threshold -0.01).
+
+Bonheme 2023, algorithm 1 and theorems 8.3.1 to 8.3.3 (FONDUE); algorithms 7 and 8
+(`binary_fondue`); section 8.9 (`fondue_beta`). `fondue_types` is the variant of the code
+that belongs to it, with the upper limit that it lacks.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from zscope.assays.regime.types import VariableTypes
+from zscope.errors import Undefined
+from zscope.results import Result
+
+Status = Literal["found", "limit", "collapsed"]
+
+
+class Trial(NamedTuple):
+    """One model that was trained: its number of latents and its gap."""
+
+    latents: int
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Fondue(Result):
+    """The answer and the models it took.
+
+    `status` is "found"; "limit" when the largest size allowed was still good (then the
+    answer is a lower bound); "collapsed" when not even one latent is of use (latents = 0).
+    """
+
+    latents: int
+    trials: list[Trial]  # in the order of training
+    threshold: float
+    status: Status
+    limit: int
+
+    @property
+    def score(self) -> int:
+        return self.latents
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        curve = sorted(self.trials)
+        ax = lines(
+            {"gap": [trial.value for trial in curve]},
+            at=[trial.latents for trial in curve],
+            x="latents",
+            y="gap",
+            ax=ax,
+        )
+        ax.axhline(self.threshold, linestyle=":", color="grey")
+        ax.axvline(self.latents, linestyle="--", color="grey")
+        ax.annotate(f"{self.latents} latents", (self.latents, self.threshold), fontsize="small")
+        return ax
+
+
+def fondue(
+    evaluate: Callable[[int], float],
+    *,
+    start: float,
+    threshold: float = 1.0,
+    limit: int = 512,
+) -> Fondue:
+    """Search for the number of latents; `start` is usually the data's intrinsic dimension."""
+    gaps = _Gaps(evaluate, "fondue")
+    low, high = 0, None
+    n = min(limit, max(1, round(start)))
+    while n != low:
+        if gaps(n) <= threshold:
+            low = n
+            if high is None and n == limit:
+                return gaps.result(low, threshold, "limit", limit)
+            n = min(2 * n, limit if high is None else high)
+        else:
+            high = n
+            n = (low + high) // 2
+    return gaps.result(low, threshold, "found" if low else "collapsed", limit)
+
+
+def binary_fondue(
+    evaluate: Callable[[int], float],
+    *,
+    low: int = 1,
+    high: int = 200,
+    threshold: float = 1.0,
+) -> Fondue:
+    """The same by plain bisection of a range that must hold the answer, as a baseline.
+
+    `high` itself is never tried: if all is good the answer is high - 1.
+    """
+    gaps = _Gaps(evaluate, "binary_fondue")
+    top = high
+    while low < high:
+        n = (low + high) // 2
+        if gaps(n) <= threshold:
+            low = n + 1
+        else:
+            high = n
+    found = low - 1
+    status: Status = "collapsed" if found == 0 else "limit" if found == top - 1 else "found"
+    return gaps.result(found, threshold, status, top)
+
+
+class _Gaps:
+    """`evaluate` with a memory: a size is never trained twice."""
+
+    def __init__(self, evaluate: Callable[[int], float], who: str) -> None:
+        self.evaluate, self.who = evaluate, who
+        self.known: dict[int, float] = {}
+
+    def __call__(self, n: int) -> float:
+        if n not in self.known:
+            value = float(self.evaluate(n))
+            if math.isnan(value):
+                raise Undefined(
+                    f"{self.who}: evaluate({n}) returned NaN, which is neither below nor above "
+                    "the threshold. Did that model diverge? Lower its learning rate."
+                )
+            self.known[n] = value
+        return self.known[n]
+
+    def result(self, latents: int, threshold: float, status: Status, limit: int) -> Fondue:
+        trials = [Trial(n, value) for n, value in self.known.items()]
+        return Fondue(latents, trials, threshold, status, limit)
+
+
+class BetaTrial(NamedTuple):
+    beta: float
+    value: float
+
+
+@dataclass(frozen=True, eq=False)
+class BetaFondue(Result):
+    """The largest β at which the gap stays within the threshold, and the models it took."""
+
+    beta: float
+    trials: list[BetaTrial]
+    threshold: float
+    status: Status
+
+
+def fondue_beta(
+    evaluate: Callable[[float], float],
+    *,
+    start: float = 1.0,
+    threshold: float = 1.0,
+    tolerance: float = 0.05,
+    low: float = 1e-3,
+    high: float = 1e3,
+) -> BetaFondue:
+    """The strongest regularisation that leaves a model of fixed size without idle latents.
+
+    `evaluate(β)` trains and returns the gap, which grows with β. β is doubled or halved
+    until the threshold is crossed, then bisected on a logarithmic scale until it is known
+    to within `tolerance`; the answer is the good end of that interval.
+    """
+    known: dict[float, float] = {}
+
+    def good(beta: float) -> bool:
+        if beta not in known:
+            known[beta] = float(evaluate(beta))
+        return known[beta] <= threshold
+
+    def result(beta: float, status: Status) -> BetaFondue:
+        return BetaFondue(beta, [BetaTrial(*pair) for pair in known.items()], threshold, status)
+
+    beta = min(max(start, low), high)
+    fine = beta if good(beta) else None
+    while fine is None:
+        if beta <= low:
+            return result(0.0, "collapsed")
+        beta = max(low, beta / 2)
+        fine = beta if good(beta) else None
+    coarse = fine
+    while good(coarse):
+        fine = coarse
+        if coarse >= high:
+            return result(fine, "limit")
+        coarse = min(high, 2 * coarse)
+    while coarse / fine > 1 + tolerance:
+        middle = math.sqrt(fine * coarse)
+        if good(middle):
+            fine = middle
+        else:
+            coarse = middle
+    return result(fine, "found")
+
+
+def fondue_types(
+    evaluate: Callable[[int], VariableTypes],
+    *,
+    start: float,
+    keep: Literal["used", "active"] = "used",
+    limit: int = 512,
+) -> Fondue:
+    """Train with more latents than needed, and count those that are not passive.
+
+    `evaluate(n)` returns the types of a model with n latents; n starts at twice the
+    intrinsic dimension and is doubled until a passive latent appears, up to `limit`.
+    """
+    n = min(limit, max(1, 2 * round(start)))
+    trials = []
+    while True:
+        types = evaluate(n)
+        trials.append(Trial(n, float(len(types.passive))))
+        found = len(types.used if keep == "used" else types.active)
+        if types.passive or n == limit:
+            status: Status = "limit" if not types.passive else "found" if found else "collapsed"
+            return Fondue(found, trials, 0.0, status, limit)
+        n = min(limit, 2 * n)
+
+
+@dataclass(frozen=True, eq=False)
+class StableFondue(Result):
+    """The answer that no longer changes with training, and the steps at which it appeared."""
+
+    latents: int
+    steps: int
+    searches: dict[int, Fondue]  # steps -> search
+    stable: bool
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = [(f"{steps} steps", f"{search.latents} latents")
+                 for steps, search in self.searches.items()]  # fmt: skip
+        return [("latents", str(self.latents)), ("stable", str(self.stable)), *lines]
+
+
+def stable_fondue(search: Callable[[int], Fondue], *, steps: int, rounds: int = 5) -> StableFondue:
+    """Train twice as long until the answer repeats: `search(steps)` runs a whole FONDUE.
+
+    `steps` of the result is the least number of steps that gave the final answer.
+    """
+    searches: dict[int, Fondue] = {}
+    for _ in range(max(2, rounds)):
+        before = list(searches.values())[-1:]
+        searches[steps] = search(steps)
+        if before and before[0].latents == searches[steps].latents:
+            return StableFondue(searches[steps].latents, steps // 2, searches, True)
+        steps *= 2
+    last = list(searches)[-1]
+    return StableFondue(searches[last].latents, last, searches, False)

@@ -1,0 +1,122 @@
+"""Gaps between samples and means: the quantities FONDUE keeps below its threshold.
+
+    trace_gap         Tr Var[z] - Tr Var[mean]      0 for active latents, 1 for each passive one,
+                                                    the passive share for each mixed one
+    dimension_gap     ID(z) - ID(mean)              intrinsic dimensions; passive latents are
+                                                    noise, which has full dimension
+    information_gap   H(z) - I(x; decoded)          Rényi, in bits, of kernel matrices
+
+By the law of total variance the trace gap is the sum of the mean posterior variances, for
+any VAE, exactly and without drawing anything: that is the default here. The sampled form
+adds only noise. All are unchanged by the order of the latents.
+
+Bonheme 2023, propositions 8.3.1 to 8.3.3, sections 8.2.5 and 8.7 to 8.8.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Generator
+
+from zscope.assays.dimension.intrinsic import intrinsic_dimension
+from zscope.assays.dimension.renyi import renyi_entropy, renyi_information
+from zscope.assays.matrices import Array
+from zscope.autoencoder import Posterior
+from zscope.errors import Undefined
+from zscope.randomness import fresh
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Gap(Result):
+    """`score` is the gap; `sampled` and `means` are the two sides of it."""
+
+    score: float
+    sampled: float
+    means: float
+    samples: int
+
+
+def trace_gap(
+    posterior: Posterior, *, sampled: bool = False, generator: Generator | None = None
+) -> Gap:
+    """Total variance of the samples less that of the means.
+
+    `sampled=True` draws one code for each sample and takes both variances with N - 1, as
+    in the source.
+    """
+    _check(posterior, "trace_gap")
+    mean = posterior.mean.double()
+    spread = float(mean.var(0, correction=1).sum())
+    if sampled:
+        drawn = float(posterior.sample(fresh(generator)).double().var(0, correction=1).sum())
+        return Gap(drawn - spread, drawn, spread, len(mean))
+    gap = float(posterior.variance.double().mean(0).sum())
+    return Gap(gap, spread + gap, spread, len(mean))
+
+
+def dimension_gap(
+    posterior: Posterior, *, neighbours: int = 20, generator: Generator | None = None
+) -> Gap:
+    """Intrinsic dimension of sampled codes less that of the means."""
+    _check(posterior, "dimension_gap")
+    drawn = intrinsic_dimension(posterior.sample(fresh(generator)), neighbours=neighbours)
+    means = intrinsic_dimension(posterior.mean, neighbours=neighbours)
+    return Gap(drawn.dimension - means.dimension, drawn.dimension, means.dimension, len(posterior))
+
+
+@dataclass(frozen=True, eq=False)
+class InformationGap(Result):
+    """`score` = entropy of z less the information kept, both cut to two decimals, in bits.
+
+    `saturated` means the entropy of the observations is at its ceiling, log2 of the batch:
+    the kernel then tells every two observations apart, the information is at its ceiling
+    for any decoder, and the gap depends on z alone.
+    """
+
+    score: float
+    entropy: float
+    information: float
+    ceiling: float
+    saturated: bool
+    samples: int
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = super().summary()
+        if self.saturated:
+            lines.append(("warning", "kernel saturated: use bandwidth='median'"))
+        return lines
+
+
+def information_gap(
+    x: Array,
+    decoded: Array,
+    z: Array,
+    *,
+    batch: int = 100,
+    bandwidth: str = "silverman",
+) -> InformationGap:
+    """Rényi entropy of the codes less the information between input and reconstruction."""
+    entropy = renyi_entropy(z, batch=batch, bandwidth=bandwidth)
+    information = renyi_information(x, decoded, batch=batch, bandwidth=bandwidth)
+    ceiling = math.log2(information.batch)
+    input_entropy = renyi_entropy(x, batch=batch, bandwidth=bandwidth).score
+    cut = [math.floor(100 * value) / 100 for value in (entropy.score, information.score)]
+    return InformationGap(
+        score=cut[0] - cut[1],
+        entropy=entropy.score,
+        information=information.score,
+        ceiling=ceiling,
+        saturated=input_entropy > 0.99 * ceiling,
+        samples=len(torch.as_tensor(x)),
+    )
+
+
+def _check(posterior: Posterior, who: str) -> None:
+    if posterior.deterministic:
+        raise Undefined(
+            f"{who}: the {len(posterior)} posteriors have no spread, so samples and means are the "
+            "same. It applies to variational models; the size it finds suits autoencoders of the "
+            "same architecture too."
+        )

@@ -1,0 +1,296 @@
+"""FONDUE and its variants on oracles, and the gaps they search with."""
+
+import math
+
+import pytest
+import torch
+
+from zscope import theory
+from zscope.assays.dimension.elbow import (
+    downstream_accuracy,
+    elbow,
+    similarity_preservation,
+)
+from zscope.assays.dimension.fondue import (
+    binary_fondue,
+    fondue,
+    fondue_beta,
+    fondue_types,
+    stable_fondue,
+)
+from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
+from zscope.assays.dimension.renyi import (
+    kernel_matrix,
+    matrix_entropy,
+    renyi_entropy,
+    renyi_information,
+)
+from zscope.assays.regime.types import variable_types
+from zscope.autoencoder import Posterior
+from zscope.errors import Undefined
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def step_at(answer: int, calls: list[int] | None = None):
+    """An oracle that is good up to `answer` latents."""
+
+    def evaluate(n: int) -> float:
+        if calls is not None:
+            calls.append(n)
+        return 0.5 if n <= answer else 1.5
+
+    return evaluate
+
+
+@pytest.mark.parametrize(
+    ("start", "answer", "trained"),
+    [
+        (4, 19, [4, 8, 16, 32, 24, 20, 18, 19]),
+        (11, 10, [11, 5, 10]),
+        (11, 11, [11, 22, 16, 13, 12]),
+        (22, 33, [22, 44, 33, 38, 35, 34]),
+        (200, 11, [200, 100, 50, 25, 12, 6, 9, 10, 11]),
+    ],
+)
+def test_the_search_trains_these_sizes_and_no_other(start, answer, trained):
+    calls = []
+    result = fondue(step_at(answer, calls), start=start)
+    assert (result.latents, result.status) == (answer, "found")
+    assert calls == trained
+    assert [trial.latents for trial in result.trials] == trained
+    assert dict(result.trials)[trained[0]] in (0.5, 1.5)
+
+
+def test_not_even_one_latent_is_of_use():
+    calls = []
+    result = fondue(step_at(0, calls), start=1)
+    assert (result.latents, result.status, calls) == (0, "collapsed", [1])
+
+
+def test_the_search_never_goes_beyond_the_limit_and_says_so():
+    calls = []
+    result = fondue(step_at(10_000, calls), start=10, limit=64)
+    assert (result.latents, result.status) == (64, "limit")
+    assert calls == [10, 20, 40, 64]
+    assert fondue(step_at(50, calls), start=10, limit=64).latents == 50
+    assert fondue(step_at(5), start=1000, limit=64).trials[0].latents == 64
+
+
+def test_the_start_is_rounded_and_at_least_one():
+    assert fondue(step_at(3), start=0.2).trials[0].latents == 1
+    assert fondue(step_at(3), start=3.7).trials[0].latents == 4
+
+
+def test_a_gap_that_is_not_monotone_still_ends_at_a_crossing():
+    noisy = {n: 0.9 + 0.15 * math.sin(7.0 * n) + 0.01 * n for n in range(1, 600)}
+    result = fondue(noisy.__getitem__, start=6)
+    assert noisy[result.latents] <= 1 < noisy[result.latents + 1]
+
+
+def test_nan_is_refused():
+    with pytest.raises(Undefined, match=r"evaluate\(4\) returned NaN.*diverge"):
+        fondue(lambda n: math.nan, start=4)
+
+
+@pytest.mark.parametrize(("beta", "expected"), [(1, 4), (2, 3), (4, 2), (8, 2)])
+def test_the_linear_oracle(beta, expected):
+    eigenvalues = torch.tensor([9.0, 4, 2, 1, 0.5, 0.2, 0.1, 0.05])
+
+    def evaluate(n):
+        return theory.linear_vae_optimum(eigenvalues, gamma=0.3, beta=beta, latents=n).trace_gap
+
+    assert fondue(evaluate, start=4).latents == expected
+    assert binary_fondue(evaluate, high=9).latents == expected
+
+
+def test_bisection_trains_these_sizes():
+    calls = []
+    result = binary_fondue(step_at(11, calls))
+    assert (result.latents, result.status) == (11, "found")
+    assert calls == [100, 50, 25, 13, 7, 10, 12, 11]
+    assert binary_fondue(step_at(199)).latents == 199
+    assert binary_fondue(step_at(10_000)).latents == 199
+    assert binary_fondue(step_at(10_000)).status == "limit"
+    assert binary_fondue(step_at(0)).status == "collapsed"
+
+
+def test_the_search_over_beta_finds_the_root_of_the_linear_oracle():
+    eigenvalues = torch.tensor([9.0, 4, 2, 1, 0.5, 0.2, 0.1, 0.05])
+
+    def evaluate(beta):
+        return theory.linear_vae_optimum(eigenvalues, gamma=0.3, beta=beta, latents=3).trace_gap
+
+    fine = fondue_beta(evaluate, tolerance=1e-5)
+    assert fine.beta == pytest.approx(3.871, abs=5e-4)
+    coarse = fondue_beta(evaluate, start=100.0)
+    assert 3.871 / 1.05 < coarse.beta <= 3.871
+    assert evaluate(coarse.beta) <= 1
+    assert len(coarse.trials) < 20
+    assert fondue_beta(lambda beta: 0.1).status == "limit"
+    assert fondue_beta(lambda beta: 2.0).status == "collapsed"
+
+
+def variances(active: int, passive: int) -> torch.Tensor:
+    return torch.cat([torch.full((20, active), 0.01), torch.ones(20, passive)], 1)
+
+
+def test_counting_types_doubles_until_a_passive_latent_appears():
+    calls = []
+
+    def evaluate(n):
+        calls.append(n)
+        return variable_types(variances(min(n, 9), max(0, n - 9)))
+
+    result = fondue_types(evaluate, start=3)
+    assert (result.latents, result.status, calls) == (9, "found", [6, 12])
+    assert fondue_types(evaluate, start=3, keep="active").latents == 9
+
+
+def test_counting_types_ends_when_no_passive_latent_ever_appears():
+    result = fondue_types(lambda n: variable_types(variances(n, 0)), start=3, limit=40)
+    assert (result.latents, result.status) == (40, "limit")
+    collapsed = fondue_types(lambda n: variable_types(variances(0, n)), start=3)
+    assert (collapsed.latents, collapsed.status) == (0, "collapsed")
+
+
+def test_training_longer_until_the_answer_repeats():
+    answers = {100: 3, 200: 5, 400: 5, 800: 9}
+    result = stable_fondue(lambda steps: fondue(step_at(answers[steps]), start=4), steps=100)
+    assert (result.latents, result.steps, result.stable) == (5, 200, True)
+    restless = stable_fondue(
+        lambda steps: fondue(step_at(steps // 50), start=4), steps=100, rounds=3
+    )
+    assert (restless.stable, restless.steps) == (False, 400)
+    assert dict(restless.summary())["400 steps"] == "8 latents"
+
+
+# Gaps
+
+
+def mixed_posterior(samples: int = 20_000) -> Posterior:
+    """One active, one passive, one latent that is active for half of the samples."""
+    on = (torch.arange(samples) % 2).double()
+    mean = torch.stack(
+        [normal(samples, seed=1), torch.zeros(samples), on * (1 + 0.5 * normal(samples, seed=2))], 1
+    )
+    std = torch.stack([torch.full((samples,), 0.01).double(), torch.ones(samples), 1 - on], 1)
+    return Posterior(mean.double(), std.double().clamp(min=1e-6))
+
+
+def test_the_trace_gap_counts_passive_latents_in_parts():
+    posterior = mixed_posterior()
+    assert trace_gap(posterior).score == pytest.approx(1.5, abs=1e-3)
+    drawn = trace_gap(posterior, sampled=True, generator=torch.Generator().manual_seed(8))
+    assert drawn.score == pytest.approx(1.5, abs=0.05)
+    expected = theory.mixed_latent(0.5, mean=1, variance=0.25)
+    assert posterior.mean[:, 2].var().item() == pytest.approx(expected.variance_of_means, abs=0.01)
+
+
+def test_passive_latents_add_dimensions_to_the_samples_alone():
+    n = 1500
+    active = normal(n, 2, seed=1)
+    mean = torch.cat([active, 1e-4 * active @ normal(2, 3, seed=2)], 1)
+    std = torch.cat([torch.full((n, 2), 1e-4), torch.ones(n, 3)], 1).double()
+    gap = dimension_gap(Posterior(mean, std))
+    assert gap.means == pytest.approx(2, abs=0.15)
+    assert gap.score == pytest.approx(3, abs=0.4)
+    only_active = dimension_gap(Posterior(mean[:, :2], std[:, :2]))
+    assert abs(only_active.score) < 0.1
+
+
+def test_gaps_of_a_deterministic_encoder_are_refused():
+    for gap in (trace_gap, dimension_gap):
+        with pytest.raises(Undefined, match="no spread"):
+            gap(Posterior(normal(5, 2)))
+
+
+# Rényi
+
+
+@pytest.mark.parametrize("order", [2.0, 1.01, 1.0, 0.5])
+def test_entropy_of_the_extremes(order):
+    h = 16
+    assert matrix_entropy(torch.eye(h) / h, order) == pytest.approx(4, abs=1e-6)
+    assert matrix_entropy(torch.ones(h, h) / h, order) == pytest.approx(0, abs=1e-6)
+
+
+def test_order_two_needs_no_eigenvalues():
+    A = kernel_matrix(normal(30, 2))
+    eigenvalues = torch.linalg.eigvalsh(A)
+    assert matrix_entropy(A) == pytest.approx(-math.log2(eigenvalues.square().sum().item()))
+    assert A.trace().item() == pytest.approx(1)
+
+
+def test_gaussian_codes_read_as_the_table_says():
+    for latents, bits in ((4, 6.05), (8, 6.63), (16, 6.64)):
+        assert renyi_entropy(normal(2000, latents)).score == pytest.approx(bits, abs=0.01)
+    assert renyi_entropy(normal(2000, 16)).saturated
+    assert not renyi_entropy(normal(2000, 4)).saturated
+
+
+def test_entropy_ignores_scale_and_shift_and_equal_samples_have_none():
+    x = normal(100, 3)
+    assert renyi_entropy(5 * x + 1).score == pytest.approx(renyi_entropy(x).score)
+    assert renyi_entropy(torch.ones(50, 3)).score == pytest.approx(0)
+
+
+def test_information_is_of_what_is_shared():
+    x = normal(500, 1)
+    itself = renyi_information(x, x, bandwidth="median").score
+    unrelated = renyi_information(x, normal(500, 1, seed=1), bandwidth="median").score
+    assert itself > 4 * unrelated
+
+
+def test_pictures_saturate_the_usual_kernel_but_not_the_median_one():
+    x, unrelated, z = normal(300, 256), normal(300, 256, seed=1), normal(300, 4, seed=2)
+    trap = information_gap(x, unrelated, z)
+    assert trap.saturated
+    assert trap.information == pytest.approx(trap.ceiling)  # of pictures that share nothing
+    assert dict(trap.summary())["warning"].endswith("'median'")
+    better = information_gap(x, unrelated, z, bandwidth="median")
+    assert not better.saturated
+    with pytest.raises(Undefined, match="'silverman'"):
+        renyi_entropy(x, bandwidth="scott")
+
+
+# Elbow
+
+
+def test_the_elbow_of_a_curve_with_a_corner_is_the_corner():
+    curve = {2: 18.4, 3: 13.3, 4: 13.25, 6: 13.2, 8: 13.2}
+    result = elbow(curve)
+    assert (result.knee, result.within) == (3, 3)
+    scaled = elbow({n: 10 * v + 5 for n, v in curve.items()})
+    assert scaled.knee == 3
+    accuracy = elbow({n: -v for n, v in curve.items()}, better="higher")
+    assert accuracy.knee == 3
+    assert elbow({1: 2.0, 2: 2.0}).knee == 1
+    with pytest.raises(Undefined, match="at least two sizes"):
+        elbow({3: 1.0})
+
+
+def test_a_straight_line_has_no_early_elbow_by_the_second_rule():
+    assert elbow({n: 100.0 - n for n in range(1, 50)}).within == 48
+
+
+def test_reconstructions_that_keep_all_angles_have_no_distance():
+    x = normal(30, 5)
+    assert similarity_preservation(x, x).score == pytest.approx(0, abs=1e-12)
+    assert similarity_preservation(x, 3 * x).score == pytest.approx(0, abs=1e-12)
+    a, b = torch.eye(2).double(), torch.tensor([[1.0, 0], [1, 0]]).double()
+    assert similarity_preservation(a, b).score == pytest.approx(1.0)  # two pairs off by 1, h = 2
+    assert similarity_preservation(a, b, pairs=True).score == pytest.approx(0.5)
+    with pytest.raises(Undefined, match="1 of 2 samples are all zero"):
+        similarity_preservation(a, torch.tensor([[0.0, 0], [1, 0]]))
+
+
+def test_downstream_accuracy_is_that_of_the_labels_in_the_codes():
+    label = (torch.arange(600) % 2).double()
+    informed = torch.stack([label + 0.05 * normal(600), normal(600, seed=1)], 1)
+    assert downstream_accuracy(informed, label[:, None]) > 0.98
+    assert downstream_accuracy(normal(600, 2, seed=3), label[:, None]) < 0.62
+    with pytest.raises(Undefined, match="none of the 1 factors varies"):
+        downstream_accuracy(normal(30, 2), torch.zeros(30, 1))
