@@ -2,6 +2,7 @@
 trusted further than its checksums."""
 
 import errno
+import os
 import pickle
 import resource
 import signal
@@ -229,8 +230,28 @@ def test_a_full_disk_is_reported_with_a_way_out(images, monkeypatch, code):
         raise OSError(code, "No space left on device")
 
     monkeypatch.setattr(rendering, "_write", full)
-    with pytest.raises(DataError, match=r"no room for 3 pictures.*No space left.*ZSCOPE_DATA="):
+    with pytest.raises(DataError, match=r"no room for more pictures.*No space left.*ZSCOPE_DATA="):
         images[:3]
+
+
+def test_a_disk_too_full_for_the_checksums_is_reported_too(images, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rendering, "_prepare", full)
+    with pytest.raises(DataError, match="no room for more pictures"):
+        images[:3]
+
+
+def test_the_pixel_file_has_holes_and_the_checksum_file_has_none(tmp_path):
+    from zscope.data.sprites import SpritePainter
+
+    images = Rendered(SpritePainter(64, False), tmp_path)
+    images[[0, 700_000]]
+    assert pixel_file(tmp_path).stat().st_size == 737_280 * 4096
+    assert pixel_file(tmp_path).stat().st_blocks * 512 < 10**6
+    with open(next(tmp_path.rglob("*.sums")), "rb") as file:
+        assert os.lseek(file.fileno(), 0, os.SEEK_HOLE) == 737_280 * 8
 
 
 def test_a_file_that_may_not_grow_is_reported_by_the_write_itself(tmp_path):
@@ -240,7 +261,7 @@ def test_a_file_that_may_not_grow_is_reported_by_the_write_itself(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
     try:
-        with pytest.raises(DataError, match="no room for 1 pictures"):
+        with pytest.raises(DataError, match="no room for more pictures"):
             images[[20]]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

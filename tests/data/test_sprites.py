@@ -1,5 +1,6 @@
 """Sprites: sizes, places and symmetries that geometry prescribes, in any batch and resolution."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_pictures_are_black_and_white_unless_antialiased():
 
 
 def test_on_average_as_many_pixels_are_white_as_in_dsprites():
-    """0.042494 is the published mean of all 737,280 pictures (disent, tdhook and others)."""
+    """0.042494 is the published mean of all 737,280 pictures (as computed by disent)."""
     images = drawn(np.arange(720) * 1024)  # a shift by whole pixels changes no count
     assert images.mean() / 255 == pytest.approx(0.042494, rel=0.01)
 
@@ -259,6 +260,12 @@ def test_a_sub_grid_holds_rows_of_the_full_grid():
     rows = row(2, np.array([0, 5])[:, None, None, None], np.array([0, 10, 20, 30])[:, None, None],
                np.array([3, 30])[:, None], np.arange(32))  # fmt: skip
     assert (part.images[::37] == full.images[rows[::37]]).all()
+
+
+def test_a_change_of_pixels_comes_with_a_new_version():
+    """Cached pictures are found by the version: raise it when this fails on purpose."""
+    code = hashlib.sha256(drawn(np.arange(720) * 1024).tobytes()).hexdigest()[:16]
+    assert (sprites.VERSION, code) == (1, "7574c53ac982e830")
 
 
 def test_the_recipe_makes_the_data_again():

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -235,30 +236,35 @@ class Rendered:
             _write(self._path, rows, block, runs)
             _write(_sums(self._path), rows, checksums(rows, block)[:, None].view(np.uint8), runs)
         except OSError as error:
-            if error.errno not in NO_SPACE:
-                self._writable = False
-                return
-            need = len(self) * self._stride / 1e9
-            raise DataError(
-                f"data: no room for {len(rows)} pictures in {self._path.parent} "
-                f"({error.strerror}). The disk or your share of it is full; all {len(self)} "
-                f"pictures take {need:.3g} GB. Free some space there, or name another folder: "
-                "ZSCOPE_DATA=/path"
-            ) from error
+            if error.errno in NO_SPACE:
+                raise self._no_room(error) from error
+            self._writable = False
+
+    def _no_room(self, error: OSError) -> DataError:
+        return DataError(
+            f"data: no room for more pictures in {self._path.parent} ({error.strerror}). The disk, "
+            f"or your share of it, is full; all {len(self)} pictures would take "
+            f"{len(self) * self._stride / 1e9:.3g} GB. Free some space there, or name another "
+            "folder: ZSCOPE_DATA=/path"
+        )
 
     def _open(self) -> tuple[np.ndarray, np.ndarray] | None:
         if self._maps is None and self._cached:
-            pixels, sums = (len(self), self._stride), (len(self),)
+            count, sums = len(self), _sums(self._path)
             try:
-                _prepare(self._path, pixels[0] * pixels[1])
-                _prepare(_sums(self._path), 8 * sums[0])
-                # Written through files rather than through the map: a full disk is then an
-                # error that can be reported, instead of a signal that ends the process.
+                _prepare(self._path, count * self._stride, sparse=True)
+                # Checksums are looked up before they exist, and in memory-backed folders even
+                # reading a hole takes room. So this file has none.
+                _prepare(sums, count * 8, sparse=False)
+                # Pixels are written through the file rather than through the map: a full disk is
+                # then an error that can be reported, instead of a signal that ends the process.
                 self._maps = (
-                    np.memmap(self._path, np.uint8, "r", shape=pixels),
-                    np.memmap(_sums(self._path), np.uint64, "r", shape=sums),
+                    np.memmap(self._path, np.uint8, "r", shape=(count, self._stride)),
+                    np.memmap(sums, np.uint64, "r", shape=(count,)),
                 )
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
+                if isinstance(error, OSError) and error.errno in NO_SPACE - {errno.EFBIG}:
+                    raise self._no_room(error) from error
                 self._cached = False
         return self._maps
 
@@ -266,7 +272,7 @@ class Rendered:
 def checksums(rows: np.ndarray, block: np.ndarray) -> np.ndarray:
     """One 64-bit sum a row, over its words and its number, with fixed odd weights."""
     words = block.view(np.uint64)
-    weights = scramble(np.arange(words.shape[1] + 1, dtype=np.uint64)) | np.uint64(1)
+    weights = _weights(words.shape[1] + 1)
     return np.einsum("rw,w->r", words, weights[1:]) + (rows.astype(np.uint64) + 1) * weights[0]
 
 
@@ -285,17 +291,25 @@ def scramble(counters: np.ndarray) -> np.ndarray:
     return z
 
 
+@lru_cache(maxsize=16)
+def _weights(count: int) -> np.ndarray:
+    return scramble(np.arange(count, dtype=np.uint64)) | np.uint64(1)
+
+
 def _sums(path: Path) -> Path:
     return path.with_suffix(".sums")
 
 
-def _prepare(path: Path, size: int) -> None:
-    """A sparse file of that size, unless there is one already."""
+def _prepare(path: Path, size: int, *, sparse: bool) -> None:
+    """A file of zeros of that size, unless there is one of that size already."""
     if path.is_file() and path.stat().st_size == size:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab") as file:
-        file.truncate(size)
+    with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+        if sparse or file.seek(0, os.SEEK_END) > size:
+            file.truncate(size)
+        while (left := size - file.seek(0, os.SEEK_END)) > 0:
+            file.write(bytes(min(left, 2**20)))
 
 
 def _write(path: Path, rows: np.ndarray, block: np.ndarray, runs: np.ndarray) -> None:
