@@ -1,1 +1,53 @@
+"""Figures: each function takes plain arrays or a result and returns axes or a figure.
 
+    from zscope import plots
+
+    ax = plots.heatmap(matrix, rows="intervened latent", columns="observed latent")
+    plots.save(ax, "matrix.pdf")
+
+All share one theme (`zscope.plots.theme`), which holds only while they draw. Functions,
+and matplotlib with them, are loaded when they are first used.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_HOMES = {
+    "bars": "amounts",
+    "histogram": "amounts",
+    "histograms": "amounts",
+    "causal_graph": "graphs",
+    "lines": "curves",
+    "traversal_errors": "curves",
+    "arrows": "planes",
+    "clouds": "planes",
+    "curvature_map": "maps",
+    "decoded_map": "maps",
+    "divergence_map": "maps",
+    "drift_plane": "maps",
+    "drift_steps": "maps",
+    "magnitude_map": "maps",
+    "map_figure": "maps",
+    "heatmap": "matrices",
+    "film_strip": "paths",
+    "path_figure": "paths",
+    "path_plane": "paths",
+    "hybrid_grid": "pictures",
+    "image_grid": "pictures",
+    "traversals": "pictures",
+    "save": "theme",
+}
+
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zscope.plots' has no attribute {name!r}")
+    value = getattr(import_module(f"zscope.plots.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,281 @@
+"""Response map: where in a plane of two latents do codes stay, and where are they moved?
+
+On a grid over latents i and j, the other latents held at a base vector, the response
+field is what decoding and encoding again does to the two chosen latents,
+
+    F(g) = ( R(z_g) - z_g )_{i, j},            R(z) = encoder(decoder(z))
+
+Its divergence tells where responses gather (negative: on or near the learned manifold)
+and where they part (positive: a boundary); its mean curvature tells how sharply,
+
+    div F = dF_i/dz_i + dF_j/dz_j,             H = -1/2 div( F / |F| )
+
+so an attracting point, F = -z, has div F = -2 and H = 1/(2r) at distance r. Several base
+vectors give the mean field, the average of F over them.
+
+Derivatives are central differences divided by the grid spacing (one-sided at the edges),
+so a linear field has its trace as divergence on any grid, and finer grids converge
+instead of fading. Where F is too small to have a direction, H is 0 and `undefined` is
+True; nothing is ever NaN. Exchanging the two latents transposes the map.
+
+Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3,
+eqs. 9 and 12. Their code leaves the spacing out.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from zscope.assays.responses.engine import BUDGET, decode, responses
+from zscope.autoencoder import Autoencoder
+from zscope.errors import ConfigError, Undefined
+from zscope.results import Result
+from zscope.types import Codes
+
+Axis = Float[Tensor, "points"]
+Plane = Float[Tensor, "first second"]
+Field = Float[Tensor, "first second 2"]
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseMap(Result):
+    """The response field over two latents; entry [a, b] is at axes[0][a], axes[1][b]."""
+
+    dims: tuple[int, int]
+    axes: tuple[Axis, Axis]
+    field: Field
+    divergence: Plane
+    curvature: Plane  # 0 where undefined
+    undefined: Bool[Tensor, "first second"]  # no direction: |F| below the floor here or next to it
+    base: Codes
+    codes: Float[Tensor, "samples 2"] | None  # the given codes, seen in the plane
+    decoded: Tensor | None  # decode_grid x decode_grid x observation, over the same extent
+    autoencoder: Autoencoder = dataclasses.field(repr=False)
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Lowest and highest value of the first latent, then of the second."""
+        first, second = self.axes
+        return first[0].item(), first[-1].item(), second[0].item(), second[-1].item()
+
+    @property
+    def magnitude(self) -> Plane:
+        """|F|: how far a code is moved by one pass."""
+        return self.field.norm(dim=-1)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        del values["autoencoder"]
+        return values
+
+    def plot(
+        self, ax: Any = None, *, factor: Any = None, names: Sequence[str] | None = None
+    ) -> Any:
+        """The divergence on `ax`; without it a figure with the curvature and decoded grid too.
+
+        `factor` (a value for each of the codes the map was made with) colours the codes.
+        """
+        from zscope.plots import divergence_map, map_figure
+
+        if ax is not None:
+            return divergence_map(self, factor=factor, names=names, ax=ax)
+        return map_figure(self, factor=factor, names=names)
+
+
+def response_map(
+    autoencoder: Autoencoder,
+    base: Tensor | np.ndarray,
+    dims: tuple[int, int] = (0, 1),
+    *,
+    codes: Tensor | np.ndarray | None = None,
+    grid: int = 100,
+    extent: Sequence[Any] | Tensor | np.ndarray | None = None,
+    decode_grid: int = 0,
+    floor: float = 1e-5,
+    budget: int = BUDGET,
+) -> ResponseMap:
+    """The response field over latents `dims`, the others held at `base`.
+
+    `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
+    99.5 % range of `codes`, or `extent`: (low, high) for both latents, or (low, high, low,
+    high). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
+    vector). Below `floor` times the map's diagonal, F is taken to have no direction.
+    """
+    vectors = as_codes(base, "response_map: base")
+    latents = vectors.shape[1]
+    dims = _dims(dims, latents)
+    if grid < 2:
+        raise ConfigError(
+            f"response_map: grid={grid}; derivatives need at least 2 points a side. The default "
+            "of 100 shows the structure of most models."
+        )
+    plane_codes = None
+    if codes is not None:
+        plane_codes = as_codes(codes, "response_map: codes")
+        if plane_codes.shape[1] != latents:
+            raise ConfigError(
+                f"response_map: codes with {plane_codes.shape[1]} latents, but the base vector has "
+                f"{latents}. Do both come from this model? Give zs.record(model, data).codes."
+            )
+        plane_codes = plane_codes[:, list(dims)].double()
+    lows, highs = _extent(extent, plane_codes, dims)
+    # The grid is rounded to the model's own type before anything is subtracted from it:
+    # otherwise the rounding itself would appear as a small response.
+    first, second = (
+        torch.linspace(low, high, grid, dtype=torch.float64).to(vectors.dtype)
+        for low, high in zip(lows, highs, strict=True)
+    )
+    field = _field(autoencoder, vectors, dims, (first, second), budget)
+    axes = first.double(), second.double()
+    curvature, undefined = mean_curvature(field, axes, floor=floor)
+    return ResponseMap(
+        dims=dims,
+        axes=axes,
+        field=field,
+        divergence=divergence(field, axes),
+        curvature=curvature,
+        undefined=undefined,
+        base=vectors,
+        codes=plane_codes,
+        decoded=_decoded(autoencoder, vectors, dims, axes, decode_grid, budget),
+        autoencoder=autoencoder,
+    )
+
+
+def divergence(field: Field, axes: tuple[Axis, Axis]) -> Plane:
+    """dF_0/dz_0 + dF_1/dz_1 by central differences with the spacing of `axes`."""
+    (first,) = torch.gradient(field[..., 0], spacing=(axes[0],), dim=0)
+    (second,) = torch.gradient(field[..., 1], spacing=(axes[1],), dim=1)
+    return first + second
+
+
+def mean_curvature(
+    field: Field, axes: tuple[Axis, Axis], *, floor: float = 1e-5
+) -> tuple[Plane, Bool[Tensor, "first second"]]:
+    """H = -1/2 div(F / |F|), and where it is undefined (H is 0 there)."""
+    size = field.norm(dim=-1, keepdim=True)
+    diagonal = torch.stack([axis[-1] - axis[0] for axis in axes]).norm()
+    small = size[..., 0] <= floor * diagonal
+    direction = field / size.clamp_min(torch.finfo(field.dtype).tiny)
+    # A difference is as undefined as the least defined of the points it is taken between.
+    undefined = small.clone()
+    undefined[1:] |= small[:-1]
+    undefined[:-1] |= small[1:]
+    undefined[:, 1:] |= small[:, :-1]
+    undefined[:, :-1] |= small[:, 1:]
+    curvature = -0.5 * divergence(direction, axes)
+    return curvature.masked_fill(undefined, 0.0), undefined
+
+
+def in_plane(base: Tensor, dims: tuple[int, int], points: Float[Tensor, "samples 2"]) -> Codes:
+    """Whole latent vectors: `points` on the latents `dims`, the rest as in one base vector."""
+    codes = base.expand(len(points), -1).clone()
+    codes[:, list(dims)] = points.to(codes)
+    return codes
+
+
+def as_codes(values: Tensor | np.ndarray, who: str) -> Codes:
+    """One latent vector or several as rows, on the CPU, finite, in their floating type."""
+    rows = torch.as_tensor(values).detach().cpu()
+    rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
+    rows = rows.unsqueeze(0) if rows.ndim == 1 else rows
+    if rows.ndim != 2 or rows.numel() == 0:
+        raise ConfigError(
+            f"{who} has shape {tuple(torch.as_tensor(values).shape)}; needed is one latent vector, "
+            "or one row of latents for each sample."
+        )
+    if not rows.isfinite().all():
+        raise Undefined(
+            f"{who} holds NaN or infinite numbers in {int((~rows.isfinite().all(1)).sum())} of "
+            f"{len(rows)} rows. Has the encoder diverged? Check the weights and the data's scale."
+        )
+    return rows
+
+
+def _field(
+    autoencoder: Autoencoder,
+    base: Codes,
+    dims: tuple[int, int],
+    axes: tuple[Axis, Axis],
+    budget: int,
+) -> Field:
+    grid, columns = len(axes[0]), list(dims)
+    points = torch.cartesian_prod(*axes)
+    cells = len(points)
+
+    def build(start: int, stop: int) -> Tensor:
+        rows = torch.arange(start, stop)
+        codes = base[rows // cells]
+        codes[:, columns] = points[rows % cells]
+        return codes
+
+    total = torch.zeros(cells, 2, dtype=torch.float64)
+    for start, stop, posterior in responses(autoencoder, cells * len(base), build, budget=budget):
+        total.index_add_(0, torch.arange(start, stop) % cells, posterior.mean[:, columns].double())
+    return (total / len(base) - points.double()).reshape(grid, grid, 2)
+
+
+def _decoded(
+    autoencoder: Autoencoder,
+    base: Codes,
+    dims: tuple[int, int],
+    axes: tuple[Axis, Axis],
+    count: int,
+    budget: int,
+) -> Tensor | None:
+    """Observations at the centres of count x count tiles of the map."""
+    if count < 1:
+        return None
+    centres = [
+        axis[0] + (axis[-1] - axis[0]) * (torch.arange(count) + 0.5) / count for axis in axes
+    ]
+    codes = in_plane(base[0], dims, torch.cartesian_prod(*centres))
+    images = decode(autoencoder, codes, budget=budget)
+    return images.cpu().reshape(count, count, *images.shape[1:])
+
+
+def _dims(dims: Sequence[int], latents: int) -> tuple[int, int]:
+    if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= dim < latents for dim in dims):
+        raise ConfigError(
+            f"response_map: dims={tuple(dims)} of a model with {latents} latents; a map needs two "
+            f"different latents from 0 to {latents - 1}. Which two share structure? See the "
+            "response matrix."
+        )
+    return int(dims[0]), int(dims[1])
+
+
+def _extent(
+    extent: Any, codes: Tensor | None, dims: tuple[int, int]
+) -> tuple[list[float], list[float]]:
+    if extent is not None:
+        numbers = torch.as_tensor(extent, dtype=torch.float64).flatten()
+        if numbers.numel() == 2:
+            numbers = numbers.repeat(2)
+        if numbers.numel() != 4 or not numbers.isfinite().all():
+            raise ConfigError(
+                f"response_map: extent={extent!r}; give (low, high) for both latents, or (low, "
+                "high, low, high)."
+            )
+        lows, highs = numbers.reshape(2, 2).T.tolist()
+    elif codes is not None:
+        # torch.quantile refuses more than 16 million numbers; numpy does not.
+        lows, highs = np.quantile(codes.numpy(), [0.005, 0.995], axis=0).tolist()
+    else:
+        raise ConfigError(
+            "response_map: neither codes nor an extent were given, so the range of the map is not "
+            "known. Give codes=zs.record(model, data).codes, or extent=(-3, 3)."
+        )
+    for dim, low, high in zip(dims, lows, highs, strict=True):
+        if not low < high:
+            raise Undefined(
+                f"response_map: latent {dim} runs from {low:.4g} to {high:.4g}, which leaves "
+                "nothing to map. Has this latent collapsed to one value? Choose another latent, "
+                "or give extent=(low, high)."
+            )
+    return lows, highs

@@ -1,0 +1,439 @@
+"""Manifold path: how does one get from one code to another without leaving the manifold?
+
+The path z(s), s its arc length, that minimises
+
+    integral of ( |F(z)|^2 + temperature ) ds,        F(z) = R(z) - z
+
+where F is the response field: small on the learned manifold, large off it. The
+temperature keeps the path short where the field vanishes; a high one gives the straight
+line. `cost` is the integral of |F|^2 along the path and `straight_cost` the same along
+the straight line, both by one fine quadrature of the true response, so
+
+    0 <= cost <= straight_cost
+
+In a plane (given a response map) the path is the shortest one on the graph of grid
+points, each joined to its 32 nearest directions; the corners that the grid leaves are
+then drawn out under the same cost. In all latents (given an autoencoder) it starts as a
+shortest path on the graph of nearest neighbours among the codes, and is drawn out
+likewise. Points and frames are at equal arc length. Exchanging start and end reverses
+the path; permuting latents permutes its coordinates.
+
+Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3 (the
+planar path, on the squared field); the path in all latents is ours.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from zscope.assays.responses.engine import BUDGET, decode, respond, responses
+from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.errors import ConfigError, InterfaceError
+from zscope.randomness import fresh
+from zscope.results import Result
+from zscope.types import Codes
+
+FINE = 512
+"""Points at which the response is taken to measure the cost of a path."""
+
+# Moves to the 32 nearest directions of a grid, up to sign: with the 8 nearest alone a path
+# can be 8 % too long, with these 1.3 %, and drawing out repairs the rest.
+_MOVES = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 1), (2, -1), (1, 2), (1, -2)]
+_MOVES += [(3, 1), (3, -1), (1, 3), (1, -3), (3, 2), (3, -2), (2, 3), (2, -3)]
+
+
+@dataclass(frozen=True, eq=False)
+class ManifoldPath(Result):
+    """A path between two codes that keeps to the manifold, and the straight line beside it."""
+
+    points: Codes  # whole latent vectors, at equal arc length, ends included
+    straight: Codes
+    cost: float  # integral of |F|^2
+    straight_cost: float
+    length: float
+    straight_length: float
+    profile: Float[Tensor, "points"]  # |F|^2 at the points
+    straight_profile: Float[Tensor, "points"]
+    temperature: float
+    dims: tuple[int, int] | None  # the plane, or None for a path in all latents
+    frames: Tensor  # decoded at equal arc length
+    straight_frames: Tensor
+    codes: Codes | None = dataclasses.field(repr=False)
+    map: ResponseMap | None = dataclasses.field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        del values["map"], values["codes"]
+        return values
+
+    def plot(self, ax: Any = None) -> Any:
+        """The paths in the plane on `ax`; without it a figure with film strips and costs."""
+        from zscope.plots import path_figure, path_plane
+
+        return path_figure(self) if ax is None else path_plane(self, ax=ax)
+
+
+def manifold_path(
+    subject: ResponseMap | Autoencoder,
+    start: Tensor | np.ndarray,
+    end: Tensor | np.ndarray,
+    *,
+    codes: Tensor | np.ndarray | None = None,
+    temperature: float | None = None,
+    points: int = 101,
+    frames: int = 9,
+    samples: int = 1000,
+    neighbours: int = 10,
+    relax: int | None = None,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> ManifoldPath:
+    """The path from `start` to `end` in the plane of a response map, or in all latents.
+
+    In a plane the ends are two numbers or whole latent vectors (of which the two latents
+    of the map count). In all latents `codes` say where the manifold is; `samples` of them
+    are joined to their `neighbours` nearest, more if the graph would fall apart.
+    `temperature` is by default a tenth of the median of |F|^2 over the codes (over the
+    calmest fifth of a map without codes). `relax` bounds the steps of drawing out (by default
+    100 in a plane and 20 in all latents, where each asks the model); 0 leaves the path on
+    its graph, for models without gradients.
+    """
+    if points < 2 or frames < 2:
+        raise ConfigError(
+            f"manifold_path: points={points}, frames={frames}; a path has at least its two ends."
+        )
+    if temperature is not None and not temperature > 0:
+        raise ConfigError(
+            f"manifold_path: temperature={temperature}; it must be above 0, or the path could "
+            "wander for free where the field vanishes. Leave it out for a default."
+        )
+    plane = subject if isinstance(subject, ResponseMap) else None
+    space: _Plane | _Everywhere
+    if isinstance(subject, ResponseMap):
+        space = _Plane(subject, budget)
+    else:
+        space = _Everywhere(subject, codes, samples, generator, budget)
+    ends = torch.stack([space.end(start, "start"), space.end(end, "end")])
+    temperature = temperature or space.temperature()
+    straight = resample(ends, points)
+    candidates = [straight]
+    if not torch.equal(ends[0], ends[1]):
+        starts = [straight, space.graph_path(ends, temperature, neighbours)]
+        relax = space.relax if relax is None else relax
+        if relax > 0:
+            starts += [draw_out(chain, space, temperature, relax) for chain in starts]
+        candidates += [resample(chain, points) for chain in starts[1:]]
+    # Drawing out finds the nearest minimum, which need not be the lowest: all candidates
+    # are judged by one fine measurement. The straight line wins when no other is better.
+    costs = [integral(chain, space.measure) for chain in candidates]
+    totals = [c + temperature * length(chain) for c, chain in zip(costs, candidates, strict=True)]
+    chosen = 0 if totals[0] <= min(totals) * (1 + 1e-6) else totals.index(min(totals))
+    best = candidates[chosen]
+    model = space.autoencoder
+    return ManifoldPath(
+        points=space.whole(best),
+        straight=space.whole(straight),
+        cost=costs[chosen],
+        straight_cost=costs[0],
+        length=length(best),
+        straight_length=length(straight),
+        profile=space.measure(best),
+        straight_profile=space.measure(straight),
+        temperature=temperature,
+        dims=None if plane is None else plane.dims,
+        frames=decode(model, space.whole(resample(best, frames)), budget=budget).cpu(),
+        straight_frames=decode(model, space.whole(resample(straight, frames)), budget=budget).cpu(),
+        codes=space.codes,
+        map=plane,
+    )
+
+
+class _Plane:
+    """Paths over two latents: the grid of the map guides, the true response measures."""
+
+    relax, pieces = 100, 64
+
+    def __init__(self, given: ResponseMap, budget: int) -> None:
+        self.map, self.budget, self.autoencoder = given, budget, given.autoencoder
+        self.codes = given.codes
+        low0, high0, low1, high1 = given.extent
+        self.bounds = torch.tensor([[low0, high0], [low1, high1]], dtype=torch.float64)
+
+    def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
+        vector = as_codes(value, f"manifold_path: {name}")[0].double()
+        if len(vector) == self.map.base.shape[1]:
+            vector = vector[list(self.map.dims)]
+        if len(vector) != 2:
+            raise ConfigError(
+                f"manifold_path: {name} has {len(vector)} numbers; in a plane give 2, or a whole "
+                f"latent vector of {self.map.base.shape[1]}."
+            )
+        if (vector < self.bounds[:, 0]).any() or (vector > self.bounds[:, 1]).any():
+            (a, b), (c, d) = self.bounds.tolist()
+            raise ConfigError(
+                f"manifold_path: {name} ({vector[0]:.4g}, {vector[1]:.4g}) lies off the map, which "
+                f"covers {a:.4g} to {b:.4g} and {c:.4g} to {d:.4g}. Is it an outlier? Make the map "
+                "wider: response_map(..., extent=(low, high, low, high))."
+            )
+        return vector
+
+    def whole(self, points: Tensor) -> Codes:
+        return in_plane(self.map.base[0], self.map.dims, points)
+
+    def temperature(self) -> float:
+        if self.codes is not None:
+            inside = ((self.codes >= self.bounds[:, 0]) & (self.codes <= self.bounds[:, 1])).all(1)
+            if inside.any():
+                return _low(self.squares(self.codes[inside]))
+        squares = self.map.field.square().sum(-1).flatten()
+        return _low(squares.sort().values[: max(1, len(squares) // 5)])
+
+    def squares(self, points: Tensor) -> Tensor:
+        """|F|^2 with F interpolated bilinearly between grid points."""
+        low, high = self.bounds.T
+        # grid_sample wants -1 to 1 and the fastest axis first.
+        where = (2 * (points - low) / (high - low) - 1).flip(-1).reshape(1, 1, -1, 2)
+        image = self.map.field.permute(2, 0, 1).unsqueeze(0)
+        value = torch.nn.functional.grid_sample(
+            image, where, mode="bilinear", padding_mode="border", align_corners=True
+        )
+        return value.square().sum(1).reshape(points.shape[:-1])
+
+    def measure(self, points: Tensor) -> Tensor:
+        base, dims, count = self.map.base, list(self.map.dims), len(points)
+        points = points.to(base.dtype)
+        total = torch.zeros(count, 2, dtype=torch.float64)
+
+        def build(start: int, stop: int) -> Tensor:
+            rows = torch.arange(start, stop)
+            codes = base[rows // count]
+            codes[:, dims] = points[rows % count]
+            return codes
+
+        chunks = responses(self.autoencoder, count * len(base), build, budget=self.budget)
+        for start, stop, posterior in chunks:
+            total.index_add_(0, torch.arange(start, stop) % count, posterior.mean[:, dims].double())
+        return (total / len(base) - points.double()).square().sum(1)
+
+    def graph_path(self, ends: Tensor, temperature: float, neighbours: int) -> Tensor:
+        shape = tuple(len(axis) for axis in self.map.axes)
+        nodes = torch.cartesian_prod(*self.map.axes)
+        number = np.arange(len(nodes)).reshape(shape)
+        sources, targets = [], []
+        for across, up in _MOVES:
+            if across >= shape[0] or abs(up) >= shape[1]:
+                continue
+            here = number[: shape[0] - across]
+            there = number[across:]
+            sources.append(here[:, max(0, -up) : shape[1] - max(0, up)].ravel())
+            targets.append(there[:, max(0, up) : shape[1] + min(0, up)].ravel())
+        # The ends lie between grid points: each is joined to those of the cells around it.
+        spacing = (self.bounds[:, 1] - self.bounds[:, 0]) / (torch.tensor(shape) - 1)
+        for k in (0, 1):
+            near = ((nodes - ends[k]).abs() <= 2 * spacing).all(1).nonzero()[:, 0].numpy()
+            sources.append(np.full(len(near), len(nodes) + k))
+            targets.append(near)
+        nodes = torch.cat([nodes, ends])
+        edges = np.concatenate(sources), np.concatenate(targets)
+        share = torch.linspace(0, 1, 7, dtype=torch.float64)[1::2]
+        first, second = nodes[edges[0]], nodes[edges[1]]
+        along = torch.stack([self.squares(first.lerp(second, s)) for s in share]).mean(0)
+        return shortest(nodes, edges, along + temperature)
+
+
+class _Everywhere:
+    """Paths over all latents: nearest neighbours among the codes guide."""
+
+    bounds = None
+    relax, pieces = 20, 32
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        codes: Tensor | np.ndarray | None,
+        samples: int,
+        generator: Generator | None,
+        budget: int,
+    ) -> None:
+        if codes is None:
+            raise ConfigError(
+                "manifold_path: a path in all latents needs codes that show where the manifold "
+                "is. Give codes=zs.record(model, data).codes, or a response map for a planar path."
+            )
+        codes = as_codes(codes, "manifold_path: codes")
+        if len(codes) > samples:
+            order = torch.randperm(len(codes), generator=fresh(generator))
+            codes = codes[order[:samples].sort().values]
+        self.autoencoder, self.codes, self.budget = autoencoder, codes, budget
+
+    def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
+        vector = as_codes(value, f"manifold_path: {name}")[0].double()
+        if len(vector) != self.codes.shape[1]:
+            raise ConfigError(
+                f"manifold_path: {name} has {len(vector)} numbers, but the codes have "
+                f"{self.codes.shape[1]} latents. Give a whole latent vector."
+            )
+        return vector
+
+    def whole(self, points: Tensor) -> Codes:
+        return points.to(self.codes.dtype)
+
+    def temperature(self) -> float:
+        return _low(self.measure(self.codes))
+
+    def measure(self, points: Tensor) -> Tensor:
+        points = points.to(self.codes.dtype)
+        answer = respond(self.autoencoder, points, budget=self.budget)
+        return (answer.double() - points.double()).square().sum(1)
+
+    def squares(self, points: Tensor) -> Tensor:
+        codes = self.whole(points).reshape(-1, points.shape[-1])
+        device, dtype = self.autoencoder.place
+        if not any(True for _ in self.autoencoder.parameters()):
+            dtype = codes.dtype
+        with evaluation(self.autoencoder, gradients=True):
+            answer = self.autoencoder.encode(self.autoencoder.decode(codes.to(device, dtype))).mean
+        if not answer.requires_grad:
+            raise InterfaceError(
+                "manifold_path: the model's response gives no gradient with respect to the codes, "
+                "so the path cannot be drawn out. Does it leave torch or switch gradients off? "
+                "Call with relax=0 for the path on the graph of codes."
+            )
+        return (answer.to(codes) - codes).double().square().sum(1).reshape(points.shape[:-1])
+
+    def graph_path(self, ends: Tensor, temperature: float, neighbours: int) -> Tensor:
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+        from scipy.spatial import KDTree
+
+        # Duplicated codes would only be each other's neighbours.
+        nodes = torch.cat([ends, self.codes.double().unique(dim=0)])
+        tree, count = KDTree(nodes.numpy()), len(nodes)
+        neighbours = max(1, min(neighbours, count - 1))
+        while True:
+            _, near = tree.query(nodes.numpy(), k=neighbours + 1)
+            sources, targets = np.repeat(np.arange(count), neighbours + 1), near.ravel()
+            graph = coo_array((np.ones(len(sources)), (sources, targets)), shape=(count, count))
+            _, part = connected_components(graph, directed=False)
+            if part[0] == part[1]:
+                break
+            neighbours = min(2 * neighbours, count - 1)
+        pairs = np.unique(np.sort(np.stack([sources, targets]), axis=0), axis=1)
+        edges = pairs[:, pairs[0] != pairs[1]]
+        at_nodes = self.measure(nodes)
+        middle = self.measure((nodes[edges[0]] + nodes[edges[1]]) / 2)
+        along = (at_nodes[edges[0]] + at_nodes[edges[1]] + 4 * middle) / 6
+        return shortest(nodes, (edges[0], edges[1]), along + temperature, source=0, target=1)
+
+
+def _low(squares: Tensor) -> float:
+    """A tenth of the median; where there is no field at all, any temperature will do."""
+    return squares.median().item() / 10 or 1.0
+
+
+def shortest(
+    nodes: Tensor,
+    edges: tuple[np.ndarray, np.ndarray],
+    price: Tensor,
+    *,
+    source: int = -2,
+    target: int = -1,
+) -> Tensor:
+    """The cheapest chain of nodes, where an edge costs its length times its mean price."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import dijkstra
+
+    count = len(nodes)
+    source, target = source % count, target % count
+    weights = ((nodes[edges[0]] - nodes[edges[1]]).norm(dim=1) * price).numpy()
+    graph = coo_array((weights, edges), shape=(count, count)).tocsr()
+    _, before = dijkstra(graph, directed=False, indices=source, return_predecessors=True)
+    chain = [target]
+    while chain[-1] != source:
+        chain.append(int(before[chain[-1]]))
+    return nodes[chain[::-1]]
+
+
+def draw_out(
+    chain: Tensor, space: "_Plane | _Everywhere", temperature: float, steps: int
+) -> Tensor:
+    """The chain moved, ends fixed, to where the integral of |F|^2 + temperature is least.
+
+    Coarse chains first, finer ones from there: a fine chain alone moves as slowly as heat
+    spreads along it. Pieces of unequal length are penalised, which does not change the
+    least cost (any curve can be walked at an even pace) but stops points from sliding
+    away from where the field is large.
+    """
+    from scipy.optimize import minimize
+
+    pieces = 8
+    while pieces <= space.pieces:
+        chain = resample(chain, pieces + 1)
+        inside = 2 * space.pieces // pieces
+        share = (torch.arange(inside, dtype=torch.float64) + 0.5) / inside
+        inner = chain[1:-1]
+
+        def spent_and_uneven(moving: Tensor, chain: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
+            whole = torch.cat([chain[:1], moving, chain[-1:]])
+            start, step = whole[:-1], whole[1:] - whole[:-1]
+            pace = step.norm(dim=1)
+            price = space.squares(start + share.reshape(-1, 1, 1) * step).mean(0) + temperature
+            return (price * pace).sum(), (pace * len(pace) / pace.sum() - 1).square().mean()
+
+        def value(
+            flat: np.ndarray, chain: Tensor, share: Tensor, unit: float
+        ) -> tuple[float, np.ndarray]:
+            moving = torch.from_numpy(flat).reshape(len(chain) - 2, -1).requires_grad_()
+            spent, uneven = spent_and_uneven(moving, chain, share)
+            total = spent / unit + uneven
+            (slope,) = torch.autograd.grad(total, moving)
+            return total.item(), slope.flatten().numpy()
+
+        unit = spent_and_uneven(inner.clone().requires_grad_(), chain, share)[0].item()
+        limits = None if space.bounds is None else space.bounds.repeat(len(inner), 1).tolist()
+        found = minimize(
+            value,
+            inner.flatten().numpy().copy(),
+            args=(chain, share, unit),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=limits,
+            options={"maxiter": steps, "ftol": 1e-9},
+        )
+        moved = torch.from_numpy(found.x).reshape(inner.shape)
+        chain = torch.cat([chain[:1], moved, chain[-1:]])
+        pieces *= 2
+    return chain
+
+
+def length(points: Tensor) -> float:
+    return (points[1:] - points[:-1]).norm(dim=1).sum().item()
+
+
+def resample(points: Tensor, count: int) -> Tensor:
+    """`count` points at equal arc length along the polyline, its ends included."""
+    steps = (points[1:] - points[:-1]).norm(dim=1)
+    reached = torch.cat([steps.new_zeros(1), steps.cumsum(0)])
+    if reached[-1] == 0:
+        return points[:1].expand(count, -1).clone()
+    wanted = torch.linspace(0, 1, count, dtype=points.dtype) * reached[-1]
+    after = torch.searchsorted(reached, wanted).clamp(1, len(points) - 1)
+    share = (wanted - reached[after - 1]) / steps[after - 1].clamp_min(1e-300)
+    placed = points[after - 1].lerp(points[after], share.clamp(0, 1).unsqueeze(1))
+    placed[0], placed[-1] = points[0], points[-1]
+    return placed
+
+
+def integral(points: Tensor, value: Callable[[Tensor], Tensor]) -> float:
+    """The integral of `value` over the arc length of a polyline, by the midpoint rule."""
+    if (total := length(points)) == 0:
+        return 0.0
+    middles = resample(points, 2 * FINE + 1)[1::2]
+    return total * value(middles).mean().item()

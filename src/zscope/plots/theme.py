@@ -1,0 +1,303 @@
+"""One look for every figure: sizes, type, colours. Nothing of the user's settings is changed.
+
+`themed` wraps a drawing function: inside it the theme holds, outside everything is as it
+was. Text is sans-serif and 8 points at the printed size (a column is 3.4 inches, a page
+7), lines are vectors, and colours can be told apart with any colour vision and in grey:
+categories by Okabe & Ito (up to 7) or Petroff (up to 10), amounts from light to dark,
+signed amounts in blue and red with white at 0.
+
+Okabe & Ito, "Color universal design", 2008. Petroff, "Accessible color sequences for data
+visualization", arXiv:2107.02270. Light and colour are spaced evenly in Oklab (Ottosson,
+"A perceptual color space for image processing", 2020).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
+from pathlib import Path
+from textwrap import wrap
+from typing import Any
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+COLUMN, PAGE = 3.4, 7.0  # inches
+
+INK = "#222222"
+GREY = "#8a8a8a"
+FAINT = "#d9d9d9"
+BLUE, RED, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, YELLOW = "#E69F00", "#56B4E9", "#F0E442"
+
+OKABE_ITO = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, YELLOW)
+PETROFF = (
+    *("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6"),
+    *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
+)
+
+SMALL, NORMAL, LARGE = 6.5, 8.0, 9.0  # points
+
+
+@cache
+def settings() -> dict[str, Any]:
+    return {
+        "figure.facecolor": "white",
+        "figure.dpi": 150,
+        "figure.max_open_warning": 0,
+        "savefig.dpi": 300,
+        "savefig.facecolor": "white",
+        "savefig.bbox": None,
+        "pdf.fonttype": 42,  # text stays text, in fonts that journals accept
+        "ps.fonttype": 42,
+        "svg.fonttype": "path",
+        "font.family": list(_fonts()),
+        "font.size": NORMAL,
+        "mathtext.fontset": "dejavusans",
+        "text.color": INK,
+        "text.usetex": False,
+        "axes.titlesize": LARGE,
+        "axes.titleweight": "normal",
+        "axes.titlelocation": "left",
+        "axes.titlepad": 5.0,
+        "axes.labelsize": NORMAL,
+        "axes.labelcolor": INK,
+        "axes.labelpad": 3.0,
+        "axes.edgecolor": INK,
+        "axes.facecolor": "white",
+        "axes.linewidth": 0.6,
+        "axes.grid": False,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.unicode_minus": True,
+        "axes.axisbelow": True,
+        "axes.prop_cycle": cycler(color=OKABE_ITO),
+        "xtick.labelsize": NORMAL,
+        "ytick.labelsize": NORMAL,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "xtick.direction": "out",
+        "ytick.direction": "out",
+        "xtick.major.size": 2.5,
+        "ytick.major.size": 2.5,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "xtick.major.pad": 2.5,
+        "ytick.major.pad": 2.5,
+        "xtick.minor.visible": False,
+        "ytick.minor.visible": False,
+        "legend.frameon": False,
+        "legend.fontsize": NORMAL,
+        "legend.handlelength": 1.4,
+        "legend.borderaxespad": 0.2,
+        "lines.linewidth": 1.3,
+        "lines.markersize": 4.0,
+        "lines.solid_capstyle": "round",
+        "patch.linewidth": 0.6,
+        "image.interpolation": "nearest",
+        "image.origin": "upper",
+        "image.aspect": "equal",
+        "hatch.linewidth": 0.5,
+        "hatch.color": GREY,
+    }
+
+
+@contextmanager
+def theme() -> Iterator[None]:
+    """The theme for as long as the block lasts."""
+    values: Any = settings()
+    with mpl.rc_context(values):
+        yield
+
+
+def themed(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """Draw under the theme, whatever the user's settings are, and leave those alone."""
+
+    @wraps(draw)
+    def drawn(*args: Any, **options: Any) -> Any:
+        with theme():
+            return draw(*args, **options)
+
+    return drawn
+
+
+def axes(ax: Axes | None, width: float = COLUMN, height: float = 2.4) -> Axes:
+    """The given axes, or those of a new figure of this size in inches."""
+    if ax is None:
+        _, ax = plt.subplots(figsize=(width, height), layout="constrained")
+    # Ticks are made when they are first drawn, after the theme is gone: what they should
+    # look like is therefore written into the axes.
+    parameters: Any = mpl.rcParams
+    sides: list[Any] = ["x", "y"]
+    for side in sides:
+        name = f"{side}tick"
+        ax.tick_params(
+            axis=side,
+            labelsize=parameters[f"{name}.labelsize"],
+            labelfontfamily=parameters["font.family"],
+            size=parameters[f"{name}.major.size"],
+            width=parameters[f"{name}.major.width"],
+            pad=parameters[f"{name}.major.pad"],
+            color=INK,
+            labelcolor=INK,
+            direction="out",
+        )
+    return ax
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The whole figure that the axes belong to."""
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def title(ax: Axes, text: str, size: float = LARGE) -> None:
+    """A title in as many lines as the axes are narrow."""
+    width = ax.get_position().width * figure_of(ax).get_size_inches()[0]
+    ax.set_title("\n".join(wrap(text, max(24, int(width * 125 / size)))), fontsize=size)
+
+
+def fit(ax: Axes) -> None:
+    """Cut a figure that was made for `ax` alone down to what is drawn in it."""
+    figure = figure_of(ax)
+    for _ in range(2):
+        drawn = figure.get_tightbbox()
+        figure.set_size_inches(drawn.width + 0.1, drawn.height + 0.1)
+        if (engine := figure.get_layout_engine()) is not None:
+            engine.execute(figure)
+
+
+def panels(
+    rows: int, columns: int, width: float = PAGE, height: float = 2.4, **options: Any
+) -> tuple[Figure, np.ndarray]:
+    """A figure with rows x columns axes, always as a 2-D array."""
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options
+    )
+    for ax in grid.flat:
+        axes(ax)
+    return figure, grid
+
+
+def colorbar(
+    image: Any, ax: Axes, label: str = "", *, share: float = 1.0, at: float = 1.03, **options: Any
+) -> Any:
+    """A slim colour bar beside `ax`, `share` of its height, with at most five ticks."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure = figure_of(ax)
+    if figure.get_layout_engine() is not None:
+        # Tied to the axes, so that it is as high as they are whatever their aspect.
+        slim = 0.13 / max(0.5, ax.get_position().width * figure.get_size_inches()[0])
+        options["cax"] = ax.inset_axes((at, (1 - share) / 2, slim, share))
+    else:
+        options["ax"] = ax
+    bar = figure.colorbar(image, ticks=MaxNLocator(4), **options)
+    bar.outline.set_visible(False)
+    axes(bar.ax)
+    bar.ax.tick_params(length=2, labelsize=SMALL)
+    bar.set_label(label)
+    return bar
+
+
+def save(figure: Figure | Axes, path: str | Path, **options: Any) -> Path:
+    """Write a figure as the ending of `path` says (png, pdf, svg), fonts kept as text in pdf."""
+    path = Path(path)
+    figure = figure if isinstance(figure, Figure) else figure_of(figure)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with theme():
+        figure.savefig(path, **options)
+    return path
+
+
+def categories(count: int) -> list[Any]:
+    """`count` colours that can be told apart; beyond ten they follow a scale."""
+    if count <= len(OKABE_ITO):
+        return list(OKABE_ITO[:count])
+    if count <= len(PETROFF):
+        return list(PETROFF[:count])
+    return [mpl.colormaps["viridis"](share) for share in np.linspace(0, 1, count)]
+
+
+@cache
+def sequential() -> Colormap:
+    """Light to dark blue for amounts: 0 is nearly paper, lightness falls evenly."""
+    return _map("zscope-amount", [_oklch(share, 250, 0.14) for share in np.linspace(0, 1, 65)])
+
+
+@cache
+def diverging() -> Colormap:
+    """Blue below 0, white at 0, red above: equally dark at equal distance from 0."""
+    below = [_oklch(share, 250, 0.15) for share in np.linspace(1, 0, 65)]
+    above = [_oklch(share, 25, 0.19) for share in np.linspace(0, 1, 65)]
+    return _map("zscope-signed", below + above[1:])
+
+
+def symmetric(values: Any, share: float = 1.0) -> float:
+    """A limit that holds `share` of |values|, for a scale symmetric around 0; never 0."""
+    size = np.abs(np.asarray(values, dtype=float)).ravel()
+    return float(np.quantile(size, share)) or float(size.max(initial=0)) or 1.0
+
+
+def dark(colour: Any) -> bool:
+    """Whether white text reads better than black on this colour."""
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+        for c in mpl.colors.to_rgb(colour)
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.3
+
+
+def number(value: float, digits: int = 2) -> str:
+    """A number for a label: fixed digits, a true minus sign, no minus before zero."""
+    text = f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "\u2212")
+
+
+def names(count: int, given: Sequence[Any] | None, prefix: str = "") -> list[str]:
+    return [f"{prefix}{k}" for k in range(count)] if given is None else [str(g) for g in given]
+
+
+def array(values: Any) -> np.ndarray:
+    """Tensors, arrays and lists alike as a NumPy array."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+def _fonts() -> tuple[str, ...]:
+    """Installed sans-serif families, best first; DejaVu Sans comes with matplotlib."""
+    from matplotlib.font_manager import fontManager
+
+    wanted = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans")
+    known = set(fontManager.get_font_names())
+    return (*(name for name in wanted if name in known), "DejaVu Sans")
+
+
+def _map(name: str, colours: list[tuple[float, ...]]) -> Colormap:
+    return LinearSegmentedColormap.from_list(name, colours, N=257)
+
+
+def _oklch(share: float, hue: float, chroma: float) -> tuple[float, ...]:
+    """A colour of the given hue: at share 0 nearly white, at 1 dark; sRGB, 0 to 1."""
+    lightness = 0.985 - 0.585 * share
+    # Colour rises quickly and eases off towards the dark end, where sRGB has less of it.
+    chroma = chroma * np.sin(np.pi / 2 * min(1.0, 1.25 * share) ** 1.1) * (1 - 0.2 * share**2)
+    a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = (
+        4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
+    )
+    return tuple(
+        float(np.clip(12.92 * c if c <= 0.0031308 else 1.055 * c ** (1 / 2.4) - 0.055, 0, 1))
+        for c in linear
+    )
