@@ -37,12 +37,13 @@ class Elbow(Result):
     better: str
 
     def plot(self, ax: Any = None) -> Any:
+        from zscope.assays.dimension.fondue import mark_answer
         from zscope.plots import lines
 
         ax = lines(
-            {"value": list(self.curve.values())}, at=list(self.curve), x="latents", y="value", ax=ax
+            {"": list(self.curve.values())}, at=list(self.curve), x="latents", y="value", ax=ax
         )
-        ax.axvline(self.knee, linestyle="--", color="grey")
+        mark_answer(ax, self.knee)
         return ax
 
 

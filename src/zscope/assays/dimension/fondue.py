@@ -64,16 +64,29 @@ class Fondue(Result):
 
         curve = sorted(self.trials)
         ax = lines(
-            {"gap": [trial.value for trial in curve]},
+            {"": [trial.value for trial in curve]},
             at=[trial.latents for trial in curve],
             x="latents",
             y="gap",
             ax=ax,
         )
-        ax.axhline(self.threshold, linestyle=":", color="grey")
-        ax.axvline(self.latents, linestyle="--", color="grey")
-        ax.annotate(f"{self.latents} latents", (self.latents, self.threshold), fontsize="small")
+        mark_answer(ax, self.latents)
+        ax.axhline(self.threshold, linestyle=":", color="grey", linewidth=0.7)
         return ax
+
+
+def mark_answer(ax: Any, latents: int) -> None:
+    """A line at the answer, named at its top."""
+    ax.axvline(latents, linestyle="--", color="grey", linewidth=0.7)
+    ax.annotate(
+        f"{latents} latents",
+        (latents, 1),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, -2),
+        textcoords="offset points",
+        va="top",
+        fontsize="small",
+    )
 
 
 def fondue(

@@ -48,7 +48,7 @@ class MutualInformation(Result):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import heatmap
 
-        return heatmap(self.matrix, x="latent", y="latent", colour="nats", ax=ax)
+        return heatmap(self.matrix, rows="latent", columns="latent", label="nats", ax=ax)
 
 
 def mutual_information(

@@ -53,7 +53,7 @@ class TypeProbe(Result):
 
         names = [f"{subset} {kind}" for kind, row in self.accuracy.items() for subset in row]
         values = [value for row in self.accuracy.values() for value in row.values()]
-        return bars(values, names=names, y="accuracy", ax=ax)
+        return bars(values, names=names, y="accuracy", line=self.chance, ax=ax)
 
 
 def type_probe(

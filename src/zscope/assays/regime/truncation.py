@@ -13,6 +13,7 @@ downstream model that minds collinear or near-constant features.
 Bonheme 2023, section 6.4.4, figures 6.4 to 6.8; corollary 6.3.1.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,8 +50,13 @@ class Truncation(Result):
         from zscope.plots import bars
 
         row = self.table["total correlation"]
-        names = [f"{subset} {kind}" for subset in row for kind in ("mean", "sampled")]
-        return bars([v for pair in row.values() for v in pair], names=names, y="nats", ax=ax)
+        shown = [
+            (f"{subset} {kind}", value)
+            for subset, pair in row.items()
+            for kind, value in zip(("mean", "sampled"), pair, strict=True)
+            if math.isfinite(value)  # dependent latents share infinitely much
+        ]
+        return bars([v for _, v in shown], names=[n for n, _ in shown], y="nats shared", ax=ax)
 
 
 def type_subsets(types: VariableTypes) -> dict[str, list[int]]:

@@ -77,8 +77,10 @@ class VariableTypes(Result):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
 
-        names = [f"{j} {label}" for j, label in enumerate(self.labels)]
-        return bars(self.mean_variance, names=names, x="latent", y="mean variance", ax=ax)
+        # Grey bars are passive latents; at 1 the posterior is as wide as the prior.
+        return bars(
+            self.mean_variance, x="latent", y="mean variance", marks=self.used, line=1.0, ax=ax
+        )
 
 
 class VarianceMoments:

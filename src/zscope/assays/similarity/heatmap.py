@@ -57,7 +57,14 @@ class SimilarityHeatmap(Result):
         from zscope.plots import heatmap
 
         return heatmap(
-            self.matrix, rows=self.rows, columns=self.columns, low=0, high=1, colour="CKA", ax=ax
+            self.matrix.clamp(min=0),
+            rows=self.rows,
+            columns=self.columns,
+            x="layers of the second",
+            y="layers of the first",
+            label="CKA",
+            limit=1.0,
+            ax=ax,
         )
 
 
