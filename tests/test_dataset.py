@@ -139,3 +139,15 @@ def test_every_name_has_a_source_that_describes_it():
         assert entry.title
         assert entry.summary
         assert entry.cite
+
+
+def test_large_arrays_are_converted_row_by_row(monkeypatch):
+    monkeypatch.setattr("zscope.data.dataset.LARGE", 1000)
+    rows = np.arange(2000, dtype=np.float64).reshape(1000, 2)
+    data = from_arrays(rows)
+    assert not isinstance(data.images, np.ndarray)
+    assert torch.equal(data.batch([999, 0]), torch.tensor([[1998.0, 1999], [0, 1]]))
+    assert torch.equal(
+        zs.record(zs.wrap(lambda x: x, lambda z: z), rows).codes[:, 0],
+        data.batch(slice(None))[:, 0],
+    )

@@ -133,6 +133,18 @@ def test_results_are_kept_with_the_run(tmp_path):
         train(None).save_result("example", Example(0.5, torch.eye(2)))
 
 
+def test_large_parts_of_a_result_come_back_from_their_own_file(tmp_path):
+    run = train(tmp_path)
+    large = torch.arange(10_000.0).reshape(100, 100)
+    run.save_result("example", Example(score=0.5, matrix=large))
+    assert (tmp_path / "assays" / "example.npz").is_file()
+    assert (tmp_path / "assays" / "example.json").stat().st_size < 1000
+    assert np.array_equal(run.results()["example"]["matrix"], large.numpy())
+    run.save_result("example", Example(score=0.5, matrix=torch.eye(2)))
+    assert not (tmp_path / "assays" / "example.npz").exists()
+    assert run.results()["example"]["matrix"] == [[1, 0], [0, 1]]
+
+
 def test_a_result_with_nan_is_never_kept(tmp_path):
     run = train(tmp_path)
     with pytest.raises(zs.Undefined, match="holds NaN"):

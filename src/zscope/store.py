@@ -10,6 +10,7 @@ Weights are safetensors, never pickle. Every file carries a format version. What
 written is written whole or not at all: to a temporary name, flushed, then renamed.
 """
 
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -17,16 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zscope.errors import RunError
-from zscope.results import Result, plain
+from zscope.results import Result
 
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
 FORMAT = 1
+LARGE = 4096  # numbers; larger blocks of a result go to its .npz
 
 
 @dataclass
@@ -74,16 +77,60 @@ class Run:
                 "Train with out=FOLDER, or write result.to_dict() yourself."
             )
         target = self.path / "assays" / f"{name}.json"
-        content = {"format": FORMAT, "assay": name, "step": self.step, "result": plain(result)}
+        arrays: dict[str, np.ndarray] = {}
+        content = {
+            "format": FORMAT,
+            "assay": name,
+            "step": self.step,
+            "result": _set_apart(result.to_dict(), "", arrays),
+        }
+        if arrays:
+            memory = io.BytesIO()
+            np.savez_compressed(memory, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
+            write_whole(target.with_suffix(".npz"), memory.getvalue())
+        else:
+            target.with_suffix(".npz").unlink(missing_ok=True)
         write_whole(target, json.dumps(content).encode())
         return target
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """The results kept so far, by the name of the assay."""
+        """The results kept so far, by the name of the assay; large parts come as arrays."""
         if self.path is None:
             return {}
-        files = sorted((self.path / "assays").glob("*.json"))
-        return {file.stem: read_json(file)["result"] for file in files}
+        found = {}
+        for file in sorted((self.path / "assays").glob("*.json")):
+            arrays = {}
+            if file.with_suffix(".npz").is_file():
+                with np.load(file.with_suffix(".npz")) as kept:
+                    arrays = dict(kept)
+            found[file.stem] = _put_back(read_json(file)["result"], arrays)
+        return found
+
+
+def _set_apart(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
+    """`value` with every large block of numbers replaced by {"array": its place in `arrays`}."""
+    if isinstance(value, dict):
+        return {key: _set_apart(item, f"{place}/{key}", arrays) for key, item in value.items()}
+    if isinstance(value, list):
+        try:
+            block = np.asarray(value)
+        except ValueError:  # rows of different lengths
+            block = np.asarray(None)
+        if block.dtype.kind in "bif" and block.size > LARGE:
+            arrays[place.lstrip("/")] = (
+                block.astype(np.float32) if block.dtype.kind == "f" else block
+            )
+            return {"array": place.lstrip("/")}
+        return [_set_apart(item, f"{place}/{k}", arrays) for k, item in enumerate(value)]
+    return value
+
+
+def _put_back(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"array"} and value["array"] in arrays:
+            return arrays[value["array"]]
+        return {key: _put_back(item, arrays) for key, item in value.items()}
+    return [_put_back(item, arrays) for item in value] if isinstance(value, list) else value
 
 
 def open_run(path: str | Path) -> Run:
@@ -253,7 +300,9 @@ def read_checkpoint(
                 index, key = name.removeprefix(prefix).split(".", 1)
                 # Moments take the memory order of their parameter; counts stay as they are.
                 like = torch.empty_like(parameters[int(index)])
-                state.setdefault(int(index), {})[key] = like.copy_(tensor) if tensor.ndim else tensor
+                state.setdefault(int(index), {})[key] = (
+                    like.copy_(tensor) if tensor.ndim else tensor
+                )
         content = optimiser.state_dict()
         optimiser.load_state_dict({**content, "state": state})
     return int(about["step"])

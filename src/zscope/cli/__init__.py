@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from zscope.cli import data, demo, train
+from zscope.cli import assay, data, demo, score, train
 from zscope.errors import ZscopeError
 
 app = typer.Typer(
@@ -22,6 +22,8 @@ app = typer.Typer(
 app.command()(demo.demo)
 app.add_typer(data.app, name="data")
 app.command()(train.train)
+app.command()(assay.assay)
+app.command()(score.score)
 
 
 @app.callback(invoke_without_command=True)

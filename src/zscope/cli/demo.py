@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-STEPS = 3000
+STEPS = 2000
 
 
 def demo(
@@ -25,18 +25,24 @@ def demo(
     from zscope.training import train
 
     pictures = data.load(
-        "sprites", resolution=32, scale=3, orientation=10, position_x=12, position_y=12, antialias=True
+        "sprites",
+        resolution=32,
+        scale=3,
+        orientation=10,
+        position_x=12,
+        position_y=12,
+        antialias=True,
     )
     model = models.build(
-        "beta-vae", shape=pictures.shape, latents=10, beta=4.0, seed=seed, backbone="locatello"
+        "beta-vae", shape=pictures.shape, latents=10, beta=2.0, seed=seed, backbone="locatello"
     )
     if not quiet and not json:
-        print(f"Training a β-VAE (β = 4, 10 latents) on {len(pictures)} pictures, {steps} steps.")
+        print(f"Training a β-VAE (β = 2, 10 latents) on {len(pictures)} pictures, {steps} steps.")
     train(
         model,
         pictures,
         steps=steps,
-        rate=5e-4,
+        rate=1e-3,
         seed=seed,
         out=out,
         resume=True,

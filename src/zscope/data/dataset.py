@@ -18,6 +18,8 @@ from torch import Tensor
 from zscope.errors import DataError
 from zscope.randomness import seed_of
 
+LARGE = 256 * 2**20  # bytes
+
 Kind = Literal["categorical", "ordinal", "continuous"]
 
 
@@ -263,7 +265,11 @@ def from_arrays(
         images = images.transpose(0, 3, 1, 2)
     pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
     if not pictures_of_bytes and images.dtype != np.float32:
-        images = images.astype(np.float32)
+        from zscope.data.own import Real  # reads own files by way of this function
+
+        # Large data are converted as their rows are read, never as a whole.
+        real = Real(images, name)
+        images = real if 8 * int(np.prod(images.shape)) > LARGE else images.astype(np.float32)
     if isinstance(factors, Tensor):
         factors = factors.detach().cpu().numpy()
     if factors is not None:
