@@ -54,8 +54,8 @@ def normal(shape, seed=2):
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def rotated(factors, seed=3):
-    """Every code a mixture of all factors."""
+def rotated(factors, seed=3, noise=0.2):
+    """Every code a mixture of all factors; the noise keeps it from telling them all apart."""
     size = factors.shape[1]
     rotation, _ = np.linalg.qr(normal((size, size), seed))
-    return standardised(factors) @ rotation
+    return standardised(factors) @ rotation + noise * normal(factors.shape, seed + 1)

@@ -6,8 +6,8 @@ logistic regression learns from 10,000 points; the score is its accuracy on 5,00
 Range 0 to 1; an uninformative set of codes gets about 1 / factors (see `chance`).
 Unchanged by the order of the latents and by relabelling values.
 
-The classifier may combine codes, so that a rotated representation can score 1 as well:
-this is a weaker demand than the FactorVAE score.
+The classifier may combine codes, so that a rotated representation loses less than it does
+in the FactorVAE score: this is the weaker demand.
 
 Pairs are drawn from the rows, as for the FactorVAE score. `flavour="zscope"`: latents in
 use, each scaled by its standard deviation, so that the score does not depend on their

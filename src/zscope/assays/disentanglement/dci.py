@@ -42,7 +42,6 @@ from zscope.assays.disentanglement.sample import (
     everything,
     not_constant,
     prepared,
-    train_test,
     used_latents,
 )
 from zscope.assays.disentanglement.score import Estimate, Score, scored
@@ -114,13 +113,13 @@ Learner = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], tuple[np.ndarray,
 
 def _dci(
     sample: Sample,
-    rng: np.random.Generator,
+    _: np.random.Generator,
     *,
     learn: Learner,
     counted: list[int],
     as_classes: bool,
 ) -> Estimate:
-    train, test = train_test(len(sample), rng)
+    train, test = sample.split()
     codes = standardised(sample.codes, train) if learn is _linear else sample.codes
     importance = np.zeros((codes.shape[1], len(sample.columns)))
     told, told_is = np.zeros(len(sample.columns)), []
@@ -200,6 +199,10 @@ def _boosted(
     except ImportError as error:
         raise MissingExtra("dci", "lightgbm", "boost") from error
 
+    # Equal gains go to the first of the codes. Putting these in an order of their own, by
+    # the ranks of two rows, makes the result independent of the order they came in.
+    order = np.lexsort([(train < train[row]).sum(0) for row in (0, -1)])
+    train, test, back = train[:, order], test[:, order], np.argsort(order)
     options: dict[str, Any] = {
         "learning_rate": 0.1,
         "max_depth": 3,
@@ -216,7 +219,7 @@ def _boosted(
         data = lightgbm.Dataset(train, (values - mean) / spread, params={"verbosity": -1})
         model = lightgbm.train({**options, "objective": "regression"}, data, ROUNDS)
         predicted = np.asarray(model.predict(test, num_threads=1))
-        return model.feature_importance("gain"), mean + spread * predicted
+        return model.feature_importance("gain")[back], mean + spread * predicted
     names, labels = np.unique(values, return_inverse=True)
     if len(names) == 1:
         return np.zeros(train.shape[1]), np.full(len(test), names[0])
@@ -228,7 +231,7 @@ def _boosted(
     model = lightgbm.train({**options, **task}, data, ROUNDS)
     found = np.asarray(model.predict(test, num_threads=1))
     chosen_class = (found > 0.5).astype(np.int64) if binary else found.argmax(1)
-    return model.feature_importance("gain"), names[chosen_class]
+    return model.feature_importance("gain")[back], names[chosen_class]
 
 
 def _linear(

@@ -34,7 +34,6 @@ from zscope.assays.disentanglement.sample import (
     chosen,
     not_constant,
     prepared,
-    train_test,
     used_latents,
 )
 from zscope.assays.disentanglement.score import Estimate, Score, scored
@@ -81,8 +80,8 @@ def explicitness(
     )
 
 
-def _read_off(sample: Sample, rng: np.random.Generator, *, flavour: str) -> Estimate:
-    train, test = train_test(len(sample), rng)
+def _read_off(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estimate:
+    train, test = sample.split()
     codes = standardised(sample.codes, train)
     each = np.zeros(len(sample.columns))
     weights = np.zeros((codes.shape[1], len(sample.columns)))

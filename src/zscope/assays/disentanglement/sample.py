@@ -35,6 +35,7 @@ from zscope.randomness import fresh
 KINDS = ("categorical", "ordinal", "continuous")
 FEWEST = 20
 MANY_VALUES = 64
+CACHED = ("bins", "information", "plain_information", "values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ class Sample:
     kinds: tuple[str, ...]
     latents: tuple[int, ...]  # which latents these are
     columns: tuple[int, ...]  # which factors these are
+    lots: np.ndarray | None = None  # a random number for each row: who learns, who is tested
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -100,10 +102,29 @@ class Sample:
             labels[:, k] = value_labels(self.factors[:, k])
         return labels
 
+    def with_lots(self, rng: np.random.Generator) -> "Sample":
+        """With a lot drawn for each row, which it keeps in every part that is taken."""
+        drawn = replace(self, lots=rng.random(len(self)))
+        drawn.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
+        return drawn
+
+    def split(self, share: float = 2 / 3) -> tuple[np.ndarray, np.ndarray]:
+        """Rows to learn from and rows to test on (10,000 and 5,000 of 15,000)."""
+        if self.lots is None:
+            raise Undefined("split: no lots were drawn for these rows. Call with_lots(rng) first.")
+        order = np.argsort(self.lots)
+        cut = round(share * len(self))
+        return order[:cut], order[cut:]
+
     def keep(self, latents: list[int]) -> "Sample":
         """With these latents alone."""
+        if latents == list(self.latents):
+            return self
         places = [self.latents.index(j) for j in latents]
-        return replace(self, codes=self.codes[:, places], latents=tuple(latents))
+        kept = replace(self, codes=self.codes[:, places], latents=tuple(latents))
+        if "bins" in self.__dict__:
+            kept.__dict__["bins"] = self.bins[:, places]
+        return kept
 
     def permuted(self, rows: np.ndarray) -> "Sample":
         """Row i of the factors with row rows[i] of the codes: no code knows its factors."""
@@ -123,6 +144,7 @@ class Sample:
             tuple(self.kinds[k] for k in vary),
             self.latents,
             tuple(self.columns[k] for k in vary),
+            None if self.lots is None else self.lots[rows],
         )
 
 
@@ -268,13 +290,6 @@ def everything(sample: Sample) -> tuple[list[int], list[int], list[str]]:
 def seed_from(generator: Generator | None) -> int:
     """One number drawn from the generator; all randomness of a score follows from it."""
     return int(torch.randint(2**62, (1,), generator=fresh(generator))[0])
-
-
-def train_test(samples: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Two thirds of the rows to learn from, one third to test on (10,000 and 5,000 of 15,000)."""
-    order = rng.permutation(samples)
-    cut = samples * 2 // 3
-    return order[:cut], order[cut:]
 
 
 def chosen(who: str, name: str, value: str, known: Sequence[str]) -> None:

@@ -34,7 +34,6 @@ from zscope.assays.disentanglement.sample import (
     chosen,
     everything,
     prepared,
-    train_test,
     used_latents,
 )
 from zscope.assays.disentanglement.score import Estimate, Score, scored
@@ -80,8 +79,8 @@ def sap(
     )
 
 
-def _by_kind(sample: Sample, rng: np.random.Generator) -> Estimate:
-    train, test = train_test(len(sample), rng)
+def _by_kind(sample: Sample, _: np.random.Generator) -> Estimate:
+    train, test = sample.split()
     codes = sample.codes
     pieces = [_pieces(codes[:, j], train, test) for j in range(codes.shape[1])]
     matrix = np.zeros((codes.shape[1], len(sample.columns)))
@@ -148,13 +147,13 @@ def _straight_line(
     return r_squared(values[test], predicted)
 
 
-def _by_machine(sample: Sample, rng: np.random.Generator) -> Estimate:
+def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
-    train, test = train_test(len(sample), rng)
+    train, test = sample.split()
     matrix = np.zeros((sample.codes.shape[1], len(sample.columns)))
     for j in range(len(matrix)):
         code = sample.codes[:, j : j + 1]

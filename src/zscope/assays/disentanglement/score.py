@@ -7,8 +7,10 @@ a few permutations: what these latents would get if they knew nothing.
 halves of the rows, without replacement, and the spread of those values around their
 mean is laid around the score. The spread of a half-sample around the whole is just that
 of the whole around the truth, as 1/(N/2) - 1/N = 1/N (Shao & Wu, Ann. Stat. 17(3), 1989).
-A bootstrap would draw rows twice: they make information look larger, and they leak from
-the training rows into the test rows.
+Rows that are learned from, and rows that are tested on, stay so in every half; still, a
+predictor learned from another half errs on other rows, so that intervals of scores that
+learn are up to sqrt(2) times too wide: on the safe side. A bootstrap would draw rows twice: they make information look larger, and they leak from the training
+rows into the test rows.
 """
 
 from collections.abc import Callable
@@ -57,7 +59,8 @@ class Score(Result):
             self.matrix,
             rows=[f"latent {j}" for j in self.active],
             columns=[f"factor {k}" for k in self.factors],
-            title=f"{self.name} = {self.score:.3f} (chance {self.chance:.3f}): {self.meaning}",
+            title=f"{self.name} {self.score:.3f}, chance {self.chance:.3f}",
+            label=self.meaning,
             ax=ax,
         )
 
@@ -102,7 +105,7 @@ def scored(
     flags = [*flags, *found]
     seed = seed_from(generator)
     if active:
-        sample = sample.keep(active)
+        sample = sample.keep(active).with_lots(np.random.default_rng([seed, 3]))
         result = estimate(sample, np.random.default_rng([seed, 0]))
         chance = _chance(estimate, sample, seed, permutations)
         interval = _interval(estimate, sample, seed, resamples, result.score)
@@ -139,7 +142,6 @@ def nothing(sample: Sample) -> Estimate:
 def _chance(estimate: Estimator, sample: Sample, seed: int, permutations: int) -> float:
     rows = np.random.default_rng([seed, 1])
     scores = [
-        # The estimator's own draws (its split) are those of the score itself.
         estimate(
             sample.permuted(rows.permutation(len(sample))), np.random.default_rng([seed, 0])
         ).score
