@@ -6,6 +6,7 @@ from worlds import constant, gaussian_codes, identity, rescaled, responding, see
 
 import zscope as zs
 from zscope.assays import hole_score, holes
+from zscope.assays.responses.holes import known
 from zscope.errors import ConfigError, Undefined
 
 
@@ -99,3 +100,17 @@ def test_bad_input_is_refused():
         hole_score(identity(2), gaussian_codes(5, 2), posterior, quantile=1)
     with pytest.raises(Undefined, match="codes with 3 latents against posterior samples with 2"):
         hole_score(identity(2), gaussian_codes(5, 3), posterior)
+
+
+def test_posterior_samples_measured_once_serve_many_vectors():
+    model, posterior = responding(ring, 2), near_ring(500)
+    measured = known(model, posterior, samples=500)
+    for seed in (1, 2):
+        codes = gaussian_codes(20, 2, seed)
+        whole = hole_score(model, codes, posterior, samples=500)
+        model.decoded.clear()
+        part = measured.score(codes, answers=ring(codes))
+        assert model.decoded == []  # the answers were given
+        assert part.to_dict() == whole.to_dict()
+    with pytest.raises(Undefined, match="codes with 3 latents against.* 2"):
+        measured.score(gaussian_codes(2, 3))

@@ -70,6 +70,85 @@ class HoleScore(Result):
         return histograms(samples, x="displacement", mark=self.limit, ax=ax)
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """How far posterior samples move: what vectors are compared with. Made by `known`."""
+
+    autoencoder: Autoencoder
+    reference: Float[Tensor, "samples"]  # displacements, ascending
+    limit: float
+    floor: float  # rounding is no displacement: an exact autoencoder has no holes
+    used: list[int]
+    ignored: list[int]
+    unit: Float[Tensor, "used"]
+
+    def score(
+        self,
+        codes: Codes,
+        *,
+        answers: Codes | None = None,
+        budget: int = BUDGET,
+        source: str = "given",
+    ) -> HoleScore:
+        """How far does each code move? `answers` are their responses, where they are known."""
+        if codes.shape[1] != len(self.used) + len(self.ignored):
+            raise Undefined(
+                f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
+                f"{len(self.used) + len(self.ignored)}. Are both of this model?"
+            )
+        if answers is None:
+            answers = respond(self.autoencoder, codes, budget=budget)
+        moved = _distance(answers - codes, self.used, self.unit)
+        below = torch.searchsorted(self.reference, moved, side="left")
+        in_hole = moved > max(self.limit, self.floor)
+        return HoleScore(
+            score=float(in_hole.double().mean()),
+            displacement=moved,
+            ratio=moved / max(float(self.reference.median()), self.floor),
+            percentile=100 * below.double() / len(self.reference),
+            holes=in_hole.nonzero().flatten().tolist(),
+            reference=self.reference,
+            limit=self.limit,
+            ignored=self.ignored,
+            source=source,
+        )
+
+
+def known(
+    autoencoder: Autoencoder,
+    posterior: Posterior | Tensor | np.ndarray,
+    *,
+    samples: int = 2048,
+    quantile: float = 0.99,
+    generator: Generator | None = None,
+    budget: int = BUDGET,
+) -> Known:
+    """Measure `samples` posterior samples once, so that many vectors can be compared with them."""
+    if not 0 < quantile < 1:
+        raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
+    drawn = base_samples(posterior, samples, "hole_score", fresh(generator))
+    answers = respond(autoencoder, drawn, budget=budget)
+    spread, varies = drawn.double().std(0).cpu(), answers.double().std(0).cpu()
+    used = (varies > FELT * spread).nonzero().flatten().tolist()
+    if not used:
+        raise Undefined(
+            f"hole_score: none of the {drawn.shape[1]} latents is felt after decoding, so no "
+            "vector is nearer to the data than another. Has the posterior collapsed? See: "
+            "zscope assay RUN response-matrix"
+        )
+    unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
+    reference = _distance(answers - drawn, used, unit).sort().values
+    return Known(
+        autoencoder=autoencoder,
+        reference=reference,
+        limit=float(torch.quantile(reference, quantile)),
+        floor=1e-5 * float((spread[used] / unit).norm()),
+        used=used,
+        ignored=sorted(set(range(drawn.shape[1])) - set(used)),
+        unit=unit,
+    )
+
+
 def hole_score(
     autoencoder: Autoencoder,
     codes: Tensor | np.ndarray,
@@ -82,45 +161,16 @@ def hole_score(
     source: str = "given",
 ) -> HoleScore:
     """How far does each code move, relative to `samples` posterior samples?"""
-    generator = fresh(generator)
-    if not 0 < quantile < 1:
-        raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
-    known = base_samples(posterior, samples, "hole_score", generator)
     codes = recorded_codes(codes, "hole_score")
-    if codes.shape[1] != known.shape[1]:
-        raise Undefined(
-            f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
-            f"{known.shape[1]}. Are both of this model?"
-        )
-    answers = respond(autoencoder, known, budget=budget)
-    spread, varies = known.double().std(0).cpu(), answers.double().std(0).cpu()
-    used = (varies > FELT * spread).nonzero().flatten().tolist()
-    if not used:
-        raise Undefined(
-            f"hole_score: none of the {known.shape[1]} latents is felt after decoding, so no "
-            "vector is nearer to the data than another. Has the posterior collapsed? See: "
-            "zscope assay RUN response-matrix"
-        )
-    unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
-    reference = _distance(answers - known, used, unit).sort().values
-    moved = _distance(respond(autoencoder, codes, budget=budget) - codes, used, unit)
-    median = float(reference.median())
-    limit = float(torch.quantile(reference, quantile))
-    # Rounding is no displacement: an exact autoencoder has no holes.
-    floor = 1e-5 * float((spread[used] / unit).norm())
-    below = torch.searchsorted(reference, moved, side="left")
-    in_hole = moved > max(limit, floor)
-    return HoleScore(
-        score=float(in_hole.double().mean()),
-        displacement=moved,
-        ratio=moved / max(median, floor),
-        percentile=100 * below.double() / len(reference),
-        holes=in_hole.nonzero().flatten().tolist(),
-        reference=reference,
-        limit=limit,
-        ignored=sorted(set(range(known.shape[1])) - set(used)),
-        source=source,
+    measured = known(
+        autoencoder,
+        posterior,
+        samples=samples,
+        quantile=quantile,
+        generator=generator,
+        budget=budget,
     )
+    return measured.score(codes, budget=budget, source=source)
 
 
 def holes(
