@@ -7,6 +7,7 @@ import zscope as zs
 from zscope.assays.responses.engine import (
     chunk_size,
     decode,
+    decode_and_respond,
     respond,
     respond_posterior,
     responses,
@@ -177,3 +178,11 @@ def test_a_model_that_changes_the_batch_or_the_latents_is_refused(decoder, encod
 def test_a_budget_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="0 bytes leaves no room"):
         respond(identity(2), torch.zeros(3, 2), budget=0)
+
+
+def test_one_pass_decodes_and_responds_as_the_two_do_apart():
+    model, codes = small(), gaussian_codes(5, 3).float()
+    x, posterior = decode_and_respond(model, codes)
+    assert torch.equal(x, decode(model, codes))
+    assert torch.equal(posterior.mean, respond(model, codes))
+    assert torch.equal(posterior.std, respond_posterior(model, codes).std)

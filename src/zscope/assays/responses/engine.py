@@ -59,6 +59,15 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> T
     return torch.cat([part.to(codes.device) for part in parts])
 
 
+def decode_and_respond(autoencoder: Autoencoder, codes: Codes) -> tuple[Tensor, Posterior]:
+    """What a few codes decode to, and the posterior of that: one pass, in a single chunk.
+
+    For answers that someone is waiting for: nothing is tried out first to choose a chunk.
+    """
+    x = _decode(autoencoder, codes, 0)
+    return x, _encode(autoencoder, x, codes, 0)
+
+
 def encode(
     autoencoder: Autoencoder,
     batch: Callable[[np.ndarray], Tensor],
