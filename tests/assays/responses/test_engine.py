@@ -181,7 +181,7 @@ def test_a_budget_of_nothing_is_refused():
 
 
 def test_one_pass_decodes_and_responds_as_the_two_do_apart():
-    model, codes = small(), gaussian_codes(5, 3).float()
+    model, codes = made(), gaussian_codes(5, 3).float()
     x, posterior = decode_and_respond(model, codes)
     assert torch.equal(x, decode(model, codes))
     assert torch.equal(posterior.mean, respond(model, codes))
