@@ -49,3 +49,11 @@ def membership(groups: list[list[int]], latents: int) -> Tensor:
     for row, group in zip(member, groups, strict=True):
         row[group] = True
     return member
+
+
+def sums(values: Tensor, member: Tensor) -> Tensor:
+    """Columns added up within each group (samples x groups)."""
+    singles = torch.eye(len(member), dtype=torch.bool, device=member.device)
+    if torch.equal(member, singles):
+        return values
+    return values @ member.T.to(values)

@@ -31,6 +31,11 @@ class Result:
                 lines.append((f.name, f"{value:.4g}"))
             elif isinstance(value, list) and all(isinstance(item, int) for item in value):
                 lines.append((f.name, ", ".join(map(str, value)) or "none"))
+        if not lines:  # a map or a grid: say at least how large it is
+            for f in dataclasses.fields(self):
+                value = getattr(self, f.name)
+                if isinstance(value, torch.Tensor | np.ndarray):
+                    lines.append((f.name, " x ".join(map(str, value.shape)) + " numbers"))
         return [(name.replace("_", " "), value) for name, value in lines]
 
     def plot(self, ax: Any = None) -> Any:

@@ -11,10 +11,11 @@ class Entry:
     """An assay that the command line, the report, the explorer and the docs can loop over.
 
     `takes` names the parts of a recording the function is given, in order: autoencoder,
-    posterior, codes, variances, factors, observations, data. A part given by keyword is
-    written "keyword=part". `needs` lists what must hold besides (see `measuring.NEEDS`);
-    a part that was not recorded counts as a need that is not met. `options` are fixed
-    keyword arguments. A function with a `generator` parameter gets a seeded one.
+    posterior, codes, factors, observations, data, or one made of these (variances, base,
+    plane, …: `measuring.DERIVED`). A part given by keyword is written "keyword=part".
+    `needs` lists what must hold besides (`measuring.NEEDS`); a part that was not recorded
+    counts as a need that is not met. `options` are fixed keyword arguments. A function
+    with a `generator` parameter gets a seeded one.
     """
 
     name: str

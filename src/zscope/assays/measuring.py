@@ -3,7 +3,7 @@
 import inspect
 import zlib
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from zscope.randomness import seed_of
 from zscope.results import Result
 
 
+@runtime_checkable
 class Recorded(Protocol):
     """What an assay may be given; a `Recording` has all of it."""
 
@@ -137,6 +138,32 @@ def unmet(entry: Entry, recording: Recorded) -> str | None:
 
 
 def _part(recording: Recorded, name: str) -> Any:
-    if name == "variances":
-        return recording.posterior.variance
-    return getattr(recording, name)
+    return DERIVED[name](recording) if name in DERIVED else getattr(recording, name)
+
+
+def _nearest_to_the_mean(recording: Recorded) -> Tensor:
+    codes = recording.codes
+    return codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
+
+
+def _widest_plane(recording: Recorded) -> tuple[int, int]:
+    """The two latents whose codes vary most: a map of passive latents would show nothing."""
+    spread = recording.codes.var(0, correction=0)
+    first, second = spread.argsort(descending=True, stable=True)[:2].sort().values.tolist()
+    return first, second
+
+
+def _some_codes(recording: Recorded) -> Tensor:
+    rows = torch.linspace(0, len(recording.codes) - 1, min(256, len(recording.codes)))
+    return recording.codes[rows.round().long()]
+
+
+# Parts that are not recorded but made of what is.
+DERIVED: dict[str, Callable[[Recorded], Any]] = {
+    "variances": lambda recording: recording.posterior.variance,
+    "base": _nearest_to_the_mean,
+    "plane": _widest_plane,
+    "some_codes": _some_codes,
+    "first_code": lambda recording: recording.codes[0],
+    "last_code": lambda recording: recording.codes[-1],
+}

@@ -42,7 +42,7 @@ from zscope.assays.responses.engine import BUDGET, causes, respond, responses
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, membership, partition
+from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import hybrid as hybrid_samples
@@ -81,11 +81,13 @@ class Consistency(Result):
             lines.append((name, alone + more))
         return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(
+        self, ax: Any = None, *, which: Literal["invariance", "equivariance"] = "invariance"
+    ) -> Any:
         from zscope.plots import heatmap
 
         return heatmap(
-            self.invariance, x="observed unit", y="intervened unit", label="invariance", ax=ax
+            getattr(self, which), x="observed unit", y="intervened unit", label=which, ax=ax
         )
 
 
@@ -137,17 +139,19 @@ def interventional_consistency(
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
     known: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
-    scores: dict[str, Tensor] = {
-        name: self_consistency(
-            autoencoder,
-            draw(name, autoencoder, recorded, samples, lists, generator),
-            groups=lists,
-            levels=levels,
-            budget=budget,
-        )
-        for name in known
-        if name != "prior" or autoencoder.prior is not None
-    }
+    scores: dict[str, Tensor] = {}
+    for name in known:
+        if name != "prior" or autoencoder.prior is not None:
+            own = name == base  # its responses are known already
+            drawn = noises if own else draw(name, autoencoder, recorded, samples, lists, generator)
+            scores[name] = self_consistency(
+                autoencoder,
+                drawn,
+                first=before if own else None,
+                groups=lists,
+                levels=levels,
+                budget=budget,
+            )
     units = list(range(len(lists)))
     alive = [unit for unit in units if unit not in collapsed]
     return Consistency(
@@ -169,19 +173,20 @@ def self_consistency(
     autoencoder: Autoencoder,
     noises: Codes,
     *,
+    first: Codes | None = None,
     groups: Groups | None = None,
     levels: int = 1,
     budget: int = BUDGET,
 ) -> Float[Tensor, "levels units"]:
     """SCN of each unit for the given latent vectors, after 1, 2, … `levels` responses.
 
-    All levels are measured in the spread of the first responses.
+    All levels are measured in the spread of the first responses, `first` if they are known.
     """
     member = membership(partition(groups, noises.shape[1], "self_consistency"), noises.shape[1])
-    now, spread, scores = noises, None, []
-    for _ in range(levels):
-        now = respond(autoencoder, now, budget=budget)
-        spread = _spread(now, member) if spread is None else spread
+    now = respond(autoencoder, noises, budget=budget) if first is None else first
+    spread, scores = _spread(now, member), []
+    for level in range(levels):
+        now = now if level == 0 else respond(autoencoder, now, budget=budget)
         moved = _norms(now - noises, member).mean(0)
         # Nothing moved where nothing varies: 0/0 is no error. What should vary and does not
         # is infinitely far from itself, in units of its own spread.
@@ -277,15 +282,14 @@ def _averaged(error: Tensor, rate: Tensor, spread: Tensor, each: int) -> Matrix:
 
 def _norms(codes: Tensor, member: Tensor) -> Tensor:
     """The Euclidean norm of each group of columns, in float64 on the CPU."""
-    if member.shape[0] == member.shape[1]:  # single latents (in any order)
-        return (codes.double().abs() @ member.T.double()).cpu()
-    return (codes.double().square() @ member.T.double()).sqrt().cpu()
+    if member.shape[0] == member.shape[1]:  # single latents: no squares to lose digits in
+        return sums(codes.double().abs(), member).cpu()
+    return sums(codes.double().square(), member).sqrt().cpu()
 
 
 def _spread(codes: Tensor, member: Tensor) -> Tensor:
     """The standard deviation of each group of columns."""
-    variance = codes.double().var(0, correction=0)
-    return (variance @ member.T.double()).sqrt().cpu()
+    return sums(codes.double().var(0, correction=0), member).sqrt().cpu()
 
 
 def _means(

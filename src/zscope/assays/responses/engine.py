@@ -35,6 +35,9 @@ _ALIVE = 4
 _UNSEEN = 32
 # Larger chunks than this gain no speed, even for networks of a few units.
 _LARGEST = 8192
+# What one processor core works through fast; convolutions over four times as much take
+# twice as long, for everything has to come from memory.
+_CACHED = 32 * 2**20
 
 
 def respond(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Codes:
@@ -137,7 +140,8 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
     """How many codes to decode and encode at once, so that the budget is kept.
 
     The example (one or two codes) is run once, and the largest input or output of any
-    layer is noted. Chunks are of nearly equal size, so that none is a lonely code.
+    layer is noted. On a processor chunks are kept as small as its caches like them, however
+    large the budget. Chunks are of nearly equal size, so that none is a lonely code.
     """
     if budget <= 0:
         raise ConfigError(
@@ -151,6 +155,8 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
         _encode(autoencoder, x, example, 0)
     layers = _ALIVE * max(seen, default=0)
     needed = max(layers, (_UNSEEN if not seen else _ALIVE) * x.nbytes) / len(example)
+    if _place(autoencoder, example)[0].type == "cpu":
+        budget = min(budget, _CACHED * torch.get_num_threads())
     most = max(1, min(_LARGEST, int(budget / needed)))
     chunks = -(-count // most)
     return -(-count // chunks)

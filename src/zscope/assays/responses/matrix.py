@@ -36,7 +36,7 @@ from zscope.assays.responses.engine import BUDGET, respond, responses
 from zscope.assays.responses.resampling import block_weights, interval
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, membership, partition
+from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
@@ -132,8 +132,19 @@ class ResponseMatrix(Result):
         from zscope.plots import heatmap
 
         return heatmap(
-            self.strength, x="observed latent", y="intervened latent", label="response", ax=ax
+            self.strength,
+            x="observed latent",
+            y="intervened latent",
+            label="response",
+            marks=self.causal,
+            ax=ax,
         )
+
+    def plot_graph(self, ax: Any = None, *, threshold: float | None = None) -> Any:
+        """The causal latents as a graph, with the candidate pairs in red."""
+        from zscope.plots import causal_graph
+
+        return causal_graph(self.graph(threshold), pairs=self.pairs, ax=ax)
 
 
 def response_matrix(
@@ -226,14 +237,13 @@ def replaced_squares(
         sample = rows % count
         return torch.where(member[rows // count], donors[sample], base[sample])
 
-    columns = member.T.double().cpu()
     for start, stop, posterior in responses(autoencoder, count * len(groups), build, budget=budget):
         row = start
         while row < stop:  # the part of this chunk that belongs to one group
             group, sample = divmod(row, count)
             end = min(stop, (group + 1) * count)
             change = posterior.mean[row - start : end - start] - before[sample : sample + end - row]
-            felt = change.double().cpu().square() @ columns
+            felt = sums(change.double().square(), member).cpu()
             squares[:, group] += weights[:, sample : sample + end - row] @ felt
             row = end
     return squares
@@ -245,8 +255,7 @@ def spreads(
     """The standard deviation of each group of latents, under each weighting."""
     centred = base.double().cpu() - base.double().cpu().mean(0)
     variance = weights @ centred.square() - (weights @ centred).square()
-    member = membership(groups, base.shape[1]).T.double()
-    return (variance.clamp_min(0) @ member).sqrt()
+    return sums(variance.clamp_min(0), membership(groups, base.shape[1])).sqrt()
 
 
 def _causal(

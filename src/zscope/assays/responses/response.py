@@ -57,7 +57,9 @@ class Response(Result):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import arrows
 
-        return arrows(self.codes[:, :2], self.response[:, :2], ax=ax)
+        # The two latents that answer most: passive ones would all point at 0.
+        dims = self.response.var(0, correction=0).argsort(descending=True)[:2].sort().values
+        return arrows(self.codes, self.response, dims=dims.tolist(), ax=ax)
 
 
 def response(

@@ -73,7 +73,11 @@ class StructureScore(Result):
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import clouds
 
-        return clouds({self.distribution: self.drawn, "responses": self.responses}, ax=ax)
+        # The two latents that differ most in spread.
+        change = (self.responses.var(0, correction=0) - self.drawn.var(0, correction=0)).abs()
+        dims = change.argsort(descending=True)[:2].sort().values.tolist()
+        both = {self.distribution: self.drawn, "responses": self.responses}
+        return clouds(both, dims=dims, ax=ax)
 
 
 def structure_score(

@@ -1,0 +1,162 @@
+"""What response assays cost beside the bare decoding and encoding they are made of.
+
+    response matrix       (d + 1) N codes
+    invariance matrix     n J T codes (with equivariance and self-consistency on top)
+
+Both must stay within 1.15 times the bare work, for a convolutional model at 64 x 64 and
+for a small MLP, with the same chunks. Peak memory must follow the budget, not d N.
+
+    python benchmarks/responses.py
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import zscope as zs
+from zscope.assays import interventional_consistency, response_matrix
+from zscope.assays.responses.engine import chunk_size
+
+LIMIT = 1.15
+LATENTS = 10
+REPEATS = 7
+
+
+class Model(zs.Autoencoder):
+    latents = LATENTS
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, x, auxiliary=None):
+        mean, log_variance = self.encoder(x).chunk(2, dim=1)
+        return zs.Posterior(mean, (log_variance / 2).exp())
+
+    def decode(self, z):
+        return self.decoder(z)
+
+
+def convolutional() -> Model:
+    def down(given: int) -> list[nn.Module]:
+        return [nn.Conv2d(given, 32, 4, 2, 1), nn.ReLU()]
+
+    def up(made: int) -> list[nn.Module]:
+        return [nn.ConvTranspose2d(32, made, 4, 2, 1), nn.ReLU() if made == 32 else nn.Sigmoid()]
+
+    encoder = [*down(1), *down(32), *down(32), *down(32), nn.Flatten()]
+    decoder = [nn.Linear(LATENTS, 256), nn.ReLU(), nn.Linear(256, 512), nn.Unflatten(1, (32, 4, 4))]
+    return Model(
+        nn.Sequential(*encoder, nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 2 * LATENTS)),
+        nn.Sequential(*decoder, *up(32), *up(32), *up(32), *up(1)),
+    )
+
+
+def dense(pixels: int = 784, hidden: int = 256) -> Model:
+    return Model(
+        nn.Sequential(nn.Linear(pixels, hidden), nn.ReLU(), nn.Linear(hidden, 2 * LATENTS)),
+        nn.Sequential(nn.Linear(LATENTS, hidden), nn.ReLU(), nn.Linear(hidden, pixels)),
+    )
+
+
+def bare(model: Model, codes: torch.Tensor, size: int) -> None:
+    with torch.no_grad():
+        for start in range(0, len(codes), size):
+            model.encode(model.decode(codes[start : start + size]))
+
+
+def ratio(model: Model, count: int, ours) -> float:
+    """The fastest of several runs of ours over the fastest of the bare work, interleaved."""
+    model.eval()
+    codes = torch.randn(count, LATENTS)
+    size = chunk_size(model, codes[:2], count)
+    times: dict[str, list[float]] = {"ours": [], "bare": []}
+    for _ in range(REPEATS):
+        for name, work in (("bare", lambda: bare(model, codes, size)), ("ours", ours)):
+            start = time.perf_counter()
+            work()
+            times[name].append(time.perf_counter() - start)
+    found = min(times["ours"]) / min(times["bare"])
+    print(f"    {count:7,} codes in chunks of {size:5,}: bare {min(times['bare']):6.3f} s", end="")
+    print(f"   ours {min(times['ours']):6.3f} s   ratio {found:.3f}")
+    return found
+
+
+def speed() -> list[float]:
+    return [
+        *compared("convolutional 64 x 64", convolutional(), 128, 8, 32),
+        *compared("MLP 784-256-10", dense(), 2048, 16, 128),
+    ]
+
+
+def compared(
+    name: str, model: Model, samples: int, interventions: int, each: int
+) -> tuple[float, float]:
+    posterior = zs.Posterior(torch.randn(samples, LATENTS), torch.ones(samples, LATENTS))
+    print(f"{name}\n  response matrix of {LATENTS} latents, {samples:,} samples")
+    matrix = ratio(
+        model,
+        (LATENTS + 1) * samples,
+        lambda: response_matrix(model, posterior, samples=samples),
+    )
+    print(f"  invariance matrix, {interventions} interventions on {each} samples")
+    invariance = ratio(
+        model,
+        LATENTS * interventions * each,
+        lambda: interventional_consistency(
+            model, posterior, interventions=interventions, samples=each
+        ),
+    )
+    return matrix, invariance
+
+
+def peak(samples: int, budget: int) -> float:
+    """Megabytes that a response matrix adds to a fresh process."""
+    command = [sys.executable, __file__, "peak", str(samples), str(budget)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def measure_peak(samples: int, budget: int) -> None:
+    model = dense(pixels=64 * 64, hidden=64).eval()
+    posterior = zs.Posterior(torch.randn(samples, LATENTS))
+    response_matrix(model, posterior, samples=64, budget=budget)  # whatever loads once
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    before = resident("VmRSS")
+    response_matrix(model, posterior, samples=samples, budget=budget)
+    print(json.dumps((resident("VmHWM") - before) / 1024))
+
+
+def resident(name: str) -> int:
+    """Kilobytes now (VmRSS) or at the peak (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def memory() -> bool:
+    budget = 64 * 2**20
+    few, many = peak(1000, budget), peak(16_000, budget)
+    whole = 16_000 * LATENTS * 64 * 64 * 4 / 2**20
+    print(f"peak memory, budget 64 MB: 1,000 samples {few:.0f} MB, 16,000 samples {many:.0f} MB")
+    print(f"    (all decoded interventions at once would be {whole:,.0f} MB)")
+    return many < 1.5 * 64 and many < few + 32
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    ratios, held = speed(), memory()
+    if max(ratios) > LIMIT or not held:
+        sys.exit(f"does not hold: ratios {[round(r, 3) for r in ratios]} (limit {LIMIT})")
+    print(f"holds: every ratio at most {LIMIT}, memory set by the budget")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["peak"]:
+        measure_peak(int(sys.argv[2]), int(sys.argv[3]))
+    else:
+        main()
