@@ -25,7 +25,7 @@ from zscope.errors import Undefined
 
 SPARE = 4  # candidates beyond those asked for, so that rounding cannot push one out unseen
 BLOCK_ROWS = 1024
-REFINE_BYTES = 2 << 20  # fits the processor's cache: each difference is then read only once
+REFINE_BYTES = 16 << 20  # fits the processor's cache: each difference is then read only once
 
 
 @dataclass(frozen=True, eq=False)

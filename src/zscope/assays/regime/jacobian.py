@@ -11,18 +11,26 @@ covariance most VAEs use, the optimum is 1 / (1 + (J^T J)_jj / γ) (`diagonal=Tr
 Turning or flipping the latents turns or flips the covariance alike; shifting the decoded
 observations changes nothing.
 
+Given a posterior instead of codes, `ratio` is the median over codes of encoder / predicted
+for each latent (1: as the theory says), and `correlation` that of the logarithms over all
+codes and latents.
+
 Kumar & Poole, "On implicit regularization in β-VAEs", ICML 2020; Bonheme 2023, equation
-7.13. zscope's Gaussian likelihood |x - decoded|^2 has γ = 1/2; β multiplies γ.
+7.13. zscope's Gaussian likelihood |x - decoded|^2 has γ = 1/2; β multiplies γ. For a
+Bernoulli likelihood J^T J is the Fisher information of the pixels and γ = 1 (times β).
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.func import jacfwd, vmap
+from jaxtyping import Float
+from torch import Generator, Tensor
 
-from zscope.autoencoder import Autoencoder, evaluation
+from zscope.assays.alignment.active import codes_of, some_rows
+from zscope.assays.alignment.jacobian import Likelihood, Method, linearise
+from zscope.assays.responses.engine import BUDGET
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Codes
@@ -32,35 +40,71 @@ from zscope.types import Codes
 class PredictedVariance(Result):
     variance: Codes  # samples x latents
     gamma: float
+    method: str  # of the Jacobians
+    actual: Codes | None  # what the encoder says, where a posterior was given
+    ratio: Float[Tensor, "latents"] | None
+    correlation: float | None
+    flags: list[str]
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import bars
+        from zscope.plots import bars, lines
 
-        return bars(self.variance.mean(0), x="latent", y="predicted variance", ax=ax)
+        if self.actual is None:
+            return bars(self.variance.mean(0), x="latent", y="predicted variance", ax=ax)
+        means = {"encoder": self.actual.mean(0), "decoder's prediction": self.variance.mean(0)}
+        return lines(means, x="latent", y="mean variance", markers=True, ax=ax)
 
 
 def predicted_variance(
-    autoencoder: Autoencoder, codes: Codes, *, gamma: float = 0.5, diagonal: bool = False
+    autoencoder: Autoencoder,
+    codes: Posterior | Tensor,
+    *,
+    gamma: float | None = None,
+    diagonal: bool = False,
+    likelihood: Likelihood = "gaussian",
+    samples: int | None = None,
+    method: Method = "auto",
+    budget: int = BUDGET,
+    generator: Generator | None = None,
 ) -> PredictedVariance:
-    """The variance of each latent that the decoder's Jacobian at each code calls for."""
+    """The variance of each latent that the decoder's Jacobian at each code calls for.
+
+    `gamma` is the variance of the likelihood times β: by default 1/2 (squared error), and 1
+    for likelihood="bernoulli". `samples` takes that many of the codes, at random.
+    """
+    who = "predicted_variance"
+    gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
-        raise Undefined(
-            f"predicted_variance: gamma={gamma}; the variance of the likelihood is > 0."
-        )
-    device, dtype = autoencoder.place
-
-    def decode(z: Tensor) -> Tensor:
-        return autoencoder.decode(z[None])[0].flatten()
-
-    parts = []
-    with evaluation(autoencoder, gradients=True):
-        for part in codes.detach().to(device, dtype).split(32):
-            J = vmap(jacfwd(decode))(part).detach().double()
-            gram = J.transpose(1, 2) @ J / gamma
-            if diagonal:
-                parts.append(1 / (1 + gram.diagonal(dim1=1, dim2=2)))
-            else:
-                eye = torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
-                inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
-                parts.append(inverse.diagonal(dim1=1, dim2=2))
-    return PredictedVariance(variance=torch.cat(parts).cpu(), gamma=gamma)
+        raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
+    means = codes_of(codes, who)
+    rows = some_rows(len(means), len(means) if samples is None else samples, generator, who)
+    local = linearise(
+        autoencoder,
+        means[rows.to(means.device)],
+        likelihood=likelihood,
+        method=method,
+        budget=budget,
+    )
+    if diagonal:
+        predicted = 1 / (1 + local.lengths.square() / gamma)
+    else:
+        gram = local.triangle.mT @ local.triangle / gamma
+        eye = torch.eye(gram.shape[1], dtype=torch.float64)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
+        predicted = inverse.diagonal(dim1=1, dim2=2)
+    actual = ratio = correlation = None
+    if isinstance(codes, Posterior) and not codes.deterministic:
+        actual = codes.variance.detach().cpu().double()[rows]
+        ratio = (actual / predicted).median(0).values
+        pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
+        if bool((pairs.std(1) > 1e-9).all()):
+            correlation = float(torch.corrcoef(pairs)[0, 1])
+    return PredictedVariance(
+        variance=predicted,
+        gamma=float(gamma),
+        method=local.method,
+        actual=actual,
+        ratio=ratio,
+        correlation=correlation,
+        flags=local.flags,
+    )

@@ -103,8 +103,9 @@ class VarianceMoments:
         return self
 
     def _add(self, rows: Tensor) -> None:
-        spread, mean = torch.var_mean(rows, dim=0, correction=0)
-        count, mean, squares = len(rows), mean.cpu(), spread.cpu() * len(rows)
+        mean = rows.mean(0)
+        squares = (rows - mean).square_().sum(0).cpu()
+        count, mean = len(rows), mean.cpu()
         if self.samples == 0:
             self.samples, self.mean, self._squares = count, mean, squares
             return
