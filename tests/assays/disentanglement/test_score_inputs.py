@@ -109,7 +109,7 @@ def test_continuous_factors_are_binned_and_discrete_ones_never():
 
 @pytest.mark.parametrize(("name", "flavour"), PAIRS)
 def test_constant_codes_among_others_never_give_nan(name, flavour):
-    factors = grid(repeats=8)
+    factors = grid((3, 2), repeats=12)
     codes = np.column_stack([aligned(factors), np.full(len(factors), 2.5)])
     found = score(name, codes, factors, flavour=flavour)
     assert np.isfinite([found.score, found.chance]).all()
@@ -119,7 +119,7 @@ def test_constant_codes_among_others_never_give_nan(name, flavour):
 
 @pytest.mark.parametrize(("name", "flavour"), PAIRS)
 def test_one_code_and_one_factor_have_a_value(name, flavour):
-    factors = grid((3, 3), repeats=20)
+    factors = grid((3, 2), repeats=12)
     codes = aligned(factors)
     for part, known in ((codes[:, :1], factors), (codes, factors[:, :1])):
         found = score(name, part, known, flavour=flavour)

@@ -132,11 +132,11 @@ def test_a_plain_call_repeats_itself_and_a_generator_decides(name):
 
 @pytest.mark.parametrize(("name", "flavour"), PAIRS)
 def test_a_result_says_what_it_measured(name, flavour):
-    factors = grid((3, 3), repeats=20)
+    factors = grid((3, 2), repeats=20)
     found = score(name, aligned(factors), factors, flavour=flavour)
     assert isinstance(found, Result)
     assert found.flavour == flavour
-    assert found.samples == 180
+    assert found.samples == 120
     assert found.matrix.shape == (len(found.active), len(found.factors))
     assert len(found.per_factor) == 2
     assert len(found.per_latent) == len(found.active)

@@ -12,7 +12,8 @@ H_n an entropy with logarithms to base n, K factors, d latents. All range from 0
 by any increasing map of a latent. A factor in two equal codes keeps disentanglement 1.
 
 `flavour="zscope"`: gain importances of LightGBM (100 rounds, depth 3, rate 0.1, one thread,
-seeded); H_d counts the latents in use only, so that dead latents do not raise completeness.
+seeded), fed with the latents in use only: dead latents can neither raise completeness nor
+draw importance to themselves.
 `predictor="linear"` takes the |weights| of a Lasso or a logistic regression instead.
 `flavour="dlib"`: scikit-learn's GradientBoostingClassifier at its defaults (seeded), every
 factor as classes, all codes. Takes minutes for 10,000 rows and many values.
@@ -26,21 +27,21 @@ representations", ICLR 2018 (openreview:By-7dz-AZ), section 2.
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.explicitness import r_squared, standardised
-from zscope.assays.disentanglement.information import ratio
+from zscope.assays.disentanglement.information import information, quantile_bins, ratio
 from zscope.assays.disentanglement.logistic import logistic_regression
 from zscope.assays.disentanglement.sample import (
     Sample,
     chosen,
     everything,
-    not_constant,
     prepared,
     used_latents,
 )
@@ -49,7 +50,7 @@ from zscope.assays.matrices import Array
 from zscope.errors import MissingExtra
 
 ROUNDS = 100
-HIDDEN_SHARE = 0.05
+MOST_PAIRS, MOST_ROWS = 300, 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class DCI(Score):
 
     @property
     def importance(self) -> np.ndarray:
-        """Latents in use x factors; the columns sum to 1 over all codes."""
+        """Latents in use x factors; each column sums to 1 (to 0 if nothing was of use)."""
         return self.matrix
 
 
@@ -88,37 +89,29 @@ def dci(
     chosen("dci", "predictor", predictor, ("boosting", "linear"))
     sample, flags = prepared("dci", codes, factors, kinds)
     ours = flavour == "zscope"
-    fed = not_constant(sample) if ours else everything(sample)
-    counted, passive, found = used_latents("dci", sample, variances) if ours else fed
+    used = used_latents("dci", sample, variances) if ours else everything(sample)
+    flags += _told_together(sample, used[1]) if ours else sample.unbinned()
     learn = {"boosting": _boosted, "linear": _linear}[predictor] if ours else _forest
-    result = scored(
+    return scored(
         DCI,
         "dci",
-        partial(_dci, learn=learn, counted=counted, as_classes=not ours),
+        partial(_dci, learn=learn, as_classes=not ours),
         sample,
-        (*fed[:2], found),
-        flags + ([] if ours else sample.unbinned()),
+        used,
+        flags,
         flavour=flavour,
         meaning="importance",
         resamples=resamples,
         generator=generator,
         permutations=1,
     )
-    return replace(result, active=counted, passive=passive)
 
 
 # Learns from (codes, values) to predict other codes' values: (importance, predicted).
 Learner = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
 
 
-def _dci(
-    sample: Sample,
-    _: np.random.Generator,
-    *,
-    learn: Learner,
-    counted: list[int],
-    as_classes: bool,
-) -> Estimate:
+def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: bool) -> Estimate:
     train, test = sample.split()
     codes = standardised(sample.codes, train) if learn is _linear else sample.codes
     importance = np.zeros((codes.shape[1], len(sample.columns)))
@@ -133,15 +126,13 @@ def _dci(
         )
         told[k] = right
         told_is.append("accuracy" if classes else "R2")
-    rows = [sample.latents.index(j) for j in counted]
-    flags = _hidden(sample, importance, rows)
-    importance = importance[rows]
-    if rows and len(sample.columns) == 1:
+    flags = []
+    if len(sample.columns) == 1:
         flags.append("Only one factor varies: disentanglement is 1 by definition.")
-    if len(rows) == 1:
+    if len(sample.latents) == 1:
         flags.append("Only one latent is in use: completeness is 1 by definition.")
-    if not importance.sum() > 0:
-        flags.append("No latent in use was of any importance: disentanglement is 0.")
+    if not importance.any():
+        flags.append("No latent was of any importance to any predictor: disentanglement is 0.")
     latents, factors = disentanglement_of(importance), disentanglement_of(importance.T)
     return Estimate(
         weighted(latents, importance.sum(1)),
@@ -158,18 +149,23 @@ def _dci(
     )
 
 
-def _hidden(sample: Sample, importance: np.ndarray, rows: list[int]) -> list[str]:
-    """A code may tell nothing alone and much together with another: say so."""
-    hidden = [
-        sample.latents[j]
-        for j in range(len(importance))
-        if j not in rows and importance[j].sum() > HIDDEN_SHARE * importance.sum()
-    ]
-    if not hidden:
+def _told_together(sample: Sample, passive: list[int]) -> list[str]:
+    """Two codes may tell nothing alone and much together: say so where it is seen.
+
+    Pairs of passive codes are cut into 5 x 5 bins and held against chance like one code.
+    """
+    pairs = list(combinations(passive, 2))[:MOST_PAIRS]
+    if not pairs:
+        return []
+    coarse = quantile_bins(sample.codes[:MOST_ROWS], 5)
+    joint = np.stack([5 * coarse[:, i] + coarse[:, j] for i, j in pairs], 1)
+    tell = information(joint, sample.labels[:MOST_ROWS]).informative
+    found = [pair for pair, tells in zip(pairs, tell, strict=True) if tells]
+    if not found:
         return []
     return [
-        f"Latents {hidden} look passive, but the predictors used them: perhaps factors are told "
-        "by several codes together. Pass variances= to decide by variable type."
+        f"The pairs of latents {found} tell something together though each tells nothing alone: "
+        "these were left out. Pass variances= to decide by variable type instead."
     ]
 
 

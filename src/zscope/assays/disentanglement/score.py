@@ -9,8 +9,9 @@ mean is laid around the score. The spread of a half-sample around the whole is j
 of the whole around the truth, as 1/(N/2) - 1/N = 1/N (Shao & Wu, Ann. Stat. 17(3), 1989).
 Rows that are learned from, and rows that are tested on, stay so in every half; still, a
 predictor learned from another half errs on other rows, so that intervals of scores that
-learn are up to sqrt(2) times too wide: on the safe side. A bootstrap would draw rows twice: they make information look larger, and they leak from the training
-rows into the test rows.
+learn are up to sqrt(2) times too wide: on the safe side. A bootstrap would draw rows
+twice: they make information look larger, and they leak from the training rows into the
+test rows.
 """
 
 from collections.abc import Callable

@@ -1,0 +1,152 @@
+"""zscope score, as people meet it who only have arrays."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from zscope.cli.score import score
+from zscope.errors import ConfigError, DataError, Undefined
+
+
+@pytest.fixture
+def arrays():
+    rng = np.random.default_rng(0)
+    factors = np.stack([rng.integers(size, size=400) for size in (3, 4)], 1)
+    codes = np.column_stack([factors + 0.05 * rng.standard_normal((400, 2)), np.ones(400)])
+    return codes, factors
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """The command in a folder of its own: what it printed, or the error it raised."""
+    import typer
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(score)
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return call
+
+
+def save(arrays):
+    codes, factors = arrays
+    np.save("codes.npy", codes)
+    np.save("factors.npy", factors)
+
+
+FEW = ("--only", "mig", "--only", "irs")
+
+
+def test_a_table_with_chance_and_what_was_left_out(run, arrays):
+    save(arrays)
+    printed = run("codes.npy", "factors.npy", *FEW)
+    assert "400 samples, 3 latents" in printed
+    lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
+    assert float(lines["mig"][1]) > 0.9
+    assert "Latent 2 is constant" in printed
+    assert printed.count("mig") >= 2  # also by factor
+
+
+def test_json_holds_every_number_and_nothing_else_is_printed(run, arrays):
+    save(arrays)
+    found = json.loads(run("codes.npy", "factors.npy", *FEW, "--resamples", 4, "--json"))
+    assert found["samples"] == 400
+    assert set(found["scores"]) == {"mig", "irs"}
+    mig = found["scores"]["mig"]
+    assert mig["interval"][0] < mig["score"] < mig["interval"][1] <= 1
+    assert mig["active"] == [0, 1]
+
+
+def test_all_scores_by_default(run, arrays):
+    save(arrays)
+    found = json.loads(run("codes.npy", "factors.npy", "--json"))
+    assert len(found["scores"]) == 13
+    assert found["skipped"] == {}
+
+
+def test_every_kind_of_file_gives_the_same(run, arrays):
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    codes, factors = arrays
+    save(arrays)
+    np.savez("both.npz", codes=codes, factors=factors, factor_names=np.array(["shape", "size"]))
+    np.savetxt("codes.csv", codes, delimiter=",")
+    rows = "\n".join(f"{'abc'[shape]},{size}" for shape, size in factors)
+    with open("factors.csv", "w") as file:
+        file.write(f"shape,size\n{rows}\n")
+    pyarrow.parquet.write_table(pa.table({f"z{j}": codes[:, j] for j in range(3)}), "codes.parquet")
+    pyarrow.parquet.write_table(
+        pa.table({"shape": ["abc"[v] for v in factors[:, 0]], "size": factors[:, 1]}),
+        "factors.parquet",
+    )
+    expected = json.loads(run("codes.npy", "factors.npy", *FEW, "--json"))
+    for files in (
+        ("both.npz",),
+        ("codes.csv", "factors.csv"),
+        ("codes.parquet", "factors.parquet"),
+        ("codes.npy", "factors.csv"),
+    ):
+        found = json.loads(run(*files, *FEW, "--json"))
+        assert found["scores"]["mig"]["score"] == pytest.approx(
+            expected["scores"]["mig"]["score"], abs=1e-9
+        )
+        assert found["factors"] == ["shape", "size"]
+        assert found["scores"]["mig"]["kinds"] == ["categorical", "categorical"]
+
+
+def test_flavour_kinds_seed_and_variances_are_passed_on(run, arrays):
+    save(arrays)
+    np.save("variances.npy", np.tile([0.01, 1.0, 0.01], (400, 1)))
+    words = ("codes.npy", "factors.npy", "--only", "sap", "--json")
+    plain = json.loads(run(*words))["scores"]["sap"]
+    assert json.loads(run(*words, "--flavour", "dlib"))["scores"]["sap"]["flavour"] == "dlib"
+    other = json.loads(run(*words, "--kinds", "ordinal,categorical"))["scores"]["sap"]
+    assert other["kinds"] == ["ordinal", "categorical"]
+    assert json.loads(run(*words, "--seed", 3))["scores"]["sap"]["chance"] != plain["chance"]
+    typed = json.loads(run(*words, "--variances", "variances.npy"))["scores"]["sap"]
+    assert typed["passive"] == [1, 2]
+
+
+def test_what_cannot_be_read_is_refused_with_a_way_forward(run, arrays, tmp_path):
+    save(arrays)
+    with pytest.raises(ConfigError, match="factors are missing.*second file"):
+        run("codes.npy")
+    with pytest.raises(DataError, match="nowhere.npy is no file"):
+        run("nowhere.npy", "factors.npy")
+    (tmp_path / "codes.txt").write_text("1 2 3")
+    with pytest.raises(DataError, match=r"ends in .txt.*\.parquet"):
+        run("codes.txt", "factors.npy")
+    (tmp_path / "broken.npy").write_bytes(b"no array")
+    with pytest.raises(DataError, match=r"broken.npy cannot be read.*np\.save"):
+        run("broken.npy", "factors.npy")
+    np.savez("odd.npz", first=np.ones(3), second=np.ones(3))
+    with pytest.raises(DataError, match="holds first, second.*codes is not clear|not clear"):
+        run("odd.npz", "factors.npy")
+    np.save("cube.npy", np.ones((5, 5, 5)))
+    with pytest.raises(DataError, match=r"shape \(5, 5, 5\).*reshape"):
+        run("cube.npy", "factors.npy")
+    (tmp_path / "words.csv").write_text("shape,size\na,1\nb,2\n")
+    with pytest.raises(DataError, match="not a number.*CODES FACTORS"):
+        run("words.csv", "factors.npy")
+    (tmp_path / "gaps.csv").write_text("shape,size\na,1\n,2\n")
+    with pytest.raises(DataError, match="no value of shape in row 1"):
+        run("codes.npy", "gaps.csv")
+
+
+def test_mistakes_in_the_numbers_are_those_of_the_library(run, arrays):
+    save(arrays)
+    np.save("short.npy", arrays[1][:399])
+    with pytest.raises(Undefined, match="400 codes but 399 rows"):
+        run("codes.npy", "short.npy")
+    with pytest.raises(ConfigError, match="no score is called 'mgi'.*mig"):
+        run("codes.npy", "factors.npy", "--only", "mgi")
