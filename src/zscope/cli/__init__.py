@@ -8,7 +8,7 @@ import sys
 
 import typer
 
-from zscope.cli import assay, data, demo, score, train
+from zscope.cli import assay, compare, data, demo, fondue, score, train
 from zscope.errors import ZscopeError
 
 app = typer.Typer(
@@ -24,6 +24,8 @@ app.add_typer(data.app, name="data")
 app.command()(train.train)
 app.command()(assay.assay)
 app.command()(score.score)
+app.command()(compare.compare)
+app.command()(fondue.fondue)
 
 
 @app.callback(invoke_without_command=True)

@@ -43,6 +43,7 @@ class SimilarityHeatmap(Result):
     control: Matrix | None
     rows: list[str]
     columns: list[str]
+    control_columns: list[str]
     debiased: bool
     samples: int
 
@@ -117,6 +118,7 @@ def similarity_heatmap(
         control=None if control is None else table(0, rows, control_at, control_columns),
         rows=rows,
         columns=columns,
+        control_columns=control_columns,
         debiased=debiased,
         samples=samples,
     )

@@ -1,0 +1,164 @@
+"""zscope fondue: how many latents do these data need?"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+
+def fondue(
+    dataset: Annotated[str, Argument(help="A name from `zscope data list`, or a file.")],
+    model: Annotated[str, Option(help="The model to size; a variational one.")] = "vae",
+    criterion: Annotated[
+        str, Option(help="trace, sampled, dimension, information or types.")
+    ] = "trace",
+    threshold: Annotated[
+        float | None, Option(help="The gap put up with; below 1: every latent active.")
+    ] = None,
+    search: Annotated[str, Option(help="fondue, binary, or beta (with --latents).")] = "fondue",
+    latents: Annotated[int | None, Option(help="For --search beta: the fixed size.")] = None,
+    start: Annotated[
+        float | None, Option(help="Where to begin; the data's intrinsic dimension.")
+    ] = None,
+    limit: Annotated[int, Option(help="The most latents to try.")] = 512,
+    steps: Annotated[int, Option(help="Updates of each model.")] = 2000,
+    stable: Annotated[
+        bool, Option("--stable", help="Train twice as long until the answer repeats.")
+    ] = False,
+    batch: Annotated[int, Option(help="Observations in each update.")] = 64,
+    rate: Annotated[float, Option(help="Learning rate.")] = 1e-3,
+    samples: Annotated[int, Option(help="Held-out observations to measure on.")] = 10_000,
+    seed: Annotated[int, Option(help="Decides split, weights, batches and noise.")] = 0,
+    set_: Annotated[
+        list[str] | None,
+        Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),
+    ] = None,
+    data_option: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
+    ] = None,
+    out: Annotated[
+        Path | None, Option(help="Where trials are kept (default runs/fondue-MODEL-DATASET-SEED).")
+    ] = None,
+    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
+    quiet: Annotated[bool, Option("--quiet", help="No trace of the trials.")] = False,
+    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+) -> None:
+    """Find how many latents DATASET needs, by training models of growing size for a while.
+
+    A search that was stopped goes on where it was when started again. The figure of the
+    gap against the number of latents is OUT/fondue.png.
+
+    Examples:
+
+      zscope fondue sprites --steps 4000
+
+      zscope fondue sprites --model beta-vae --set beta=4 --stable
+
+      zscope fondue mnist --criterion dimension
+
+      zscope fondue sprites --search beta --latents 6
+    """
+    from zscope import data
+    from zscope.cli.options import settings
+    from zscope.errors import ConfigError
+    from zscope.sizing import choose_beta, choose_latents
+
+    name = "beta-vae" if search == "beta" else model
+    folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
+    loaded = data.load(dataset, root=root, **settings(data_option, "--data-option"))
+    common: dict[str, Any] = {
+        "steps": steps,
+        "model": name,
+        "options": settings(set_, "--set"),
+        "criterion": criterion,
+        "threshold": threshold,
+        "batch": batch,
+        "rate": rate,
+        "samples": samples,
+        "seed": seed,
+        "out": folder,
+        "watch": None if quiet or json else Trace(),
+    }
+    if search == "beta":
+        if latents is None:
+            raise ConfigError(
+                "fondue: --search beta looks for the strongest β of a model of fixed size; name "
+                "the size, for instance --latents 6"
+            )
+        result: Any = choose_beta(loaded, latents=latents, **common)
+    else:
+        result = choose_latents(
+            loaded, start=start, limit=limit, search=search, stable=stable, **common
+        )
+    figure = draw(result, folder)
+    tell(result, folder, figure, json=json)
+
+
+class Trace:
+    """A line for each model: what is being trained, then what came of it."""
+
+    def __init__(self) -> None:
+        import time
+
+        self.clock = time.monotonic
+        self.began = self.clock()
+
+    def __call__(self, report: Any) -> None:
+        import sys
+
+        size = f"{report.latents} latents"
+        size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"
+        if report.value is None:
+            self.began = self.clock()
+            if sys.stderr.isatty() and not report.remembered:
+                print(f"{size}: training {report.steps} steps …", end="\r", file=sys.stderr)
+            return
+        fits = report.value <= report.threshold
+        said = "kept from before" if report.remembered else f"{self.clock() - self.began:.0f} s"
+        sign = "≤" if fits else ">"
+        print(
+            f"{size:>16}: gap {report.value:.3f} {sign} {report.threshold:g}  "
+            f"{'fits' if fits else 'too many'}  ({said})        ",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def draw(result: Any, folder: Path) -> Path | None:
+    """The gap against the number of latents, with the answer marked."""
+    from zscope.assays.dimension.fondue import Fondue, StableFondue
+
+    last = list(result.searches.values())[-1] if isinstance(result, StableFondue) else result
+    if not isinstance(last, Fondue):
+        return None
+    from zscope.plots import save
+
+    file = folder / "fondue.png"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    save(last.plot(), file)
+    return file
+
+
+def tell(result: Any, folder: Path, figure: Path | None, *, json: bool) -> None:
+    """The answer in one line, or as JSON; kept in OUT/fondue.json either way."""
+    from json import dumps
+
+    from zscope.store import FORMAT, write_whole
+
+    content = {"format": FORMAT, **result.to_dict()}
+    write_whole(folder / "fondue.json", dumps(content, indent=1).encode())
+    if json:
+        print(dumps({**content, "figure": None if figure is None else str(figure)}))
+        return
+    beta = getattr(result, "beta", None)
+    answer = f"{result.latents} latents" if beta is None else f"β = {beta:.3g}"
+    status = getattr(result, "status", "found" if getattr(result, "stable", True) else "restless")
+    notes = {
+        "found": "",
+        "limit": " or more: the limit was reached with all of use (raise --limit)",
+        "collapsed": ": not even the smallest is of use. Lower β, train longer (--steps)",
+        "restless": ", but still changing with training: more --steps are needed",
+    }
+    print(f"{answer}{notes[status]}")
+    print(f"trials in {folder}" + ("" if figure is None else f", figure {figure}"))

@@ -1,0 +1,197 @@
+"""Two models side by side: the similarity of all their layers and of their latents.
+
+Activations are taken once per model, by hooks, on the same observations with the same
+noise. Beside the heatmap stand two controls: the first model against itself untrained
+(layers near the input agree whatever was learned), and against shuffled samples (what no
+agreement reads). For the latents themselves Procrustes, SVCCA and PWCCA are given too:
+of CKA and Procrustes quote the smaller. Before stitching one model's decoder to the
+other's encoder, look at the similarity of the means: low means it will fail.
+"""
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from zscope import models, store
+from zscope.assays.similarity.activations import activations
+from zscope.assays.similarity.cca import pwcca, svcca
+from zscope.assays.similarity.heatmap import SimilarityHeatmap, similarity_heatmap
+from zscope.assays.similarity.procrustes import procrustes
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
+from zscope.errors import RunError, Undefined
+from zscope.loading import load
+from zscope.randomness import seed_of
+from zscope.recording import choose_rows
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(Result):
+    """The heatmap of all layers, and further similarities of the latent means."""
+
+    heatmap: SimilarityHeatmap
+    latents: dict[str, float]  # of the means: procrustes, angle, svcca, pwcca
+    samples: int
+
+    def plot(self, ax: Any = None) -> Any:
+        return self.heatmap.plot(ax)
+
+    def table(self) -> list[list[str]]:
+        """Layers that both have, their similarity, and what the controls read."""
+        heat = self.heatmap
+        rows = [["layer", "CKA", "untrained", "shuffled"]]
+        for name in heat.rows:
+            if name not in heat.columns:
+                continue
+            i, j = heat.rows.index(name), heat.columns.index(name)
+            raw = "" if heat.control is None else _at(heat.control, i, heat.control_columns, name)
+            null = "" if heat.null is None else f"{float(heat.null[i, j]):.3f}"
+            rows.append([name, f"{float(heat.matrix[i, j]):.3f}", raw, null])
+        return rows
+
+    def notes(self) -> list[str]:
+        parts = ", ".join(f"{name} {value:.3f}" for name, value in self.latents.items())
+        return [f"means: {parts}", f"{self.samples} samples"]
+
+
+def compare_models(
+    first: Autoencoder,
+    second: Autoencoder,
+    data: Dataset,
+    *,
+    samples: int = 2000,
+    seed: int = 0,
+    debiased: bool = True,
+    control: bool = True,
+) -> Comparison:
+    """Compare two models on up to `samples` observations of a dataset."""
+    x = observations(data, samples, seed)
+    ours, theirs = (taken(model, x, seed) for model in (first, second))
+    raw = taken(untrained(first, seed=seed), x, seed) if control else None
+    heat = similarity_heatmap(
+        ours,
+        theirs,
+        control=raw,
+        null=control,
+        debiased=debiased,
+        generator=torch.Generator().manual_seed(seed_of(seed, 6)),
+    )
+    return Comparison(
+        heatmap=heat, latents=latent_similarity(ours["mean"], theirs["mean"]), samples=len(x)
+    )
+
+
+def latent_similarity(first: Tensor, second: Tensor) -> dict[str, float]:
+    """Procrustes score and angle, SVCCA and PWCCA; those that have no answer are left out."""
+    found: dict[str, float] = {}
+    try:
+        turned = procrustes(first, second)
+        found = {"procrustes": turned.score, "angle": turned.angle}
+        found["svcca"] = svcca(first, second).score
+        found["pwcca"] = pwcca(first, second).score
+    except Undefined:
+        pass  # a collapsed model, or fewer samples than latents
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Settling(Result):
+    """CKA of each layer at some steps of training with the same layer at the end.
+
+    Step 0 is the untrained model: a layer that is no higher later has learned nothing that
+    its architecture and the input did not give it.
+    """
+
+    similarity: Float[Tensor, "steps layers"]
+    steps: list[int]
+    layers: list[str]
+    samples: int
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        series = {name: self.similarity[:, k] for k, name in enumerate(self.layers)}
+        return lines(series, at=self.steps, x="step", y="CKA with the final model", ax=ax)
+
+    def table(self) -> list[list[str]]:
+        rows = [["layer", *(f"step {step}" for step in self.steps)]]
+        for k, name in enumerate(self.layers):
+            rows.append([name, *(f"{float(v):.3f}" for v in self.similarity[:, k])])
+        return rows
+
+    def notes(self) -> list[str]:
+        return ["CKA with the final model; step 0 is untrained", f"{self.samples} samples"]
+
+
+def settling(
+    run: Path,
+    model: Autoencoder,
+    data: Dataset,
+    *,
+    samples: int = 2000,
+    seed: int = 0,
+    debiased: bool = True,
+) -> Settling:
+    """When did each layer of a run become what it is at the end?"""
+    recipe = store.open_run(run).config.get("model")
+    saved = store.checkpoints(run)
+    if recipe is None or not saved:
+        raise RunError(
+            f"compare: {run} has {len(saved)} checkpoints to compare with its final model. Train "
+            "with --snapshot STEP (several times) to keep some, or name a second run."
+        )
+    x = observations(data, samples, seed)
+    stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in saved}}
+    final = taken(model, x, seed)
+    rows, layers = [], None
+    for stage in stages.values():
+        heat = similarity_heatmap(taken(stage, x, seed), final, debiased=debiased)
+        shared = [name for name in heat.rows if name in heat.columns]
+        layers = shared if layers is None else [name for name in layers if name in shared]
+        rows.append({n: heat.matrix[heat.rows.index(n), heat.columns.index(n)] for n in shared})
+    kept = layers or []
+    return Settling(
+        similarity=torch.stack([torch.stack([row[name] for name in kept]) for row in rows]),
+        steps=list(stages),
+        layers=kept,
+        samples=len(x),
+    )
+
+
+def observations(data: Dataset, samples: int, seed: int) -> Tensor:
+    return data.batch(choose_rows(len(data), samples, seed))
+
+
+def taken(model: Autoencoder, x: Tensor, seed: int) -> dict[str, Tensor]:
+    """The activations of a model, with the same noise for every model."""
+    return activations(model, x, generator=torch.Generator().manual_seed(seed_of(seed, 5)))
+
+
+def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
+    """The same architecture with fresh weights, as a control.
+
+    A model of zscope is built again; in any other, every module that can reset its
+    parameters does so. The global random state is left as it was.
+    """
+    recipe = getattr(model, "recipe", None)
+    if recipe is not None:
+        options = {**recipe.get("options", {}), "seed": seed + 1}
+        return models.from_recipe({**recipe, "options": options}).eval()
+    twin = copy.deepcopy(model)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, 7))
+        for module in twin.modules():
+            reset = getattr(module, "reset_parameters", None)
+            if isinstance(module, nn.Module) and callable(reset):
+                reset()
+    return twin
+
+
+def _at(matrix: Tensor, row: int, columns: list[str], name: str) -> str:
+    return f"{float(matrix[row, columns.index(name)]):.3f}" if name in columns else ""
