@@ -13,8 +13,8 @@ Pairs are drawn from the rows, as for the FactorVAE score. `flavour="zscope"`: l
 use, each scaled by its standard deviation, so that the score does not depend on their
 scale. `flavour="dlib"`: all codes as they are.
 
-Higgins et al., "beta-VAE", ICLR 2017 (openreview:Sy2fzU9gl), section 3 and algorithm 1 (the
-absolute difference instead of the squared one follows their text).
+Higgins et al., "beta-VAE: learning basic visual concepts with a constrained variational
+framework", ICLR 2017 (openreview:Sy2fzU9gl), the disentanglement metric.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ continuous factor is held within one of 20 bins.
 `flavour="dlib"`: over codes with a standard deviation of at least .05; every value of a
 factor is held equally often.
 
-Kim & Mnih, "Disentangling by factorising", ICML 2018, section 4 and algorithm 1.
+Kim & Mnih, "Disentangling by factorising", ICML 2018, the disentanglement metric.
 """
 
 from collections.abc import Sequence

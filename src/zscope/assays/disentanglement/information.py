@@ -11,7 +11,8 @@ from the two margins alone (the counts of a table are then hypergeometric):
 
     I0 = sum_ij sum_n P(n) (n / N) ln(N n / (a_i b_j)),   n ~ Hypergeometric(N, a_i, b_j)
 
-(Vinh, Epps & Bailey, JMLR 11, 2010, eq. 24a), so it costs no permutations and no draw.
+(Vinh, Epps & Bailey, "Information theoretic measures for clusterings comparison", JMLR 11,
+2010, the expected mutual information), so it costs no permutations and no draw.
 `excess` is I - I0, floored at 0.
 
 Quantile bins are unchanged by any increasing map of a code; one far outlier moves one

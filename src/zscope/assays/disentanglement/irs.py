@@ -17,8 +17,8 @@ Because groups are smaller than the whole, noise does not score 0: compare with 
 `flavour="dlib"`: the 99 % quantile in the numerator only, every factor re-binned to 20
 equal-width bins, all codes that are not constant. Noise then scores about .36.
 
-Suter et al., "Robustly disentangled causal mechanisms", ICML 2019, section 4 (EMPIDA and
-the interventional robustness score).
+Suter et al., "Robustly disentangled causal mechanisms: validating deep representations for
+interventional robustness", ICML 2019, the interventional robustness score.
 """
 
 from collections.abc import Sequence

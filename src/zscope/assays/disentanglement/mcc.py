@@ -14,7 +14,8 @@ Constant codes take no part; latents without information can do no harm beyond r
 relabelling them changes the score.
 
 Hyvärinen & Morioka, "Unsupervised feature extraction by time-contrastive learning and
-nonlinear ICA", NeurIPS 2016, section 6; Khemakhem et al., AISTATS 2020, section 5.
+nonlinear ICA", NeurIPS 2016; Khemakhem et al., "Variational autoencoders and nonlinear
+ICA: a unifying framework", AISTATS 2020, the mean correlation coefficient.
 """
 
 from collections.abc import Sequence

@@ -16,8 +16,8 @@ minimum and maximum, plug-in information. One outlier row ruins such bins.
 Both measure the codes as given (usually posterior means). Chen et al. measure samples
 under q(z | x), so that their numbers are lower.
 
-Chen et al., "Isolating sources of disentanglement in VAEs", NeurIPS 2018, eq. 6; Zietlow,
-PhD thesis, Tübingen 2022, eq. 2.8.
+Chen et al., "Isolating sources of disentanglement in VAEs", NeurIPS 2018, the definition of
+MIG; Zietlow, PhD thesis, University of Tübingen, 2022, eq. 2.8.
 """
 
 from collections.abc import Sequence

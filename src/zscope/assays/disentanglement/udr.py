@@ -12,7 +12,8 @@ Range 0 to 1. No factors are needed. Unchanged by the order, sign, scale and off
 the latents of any model.
 
 `similarity="lasso"`: |weights| of a Lasso (alpha = 0.1) from all codes of one model to each
-of the other, standardised. `similarity="spearman"`: |rank correlation|.
+of the other, standardised; it shrinks a perfect weight to .9, so that .9 is its best score.
+`similarity="spearman"`: |rank correlation|.
 
 Informative codes are those with a mean KL to the prior above 0.01 nats, from `kl` (one
 array per model: latents, or samples x latents) or `variances` (posterior variances, one
@@ -22,7 +23,7 @@ array per model). Without either, all codes that are not constant are taken, fla
 the codes of a and the mean over those of b, which differs when d_a and d_b do.
 
 Duan et al., "Unsupervised model selection for variational disentangled representation
-learning", ICLR 2020 (arXiv:1905.12614), section 4.
+learning", ICLR 2020 (arXiv:1905.12614), the definition of UDR.
 """
 
 from collections.abc import Sequence
@@ -118,7 +119,7 @@ def _check(models: list[np.ndarray]) -> None:
     if len(models) < 2:
         raise Undefined(
             f"udr: {len(models)} model was given, but the score compares models with each other. "
-            "Train the same model with at least two seeds: zs.train_ensemble(build, data, seeds=5)"
+            "Train the same model with at least two seeds: zs.train_ensemble(build, data, seeds=range(5))"
         )
     lengths = [len(rows) for rows in models]
     if len(set(lengths)) > 1:
