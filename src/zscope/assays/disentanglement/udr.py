@@ -119,7 +119,7 @@ def _check(models: list[np.ndarray]) -> None:
     if len(models) < 2:
         raise Undefined(
             f"udr: {len(models)} model was given, but the score compares models with each other. "
-            "Train the same model with at least two seeds: zs.train_ensemble(build, data, seeds=range(5))"
+            "Train it with two seeds or more: zs.train_ensemble(build, data, seeds=[0, 1])"
         )
     lengths = [len(rows) for rows in models]
     if len(set(lengths)) > 1:
