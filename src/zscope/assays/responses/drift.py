@@ -43,7 +43,7 @@ class Drift(Result):
     trajectories: Float[Tensor, "kept passes latents"]
     limits: Codes  # where each code was last seen
     basin: Int[Tensor, "samples"]  # which fixed point each code goes to; -1: none
-    fixed_points: Codes
+    fixed_points: Float[Tensor, "fixed latents"]
     share: Float[Tensor, "fixed"]  # of the codes that go to each fixed point
     rates: Float[Tensor, "fixed"]  # spectral radius of the Jacobian there
     spread: Float[Tensor, "fixed"]  # largest distance of its limits from the fixed point
@@ -192,7 +192,7 @@ def _follow(
     return here, passes, arrived, torch.stack(seen, dim=1)
 
 
-def _fixed_points(limits: Codes, arrived: Tensor, reach: float) -> tuple[Codes, Tensor, Tensor]:
+def _fixed_points(limits: Codes, arrived: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor]:
     """(fixed points, basin of each code, spread of each fixed point), largest basin first."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components

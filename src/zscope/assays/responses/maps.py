@@ -53,7 +53,7 @@ class ResponseMap(Result):
     divergence: Plane
     curvature: Plane  # 0 where undefined
     undefined: Bool[Tensor, "first second"]  # no direction: |F| below the floor here or next to it
-    base: Codes
+    base: Float[Tensor, "bases latents"]
     codes: Float[Tensor, "samples 2"] | None  # the given codes, seen in the plane
     decoded: Tensor | None  # decode_grid x decode_grid x observation, over the same extent
     autoencoder: Autoencoder = dataclasses.field(repr=False)
@@ -91,7 +91,7 @@ class ResponseMap(Result):
 def response_map(
     autoencoder: Autoencoder,
     base: Tensor | np.ndarray,
-    dims: tuple[int, int] = (0, 1),
+    dims: Sequence[int] = (0, 1),
     *,
     codes: Tensor | np.ndarray | None = None,
     grid: int = 100,
@@ -109,7 +109,7 @@ def response_map(
     """
     vectors = as_codes(base, "response_map: base")
     latents = vectors.shape[1]
-    dims = _dims(dims, latents)
+    pair = _dims(dims, latents)
     if grid < 2:
         raise ConfigError(
             f"response_map: grid={grid}; derivatives need at least 2 points a side. The default "
@@ -123,19 +123,19 @@ def response_map(
                 f"response_map: codes with {plane_codes.shape[1]} latents, but the base vector has "
                 f"{latents}. Do both come from this model? Give zs.record(model, data).codes."
             )
-        plane_codes = plane_codes[:, list(dims)].double()
-    lows, highs = _extent(extent, plane_codes, dims)
+        plane_codes = plane_codes[:, list(pair)].double()
+    lows, highs = _extent(extent, plane_codes, pair)
     # The grid is rounded to the model's own type before anything is subtracted from it:
     # otherwise the rounding itself would appear as a small response.
     first, second = (
         torch.linspace(low, high, grid, dtype=torch.float64).to(vectors.dtype)
         for low, high in zip(lows, highs, strict=True)
     )
-    field = _field(autoencoder, vectors, dims, (first, second), budget)
+    field = _field(autoencoder, vectors, pair, (first, second), budget)
     axes = first.double(), second.double()
     curvature, undefined = mean_curvature(field, axes, floor=floor)
     return ResponseMap(
-        dims=dims,
+        dims=pair,
         axes=axes,
         field=field,
         divergence=divergence(field, axes),
@@ -143,7 +143,7 @@ def response_map(
         undefined=undefined,
         base=vectors,
         codes=plane_codes,
-        decoded=_decoded(autoencoder, vectors, dims, axes, decode_grid, budget),
+        decoded=_decoded(autoencoder, vectors, pair, axes, decode_grid, budget),
         autoencoder=autoencoder,
     )
 

@@ -65,7 +65,7 @@ class ManifoldPath(Result):
     dims: tuple[int, int] | None  # the plane, or None for a path in all latents
     frames: Tensor  # decoded at equal arc length
     straight_frames: Tensor
-    codes: Codes | None = dataclasses.field(repr=False)
+    codes: Tensor | None = dataclasses.field(repr=False)
     map: ResponseMap | None = dataclasses.field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,7 +121,9 @@ def manifold_path(
     else:
         space = _Everywhere(subject, codes, samples, generator, budget)
     ends = torch.stack([space.end(start, "start"), space.end(end, "end")])
-    temperature = temperature or space.temperature()
+    if temperature is None:
+        # Where there is next to no field, paths would follow its rounding noise.
+        temperature = max(space.temperature(), (1e-4 * length(ends)) ** 2) or 1.0
     straight = resample(ends, points)
     candidates = [straight]
     if not torch.equal(ends[0], ends[1]):
@@ -294,7 +296,7 @@ class _Everywhere:
         return (answer.double() - points.double()).square().sum(1)
 
     def squares(self, points: Tensor) -> Tensor:
-        codes = self.whole(points).reshape(-1, points.shape[-1])
+        codes = self.whole(points.reshape(-1, points.shape[-1]))
         device, dtype = self.autoencoder.place
         if not any(True for _ in self.autoencoder.parameters()):
             dtype = codes.dtype
@@ -334,8 +336,8 @@ class _Everywhere:
 
 
 def _low(squares: Tensor) -> float:
-    """A tenth of the median; where there is no field at all, any temperature will do."""
-    return squares.median().item() / 10 or 1.0
+    """A tenth of the median: paths may then be ten times longer to stay where codes are."""
+    return squares.median().item() / 10
 
 
 def shortest(
@@ -390,13 +392,15 @@ def draw_out(
         def value(
             flat: np.ndarray, chain: Tensor, share: Tensor, unit: float
         ) -> tuple[float, np.ndarray]:
-            moving = torch.from_numpy(flat).reshape(len(chain) - 2, -1).requires_grad_()
-            spent, uneven = spent_and_uneven(moving, chain, share)
-            total = spent / unit + uneven
-            (slope,) = torch.autograd.grad(total, moving)
+            with torch.enable_grad():
+                moving = torch.from_numpy(flat).reshape(len(chain) - 2, -1).requires_grad_()
+                spent, uneven = spent_and_uneven(moving, chain, share)
+                total = spent / unit + uneven
+                (slope,) = torch.autograd.grad(total, moving)
             return total.item(), slope.flatten().numpy()
 
-        unit = spent_and_uneven(inner.clone().requires_grad_(), chain, share)[0].item()
+        with torch.enable_grad():
+            unit = spent_and_uneven(inner.clone().requires_grad_(), chain, share)[0].item()
         limits = None if space.bounds is None else space.bounds.repeat(len(inner), 1).tolist()
         found = minimize(
             value,
