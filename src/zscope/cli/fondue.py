@@ -107,22 +107,25 @@ class Trace:
     def __call__(self, report: Any) -> None:
         import sys
 
-        size = f"{report.latents} latents"
+        size = counted(report.latents)
         size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"
+        live = sys.stderr.isatty()
         if report.value is None:
             self.began = self.clock()
-            if sys.stderr.isatty() and not report.remembered:
-                print(f"{size}: training {report.steps} steps …", end="\r", file=sys.stderr)
+            if live and not report.remembered:
+                print(f"{size:>16}: training {report.steps} steps …", end="\r", file=sys.stderr)
             return
         fits = report.value <= report.threshold
         said = "kept from before" if report.remembered else f"{self.clock() - self.began:.0f} s"
-        sign = "≤" if fits else ">"
-        print(
-            f"{size:>16}: gap {report.value:.3f} {sign} {report.threshold:g}  "
-            f"{'fits' if fits else 'too many'}  ({said})        ",
-            file=sys.stderr,
-            flush=True,
+        line = (
+            f"{size:>16}: gap {report.value:.3f} {'≤' if fits else '>'} {report.threshold:g}  "
+            f"{'fits' if fits else 'too many'}  ({said})"
         )
+        print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
+
+
+def counted(latents: int) -> str:
+    return f"{latents} latent" if latents == 1 else f"{latents} latents"
 
 
 def draw(result: Any, folder: Path) -> Path | None:
@@ -152,7 +155,7 @@ def tell(result: Any, folder: Path, figure: Path | None, *, json: bool) -> None:
         print(dumps({**content, "figure": None if figure is None else str(figure)}))
         return
     beta = getattr(result, "beta", None)
-    answer = f"{result.latents} latents" if beta is None else f"β = {beta:.3g}"
+    answer = counted(result.latents) if beta is None else f"β = {beta:.3g}"
     status = getattr(result, "status", "found" if getattr(result, "stable", True) else "restless")
     notes = {
         "found": "",

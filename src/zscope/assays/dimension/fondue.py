@@ -79,7 +79,7 @@ def mark_answer(ax: Any, latents: int) -> None:
     """A line at the answer, named at its top."""
     ax.axvline(latents, linestyle="--", color="grey", linewidth=0.7)
     ax.annotate(
-        f"{latents} latents",
+        f"{latents} latent{'' if latents == 1 else 's'}",
         (latents, 1),
         xycoords=("data", "axes fraction"),
         xytext=(3, -2),

@@ -1,0 +1,207 @@
+"""zscope fondue and zscope compare, as a user meets them."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import zscope as zs
+from zscope.assays import cka
+from zscope.cli import main
+from zscope.comparison import compare_models, untrained
+from zscope.errors import ConfigError
+from zscope.sizing import Trials, choose_beta, choose_latents
+
+
+@pytest.fixture
+def zscope(monkeypatch, capsys, tmp_path):
+    """Run a command in this process: (exit code, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        return end.value.code or 0, said.out, said.err
+
+    return run
+
+
+def plane(samples: int = 2000) -> np.ndarray:
+    """Rows of six numbers that hold two: what a VAE can use is two latents."""
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(samples, 2)) * [3.0, 2.0]
+    return (flat @ rng.normal(size=(2, 6))).astype(np.float32)
+
+
+# The threshold is strict (every latent active), so that few steps tell 2 from 3.
+SMALL = {"steps": 150, "rate": 3e-2, "options": {"backbone": "linear"}, "samples": 500,
+         "threshold": 0.5}  # fmt: skip
+
+
+# FONDUE
+
+
+def test_a_plane_needs_two_latents():
+    for criterion in ("trace", "sampled"):
+        result = choose_latents(plane(), criterion=criterion, **SMALL)
+        assert (result.latents, result.status) == (2, "found")
+    assert choose_latents(plane(), search="binary", limit=6, **SMALL).latents == 2
+
+
+def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch):
+    # The linear oracle instead of training: three latents are of use from 200 steps on.
+    monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: (n, steps))
+    monkeypatch.setattr(
+        Trials, "_measure", lambda self, model: float(model[0] > (3 if model[1] >= 200 else 2)) * 2
+    )
+    stable = choose_latents(plane(200), steps=50, stable=True, start=2)
+    assert (stable.latents, stable.steps) == (2, 50)
+    stable = choose_latents(plane(200), steps=100, stable=True, start=2)
+    assert (stable.latents, stable.steps) == (3, 200)
+    with pytest.raises(ConfigError, match="'fondue' or 'binary'"):
+        choose_latents(plane(200), search="golden")
+
+
+def test_the_types_of_a_trained_model_are_counted():
+    family = Trials(plane(), criterion="types", options={"backbone": "linear"}, rate=3e-2)
+    types = family.types(3, steps=30)
+    assert types.latents == 3
+    limited = choose_latents(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
+    assert (limited.latents, limited.status) == (2, "limit")
+
+
+def test_the_search_over_beta_trains_with_that_beta(monkeypatch):
+    family = Trials(plane(), model="beta-vae", options={"backbone": "linear"}, rate=3e-2)
+    model = family._train(2, 5, 3.5)
+    assert model.recipe["options"]["beta"] == 3.5
+    # Linear theory with γ = 1/2: the gap is sum_j min(1, β / 2 / λ_j).
+    monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: beta)
+    monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 2 * (1 / 9 + 1 / 4))
+    assert choose_beta(plane(), latents=2).beta == pytest.approx(2 / (1 / 9 + 1 / 4), rel=0.05)
+
+
+def test_a_search_goes_on_where_it_was(tmp_path):
+    trained = []
+
+    def watch(report):
+        if report.value is not None and not report.remembered:
+            trained.append(report.latents)
+
+    first = choose_latents(plane(), out=tmp_path, watch=watch, **SMALL)
+    assert trained == [trial.latents for trial in first.trials]
+    # One trial is forgotten, as if the search had been stopped before its end was written.
+    file = tmp_path / "trials.json"
+    content = json.loads(file.read_text())
+    content["trials"].pop(f"{trained[-1]} steps 150")
+    file.write_text(json.dumps(content))
+    again = []
+    watch_again = choose_latents(
+        plane(), out=tmp_path, watch=lambda r: again.append((r.latents, r.remembered)), **SMALL
+    )
+    assert watch_again.trials == first.trials  # to the last bit: the run itself was kept
+    assert {size for size, kept in again if not kept} == {trained[-1]}
+    with pytest.raises(ConfigError, match=r"rate=0\.03, now rate=0\.1"):
+        choose_latents(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
+
+
+def test_every_criterion_measures_the_trained_model():
+    for criterion in ("dimension", "information"):
+        family = Trials(plane(), criterion=criterion, options={"backbone": "linear"}, rate=1e-2)
+        value = family.gap(3, steps=50)
+        assert np.isfinite(value)
+        assert family.gap(3, steps=50) == value
+    with pytest.raises(ConfigError, match="Did you mean trace"):
+        Trials(plane(), criterion="traces")
+    with pytest.raises(ConfigError, match="deterministic"):
+        Trials(plane(), model="ae")
+
+
+def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
+    np.save(tmp_path / "plane.npy", plane())
+    words = ("fondue", "plane.npy", "--steps", 150, "--rate", 0.03, "--set", "backbone=linear",
+             "--threshold", 0.5, "--samples", 500, "--out", "sized")  # fmt: skip
+    code, out, err = zscope(*words)
+    assert code == 0, err
+    assert out.startswith("2 latents\n")
+    assert "2 latents: gap" in err
+    assert "too many" in err
+    assert (tmp_path / "sized" / "fondue.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = zscope(*words, "--json")
+    said = json.loads(out)
+    assert (code, said["latents"], said["status"]) == (0, 2, "found")
+    assert {n for n, _ in said["trials"]} >= {2, 3}
+    code, out, err = zscope(*words)
+    assert err.count("kept from before") == len(said["trials"])
+
+
+def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
+    np.save(tmp_path / "plane.npy", plane(100))
+    code, _, err = zscope("fondue", "plane.npy", "--search", "beta")
+    assert code == 1
+    assert "--latents 6" in err
+
+
+# Compare
+
+
+@pytest.fixture
+def runs(tmp_path):
+    helix = zs.data.load("helix")
+    for seed in (0, 1):
+        model = zs.models.build("vae", shape=(3,), latents=2, hidden=(16,), seed=seed)
+        zs.train(model, helix, steps=60, rate=1e-2, seed=seed, out=tmp_path / f"run{seed}",
+                 snapshots=[20])  # fmt: skip
+    return tmp_path / "run0", tmp_path / "run1"
+
+
+def test_two_runs_are_compared_layer_by_layer(zscope, runs, tmp_path):
+    code, out, err = zscope("compare", *runs, "--samples", 300, "--figure", "heat.png")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0].split() == ["layer", "CKA", "untrained", "shuffled"]
+    assert any(line.startswith("mean ") for line in lines)
+    assert "procrustes" in out
+    assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
+    code, out, _ = zscope("compare", *runs, "--samples", 300, "--json")
+    heat = json.loads(out)["heatmap"]
+    row, column = heat["rows"].index("mean"), heat["columns"].index("mean")
+    recorded = [zs.record(zs.load(run), zs.data.load("helix"), samples=300).codes for run in runs]
+    assert heat["matrix"][row][column] == pytest.approx(cka(*recorded).score, abs=1e-5)
+    assert abs(heat["null"][row][column]) < 0.1
+
+
+def test_one_run_is_compared_with_its_own_past(zscope, runs):
+    code, out, err = zscope("compare", runs[0], "--samples", 300)
+    assert code == 0, err
+    assert out.splitlines()[0].split()[:4] == ["layer", "step", "0", "step"]
+    last = [float(line.split()[-1]) for line in out.splitlines()[1:] if line.startswith("mean ")]
+    assert 0 < last[0] <= 1
+
+
+def test_a_run_without_checkpoints_says_how_to_keep_some(zscope, runs):
+    for file in (runs[0] / "checkpoints").glob("*"):
+        file.unlink()
+    code, _, err = zscope("compare", runs[0])
+    assert code == 1
+    assert "--snapshot" in err
+
+
+def test_a_foreign_model_is_its_own_untrained_control():
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, 3, 2)
+    back = torch.nn.utils.skip_init(torch.nn.Linear, 2, 3)
+    generator = torch.Generator().manual_seed(0)
+    for module in (layer, back):
+        module.weight.data = torch.randn(module.weight.shape, generator=generator)
+        module.bias.data.zero_()
+    model = zs.wrap(layer, back, example=torch.zeros(2, 3))
+    raw = untrained(model)
+    assert not torch.equal(raw.encoder.weight, layer.weight)
+    assert torch.equal(untrained(model).encoder.weight, raw.encoder.weight)  # repeatable
+    data = zs.data.load("helix")
+    same = compare_models(model, model, data, samples=200)
+    assert same.latents["procrustes"] == pytest.approx(1)
+    assert dict(same.heatmap.summary())["encoder"] == "1.000"
