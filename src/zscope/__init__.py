@@ -4,6 +4,7 @@
 
     autoencoder = zs.wrap(my_encoder, my_decoder, example=x[:8])
     recording = zs.record(autoencoder, x)
+    zs.assay(autoencoder, x).save("report.html")
 
 Names are loaded when they are first used, so that `import zscope` costs nothing.
 """
@@ -22,13 +23,17 @@ _HOMES = {
     "record": "zscope.recording",
     "Dataset": "zscope.data.dataset",
     "Run": "zscope.store",
+    "Report": "zscope.report.build",
+    "assay": "zscope.report.build",
     "prune": "zscope.pruning",
+    "rotate_latents": "zscope.rotation",
     "train": "zscope.training",
     "train_ensemble": "zscope.training",
     "ZscopeError": "zscope.errors",
     "Undefined": "zscope.errors",
 }
 _MODULES = (
+    "adapters",
     "assays",
     "data",
     "errors",
@@ -59,12 +64,25 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from zscope import assays, data, errors, models, plots, sampling, store, theory, training
+    from zscope import (
+        adapters,
+        assays,
+        data,
+        errors,
+        models,
+        plots,
+        sampling,
+        store,
+        theory,
+        training,
+    )
     from zscope.autoencoder import Autoencoder, Posterior, wrap
     from zscope.data.dataset import Dataset
     from zscope.errors import Undefined, ZscopeError
     from zscope.loading import load
     from zscope.pruning import prune
     from zscope.recording import Recording, record
+    from zscope.report.build import Report, assay
+    from zscope.rotation import rotate_latents
     from zscope.store import Run
     from zscope.training import train, train_ensemble

@@ -40,7 +40,8 @@ def lines(
     colours = theme.categories(len(arrays))
     ends = []
     for colour, (name, values) in zip(colours, arrays.items(), strict=True):
-        where = np.arange(len(values)) if at is None else theme.array(at).astype(float).ravel()
+        places = np.arange(len(values)) if at is None else theme.array(at)
+        where = places.astype(float).ravel()
         if len(where) != len(values):
             raise ConfigError(
                 f"lines: {name!r} has {len(values)} values at {len(where)} places; give one value "

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.alignment.active import codes_of, some_rows
-from zscope.assays.alignment.jacobian import Likelihood, Method, linearise
+from zscope.assays.alignment.jacobian import linearise
 from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
@@ -61,9 +61,9 @@ def predicted_variance(
     *,
     gamma: float | None = None,
     diagonal: bool = False,
-    likelihood: Likelihood = "gaussian",
+    likelihood: str = "gaussian",
     samples: int | None = None,
-    method: Method = "auto",
+    method: str = "auto",
     budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> PredictedVariance:

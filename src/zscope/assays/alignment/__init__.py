@@ -1,0 +1,1 @@
+"""Alignment: do the axes of the latent space have a meaning, and why?"""

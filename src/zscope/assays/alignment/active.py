@@ -1,0 +1,83 @@
+"""Which latents an alignment is about: the active ones.
+
+A passive latent has a column of zeros in the decoder's Jacobian; left in, it would be its
+own singular direction and look perfectly aligned. Two rules of the source, and two more:
+
+    "mean"       the codes of the latent spread by more than 0.5 (chapter 3)
+    "variance"   its posterior variance is below 0.8 on average (chapter 4)
+    "all"        every latent: for models without a prior, whose codes have no natural scale
+    [0, 3, 4]    the latents named
+
+Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.randomness import fresh
+from zscope.sampling import recorded_codes
+from zscope.types import Codes
+
+RULES = ("mean", "variance", "all")
+Rule = str | Sequence[int]
+"""One of RULES, or the latents themselves."""
+
+
+def active_latents(
+    who: str, autoencoder: Autoencoder, codes: Posterior | Tensor, active: Rule | None
+) -> list[int]:
+    """The latents to look at; None means "mean" for a model with a prior, else "all"."""
+    mean = codes_of(codes, who)
+    latents = mean.shape[1]
+    if active is None:
+        active = "all" if autoencoder.prior is None else "mean"
+    if active == "all":
+        return list(range(latents))
+    if active == "mean":
+        return _where(mean.double().std(0, correction=0) > 0.5)
+    if active == "variance":
+        if not isinstance(codes, Posterior) or codes.deterministic:
+            raise ConfigError(
+                f"{who}: active='variance' needs the variances of the posterior. Give "
+                "recording.posterior of a variational model instead of codes."
+            )
+        return _where(codes.variance.double().mean(0) < 0.8)
+    if isinstance(active, str):
+        raise ConfigError(f"{who}: active={active!r}. {did_you_mean(active, RULES)}")
+    chosen = [int(j) for j in active]
+    if len(set(chosen)) < len(chosen) or any(not 0 <= j < latents for j in chosen):
+        raise ConfigError(
+            f"{who}: active={chosen} must name different latents from 0 to {latents - 1}."
+        )
+    return chosen
+
+
+def at_least_two(who: str, active: list[int], latents: int) -> None:
+    if len(active) < 2:
+        raise Undefined(
+            f"{who}: {len(active)} of {latents} latents are active, and angles need two. Has the "
+            "posterior collapsed (β too large)? See variable_types; active='all' takes all."
+        )
+
+
+def codes_of(codes: Posterior | Tensor, who: str) -> Codes:
+    """The means, checked to be finite rows of latents."""
+    return recorded_codes(codes.mean if isinstance(codes, Posterior) else codes, who)
+
+
+def some_rows(count: int, samples: int, generator: Generator | None, who: str) -> Tensor:
+    """At most `samples` of `count` rows, without repeats, ascending."""
+    if samples < 1:
+        raise ConfigError(f"{who}: samples={samples}; at least one code is needed.")
+    if samples >= count:
+        return torch.arange(count)
+    generator = fresh(generator)
+    return torch.randperm(count, generator=generator, device=generator.device)[:samples].sort()[0]
+
+
+def _where(mask: Tensor) -> list[int]:
+    return [int(j) for j in mask.nonzero().flatten()]

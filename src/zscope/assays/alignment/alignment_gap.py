@@ -1,0 +1,131 @@
+"""Alignment gap: do different latents change the observation in orthogonal ways?
+
+    a(J) = sum_j log |c_j| - sum_k log s_k  >= 0
+
+with c_j the columns and s_k the singular values of the decoder's Jacobian J at a code, over
+active latents, averaged over codes. In nats; 0 if and only if the columns are orthogonal.
+exp(-a) is the volume that a unit cube of steps spans, against the box of its edges.
+
+Unlike the distance to orthogonality it stays continuous where singular values are equal:
+an orthogonal decoder with equal singular values has a = 0 though V is arbitrary. Unchanged
+by permuting, flipping or scaling latents and by rotating or shifting what is decoded.
+`cosines` says which latents are not orthogonal.
+
+Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6. The same quantity
+is the contrast of independent mechanism analysis (Gresele et al., NeurIPS 2021), to which
+the gap of a VAE's ELBO tends (Reizinger et al., NeurIPS 2022). The name is ours.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.alignment.active import (
+    Rule,
+    active_latents,
+    at_least_two,
+    codes_of,
+    some_rows,
+)
+from zscope.assays.alignment.column_product import log_column_ratio
+from zscope.assays.alignment.jacobian import PerSample, Spectra, linearise
+from zscope.assays.responses.engine import BUDGET
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class AlignmentGap(Result):
+    gap: float  # nats
+    standard_error: float
+    per_latent: float  # gap / active latents, to compare models of different sizes
+    active: list[int]
+    passive: list[int]
+    method: str
+    per_sample: PerSample
+    cosines: Matrix  # root mean square cosine between the columns of two latents
+    lengths: Spectra  # |c_j| at each code
+    flags: list[str]
+
+    @property
+    def score(self) -> float:
+        return self.gap
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import heatmap
+
+        names = [str(j) for j in self.active]
+        return heatmap(
+            self.cosines,
+            rows=names,
+            columns=names,
+            x="latent",
+            y="latent",
+            title=f"alignment gap {self.gap:.2f} nats: cosine of columns (root mean square)",
+            ax=ax,
+        )
+
+
+def alignment_gap(
+    autoencoder: Autoencoder,
+    codes: Posterior | Tensor,
+    *,
+    active: Rule | None = None,
+    samples: int = 500,
+    likelihood: str = "gaussian",
+    method: str = "auto",
+    budget: int = BUDGET,
+    generator: Generator | None = None,
+) -> AlignmentGap:
+    """a(J) at (at most `samples` of) the codes, or the means of a posterior.
+
+    Options as for `distance_to_orthogonality`. Raises `Undefined` where columns are linearly
+    dependent at every code: there is no volume, and the gap is infinite.
+    """
+    who = "alignment_gap"
+    chosen = active_latents(who, autoencoder, codes, active)
+    means = codes_of(codes, who)
+    at_least_two(who, chosen, means.shape[1])
+    rows = some_rows(len(means), samples, generator, who).to(means.device)
+    local = linearise(
+        autoencoder,
+        means[rows],
+        latents=chosen,
+        likelihood=likelihood,
+        method=method,
+        budget=budget,
+    )
+    flat = local.spectra[:, -1] <= local.precision * local.spectra[:, 0]
+    if flat.all():
+        raise Undefined(
+            f"alignment_gap: at all {len(flat)} codes the columns of {len(chosen)} latents are "
+            "linearly dependent, so they span no volume. Two latents do the same, or one does "
+            "nothing: see variable_types, or name the latents with active=[…]."
+        )
+    kept = local.triangle[~flat]
+    flags = list(local.flags)
+    if flat.any():
+        flags.append(
+            f"Left out {int(flat.sum())} of {len(flat)} codes where columns are linearly "
+            "dependent: the gap is infinite there."
+        )
+    gaps = log_column_ratio(kept, local.precision)
+    units = kept / kept.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    spread = float(gaps.std()) if len(gaps) > 1 else 0.0
+    return AlignmentGap(
+        gap=float(gaps.mean()),
+        standard_error=spread / math.sqrt(len(gaps)),
+        per_latent=float(gaps.mean()) / len(chosen),
+        active=chosen,
+        passive=[j for j in range(means.shape[1]) if j not in chosen],
+        method=local.method,
+        per_sample=gaps,
+        cosines=torch.einsum("nij,nik->njk", units, units).square().mean(0).sqrt(),
+        lengths=local.lengths[~flat],
+        flags=flags,
+    )

@@ -1,0 +1,211 @@
+"""Cartesian or polar: do two latents hold two factors as x and y, or as angle and radius?
+
+A VAE that entangles two factors often does so in an orderly way: one factor, usually a
+cyclic one such as hue, runs around the origin of two latents, the other along the radius.
+The latents then look entangled to every score, though the plane is perfectly readable.
+
+For two latents a, b (centred, in units of their spread) two charts are compared,
+
+    cartesian   (z_a, z_b)
+    polar       (atan2(z_b, z_a), sqrt(z_a^2 + z_b^2))
+
+by the mutual information gap of their coordinates: for factor k the coordinate that tells
+most of it minus the other one, over the entropy of the factor, chance taken off as in
+`mig`. Each coordinate is given the factor with the largest gap among those it tells best;
+the score of a chart is the mean over its two coordinates. Range 0 to 1; the chart with the
+higher score is the verdict, "neither" if both are below 0.1. Unchanged by shifting, scaling
+or flipping latents and by relabelling factor values; permuting latents permutes the pairs.
+
+The two kinds of embedding: Zietlow, PhD thesis, Tübingen 2022, section 4.3.6 (found by
+eye). The comparison of charts is ours.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from zscope.assays.alignment.active import codes_of
+from zscope.assays.disentanglement.information import bins_for, information, quantile_bins
+from zscope.assays.disentanglement.mig import best_possible, top_two
+from zscope.assays.disentanglement.sample import prepared, used_latents
+from zscope.assays.matrices import Array
+from zscope.assays.responses.engine import BUDGET, decode
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined
+from zscope.results import Result
+
+DECIDED = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Pair(Result):
+    """Two latents. `factors` are those of the two coordinates of the better chart, -1 for none."""
+
+    latents: tuple[int, int]
+    cartesian: float
+    polar: float
+    verdict: str  # cartesian, polar or neither
+    factors: tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class CartesianOrPolar(Result):
+    """All pairs of latents in use, the clearest first."""
+
+    pairs: list[Pair]
+    active: list[int]
+    samples: int
+    flags: list[str]
+
+    @property
+    def cartesian(self) -> list[tuple[int, int]]:
+        return [pair.latents for pair in self.pairs if pair.verdict == "cartesian"]
+
+    @property
+    def polar(self) -> list[tuple[int, int]]:
+        return [pair.latents for pair in self.pairs if pair.verdict == "polar"]
+
+    def summary(self) -> list[tuple[str, str]]:
+        def named(pairs: list[tuple[int, int]]) -> str:
+            return ", ".join(f"{a}-{b}" for a, b in pairs[:6]) or "none"
+
+        return [
+            ("cartesian pairs", named(self.cartesian)),
+            ("polar pairs", named(self.polar)),
+            ("latents in use", str(len(self.active))),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        """polar - cartesian of every pair: red is polar, blue cartesian."""
+        from zscope.plots import heatmap
+
+        place = {j: k for k, j in enumerate(self.active)}
+        matrix = np.zeros((len(place), len(place)))
+        for pair in self.pairs:
+            a, b = (place[j] for j in pair.latents)
+            matrix[a, b] = matrix[b, a] = pair.polar - pair.cartesian
+        names = [str(j) for j in self.active]
+        return heatmap(
+            matrix,
+            rows=names,
+            columns=names,
+            x="latent",
+            y="latent",
+            title="polar (red) or cartesian (blue)",
+            diverging=True,
+            limit=1.0,
+            ax=ax,
+        )
+
+
+def cartesian_or_polar(
+    codes: Array,
+    factors: Array,
+    *,
+    variances: Array | None = None,
+    kinds: str | Sequence[str] | None = None,
+) -> CartesianOrPolar:
+    """Compare both charts for every pair of latents in use."""
+    who = "cartesian_or_polar"
+    sample, flags = prepared(who, codes, factors, kinds)
+    active, _, found = used_latents(who, sample, variances)
+    if len(active) < 2 or len(sample.columns) < 2:
+        raise Undefined(
+            f"{who}: {len(active)} latents in use and {len(sample.columns)} factors that vary; a "
+            "chart needs two of each. See variable_types, and give data with more factors."
+        )
+    z = sample.codes - sample.codes.mean(0)
+    spread = z.std(0)
+    z = z / np.where(spread > 0, spread, 1)
+    bins = bins_for(len(sample))
+    pairs = []
+    for a, b in combinations(active, 2):
+        x, y = z[:, sample.latents.index(a)], z[:, sample.latents.index(b)]
+        charts = {
+            "cartesian": np.column_stack([x, y]),
+            "polar": np.column_stack([np.arctan2(y, x), np.hypot(x, y)]),
+        }
+        scores = {
+            name: _chart(quantile_bins(chart, bins), sample.labels)
+            for name, chart in charts.items()
+        }
+        winner = max(scores, key=lambda name: scores[name][0])
+        score, places = scores[winner]
+        pairs.append(
+            Pair(
+                latents=(a, b),
+                cartesian=scores["cartesian"][0],
+                polar=scores["polar"][0],
+                verdict=winner if score >= DECIDED else "neither",
+                factors=(_column(sample.columns, places[0]), _column(sample.columns, places[1])),
+            )
+        )
+    pairs.sort(key=lambda pair: -max(pair.cartesian, pair.polar))
+    return CartesianOrPolar(pairs=pairs, active=active, samples=len(sample), flags=flags + found)
+
+
+def _chart(bins: np.ndarray, labels: np.ndarray) -> tuple[float, list[int]]:
+    """The score of a chart, and the factor of each of its two coordinates (-1: none)."""
+    told = information(bins, labels)
+    first, top, second = top_two(told.excess)
+    gaps = (top - second) / np.maximum(best_possible(told, first), 1e-12)
+    best, places = [0.0, 0.0], [-1, -1]
+    for k, (coordinate, gap) in enumerate(zip(first, gaps, strict=True)):
+        if gap > best[coordinate]:
+            best[coordinate], places[coordinate] = float(gap), k
+    return sum(best) / 2, places
+
+
+def _column(columns: tuple[int, ...], place: int) -> int:
+    return -1 if place < 0 else columns[place]
+
+
+@dataclass(frozen=True, eq=False)
+class PairTraversal(Result):
+    """What is decoded over a plane of two latents: rows follow the second, columns the first."""
+
+    latents: tuple[int, int]
+    values: Float[Tensor, "steps"]
+    images: Float[Tensor, "steps steps *shape"]  # the second latent falls from row to row
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import image_grid
+
+        first, second = self.latents
+        return image_grid(self.images, x=f"latent {first}", y=f"latent {second}", ax=ax)
+
+
+def pair_traversal(
+    autoencoder: Autoencoder,
+    codes: Posterior | Tensor,
+    latents: tuple[int, int],
+    *,
+    steps: int = 9,
+    reach: float = 2.0,
+    budget: int = BUDGET,
+) -> PairTraversal:
+    """Decode a square of `steps` x `steps` codes around the mean code, `reach` to each side.
+
+    To see with one's own eyes whether a factor runs along an axis or around the middle.
+    """
+    means = codes_of(codes, "pair_traversal")
+    first, second = (int(j) for j in latents)
+    known = range(means.shape[1])
+    if first == second or first not in known or second not in known or steps < 2:
+        raise ConfigError(
+            f"pair_traversal: latents={tuple(latents)}, steps={steps}; two different latents from "
+            f"0 to {means.shape[1] - 1} and at least 2 steps are needed."
+        )
+    centre = means.mean(0)
+    values = torch.linspace(-reach, reach, steps).to(centre)
+    plane = centre.repeat(steps, steps, 1)
+    plane[..., first] += values[None, :]
+    plane[..., second] += values.flip(0)[:, None]
+    images = decode(autoencoder, plane.flatten(0, 1), budget=budget)
+    return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))

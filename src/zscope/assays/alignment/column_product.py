@@ -1,0 +1,84 @@
+"""Column product: how far from orthogonal are the columns of a matrix?
+
+    col(J)  = prod_j |c_j|          product of the lengths of the columns
+    det†(J) = prod_k s_k            product of the singular values: the volume they span
+    a(J)    = log col(J) - log det†(J)  >= 0
+
+the volume lost by columns that are not orthogonal (Hadamard's inequality), 0 if and only
+if they are pairwise orthogonal. Unchanged by rotating the rows and by scaling, permuting or
+flipping the columns. It is also the contrast of independent mechanism analysis.
+
+For a linear decoder W trained with |x - x̂|^2 + β KL the price of not being aligned is known
+exactly, for every β. With the best encoder and the best diagonal noise, the loss exceeds
+that of the best rotation W V^T by
+
+    G(W) = β/2 ( sum_j log(1 + 2 |w_j|^2 / β) - log det(I + 2/β W^T W) )  >= 0
+
+and G / β tends to a(W) for small β (`rotation_excess`).
+
+Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6; Gresele et al.,
+"Independent mechanism analysis, a new concept?", NeurIPS 2021. G(W) is ours.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from zscope.assays.alignment.jacobian import PerSample, Squares
+from zscope.errors import Undefined
+from zscope.results import Result
+from zscope.types import Matrix
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnProduct(Result):
+    """Of one matrix, in logarithms (nats)."""
+
+    log_columns: float
+    log_volume: float
+    lengths: Float[Tensor, "columns"]
+
+    @property
+    def gap(self) -> float:
+        """a(J) = log col(J) - log det†(J)."""
+        return self.log_columns - self.log_volume
+
+
+def column_product(matrix: Matrix) -> ColumnProduct:
+    """log col(J), log det†(J) and their gap, for a matrix with one column for each latent."""
+    J = matrix.detach().double()
+    rows, columns = J.shape
+    lengths = J.norm(dim=0)
+    if rows < columns or not (lengths > 0).all():
+        raise Undefined(
+            f"column_product: a {rows} x {columns} matrix with {int((lengths == 0).sum())} columns "
+            "of zeros spans no volume. Leave passive latents out."
+        )
+    R = torch.linalg.qr(J, mode="r").R
+    gap = log_column_ratio(R[None], torch.finfo(torch.float64).eps)[0]
+    total = float(lengths.log().sum())
+    return ColumnProduct(log_columns=total, log_volume=total - float(gap), lengths=lengths)
+
+
+def log_column_ratio(triangle: Squares, precision: float) -> PerSample:
+    """a(J) of each J = Q R from its triangle: sum_j log |r_j| / |R_jj|, without cancellation.
+
+    The part of column j that is orthogonal to the columns before it is |R_jj|. Below the
+    precision of J nothing is known of it, and it counts as that precision.
+    """
+    lengths = triangle.norm(dim=1)
+    own = triangle.diagonal(dim1=1, dim2=2).abs()
+    share = torch.where(lengths > 0, own / lengths, 1.0)
+    return -share.clamp(min=precision, max=1).log().sum(1)
+
+
+def rotation_excess(weights: Matrix, *, beta: float) -> float:
+    """G(W): what a linear decoder loses, in nats, by not standing along the latent axes."""
+    if not beta > 0:
+        raise Undefined(f"rotation_excess: beta={beta}; without noise all rotations are equal.")
+    scaled = weights.detach().double() * (2 / beta) ** 0.5
+    eye = torch.eye(scaled.shape[1], dtype=torch.float64)
+    # Columns of [I; W'] have squared lengths 1 + |w'_j|^2 and the volume det(I + W'^T W').
+    return beta * column_product(torch.cat([eye, scaled])).gap

@@ -1,0 +1,160 @@
+"""Loss decomposition: how much of the reconstruction error is paid for noise in the latents?
+
+With z = mean + noise drawn from the posterior of x, and x̂ = decode(mean),
+
+    reconstruction = E | decode(z) - x |^2         what a VAE with squared error minimises
+    deterministic  = | x̂ - x |^2                   what an autoencoder would pay
+    stochastic     = E | decode(z) - x̂ |^2         what the noise adds
+    cross          = 2 (x̂ - x)^T (E decode(z) - x̂)
+
+    reconstruction = deterministic + stochastic + cross
+
+summed over pixels, averaged over observations. The source leaves out the cross term, which
+is 0 when E decode(z) = x̂, as for a linear decoder. To first order
+
+    stochastic ~ linearised = sum_j |c_j|^2 σ_j^2 = |J L|_F^2
+
+(J the decoder's Jacobian at the mean, L L^T the posterior covariance), exact for a linear
+decoder. It is this term that depends on how the latents are rotated. Draws come in pairs
+of opposite noise, so that what is linear in the noise cancels exactly. Unchanged by
+permuting or flipping latents and by shifting or rotating observations.
+
+Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.alignment.active import some_rows
+from zscope.assays.alignment.jacobian import PerSample, linearise
+from zscope.assays.responses.engine import BUDGET
+from zscope.autoencoder import Autoencoder, Posterior, evaluation
+from zscope.errors import ConfigError, Undefined
+from zscope.randomness import fresh
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class LossDecomposition(Result):
+    """The parts of the squared error; `reconstruction` is their sum without `linearised`."""
+
+    reconstruction: float
+    deterministic: float
+    stochastic: float
+    cross: float
+    linearised: float
+    samples: int
+    draws: int
+    method: str  # of the Jacobians behind `linearised`
+    per_sample: dict[str, PerSample]
+    flags: list[str]
+
+    @property
+    def score(self) -> float:
+        """The share of the error that is paid for noise."""
+        return self.stochastic / self.reconstruction
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        names = ["reconstruction", "deterministic", "stochastic", "cross", "linearised"]
+        values = [getattr(self, name) for name in names]
+        return bars(values, names=names, y="squared error", ax=ax)
+
+
+def loss_decomposition(
+    autoencoder: Autoencoder,
+    observations: Tensor,
+    *,
+    posterior: Posterior | None = None,
+    samples: int = 128,
+    draws: int = 64,
+    method: str = "auto",
+    budget: int = BUDGET,
+    generator: Generator | None = None,
+) -> LossDecomposition:
+    """The parts of the squared error on (at most `samples` of) the observations.
+
+    `posterior` is what the encoder says of them, if it has been recorded. `draws` (an even
+    number) of each posterior are decoded.
+    """
+    who = "loss_decomposition"
+    if draws < 2 or draws % 2:
+        raise ConfigError(f"{who}: draws={draws}; an even number is needed, 64 or more is good.")
+    if posterior is not None and len(posterior) != len(observations):
+        raise ConfigError(
+            f"{who}: {len(observations)} observations and {len(posterior)} posteriors. Give the "
+            "posterior of these observations, in the same order."
+        )
+    generator = fresh(generator)
+    rows = some_rows(len(observations), samples, generator, who)
+    x = observations[rows.to(observations.device)].detach()
+    if posterior is None:
+        device, dtype = autoencoder.place
+        with evaluation(autoencoder):
+            posterior = autoencoder.encode(x.to(device, dtype)).detach()
+    else:
+        posterior = posterior[rows.to(posterior.mean.device)].detach()
+    if posterior.deterministic:
+        raise Undefined(
+            f"{who}: the encoder gives no spread, so there is no noise to pay for. It applies to "
+            "variational models."
+        )
+    posterior = posterior.to("cpu")
+    truth = x.flatten(1).double().cpu()
+    local = linearise(autoencoder, posterior.mean, method=method, budget=budget)
+    root = _root(posterior)
+    shape = (draws // 2, *posterior.mean.shape)
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
+    steps = torch.einsum("nij,pnj->npi", root, noise.cpu())
+    centres, changes, drifts = [], [], []
+    for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
+        still = posterior.mean[rows].double()[:, None]
+        codes = torch.cat([still, still + steps[rows], still - steps[rows]], 1)
+        decoded = _decode(autoencoder, codes.to(posterior.mean.dtype).flatten(0, 1), local.batch)
+        if decoded.shape[1] != truth.shape[1]:
+            raise ConfigError(
+                f"{who}: observations of shape {tuple(x.shape[1:])} are decoded to "
+                f"{decoded.shape[1]} numbers. Give the observations that the model was trained on."
+            )
+        decoded = decoded.unflatten(0, codes.shape[:2])
+        change = decoded[:, 1:] - decoded[:, :1]
+        centres.append(decoded[:, 0])
+        changes.append(change.square().sum(2).mean(1))
+        drifts.append(change.mean(1))
+    error = torch.cat(centres) - truth
+    parts = {
+        "deterministic": error.square().sum(1),
+        "stochastic": torch.cat(changes),
+        "cross": 2 * (error * torch.cat(drifts)).sum(1),
+        "linearised": (local.triangle @ root).square().sum((1, 2)),
+    }
+    parts["reconstruction"] = parts["deterministic"] + parts["stochastic"] + parts["cross"]
+    return LossDecomposition(
+        **{name: float(part.mean()) for name, part in parts.items()},
+        samples=len(x),
+        draws=draws,
+        method=local.method,
+        per_sample=parts,
+        flags=local.flags,
+    )
+
+
+def _root(posterior: Posterior) -> Tensor:
+    """L of each covariance L L^T, samples x latents x latents."""
+    if posterior.scale_tril is not None:
+        return posterior.scale_tril.double()
+    assert posterior.std is not None
+    return torch.diag_embed(posterior.std.double())
+
+
+def _decode(autoencoder: Autoencoder, codes: Tensor, batch: int) -> Tensor:
+    """What is decoded, as rows of float64 on the CPU."""
+    has_weights = any(p.is_floating_point() for p in autoencoder.parameters())
+    device, dtype = autoencoder.place if has_weights else (codes.device, codes.dtype)
+    with evaluation(autoencoder):
+        parts = [autoencoder.decode(part.to(device, dtype)) for part in codes.split(batch)]
+    return torch.cat([part.flatten(1).double().cpu() for part in parts])

@@ -1,0 +1,162 @@
+"""Optimal noise: does the model spend its precision where the theory says it should?
+
+A posterior with variances σ_j^2 has a precision budget C = sum_j -log σ_j^2, which is what
+the KL term charges for. To first order the noise costs sum_j |c_j|^2 σ_j^2 in squared error
+(c_j the columns of the decoder's Jacobian). For a fixed budget over d active latents
+
+    best noise      σ_j^2 = 1/|c_j|^2 (prod_k |c_k|^2)^(1/d) e^(-C/d)
+    its cost        d (prod_j |c_j|^2)^(1/d) e^(-C/d)
+    best rotation   d (prod_k s_k^2)^(1/d) e^(-C/d)            s_k the singular values of J
+
+so what the model pays exceeds the least possible by two factors, here as logarithms:
+
+    log cost - log least = misspent + misaligned
+    misspent   = log( mean_j |c_j|^2 σ_j^2 / geometric mean )  >= 0     noise in wrong places
+    misaligned = 2/d a(J)  >= 0                                         columns not orthogonal
+
+Both are 0 exactly where every J has orthogonal columns and |c_j|^2 σ_j^2 is the same for
+all j (theorem 1). `efficiency` = exp(-misspent) lies in (0, 1]. `slope` is that of log σ_j^2
+over -log |c_j|^2 within codes: 1 if precision follows the decoder as it should, 0 if it
+ignores it; None where the columns of every code are equally long. Permuting or flipping
+latents and scaling observations change nothing.
+
+Zietlow, PhD thesis, Tübingen 2022, eq. 3.14-3.19 and 5.11, corollary 1, theorem 1.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Generator
+
+from zscope.assays.alignment.active import Rule, active_latents, at_least_two, some_rows
+from zscope.assays.alignment.column_product import log_column_ratio
+from zscope.assays.alignment.jacobian import (
+    PerSample,
+    Spectra,
+    linearise,
+)
+from zscope.assays.responses.engine import BUDGET
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import Undefined
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class OptimalNoise(Result):
+    misspent: float  # nats
+    misaligned: float  # nats
+    slope: float | None
+    budget: float  # C, averaged over codes, nats
+    active: list[int]
+    passive: list[int]
+    method: str
+    per_sample: dict[str, PerSample]  # misspent, misaligned, budget
+    actual: Spectra  # variances of the active latents
+    best: Spectra  # what the theory asks for with the same budget
+    flags: list[str]
+
+    @property
+    def efficiency(self) -> float:
+        """Least cost over actual cost at fixed columns, geometric mean over codes."""
+        return math.exp(-self.misspent)
+
+    @property
+    def score(self) -> float:
+        return self.efficiency
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        means = {
+            "encoder": self.actual.log10().mean(0),
+            "theory": self.best.log10().mean(0),
+        }
+        drawn = lines(
+            means,
+            x="active latent",
+            y="log₁₀ variance",
+            title=f"efficiency {self.efficiency:.2f}",
+            markers=True,
+            ax=ax,
+        )
+        drawn.set_xticks(range(len(self.active)), [str(j) for j in self.active])
+        return drawn
+
+
+def optimal_noise(
+    autoencoder: Autoencoder,
+    posterior: Posterior,
+    *,
+    active: Rule | None = None,
+    samples: int = 500,
+    likelihood: str = "gaussian",
+    method: str = "auto",
+    budget: int = BUDGET,
+    generator: Generator | None = None,
+) -> OptimalNoise:
+    """The noise of (at most `samples` of) the posteriors against the best of equal budget.
+
+    `likelihood="bernoulli"` counts the cost of noise in the cross-entropy of pixels, to
+    second order, for models trained with it. Other options as for
+    `distance_to_orthogonality`.
+    """
+    who = "optimal_noise"
+    if posterior.std is None:
+        raise Undefined(
+            f"{who}: the {len(posterior)} posteriors have no independent noise; the theory is "
+            "about diagonal covariances. It applies to variational models with a std per latent."
+        )
+    chosen = active_latents(who, autoencoder, posterior, active)
+    at_least_two(who, chosen, posterior.latents)
+    rows = some_rows(len(posterior), samples, generator, who)
+    part = posterior[rows.to(posterior.mean.device)].detach()
+    local = linearise(
+        autoencoder,
+        part.mean,
+        latents=chosen,
+        likelihood=likelihood,
+        method=method,
+        budget=budget,
+    )
+    still = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
+    if still.all():
+        raise Undefined(
+            f"{who}: at all {len(still)} codes the decoder ignores an active latent, whose best "
+            "variance is then unbounded. Name the latents in use with active=[…]."
+        )
+    flags = list(local.flags)
+    if still.any():
+        flags.append(f"Left out {int(still.sum())} codes where the decoder ignores a latent.")
+    log_variance = part.variance[:, chosen].double().cpu().log()[~still]
+    log_square = 2 * local.lengths[~still].log()
+    count = len(chosen)
+    spent = -log_variance.sum(1)
+    best = (log_square.sum(1) - spent)[:, None] / count - log_square
+    log_cost = (log_square + log_variance).logsumexp(1) - math.log(count)
+    misspent = log_cost - (log_square + log_variance).mean(1)
+    misaligned = 2 / count * log_column_ratio(local.triangle[~still], local.precision)
+    return OptimalNoise(
+        misspent=float(misspent.mean()),
+        misaligned=float(misaligned.mean()),
+        slope=_slope(-log_square, log_variance),
+        budget=float(spent.mean()),
+        active=chosen,
+        passive=[j for j in range(posterior.latents) if j not in chosen],
+        method=local.method,
+        per_sample={"misspent": misspent, "misaligned": misaligned, "budget": spent},
+        actual=log_variance.exp(),
+        best=best.exp(),
+        flags=flags,
+    )
+
+
+def _slope(asked: Spectra, given: Spectra) -> float | None:
+    """Slope of `given` over `asked` within rows; None where `asked` does not vary."""
+    asked = asked - asked.mean(1, keepdim=True)
+    given = given - given.mean(1, keepdim=True)
+    weight = float(asked.square().sum())
+    if weight <= torch.finfo(torch.float32).eps * asked.numel():
+        return None
+    return float((asked * given).sum()) / weight
