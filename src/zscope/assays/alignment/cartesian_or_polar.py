@@ -31,11 +31,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.alignment.active import codes_of
+from zscope.assays.alignment.jacobian import decode
 from zscope.assays.disentanglement.information import bins_for, information, quantile_bins
 from zscope.assays.disentanglement.mig import best_possible, top_two
 from zscope.assays.disentanglement.sample import prepared, used_latents
 from zscope.assays.matrices import Array
-from zscope.assays.responses.engine import BUDGET, decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
@@ -188,7 +188,6 @@ def pair_traversal(
     *,
     steps: int = 9,
     reach: float = 2.0,
-    budget: int = BUDGET,
 ) -> PairTraversal:
     """Decode a square of `steps` x `steps` codes around the mean code, `reach` to each side.
 
@@ -207,5 +206,5 @@ def pair_traversal(
     plane = centre.repeat(steps, steps, 1)
     plane[..., first] += values[None, :]
     plane[..., second] += values.flip(0)[:, None]
-    images = decode(autoencoder, plane.flatten(0, 1), budget=budget)
+    images = decode(autoencoder, plane.flatten(0, 1))
     return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))

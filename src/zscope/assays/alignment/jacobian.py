@@ -154,8 +154,7 @@ class Walk:
                 "the data not scaled as in training?"
             )
         self.autoencoder, self.latents = autoencoder, latents
-        has_weights = any(p.is_floating_point() for p in autoencoder.parameters())
-        device, dtype = autoencoder.place if has_weights else (codes.device, codes.dtype)
+        device, dtype = _place(autoencoder, codes)
         self.codes = codes.detach().to(device, dtype)
         self.flags: list[str] = []
         with evaluation(autoencoder):
@@ -298,6 +297,21 @@ class Walk:
         width = (ends[0] - ends[1]).sum(1, keepdim=True)
         J = ((above - below) / width.to(above)).unflatten(0, (len(part), len(self.latents)))
         return self.autoencoder.decode(part), J
+
+
+def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor:
+    """What is decoded, without gradients, `batch` codes at a time; on the CPU."""
+    device, dtype = _place(autoencoder, codes)
+    with evaluation(autoencoder):
+        parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
+    return torch.cat([part.cpu() for part in parts])
+
+
+def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
+    """Where the weights are; a model without weights takes the codes as they come."""
+    if any(parameter.is_floating_point() for parameter in autoencoder.parameters()):
+        return autoencoder.place
+    return codes.device, codes.dtype
 
 
 def one_of(option: str, value: str, known: tuple[str, ...]) -> None:

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.alignment.active import some_rows
-from zscope.assays.responses.engine import BUDGET, decode
+from zscope.assays.alignment.jacobian import decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
@@ -91,7 +91,6 @@ def nonlinear_eigenfaces(
     count: int = 5,
     reach: float = 2.5,
     samples: int = 300,
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> NonlinearEigenfaces:
     """What the `count` most important latents do to the mean code of `samples` observations."""
@@ -107,7 +106,7 @@ def nonlinear_eigenfaces(
     codes = centre.repeat(len(shown), 3, 1)
     for place, j in enumerate(shown):
         codes[place, :, j] += torch.tensor([-reach, 0.0, reach]).to(codes)
-    images = decode(autoencoder, codes.flatten(0, 1), budget=budget)
+    images = decode(autoencoder, codes.flatten(0, 1))
     return NonlinearEigenfaces(
         latents=shown,
         variances=ranking.variances[shown],

@@ -29,7 +29,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.alignment.active import some_rows
-from zscope.assays.alignment.jacobian import PerSample, linearise
+from zscope.assays.alignment.jacobian import PerSample, decode, linearise
 from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
@@ -114,7 +114,10 @@ def loss_decomposition(
     for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
         still = posterior.mean[rows].double()[:, None]
         codes = torch.cat([still, still + steps[rows], still - steps[rows]], 1)
-        decoded = _decode(autoencoder, codes.to(posterior.mean.dtype).flatten(0, 1), local.batch)
+        decoded = decode(
+            autoencoder, codes.to(posterior.mean.dtype).flatten(0, 1), batch=local.batch
+        )
+        decoded = decoded.flatten(1).double()
         if decoded.shape[1] != truth.shape[1]:
             raise ConfigError(
                 f"{who}: observations of shape {tuple(x.shape[1:])} are decoded to "
@@ -149,12 +152,3 @@ def _root(posterior: Posterior) -> Tensor:
         return posterior.scale_tril.double()
     assert posterior.std is not None
     return torch.diag_embed(posterior.std.double())
-
-
-def _decode(autoencoder: Autoencoder, codes: Tensor, batch: int) -> Tensor:
-    """What is decoded, as rows of float64 on the CPU."""
-    has_weights = any(p.is_floating_point() for p in autoencoder.parameters())
-    device, dtype = autoencoder.place if has_weights else (codes.device, codes.dtype)
-    with evaluation(autoencoder):
-        parts = [autoencoder.decode(part.to(device, dtype)) for part in codes.split(batch)]
-    return torch.cat([part.flatten(1).double().cpu() for part in parts])
