@@ -319,3 +319,21 @@ def test_a_linear_vae_has_the_variance_its_decoder_calls_for():
     twice = predicted_variance(model, sure, gamma=0.2)
     assert twice.ratio.tolist() == pytest.approx([0.25] * 4)
     assert predicted_variance(model, posterior.mean, gamma=0.2).ratio is None
+
+
+def test_the_likelihood_is_read_off_the_model_or_off_what_it_decodes():
+    W = torch.tensor([[1.0, -2, 0.5, 2], [0.3, 1, 4, 0]]).double()
+    pictures = World(lambda z: torch.sigmoid(z @ W.to(z)).unflatten(1, (1, 2, 2)), lambda x: x, 2)
+    codes = gaussian_codes(6, 2)
+    p = pictures.decode(codes).flatten(1)
+    fisher = torch.einsum("ip,np,jp->nij", W, p * (1 - p), W)
+    found = predicted_variance(pictures, codes, diagonal=True)
+    assert (found.likelihood, found.gamma) == ("bernoulli", 1.0)
+    torch.testing.assert_close(found.variance, 1 / (1 + fisher.diagonal(dim1=1, dim2=2)))
+    rows = predicted_variance(decoder(M1), codes)
+    assert (rows.likelihood, rows.gamma) == ("gaussian", 0.5)
+    assert predicted_variance(pictures, codes, gamma=0.5).likelihood == "gaussian"
+    pictures.likelihood = "gaussian"
+    assert predicted_variance(pictures, codes).likelihood == "gaussian"
+    built = zs.models.build("vae", shape=(1, 8, 8), latents=2)
+    assert predicted_variance(built, codes.float()).likelihood == "bernoulli"

@@ -314,6 +314,21 @@ def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.
     return codes.device, codes.dtype
 
 
+def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
+    """The likelihood a model was trained with, as far as can be seen.
+
+    What the model says of itself (an attribute `likelihood`); otherwise Bernoulli for
+    pictures that are decoded to values from 0 to 1, Gaussian for everything else.
+    """
+    own = getattr(autoencoder, "likelihood", None)
+    if own is not None:
+        named = own if isinstance(own, str) else type(own).__name__
+        return "bernoulli" if "bernoulli" in named.lower() else "gaussian"
+    x = decode(autoencoder, codes[:16])
+    inside = x.ndim == 4 and float(x.min()) >= 0 and float(x.max()) <= 1
+    return "bernoulli" if inside else "gaussian"
+
+
 def one_of(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         raise ConfigError(f"jacobian: {option}={value!r}. {did_you_mean(value, known)}")

@@ -35,6 +35,7 @@ from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.jacobian import (
     PerSample,
     Spectra,
+    likelihood_of,
     linearise,
 )
 from zscope.assays.responses.engine import BUDGET
@@ -51,6 +52,7 @@ class OptimalNoise(Result):
     budget: float  # C, averaged over codes, nats
     active: list[int]
     passive: list[int]
+    likelihood: str
     method: str
     per_sample: dict[str, PerSample]  # misspent, misaligned, budget
     actual: Spectra  # variances of the active latents
@@ -91,16 +93,16 @@ def optimal_noise(
     *,
     active: Rule | None = None,
     samples: int = 500,
-    likelihood: str = "gaussian",
+    likelihood: str = "auto",
     method: str = "auto",
     budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> OptimalNoise:
     """The noise of (at most `samples` of) the posteriors against the best of equal budget.
 
-    `likelihood="bernoulli"` counts the cost of noise in the cross-entropy of pixels, to
-    second order, for models trained with it. Other options as for
-    `distance_to_orthogonality`.
+    With the likelihood "bernoulli" the cost of noise is counted in the cross-entropy of
+    pixels, to second order; "auto" takes what the model was trained with, as far as can be
+    seen. Other options as for `distance_to_orthogonality`.
     """
     who = "optimal_noise"
     if posterior.std is None:
@@ -112,6 +114,7 @@ def optimal_noise(
     at_least_two(who, chosen, posterior.latents)
     rows = some_rows(len(posterior), samples, generator, who)
     part = posterior[rows.to(posterior.mean.device)].detach()
+    likelihood = likelihood_of(autoencoder, part.mean) if likelihood == "auto" else likelihood
     local = linearise(
         autoencoder,
         part.mean,
@@ -144,6 +147,7 @@ def optimal_noise(
         budget=float(spent.mean()),
         active=chosen,
         passive=[j for j in range(posterior.latents) if j not in chosen],
+        likelihood=likelihood,
         method=local.method,
         per_sample={"misspent": misspent, "misaligned": misaligned, "budget": spent},
         actual=log_variance.exp(),

@@ -12,8 +12,8 @@ Turning or flipping the latents turns or flips the covariance alike; shifting th
 observations changes nothing.
 
 Given a posterior instead of codes, `ratio` is the median over codes of encoder / predicted
-for each latent (1: as the theory says), and `correlation` that of the logarithms over all
-codes and latents.
+for each latent (1: as the theory says; about β for every active latent of a β-VAE if γ was
+not multiplied by it), and `correlation` that of the logarithms over all codes and latents.
 
 Kumar & Poole, "On implicit regularization in β-VAEs", ICML 2020; Bonheme 2023, equation
 7.13. zscope's Gaussian likelihood |x - decoded|^2 has γ = 1/2; β multiplies γ. For a
@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.alignment.active import codes_of, some_rows
-from zscope.assays.alignment.jacobian import linearise
+from zscope.assays.alignment.jacobian import likelihood_of, linearise
 from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
@@ -40,6 +40,7 @@ from zscope.types import Codes
 class PredictedVariance(Result):
     variance: Codes  # samples x latents
     gamma: float
+    likelihood: str
     method: str  # of the Jacobians
     actual: Codes | None  # what the encoder says, where a posterior was given
     ratio: Float[Tensor, "latents"] | None
@@ -61,7 +62,7 @@ def predicted_variance(
     *,
     gamma: float | None = None,
     diagonal: bool = False,
-    likelihood: str = "gaussian",
+    likelihood: str = "auto",
     samples: int | None = None,
     method: str = "auto",
     budget: int = BUDGET,
@@ -70,13 +71,17 @@ def predicted_variance(
     """The variance of each latent that the decoder's Jacobian at each code calls for.
 
     `gamma` is the variance of the likelihood times β: by default 1/2 (squared error), and 1
-    for likelihood="bernoulli". `samples` takes that many of the codes, at random.
+    for the likelihood "bernoulli". The likelihood "auto" is Gaussian where gamma is given,
+    else what the model was trained with, as far as can be seen. `samples` takes that many
+    of the codes, at random.
     """
     who = "predicted_variance"
+    means = codes_of(codes, who)
+    if likelihood == "auto":
+        likelihood = likelihood_of(autoencoder, means) if gamma is None else "gaussian"
     gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
-    means = codes_of(codes, who)
     rows = some_rows(len(means), len(means) if samples is None else samples, generator, who)
     local = linearise(
         autoencoder,
@@ -102,6 +107,7 @@ def predicted_variance(
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
+        likelihood=likelihood,
         method=local.method,
         actual=actual,
         ratio=ratio,
