@@ -145,11 +145,12 @@ class Autoencoder(nn.Module):
 
     `latents` is the number of latents; `prior` is "normal" when the latents are meant to
     follow N(0, I), and None when there is no prior. A model with a causal block between
-    noises and decoder overrides `causes`.
+    noises and decoder overrides `causes`. `name` is what a page calls it, if not its class.
     """
 
     latents: int
     prior: Prior = "normal"
+    name: str | None = None
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")

@@ -1,4 +1,7 @@
-"""Get a model from wherever it is: a run, a Python object by its import path, or itself."""
+"""Get a model from wherever it is: a run, a Python object by its import path, or itself.
+
+Objects and folders of other libraries are recognised by `zscope.adapters`.
+"""
 
 import importlib
 import os
@@ -9,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from zscope import store
+from zscope import adapters, store
 from zscope.autoencoder import Autoencoder, wrap
 from zscope.errors import InterfaceError, RunError
 
@@ -21,7 +24,9 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     - "package.module:attribute", or "path/to/file.py:attribute": an Autoencoder, a module
       with encode and decode (or encoder and decoder), a pair (encoder, decoder), or a class
       or function that makes one of these when called without arguments;
-    - any of these objects themselves.
+    - "encoder.onnx,decoder.onnx", or a folder saved by pythae or diffusers;
+    - any of these objects themselves, or one of a library in `zs.adapters`: a fitted
+      scikit-learn transformer, a model of diffusers, pythae or scvi-tools.
 
     `weights` is a `.safetensors`, `.pt` or `.pth` file with a state dict for the module
     named; it is read without running any code that it may contain (`weights_only=True`).
@@ -32,9 +37,14 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
         if Path(text).suffix == ".safetensors" and Path(text).parent.name == "checkpoints":
             _refuse_weights(owner, weights)
             return from_run(Path(text).parents[1], Path(text))
+        if text.endswith(".onnx"):
+            _refuse_weights(owner, weights)
+            return from_files(text)
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
-            return from_run(Path(text))
+            own = os.path.isfile(os.path.join(text, "run.json"))
+            found = None if own else adapters.recognise_folder(Path(text))
+            return found or from_run(Path(text))
         target = imported(text)
     if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
         target = called(target, owner)
@@ -70,6 +80,17 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     tensors, _ = store.read_tensors(file)
     store.fill(model, tensors, file)
     return model.eval()
+
+
+def from_files(text: str) -> Autoencoder:
+    """Two ONNX files, encoder and decoder."""
+    files = [part.strip() for part in text.split(",")]
+    if len(files) != 2:
+        raise InterfaceError(
+            f"load: {text} names {len(files)} file(s); an encoder and a decoder are needed, with a "
+            "comma between them: encoder.onnx,decoder.onnx"
+        )
+    return adapters.from_onnx(*files)
 
 
 def imported(text: str) -> Any:
@@ -126,10 +147,14 @@ def as_autoencoder(target: Any, owner: str) -> Autoencoder:
         return target
     if isinstance(target, tuple | list) and len(target) == 2:
         return wrap(*target)
+    if (found := adapters.recognise(target)) is not None:
+        return found
     for names in (("encode", "decode"), ("encoder", "decoder")):
         parts = [getattr(target, name, None) for name in names]
         if all(callable(part) for part in parts):
-            return wrap(*parts)  # type: ignore[arg-type]
+            wrapped = wrap(*parts)  # type: ignore[arg-type]
+            wrapped.name = type(target).__name__
+            return wrapped
     raise InterfaceError(
         f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
         "decoder), nor has it encode and decode. Wrap it: zs.wrap(encoder, decoder)."

@@ -1,1 +1,1 @@
-
+"""The report on a model: findings in words, every number, every figure, on one page."""

@@ -1,9 +1,21 @@
-"""A table of the latents: what each one carries and whether it is used."""
+"""A table of the latents: what each one carries, whether it is used, what it does."""
 
 from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.assays.disentanglement.information import bins_for, information, quantile_bins
 from zscope.assays.regime.types import variable_types
+from zscope.autoencoder import evaluation
+from zscope.data.dataset import Dataset
 from zscope.recording import Recording
+
+STEPS = 7
+"""Places along a latent's range at which it is decoded."""
+SHOWN = 64
+"""At most so many latents are decoded along their ranges, the most informative ones."""
 
 
 def latent_table(
@@ -12,13 +24,19 @@ def latent_table(
     """One row for each latent, most informative first.
 
     Columns: latent, type (active, mixed, passive), kl (nats), variance (mean of the
-    posterior variance), spread (standard deviation of the means) and response (how much
-    of a change made to the latent comes back, 0 to 1), as far as the model has them.
+    posterior variance), spread (standard deviation of the means), low and high (where 98 %
+    of the means lie), response (how much of a change made to the latent comes back, 0 to
+    1), and factor, told (the factor that draws of the latent tell most about, and what share
+    of that factor's entropy they tell beyond chance), as far as the model and the data have
+    them.
     """
     posterior = recording.posterior
-    spread = posterior.mean.double().std(0, unbiased=False).tolist()
+    codes = posterior.mean.double()
+    spread = codes.std(0, unbiased=False).tolist()
+    low, high = ranges(codes).T.tolist()
     rows: list[dict[str, Any]] = [
-        {"latent": j, "spread": spread[j]} for j in range(posterior.latents)
+        {"latent": j, "spread": spread[j], "low": low[j], "high": high[j]}
+        for j in range(posterior.latents)
     ]
     if not posterior.deterministic:
         types = variable_types(posterior.variance)
@@ -29,4 +47,58 @@ def latent_table(
     for j, row in enumerate(rows):
         if responses is not None:
             row["response"] = responses[j]
+    # Of draws: the mean of a passive latent may tell of factors, but under its noise nobody hears.
+    drawn = posterior.sample(torch.Generator().manual_seed(recording.seed)).double()
+    for j, (factor, told) in best_factors(drawn, recording.data).items():
+        rows[j] |= {"factor": factor, "told": told}
     return sorted(rows, key=lambda row: -row.get("kl", row.get("response", row["spread"])))
+
+
+def ranges(codes: Tensor) -> Tensor:
+    """Where the middle 98 % of the codes lie (latents x 2)."""
+    ends = np.quantile(codes.double().numpy(), [0.01, 0.99], axis=0)
+    return torch.from_numpy(ends.T.copy())
+
+
+def best_factors(codes: Tensor, data: Dataset) -> dict[int, tuple[str, float]]:
+    """The factor that each latent tells most about, for the latents that tell of any."""
+    if data.factors is None or len(codes) < 20:
+        return {}
+    labels = np.column_stack(
+        [
+            quantile_bins(column[:, None].astype(float), bins_for(len(codes)))[:, 0]
+            if kind == "continuous"
+            else np.unique(column, return_inverse=True)[1]
+            for column, kind in zip(data.factors.T, data.factor_kinds, strict=True)
+        ]
+    )
+    found = information(quantile_bins(codes.numpy(), bins_for(len(codes))), labels)
+    best = found.share.argmax(1)
+    return {
+        j: (data.factor_names[k], float(found.share[j, k]))
+        for j, k in enumerate(best)
+        if found.plain[j, k] > found.threshold[j, k]
+    }
+
+
+def traversals(recording: Recording, latents: list[int]) -> tuple[Tensor, Tensor]:
+    """The code nearest the mean with one latent moved over its range, and what it decodes to.
+
+    Returns the values (latents x steps) and the observations (latents x steps x shape).
+    """
+    codes = recording.codes
+    base = codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
+    ends = ranges(codes)[latents].to(codes)
+    share = torch.linspace(0, 1, STEPS, dtype=codes.dtype)
+    values = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * share
+    return values, torch.stack(
+        [_decoded(recording, base, j, along) for j, along in zip(latents, values, strict=True)]
+    )
+
+
+def _decoded(recording: Recording, base: Tensor, latent: int, values: Tensor) -> Tensor:
+    moved = base.repeat(len(values), 1)
+    moved[:, latent] = values
+    device, dtype = recording.autoencoder.place
+    with evaluation(recording.autoencoder):
+        return recording.autoencoder.decode(moved.to(device, dtype)).float().cpu()

@@ -1,0 +1,90 @@
+"""diffusers: the autoencoders of latent diffusion models, such as `AutoencoderKL`.
+
+Their latents have channels and places (4 x 64 x 64 in Stable Diffusion): zscope numbers
+them one by one, channel by channel, so that with c channels and p places
+
+    groups = torch.arange(c * p).reshape(c, p).tolist()
+
+makes one variable of each channel. Their observations go from -1 to 1, those of zscope
+from 0 to 1: `symmetric` converts both ways.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from zscope.adapters import MissingPackage
+from zscope.autoencoder import Autoencoder, Posterior, wrap
+from zscope.errors import InterfaceError
+
+
+def from_diffusers(
+    model: Any, *, symmetric: bool = True, prior: str | None = "auto"
+) -> Autoencoder:
+    """An autoencoder of diffusers, or the folder it was saved in.
+
+    A folder is read from disk alone: nothing is downloaded, and weights are safetensors.
+    Give `symmetric=False` if your observations go from -1 to 1 already.
+    """
+    if isinstance(model, str | Path):
+        model = _read(Path(model))
+    if not all(callable(getattr(model, name, None)) for name in ("encode", "decode")):
+        raise InterfaceError(
+            f"from_diffusers: a {type(model).__name__} has no encode and decode. Give the "
+            "autoencoder of the pipeline: pipeline.vae"
+        )
+    autoencoder = wrap(_Encoder(model, symmetric), _Decoder(model, symmetric), prior=prior)
+    autoencoder.name = type(model).__name__
+    return autoencoder
+
+
+def _read(folder: Path) -> Any:
+    try:
+        import diffusers
+    except ImportError:
+        raise MissingPackage(f"from_diffusers: {folder}", "diffusers") from None
+    try:
+        name = diffusers.ModelMixin.load_config(str(folder), local_files_only=True)["_class_name"]
+        kind = getattr(diffusers, name)
+        return kind.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, low_cpu_mem_usage=False
+        )
+    except Exception as error:
+        raise InterfaceError(
+            f"from_diffusers: {folder} could not be read ({type(error).__name__}: "
+            f"{' '.join(str(error).split())[:200]}). Save the model with "
+            "model.save_pretrained(folder), weights as safetensors."
+        ) from error
+
+
+class _Encoder(nn.Module):
+    def __init__(self, model: nn.Module, symmetric: bool) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.symmetric = symmetric
+
+    def forward(self, x: Tensor) -> Any:
+        found = self.model.encode(2 * x - 1 if self.symmetric else x)
+        law = getattr(found, "latent_dist", None)
+        if law is not None:
+            shape = law.mean.shape
+            return (law.mean, law.logvar) if law.logvar.shape == shape else Posterior(law.mean)
+        for name in ("latents", "latent"):
+            if hasattr(found, name):
+                return getattr(found, name)
+        raise InterfaceError(
+            f"from_diffusers: {type(self.model).__name__}.encode returned a "
+            f"{type(found).__name__} without latents. Wrap it: zs.wrap(encoder, decoder)."
+        )
+
+
+class _Decoder(nn.Module):
+    def __init__(self, model: nn.Module, symmetric: bool) -> None:
+        super().__init__()
+        self.model: Any = model
+        self.symmetric = symmetric
+
+    def forward(self, z: Tensor) -> Tensor:
+        x = self.model.decode(z).sample
+        return (x + 1) / 2 if self.symmetric else x

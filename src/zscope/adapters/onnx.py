@@ -1,0 +1,97 @@
+"""ONNX: an encoder and a decoder as two files, run by onnxruntime.
+
+The encoder has one output (codes), or two of one shape: means and log-variances, or means
+and standard deviations where the name of the second says so (std, sigma, stddev, scale).
+Files with a fixed batch size are fed in parts of it. Nothing but numbers goes in and out:
+no gradients.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.adapters import MissingPackage, array_of
+from zscope.autoencoder import Autoencoder, wrap
+from zscope.errors import InterfaceError
+
+DEVIATIONS = ("std", "sigma", "scale", "deviation")
+TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
+
+
+def from_onnx(
+    encoder: str | Path,
+    decoder: str | Path,
+    *,
+    prior: str | None = "auto",
+    providers: tuple[str, ...] = ("CPUExecutionProvider",),
+) -> Autoencoder:
+    """Two ONNX files as an autoencoder; `providers` are those of onnxruntime."""
+    first, second = (_Session(Path(path), list(providers)) for path in (encoder, decoder))
+    if len(first.outputs) > 2 or len(second.outputs) != 1:
+        raise InterfaceError(
+            f"from_onnx: {encoder} gives {len(first.outputs)} outputs ({', '.join(first.outputs)}) "
+            f"and {decoder} {len(second.outputs)} ({', '.join(second.outputs)}); needed are one or "
+            "two of the encoder and one of the decoder. Export the parts alone."
+        )
+
+    def encode(x: Tensor) -> Any:
+        found = first(x)
+        if len(found) == 2 and any(word in first.outputs[1].lower() for word in DEVIATIONS):
+            return found[0], 2 * found[1].log()
+        return tuple(found) if len(found) == 2 else found[0]
+
+    def decode(z: Tensor) -> Tensor:
+        return second(z)[0]
+
+    autoencoder = wrap(encode, decode, prior=prior)
+    autoencoder.name = Path(encoder).name
+    return autoencoder
+
+
+class _Session:
+    """One file, called with a batch of any size."""
+
+    def __init__(self, path: Path, providers: list[str]) -> None:
+        try:
+            import onnxruntime
+        except ImportError:
+            raise MissingPackage("from_onnx", "onnxruntime") from None
+        if not path.is_file():
+            raise InterfaceError(f"from_onnx: there is no file {path}. Is the path right?")
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), providers=providers)
+        except Exception as error:
+            raise InterfaceError(
+                f"from_onnx: {path} could not be read ({' '.join(str(error).split())[:200]}). Is "
+                "it a whole ONNX file, of a version that this onnxruntime knows?"
+            ) from error
+        inputs = self._session.get_inputs()
+        if len(inputs) != 1:
+            raise InterfaceError(
+                f"from_onnx: {path} takes {len(inputs)} inputs "
+                f"({', '.join(each.name for each in inputs)}); one is needed: observations for the "
+                "encoder, latents for the decoder. Export the parts alone."
+            )
+        self._input, self._path = inputs[0], path
+        self.outputs = [each.name for each in self._session.get_outputs()]
+
+    def __call__(self, given: Tensor) -> list[Tensor]:
+        who = f"from_onnx: {self._path.name}"
+        values = array_of(given, who).astype(TYPES.get(self._input.type, np.float32), copy=False)
+        fixed = self._input.shape[0] if self._input.shape else None
+        size = fixed if isinstance(fixed, int) else len(values)
+        parts = [self._run(values[k : k + size], size) for k in range(0, len(values), size)]
+        return [
+            torch.from_numpy(np.concatenate(columns)).to(given.dtype)
+            for columns in zip(*parts, strict=True)
+        ]
+
+    def _run(self, values: np.ndarray, size: int) -> list[np.ndarray]:
+        """One batch; a last one that is too small is filled up, and the filling cut off."""
+        count = len(values)
+        if count < size:
+            values = np.concatenate([values, np.repeat(values[-1:], size - count, axis=0)])
+        return [found[:count] for found in self._session.run(None, {self._input.name: values})]

@@ -1,0 +1,146 @@
+"""The page itself: what a report holds, as one HTML file that loads nothing."""
+
+import inspect
+import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from zscope.assays import CATALOGUE, Entry
+from zscope.errors import MissingExtra, Undefined
+from zscope.report import pictures
+from zscope.report.build import Progress, Report, scores
+from zscope.report.findings import MEANING
+from zscope.report.rules import RULES
+from zscope.results import Result
+
+TEMPLATES = Path(__file__).parent / "templates"
+Drawing = tuple[str, int, str]  # address, width, what it shows
+
+
+def page(report: Report, progress: Progress | None = None) -> str:
+    """The whole page as text. Whatever comes from a user is escaped by the template."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra("report", "jinja2", "explore") from None
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {"number": number, "value": shown, "code": coded}
+    environment.filters |= filters
+    entries = [entry for name, entry in CATALOGUE.items() if name in report]
+    groups: dict[str, dict[str, Any]] = {}
+    for done, entry in enumerate(entries):
+        if progress is not None:
+            progress(f"drawing {entry.name}", done, len(entries))
+        folder, told = group_of(entry)
+        group = groups.setdefault(folder, {"name": folder, "told": told, "items": []})
+        group["items"].append(described(entry, report))
+    return environment.get_template("report.html").render(
+        report=report,
+        groups=list(groups.values()),
+        meaning=MEANING,
+        rules=RULES,
+        columns={key for row in report.latents for key in row},
+        shown=[row for row in report.latents if "traversal" in row] or report.latents,
+        vectors=len(report.about["data"]["shape"]) == 1,
+        flat=flattened(report.about),
+        style=(TEMPLATES / "report.css").read_text(),
+    )
+
+
+def described(entry: Entry, report: Report) -> dict[str, Any]:
+    """What the page says of one assay."""
+    result = report.results.get(entry.name)
+    return {
+        "name": entry.name,
+        "question": entry.question,
+        "function": f"zs.assays.{entry.attribute}",
+        "definition": paragraphs(entry.cite),
+        "missing": report.missing.get(entry.name),
+        "failed": entry.name in report.failed,
+        "summary": [] if result is None else result.summary(),
+        "scores": [] if result is None else scores(result),
+        "flags": [] if result is None else getattr(result, "flags", []),
+        **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name)),
+    }
+
+
+def figures(result: Result, name: str) -> dict[str, Any]:
+    """All figures of a result: `plot`, and what else it offers by a name like that."""
+    found: list[Drawing] = []
+    undrawn = ""
+    for method in ["plot", *(m for m in dir(result) if m.startswith("plot_"))]:
+        draw: Callable[[], Any] = getattr(result, method)
+        try:
+            address, width = pictures.figure(draw(), f"{name}-{method}")
+        except Undefined:  # it has no figure
+            continue
+        except Exception as error:  # a figure that cannot be drawn takes no other with it
+            undrawn = f"A figure could not be drawn ({type(error).__name__}: {error})."
+            continue
+        kind = method.removeprefix("plot").strip("_")
+        found.append((address, width, f"{name}{': ' + kind if kind else ''}"))
+    return {"figures": found, "undrawn": undrawn}
+
+
+def group_of(entry: Entry) -> tuple[str, str]:
+    """The folder of an assay, and what the assays in it are about."""
+    package = entry.function.split(":")[0].rpartition(".")[0]
+    told = inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0]
+    return package.rpartition(".")[2], " ".join(told.split())
+
+
+def paragraphs(docstring: str) -> list[tuple[str, str]]:
+    """A docstring as ("text" or "formula", content), without its first line, the question."""
+    found = []
+    for block in inspect.cleandoc(docstring).split("\n\n")[1:]:
+        formula = all(line.startswith("  ") for line in block.splitlines() if line.strip())
+        kind = "formula" if formula else "text"
+        found.append((kind, inspect.cleandoc(block) if formula else " ".join(block.split())))
+    return found
+
+
+def flattened(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested facts as lines, "data, shape" and so on."""
+    lines: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        name = f"{prefix}{str(key).replace('_', ' ')}"
+        if isinstance(value, dict):
+            lines += flattened(value, f"{name}, ")
+        else:
+            lines.append((name, value))
+    return lines
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """Fixed digits and a true minus sign; nothing for what is not there."""
+    if value is None:
+        return ""
+    text = f"{value:.{digits}f}"
+    return (text.lstrip("-") if float(text) == 0 else text).replace("-", "−")
+
+
+def shown(value: Any) -> str:
+    """A score in at most four digits."""
+    if value is None:
+        return ""
+    text = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
+    return text.replace("-", "−")
+
+
+def coded(text: str) -> Any:
+    """Calls such as zs.prune(…) in the type of code; everything is escaped."""
+    from markupsafe import Markup, escape
+
+    parts = re.split(r"(zs\.[\w.]+(?:\([^()]*\))?)", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if k % 2 else escape(part)
+        for k, part in enumerate(parts)
+    )

@@ -1,0 +1,105 @@
+"""Figures and small pictures as text that a page can hold: nothing is fetched from anywhere."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+LARGE = 400_000
+"""Bytes; a figure with more lines than this is drawn in pixels."""
+POINTS = 120
+"""At most so many features of a vector are drawn."""
+
+
+def figure(drawing: Any, name: str) -> tuple[str, int]:
+    """A matplotlib figure (or its axes) as a data address, and its width in CSS pixels."""
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    whole = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
+    try:
+        # The salt makes the same figure the same bytes.
+        settings: Any = {"svg.hashsalt": name}
+        with mpl.rc_context(settings):
+            content = _saved(whole, format="svg", metadata={"Date": None})
+        kind = "svg+xml"
+        if len(content) > LARGE:
+            content, kind = _saved(whole, format="png", dpi=200), "png"
+        return address(content, kind), round(96 * whole.get_size_inches()[0])
+    finally:
+        plt.close(whole)
+
+
+def _saved(figure: Any, **options: Any) -> bytes:
+    memory = io.BytesIO()
+    figure.savefig(memory, **options)
+    return memory.getvalue()
+
+
+def address(content: bytes, kind: str) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def strip(observations: Tensor) -> str:
+    """Pictures side by side as one PNG; vectors as lines over each other, first to last."""
+    values = observations.detach().numpy().astype(float)
+    if values.ndim != 4:
+        return lines(values.reshape(len(values), -1))
+    return sheet(values[None])
+
+
+def sheet(pictures: np.ndarray) -> str:
+    """Pictures (rows x columns x channels x height x width) as one PNG with narrow gaps."""
+    import matplotlib.image as images
+
+    low, high = float(pictures.min()), float(pictures.max())
+    if low < -0.05 or high > 1.05:
+        pictures = (pictures - low) / ((high - low) or 1.0)
+    channels = pictures.shape[2]
+    if channels not in (1, 3, 4):
+        pictures = pictures.mean(2, keepdims=True)
+    pictures = np.moveaxis(pictures[:, :, :3], 2, -1)
+    down, across, height, width, _ = pictures.shape
+    # Large pictures are thinned out: the page shows them small.
+    every = max(1, -(-max(height, width) // 96))
+    pictures = pictures[:, :, ::every, ::every]
+    height, width = pictures.shape[2:4]
+    gap = max(1, width // 16)
+    paper = np.zeros((down * (height + gap) - gap, across * (width + gap) - gap, 4))
+    for row in range(down):
+        for column in range(across):
+            top, left = row * (height + gap), column * (width + gap)
+            cell = paper[top : top + height, left : left + width]
+            cell[..., :3], cell[..., 3] = pictures[row, column], 1
+    memory = io.BytesIO()
+    plain: Any = {"Software": None}  # the same picture is the same bytes
+    images.imsave(memory, np.clip(paper, 0, 1), format="png", metadata=plain)
+    return address(memory.getvalue(), "png")
+
+
+def lines(vectors: np.ndarray, width: int = 240, height: int = 56) -> str:
+    """Vectors as lines over one another, from the colour of low values to that of high ones."""
+    features = vectors.shape[1]
+    chosen = np.unique(np.linspace(0, features - 1, min(features, POINTS)).round().astype(int))
+    vectors = vectors[:, chosen]
+    low, high = float(vectors.min()), float(vectors.max())
+    up = height - 4 - (height - 8) * (vectors - low) / ((high - low) or 1.0)
+    across = np.linspace(4, width - 4, len(chosen)) if len(chosen) > 1 else np.array([width / 2])
+    first, last = np.array([0x2B, 0x83, 0xBA]), np.array([0xD5, 0x5E, 0x00])
+    drawn = []
+    for row, share in zip(up, np.linspace(0, 1, len(up)), strict=True):
+        colour = "#" + "".join(f"{round(c):02x}" for c in first + share * (last - first))
+        if len(chosen) == 1:
+            drawn.append(f'<circle cx="{across[0]:g}" cy="{row[0]:.1f}" r="2" fill="{colour}"/>')
+            continue
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, row, strict=True))
+        drawn.append(
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.2"/>'
+        )
+    content = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}">{"".join(drawn)}</svg>'
+    )
+    return address(content.encode(), "svg+xml")

@@ -1,0 +1,394 @@
+"""Every rule speaks where it must and is silent where it must not: models made for it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from worlds import World, gaussian_codes, grid, identity, responding
+
+import zscope as zs
+from zscope.assays import measure
+from zscope.data.dataset import from_arrays
+from zscope.report.build import reconstructed
+from zscope.report.findings import Facts, Finding, Rule, findings, percent, short, title
+from zscope.report.latents import latent_table
+from zscope.report.rules import RULES
+
+BY_NAME = {rule.name: rule for rule in RULES}
+
+
+def facts(model, data, *names, factors=None, explained=None):
+    """What a rule may look at, of a constructed model on constructed data."""
+    recording = zs.record(model, from_arrays(data, factors))
+    results = measure(recording, names) if names else {}
+    matrix = results.get("response-matrix")
+    diagonal = None if matrix is None else matrix.relative.diagonal().tolist()
+    return Facts(recording, results, latent_table(recording, diagonal), explained)
+
+
+def said(rule, *args, **options):
+    return BY_NAME[rule](facts(*args, **options))
+
+
+def only(found):
+    assert len(found) == 1, [str(each) for each in found]
+    return found[0]
+
+
+def normal(samples=600, latents=4, seed=0):
+    return gaussian_codes(samples, latents, seed).float()
+
+
+def keeping(latents, kept, **options):
+    """Neither decoder nor encoder looks at the other latents."""
+    mask = torch.zeros(latents)
+    mask[kept] = 1
+    return World(lambda z: z * mask, lambda x: x * mask, latents, **options)
+
+
+class Spread(World):
+    """The identity, with a posterior spread that depends on the observation."""
+
+    def __init__(self, spread, latents):
+        super().__init__(lambda z: z, lambda x: x, latents, prior="normal")
+        self.spread = spread
+
+    def encode(self, x, auxiliary=None):
+        return zs.Posterior(x, self.spread(x))
+
+
+# Reconstruction
+
+
+@pytest.mark.parametrize(
+    ("decoder", "level", "words"),
+    [
+        (lambda z: z, "healthy", "hold 100 % of the variance"),
+        (lambda z: z * torch.tensor([1.0, 0, 0, 0]), "problem", "only 25 % of the variance"),
+        (lambda z: -z, "problem", "farther from the data than the average"),
+    ],
+)
+def test_reconstructions_are_judged_by_the_variance_they_hold(decoder, level, words):
+    model = World(decoder, lambda x: x, 4)
+    recording = zs.record(model, normal())
+    share, _ = reconstructed(recording)
+    found = only(BY_NAME["reconstruction"](Facts(recording, {}, [], share)))
+    assert found.level == level
+    assert words in found.text.replace("26 %", "25 %").replace("24 %", "25 %")
+
+
+def test_without_a_decoder_nothing_is_said_of_reconstructions():
+    assert said("reconstruction", identity(2), normal(latents=2)) == []
+
+
+# Dead and unheard latents
+
+
+@pytest.mark.parametrize("std", [None, (0.1, 1.0, 0.1, 1.0)], ids=["deterministic", "variational"])
+def test_dead_latents_are_counted_and_what_is_left_is_named(std):
+    prior = None if std is None else "normal"
+    std = None if std is None else torch.tensor(std)
+    model = keeping(4, [0, 2], prior=prior, std=std)
+    found = only(said("dead latents", model, normal(), "response-matrix"))
+    assert found.level == "problem"
+    assert found.text == "2 of 4 latents carry nothing"
+    assert str(found).startswith("2 of 4 latents carry nothing: train with 2, or prune with zs.")
+    assert "zs.prune(autoencoder, [0, 2])" in found.action
+    assert "latent 3" in found.evidence
+    assert "600 observations" in found.evidence
+
+
+def test_passive_latents_need_no_response_matrix():
+    std = torch.tensor([0.1, 1.0])
+    found = only(said("dead latents", keeping(2, [0], prior="normal", std=std), normal(latents=2)))
+    assert found.text == "1 of 2 latents carries nothing"
+
+
+def test_the_pruning_that_is_advised_can_be_typed_and_leaves_nothing_dead():
+    model = keeping(4, [0, 2])
+    advice = only(said("dead latents", model, normal(), "response-matrix")).action
+    call = advice.split("prune with ")[1]
+    pruned = eval(call, {"zs": zs, "autoencoder": model})
+    assert only(said("dead latents", pruned, normal(), "response-matrix")).level == "healthy"
+
+
+@pytest.mark.parametrize("std", [None, torch.tensor(0.1)], ids=["deterministic", "variational"])
+def test_where_all_latents_are_used_it_is_said_so(std):
+    model = identity(4, std=std, prior=None if std is None else "normal")
+    found = only(said("dead latents", model, normal(), "response-matrix"))
+    assert (found.level, found.text) == ("healthy", "All 4 latents carry something")
+
+
+def test_a_collapsed_model_is_the_first_thing_to_know():
+    model = keeping(3, [], prior="normal", std=torch.tensor(1.0))
+    looked = facts(model, normal(latents=3), "response-matrix", explained=0.3)
+    first = findings(looked, RULES)[0]
+    assert first.text == "None of the 3 latents carries anything"
+    assert first.matters == 1.0
+
+
+def test_without_spread_and_responses_nothing_is_said_of_dead_latents():
+    assert said("dead latents", keeping(4, [0]), normal()) == []
+
+
+def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_unheard():
+    mask = torch.tensor([1.0, 0.0, 1.0])
+    std = torch.tensor(0.1)
+    model = World(lambda z: z * mask, lambda x: x, 3, prior="normal", std=std)
+    found = only(said("unheard latents", model, normal(latents=3), "response-matrix"))
+    assert found.text == "Latent 1 is encoded but not heard by the decoder"
+    heard = identity(3, prior="normal", std=std)
+    assert said("unheard latents", heard, normal(latents=3), "response-matrix") == []
+
+
+def test_a_passive_latent_is_dead_and_not_also_unheard():
+    model = keeping(2, [0], prior="normal", std=torch.tensor([0.1, 1.0]))
+    assert said("unheard latents", model, normal(latents=2), "response-matrix") == []
+
+
+def test_a_latent_used_for_half_of_the_observations_is_mixed_and_a_steady_one_is_not():
+    def half(x):
+        return torch.where(x[:, :1] > 0, torch.tensor([[0.1, 0.02]]), torch.tensor([[0.1, 1.0]]))
+
+    found = only(said("mixed latents", Spread(half, 2), normal(latents=2), "variable-types"))
+    assert found.text == "Latent 1 is used for some observations only"
+    steady = Spread(lambda x: torch.full_like(x, 0.7), 2)
+    assert said("mixed latents", steady, normal(latents=2), "variable-types") == []
+
+
+# Holes, prior, structure
+
+
+def ring(samples=600, seed=0):
+    angle = 2 * torch.pi * torch.rand(samples, generator=torch.Generator().manual_seed(seed))
+    return torch.stack([angle.cos(), angle.sin()], 1)
+
+
+def onto_the_ring(z):
+    return z / z.norm(dim=1, keepdim=True).clamp_min(1e-9)
+
+
+def test_prior_samples_in_holes_are_counted_and_hybrids_are_advised():
+    model = responding(onto_the_ring, 2, prior="normal", std=torch.tensor(0.02))
+    found = only(said("holes", model, ring(), "holes"))
+    assert found.level == "problem"
+    assert found.text.endswith("% of prior samples fall into holes")
+    share = float(found.text.split(" %")[0])
+    # The ring is 0.06 wide where N(0, I) has at most a density of exp(-1/2).
+    assert share > 85
+    assert "zs.sampling.hybrid(recording.posterior, 64)" in found.action
+
+
+def test_without_a_prior_it_is_hybrids_that_fall_into_holes():
+    noisy = ring() * (1 + 0.02 * normal(latents=1))
+    found = only(said("holes", responding(onto_the_ring, 2), noisy, "holes"))
+    assert "hybrids of codes fall into holes" in found.text
+    assert "zs.sampling.posterior" in found.action
+
+
+def test_an_exact_autoencoder_has_no_holes():
+    model = identity(2, prior="normal", std=torch.tensor(0.1))
+    found = only(said("holes", model, normal(latents=2), "holes"))
+    assert found.level == "healthy"
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(2.0, 1.0), (0.0, 3.0), (0.0, 0.3)])
+def test_codes_that_are_not_spread_like_the_prior_are_named(shift, scale):
+    data = normal(latents=2)
+    data[:, 1] = shift + scale * data[:, 1]
+    model = identity(2, prior="normal", std=torch.tensor(0.05))
+    found = only(said("unlike the prior", model, data))
+    assert found.text == "The codes of latent 1 are not spread like the prior"
+    assert f"mean {float(data[:, 1].mean()):.2f}" in found.evidence
+
+
+def test_codes_spread_like_the_prior_and_models_without_one_are_left_alone():
+    # Means and noise together make up the prior's variance.
+    model = identity(2, prior="normal", std=torch.tensor(0.6))
+    assert said("unlike the prior", model, 0.8 * normal(2000, 2)) == []
+    assert said("unlike the prior", identity(2), 5 + normal(latents=2)) == []
+
+
+def test_prior_samples_that_shrink_do_not_come_back_as_they_were():
+    shrinking = responding(lambda z: 0.3 * z, 2, prior="normal", std=torch.tensor(0.05))
+    found = only(said("structure", shrinking, normal(latents=2), "structure-score"))
+    assert "Samples of the prior do not come back" in found.text
+    exact = identity(2, prior="normal", std=torch.tensor(0.01))
+    assert said("structure", exact, normal(latents=2), "structure-score") == []
+
+
+# Latents that depend on each other
+
+
+def mixing(*members, latents=4):
+    """The named latents are turned into one another; the others stay."""
+    matrix = torch.eye(latents)
+    count = len(members)
+    if count == 2:
+        turn = torch.tensor([[1.0, 1.0], [-1.0, 1.0]]) / 2**0.5
+    else:
+        turn = 0.5 * torch.eye(count) + 0.5
+    for row, j in enumerate(members):
+        for column, k in enumerate(members):
+            matrix[j, k] = turn[row, column]
+    return responding(lambda z: z @ matrix.to(z), latents)
+
+
+def test_two_latents_that_respond_to_each_other_are_one_variable():
+    found = only(said("responding pairs", mixing(1, 3), normal(), "response-matrix"))
+    assert str(found).startswith(
+        "Latents 1 and 3 respond to each other: treat them as one two-dimensional variable"
+    )
+    assert "0.7" in found.evidence
+
+
+def test_three_latents_that_respond_to_one_another_are_one_variable_too():
+    found = only(said("responding pairs", mixing(0, 1, 2), normal(), "response-matrix"))
+    assert found.text == "Latents 0, 1 and 2 respond to one another"
+    assert "three-dimensional" in found.action
+
+
+def test_two_pairs_are_two_findings():
+    matrix = torch.block_diag(*[torch.tensor([[1.0, 1.0], [-1.0, 1.0]]) / 2**0.5] * 2)
+    model = responding(lambda z: z @ matrix.to(z), 4)
+    found = said("responding pairs", model, normal(), "response-matrix")
+    assert [each.text.split(" respond")[0] for each in found] == [
+        "Latents 0 and 1",
+        "Latents 2 and 3",
+    ]
+
+
+def test_a_latent_that_moves_another_but_not_the_reverse_is_no_pair():
+    matrix = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+    model = responding(lambda z: z @ matrix.to(z), 2)
+    found = only(said("responding pairs", model, normal(latents=2), "response-matrix"))
+    assert (found.level, found.text) == ("healthy", "No two latents respond to each other")
+
+
+def test_interventions_that_leak_are_said_and_clean_ones_are_not():
+    leaking, data = mixing(0, 1, 2, latents=3), normal(latents=3)
+    found = only(said("invariance", leaking, data, "interventional-consistency"))
+    assert found.text == "A change made to one latent moves the others too"
+    assert said("invariance", identity(3), data, "interventional-consistency") == []
+
+
+def test_correlated_latents_are_named_with_their_correlation():
+    data = normal(2000, 3)
+    data[:, 2] = 0.9 * data[:, 0] + 0.19**0.5 * data[:, 2]
+    found = only(said("correlated latents", identity(3), data))
+    assert found.text == "Latents 0 and 2 rise and fall together"
+    assert "0.9" in found.evidence
+    assert said("correlated latents", identity(3), normal(2000, 3)) == []
+
+
+def test_the_tiny_means_of_passive_latents_correlate_and_nobody_minds():
+    data = normal(latents=2)
+    data[:, 1] = 0.01 * data[:, 0]
+    model = identity(2, prior="normal", std=torch.tensor([0.1, 1.0]))
+    assert said("correlated latents", model, data) == []
+
+
+def test_codes_on_a_curve_fill_one_dimension_of_four():
+    t = torch.linspace(-2, 2, 800).unsqueeze(1)
+    curve = torch.cat([t, t.sin(), t.cos(), t.square()], 1)
+    found = only(said("few dimensions", identity(4), curve, "intrinsic-dimension"))
+    assert found.text == "The codes fill about 1 dimension of 4 latents"
+    assert said("few dimensions", identity(4), normal(), "intrinsic-dimension") == []
+
+
+# Scores and samples
+
+
+FACTORS = grid(6, 5, 4)
+VALUES = torch.from_numpy((FACTORS - FACTORS.mean(0)) / FACTORS.std(0)).float()
+VALUES = VALUES + 0.01 * gaussian_codes(len(VALUES), 3).float()
+
+
+def test_a_score_at_chance_is_named_and_so_is_what_shuffled_codes_get():
+    shuffled = np.random.default_rng(0).permutation(FACTORS)
+    found = only(said("scores at chance", identity(3), VALUES, "sap", factors=shuffled))
+    assert found.text == "SAP is at chance"
+    assert "shuffled codes 0.0" in found.evidence
+    assert "same order" in found.action
+
+
+def test_several_scores_at_chance_are_one_finding():
+    shuffled = np.random.default_rng(0).permutation(FACTORS)
+    names = ("mig", "sap", "predictability-gap")
+    found = only(said("scores at chance", identity(3), VALUES, *names, factors=shuffled))
+    assert found.text == "MIG, SAP and Predictability gap are at chance"
+
+
+def test_scores_of_codes_that_are_the_factors_are_not_at_chance():
+    assert said("scores at chance", identity(3), VALUES, "sap", "mig", factors=FACTORS) == []
+
+
+def test_a_score_that_shuffled_codes_pass_says_nothing():
+    single = FACTORS[:, :1]
+    found = only(said("scores at chance", identity(3), VALUES, "dci", factors=single))
+    assert found.text == "DCI says nothing here"
+    assert "1.00 in DCI" in found.evidence
+
+
+def test_rotated_factors_can_be_read_but_sit_in_no_latent_alone():
+    turned = VALUES @ (torch.eye(3) - 2 / 3)  # a reflection: two codes share each factor
+    names = ("mig", "explicitness")
+    found = only(said("factors spread over latents", identity(3), turned, *names, factors=FACTORS))
+    assert found.level == "note"
+    assert "no latent holds one to itself" in found.text
+    own = only(said("factors spread over latents", identity(3), VALUES, *names, factors=FACTORS))
+    assert own.level == "healthy"
+    noise = normal(len(FACTORS), 3)
+    assert said("factors spread over latents", identity(3), noise, *names, factors=FACTORS) == []
+
+
+def test_few_observations_are_said_to_be_few():
+    assert only(said("few samples", identity(4), normal(60))).text.startswith(
+        "Only 60 observations"
+    )
+    assert said("few samples", identity(4), normal(200)) == []
+
+
+# All of them
+
+
+def test_every_rule_is_named_once_shows_its_threshold_and_is_tested_above():
+    assert len(BY_NAME) == len(RULES)
+    text = Path(__file__).read_text()
+    for rule in RULES:
+        shown = f"{100 * rule.threshold:g} %" if "{percent" in rule.says else f"{rule.threshold:g}"
+        assert shown in rule.sentence, rule.name
+        assert text.count(f'"{rule.name}"') >= 2, f"{rule.name} lacks a test"
+
+
+def test_problems_come_first_then_what_matters_more():
+    def always(*found):
+        return Rule("always", 0.0, "Always.", lambda facts, threshold: found)
+
+    rules = [
+        always(Finding("a", "", level="healthy", matters=1.0)),
+        always(Finding("b", "", level="note", matters=0.2), Finding("c", "", matters=0.4)),
+        always(Finding("d", "", level="problem", matters=0.1)),
+    ]
+    assert [each.text for each in findings(facts(identity(2), normal(latents=2)), rules)] == [
+        *("d", "c", "b", "a")
+    ]
+
+
+def test_a_finding_carries_its_rule_and_is_plain_in_json():
+    found = only(said("few samples", identity(4), normal(60)))
+    assert found.rule == "few samples"
+    assert "50" in found.says
+    assert found.to_dict()["sentence"] == str(found)
+
+
+def test_numbers_in_sentences_are_short():
+    assert percent(0.314) == "31 %"
+    assert percent(0.0149) == "1.5 %"
+    assert percent(0) == "0 %"
+    assert short(range(3)) == "[0, 1, 2]"
+    assert short(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
+    assert [title(n) for n in ("sap", "mig-sup", "factor-vae-score", "explicitness")] == [
+        *("SAP", "MIG-sup", "FactorVAE score", "Explicitness")
+    ]
