@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from typer import Option
 
-STEPS = 2000
+STEPS = 3000
 
 
 def demo(
@@ -34,7 +34,13 @@ def demo(
         antialias=True,
     )
     model = models.build(
-        "beta-vae", shape=pictures.shape, latents=10, beta=2.0, seed=seed, backbone="locatello"
+        "beta-vae",
+        shape=pictures.shape,
+        latents=10,
+        beta=2.0,
+        seed=seed,
+        backbone="mlp",
+        hidden=(512, 256),
     )
     if not quiet and not json:
         print(f"Training a β-VAE (β = 2, 10 latents) on {len(pictures)} pictures, {steps} steps.")
