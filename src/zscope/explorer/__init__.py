@@ -1,1 +1,1 @@
-
+"""The explorer: a live page in the browser. `zscope explore TARGET` starts it."""

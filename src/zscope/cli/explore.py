@@ -1,0 +1,79 @@
+"""zscope explore: look into a model in the browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+
+def explore(
+    target: Annotated[str, Argument(help="A run, or package.module:attribute.")],
+    data: Annotated[
+        str | None, Option(help="A dataset by name or a file; for a run, its own data.")
+    ] = None,
+    data_option: Annotated[
+        list[str] | None,
+        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
+    ] = None,
+    weights: Annotated[
+        Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
+    ] = None,
+    compare: Annotated[
+        str | None, Option(metavar="TARGET", help="A second model, seen beside the first.")
+    ] = None,
+    samples: Annotated[int, Option(help="Observations to encode.")] = 4000,
+    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    port: Annotated[int, Option(help="Where to listen; 0 takes a free port.")] = 0,
+    host: Annotated[
+        str, Option(help="The address to listen at; others than 127.0.0.1 are open to others.")
+    ] = "127.0.0.1",
+    browser: Annotated[
+        bool, Option("--browser/--no-browser", help="Open the page in the browser.")
+    ] = True,
+    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
+) -> None:
+    """Explore the latent space of TARGET in the browser, until Ctrl-C.
+
+    Examples:
+
+      zscope explore runs/mine
+
+      zscope explore runs/mine --compare runs/other
+
+      zscope explore mymodel:load --data images.npy --no-browser --port 8000
+    """
+    import os
+    import sys
+
+    import torch
+
+    from zscope.cli.assay import data_for
+    from zscope.explorer.serving import LOOPBACK, bound, serve
+    from zscope.explorer.session import Session
+    from zscope.loading import load
+
+    bound(host, port).close()  # said at once, before a model is loaded
+    if host not in LOOPBACK:
+        print(
+            f"explore: listening at {host}, which others in the network can reach. Whoever has the "
+            "address with its token can use the model; it travels unencrypted. For one person on "
+            "another machine, an SSH tunnel to 127.0.0.1 is safer.",
+            file=sys.stderr,
+        )
+    # One core is left for the page while something long is worked out.
+    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
+    session = Session(
+        load(target, weights=weights),
+        data_for(target, data, data_option, root),
+        name=name_of(target),
+        samples=samples,
+        seed=seed,
+        other=None if compare is None else load(compare),
+        other_name="" if compare is None else name_of(compare),
+    )
+    serve(session, host=host, port=port, browser=browser)
+
+
+def name_of(target: str) -> str:
+    """The last part of a path; an import path as it is."""
+    return target if ":" in target else Path(target).resolve().name

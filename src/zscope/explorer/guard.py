@@ -1,0 +1,274 @@
+"""Who may ask, and how much: the checks before a request reaches anything else.
+
+- Host: the name in the request must be ours. A page elsewhere whose name is made to point
+  at this machine (DNS rebinding) is refused.
+- Origin: a script of another page is refused.
+- Token: random, in the address that the terminal prints; then a cookie that no script can
+  read and no other site can send, or an "Authorization: Bearer" header for programs.
+- Size and rate: long addresses, large bodies and floods are refused.
+"""
+
+import hmac
+import ipaddress
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LONGEST_ADDRESS = 32 * 1024
+LARGEST_BODY = 4 * 2**20
+RATE, BURST = 200.0, 400.0  # requests a second, and at once
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Refused(Exception):
+    """A request that goes no further."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class Guard:
+    """ASGI middleware around the whole application."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        token: str,
+        names: Iterable[str],
+        any_address: bool = False,
+        rate: float = RATE,
+        burst: float = BURST,
+        largest_body: int = LARGEST_BODY,
+    ) -> None:
+        self.app, self.token, self.largest_body = app, token.encode(), largest_body
+        self.names = {name.lower() for name in names}
+        # Bound to every address, the machine may be called by any of its numbers. A number
+        # cannot be rebound: that takes a name.
+        self.any_address = any_address
+        self.buckets = Buckets(rate, burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        try:
+            headers = _headers(scope)
+            self._check_host(headers)
+            self._check_rate(scope)
+            self._check_size(scope, headers)
+            self._check_origin(headers)
+            if self._arrives(scope):
+                await _reply(send, 303, b"", {"location": "/", "set-cookie": self._cookie(headers)})
+                return
+            self._check_token(headers)
+        except Refused as refused:
+            await refuse(scope, send, refused)
+            return
+        await self.app(scope, self._limited(receive), _with_headers(send))
+
+    def _check_host(self, headers: dict[str, str]) -> None:
+        name = _name(headers.get("host", ""))
+        if name in self.names or (self.any_address and _is_address(name)):
+            return
+        raise Refused(
+            403,
+            f"explorer: the request was for the host {name[:80]!r}, which is not this server. Was "
+            "the page opened under another name? Use the address that the terminal shows.",
+        )
+
+    def _check_rate(self, scope: Scope) -> None:
+        client = scope.get("client") or ("", 0)
+        if not self.buckets.take(str(client[0])):
+            raise Refused(
+                429,
+                f"explorer: more than {self.buckets.rate:g} requests a second came from one "
+                "address. Is a script asking without waiting for answers? Wait a second.",
+            )
+
+    def _check_size(self, scope: Scope, headers: dict[str, str]) -> None:
+        address = len(scope.get("raw_path") or b"") + len(scope.get("query_string") or b"")
+        if address > LONGEST_ADDRESS:
+            raise Refused(
+                414,
+                f"explorer: an address of {address} bytes; {LONGEST_ADDRESS} are read. Send long "
+                "latent vectors as JSON with POST.",
+            )
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self.largest_body:
+            raise self._too_large(length[:20])
+
+    def _too_large(self, length: str) -> Refused:
+        return Refused(
+            413,
+            f"explorer: a body of {length} bytes; at most {self.largest_body} are read. Ask for "
+            "fewer latent vectors at once.",
+        )
+
+    def _check_origin(self, headers: dict[str, str]) -> None:
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        parts = urlsplit(origin or "")
+        same = parts.scheme in ("http", "https") and parts.netloc == headers.get("host")
+        # A link from another page may open ours (with the token); a script may not ask it.
+        strange = (
+            site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
+        )
+        if (origin is not None and not same) or strange:
+            raise Refused(
+                403,
+                f"explorer: a page from {(origin or 'another site')[:80]!r} asked for this. Only "
+                "the explorer's own page may; programs send no Origin header.",
+            )
+
+    def _arrives(self, scope: Scope) -> bool:
+        """Whether this is a browser that comes with the token in the address."""
+        if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
+            return False
+        given = parse_qs((scope.get("query_string") or b"").decode("latin-1")).get("token", [])
+        return any(self._is_token(text) for text in given)
+
+    def _check_token(self, headers: dict[str, str]) -> None:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+            return
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie_name(headers))
+        except CookieError:
+            cookie = None
+        if cookie is not None and self._is_token(cookie.value):
+            return
+        raise Refused(
+            403,
+            "explorer: this address lacks the token, or has that of an earlier start. Open the "
+            "whole address that the terminal shows, with ?token=… at its end.",
+        )
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token)
+
+    def _cookie_name(self, headers: dict[str, str]) -> str:
+        """Cookies are shared by all ports of a host: several explorers need several names."""
+        port = headers.get("host", "").rpartition(":")[2]
+        return f"zscope-{port if port.isdigit() else 'explorer'}"
+
+    def _cookie(self, headers: dict[str, str]) -> str:
+        name = self._cookie_name(headers)
+        return f"{name}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"
+
+    def _limited(self, receive: Receive) -> Receive:
+        """Bodies that do not say their length are counted while they are read."""
+        seen = 0
+
+        async def limited() -> MutableMapping[str, Any]:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self.largest_body:
+                raise self._too_large(f"more than {self.largest_body}")
+            return message
+
+        return limited
+
+
+class Buckets:
+    """A request takes one token from the bucket of its address; `rate` a second flow back."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self.rate, self.burst = rate, burst
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, client: str) -> bool:
+        now = time.monotonic()
+        left, before = self._left.get(client, (self.burst, now))
+        left = min(self.burst, left + (now - before) * self.rate)
+        if len(self._left) > 1024:
+            self._left.clear()
+        self._left[client] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
+
+async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
+    """Say why: JSON for programs, a line of text for people."""
+    more = {"retry-after": "1"} if refused.status == 429 else {}
+    if scope["path"].startswith("/api"):
+        content = {"error": {"kind": "Refused", "message": refused.message}}
+        body, kind = json.dumps(content).encode(), "application/json"
+    else:
+        body, kind = (refused.message + "\n").encode(), "text/plain; charset=utf-8"
+    await _reply(send, refused.status, body, {"content-type": kind, **more})
+
+
+async def _reply(send: Send, status: int, body: bytes, headers: dict[str, str]) -> None:
+    every = {**HEADERS, "content-length": str(len(body)), **headers}
+    pairs = [(name.encode(), value.encode("utf-8")) for name, value in every.items()]
+    await send({"type": "http.response.start", "status": status, "headers": pairs})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            own = {name for name, _ in message["headers"]}
+            message["headers"] = [
+                *message["headers"],
+                *(
+                    (name.encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.encode() not in own
+                ),
+            ]
+        await send(message)
+
+    return sending
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Names in lower case. A header that decides who may ask must come once."""
+    found: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key = name.decode("latin-1").lower()
+        if key in found and key in ("host", "origin", "authorization", "content-length"):
+            raise Refused(400, f"explorer: the header {key} came twice. Send it once.")
+        text = value.decode("latin-1")
+        found[key] = f"{found[key]}; {text}" if key == "cookie" and key in found else text
+    return found
+
+
+def _name(host: str) -> str:
+    """The host of "host:port" or "[address]:port", in lower case."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

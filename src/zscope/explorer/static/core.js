@@ -1,0 +1,204 @@
+// Elements, questions to the server, and the state that a link carries.
+
+/** An element: h("button", {type: "button", onclick: f}, "text", child). */
+export function h(tag, properties = {}, ...children) {
+  const svg = ["svg", "g", "path", "circle", "line", "text", "rect", "polyline", "title", "defs", "marker", "clipPath", "image"];
+  const element = svg.includes(tag)
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
+    else if (name === "dataset") Object.assign(element.dataset, value);
+    else if (name in element && !(element instanceof SVGElement) && !["list", "form"].includes(name)) element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+/** Ask the server: the answer, or an Error whose message can be shown. */
+export async function api(name, parameters = {}, signal = undefined) {
+  const given = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
+  let reply;
+  try {
+    reply = await fetch(`/api/${name}`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(given),
+      credentials: "same-origin",
+      signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("explorer: the server does not answer. Was it stopped in the terminal? Start it again with: zscope explore");
+  }
+  let content = null;
+  try {
+    content = await reply.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+  }
+  if (!reply.ok || content === null) {
+    throw new Error(content?.error?.message ?? `explorer: the server answered ${reply.status} without saying why. The terminal may tell more.`);
+  }
+  return content;
+}
+
+/** Runs one question at a time; of those that come meanwhile only the latest is asked. */
+export class Latest {
+  constructor(run, { abort = false } = {}) {
+    this.run = run;
+    this.abort = abort;
+    this.running = false;
+    this.next = null;
+    this.controller = null;
+  }
+
+  ask(...parameters) {
+    this.next = parameters;
+    if (this.running) {
+      if (this.abort) this.controller.abort();
+      return;
+    }
+    this.#go();
+  }
+
+  async #go() {
+    this.running = true;
+    while (this.next) {
+      const parameters = this.next;
+      this.next = null;
+      this.controller = new AbortController();
+      try {
+        await this.run(...parameters, this.controller.signal);
+      } catch (error) {
+        if (error.name !== "AbortError") console.warn(error);
+      }
+    }
+    this.running = false;
+  }
+}
+
+/** "#map?first=0&second=3" as {view, parameters}. */
+export function readHash(hash) {
+  const [view, query = ""] = hash.replace(/^#/, "").split("?");
+  return { view, parameters: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+export function queryOf(parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") query.set(name, value);
+  }
+  return query.toString().replaceAll("%2C", ",").replaceAll("%3A", ":");
+}
+
+export function hashOf(view, parameters) {
+  const query = queryOf(parameters);
+  return `#${view}${query ? `?${query}` : ""}`;
+}
+
+/** Latent vectors in links: three decimals; many latents as base64 of 32-bit numbers. */
+export function writeVector(z) {
+  if (z.length <= 64) return z.map((value) => String(Math.round(value * 1e4) / 1e4)).join(",");
+  const bytes = new Uint8Array(new Float32Array(z).buffer);
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return `f32:${btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
+}
+
+/** The numbers of a link, or null if they are not `count` finite ones. */
+export function readVector(text, count) {
+  if (!text) return null;
+  let values = [];
+  try {
+    if (text.startsWith("f32:")) {
+      const raw = atob(text.slice(4).replaceAll("-", "+").replaceAll("_", "/"));
+      const bytes = Uint8Array.from(raw, (letter) => letter.charCodeAt(0));
+      values = Array.from(new Float32Array(bytes.buffer));
+    } else values = text.split(",").map(Number);
+  } catch {
+    return null;
+  }
+  return values.length === count && values.every(Number.isFinite) ? values : null;
+}
+
+export function readPair(text) {
+  return readVector(text, 2);
+}
+
+export function readIndex(text, below) {
+  const value = Number(text);
+  return text !== undefined && text !== "" && Number.isInteger(value) && value >= 0 && value < below ? value : null;
+}
+
+export const writePair = (pair) => (pair ? pair.map((value) => String(Math.round(value * 1e4) / 1e4)).join(",") : null);
+
+/** A number for people: fixed digits, a true minus sign, none before zero. */
+export function number(value, digits = 2) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value === "string") return value;
+  const text = Math.abs(value) >= 1e5 ? value.toExponential(1) : value.toFixed(digits);
+  return text.replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
+}
+
+/** The same with three significant digits, for what may be of any size. */
+export function precise(value) {
+  if (typeof value !== "number") return number(value);
+  const size = Math.abs(value);
+  if (size >= 1e5 || (size > 0 && size < 1e-3)) return value.toExponential(1).replace("-", "−").replace("e−", "e-").replace("e+", "e");
+  return number(value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
+}
+
+export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+let counter = 0;
+/** A label with its input, joined for screen readers. */
+export function field(text, input, properties = {}) {
+  input.id ||= `field-${++counter}`;
+  return h("div", { className: `field ${properties.className ?? ""}` }, h("label", { htmlFor: input.id }, text), input);
+}
+
+export function select(options, value, onchange) {
+  return h(
+    "select",
+    { onchange: (event) => onchange(event.target.value) },
+    options.map(([key, text]) => h("option", { value: key, selected: String(key) === String(value) }, text)),
+  );
+}
+
+/** A few choices side by side, of which one holds: native radio buttons. */
+export function choices(legend, options, value, onchange) {
+  const name = `choice-${++counter}`;
+  const inputs = options.map(([key, text, about]) => {
+    const input = h("input", { type: "radio", name, value: key, checked: key === value, onchange: () => onchange(key) });
+    return h("label", { title: about ?? "" }, input, h("span", {}, text));
+  });
+  const group = h("fieldset", { className: "choices" }, h("legend", {}, legend), inputs);
+  group.choose = (key) => {
+    for (const label of inputs) label.firstChild.checked = label.firstChild.value === key;
+  };
+  return group;
+}
+
+/** A line that says, after a moment, that something is being worked out. */
+export function busy() {
+  const element = h("div", { className: "busy", role: "status", hidden: true });
+  let timer = null;
+  element.during = async (text, promise) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      element.textContent = text;
+      element.hidden = false;
+    }, 250);
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      element.hidden = true;
+    }
+  };
+  return element;
+}

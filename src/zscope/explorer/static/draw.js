@@ -1,0 +1,196 @@
+// Drawing: observations, strips of them, lines, tables of colours.
+
+import { amount, css, rgb, signed, textOn } from "./colour.js";
+import { h, number } from "./core.js";
+
+/** Where a picture or a row of numbers is shown. `series` may hold others to compare with. */
+export function observation(look, { size = 96, label = "", table = false } = {}) {
+  if (look.kind === "picture") {
+    const canvas = h("canvas", { className: "picture", role: "img", "aria-label": label, width: look.shape[2], height: look.shape[1], style: { "--size": `${size}px` } });
+    canvas.show = (shown) => paint(canvas, shown);
+    return canvas;
+  }
+  const element = h("div", { className: "row-plot", role: "img", "aria-label": label, style: { "--size": `${size}px` } });
+  element.show = (shown, others = []) => {
+    const series = [{ values: shown.values, className: "one", label: "decoded" }, ...others];
+    element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
+    if (table) element.append(numbers(series));
+  };
+  return element;
+}
+
+/** Put the bytes of a picture on a canvas. */
+export function paint(canvas, shown) {
+  const { width, height, channels } = shown;
+  const raw = atob(shown.bytes);
+  const image = new ImageData(width, height);
+  const to = image.data;
+  for (let pixel = 0, from = 0, at = 0; pixel < width * height; pixel++, at += 4) {
+    to[at] = raw.charCodeAt(from);
+    to[at + 1] = channels === 3 ? raw.charCodeAt(from + 1) : to[at];
+    to[at + 2] = channels === 3 ? raw.charCodeAt(from + 2) : to[at];
+    to[at + 3] = 255;
+    from += channels;
+  }
+  if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+/** The numbers of rows beside each other, as a table. */
+function numbers(series) {
+  const count = series[0].values.length;
+  const shown = Math.min(count, 64);
+  return h(
+    "div",
+    { className: "scroll" },
+    h(
+      "table",
+      { className: "numbers" },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), series.map((one) => h("th", { scope: "col", className: one.className }, one.label)))),
+      h("tbody", {}, Array.from({ length: shown }, (_, k) => h("tr", {}, h("th", { scope: "row" }, k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
+    ),
+    count > shown ? h("p", { className: "hint" }, `The first ${shown} of ${count} features; the JSON has all.`) : null,
+  );
+}
+
+/** Round numbers between low and high for an axis. */
+export function ticks(low, high, count = 5) {
+  const raw = (high - low) / count || 1;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
+  const found = [];
+  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) found.push(Math.abs(value) < step * 1e-6 ? 0 : value);
+  return found;
+}
+
+export const tickText = (value) => String(Math.round(value * 1e6) / 1e6).replace("-", "−");
+
+/** A line chart. Series: {values, x?, className, label}. */
+export function lines(series, { low, high, width = 320, height = 180, bare = false, x = "", y = "", points = null } = {}) {
+  const all = series.flatMap((one) => one.values);
+  let bottom = Math.min(low ?? Infinity, ...all);
+  let top = Math.max(high ?? -Infinity, ...all);
+  if (!(top > bottom)) [bottom, top] = [bottom - 0.5, top + 0.5];
+  const xs = series.map((one) => one.x ?? one.values.map((_, k) => k));
+  const left = Math.min(...xs.flat());
+  const right = Math.max(...xs.flat(), left + 1e-9);
+  const box = bare ? { l: 3, r: 3, t: 4, b: 4 } : { l: y ? 56 : 42, r: 8, t: 8, b: x ? 34 : 20 };
+  const px = (value) => box.l + ((value - left) / (right - left)) * (width - box.l - box.r);
+  const py = (value) => height - box.b - ((value - bottom) / (top - bottom)) * (height - box.t - box.b);
+  const svg = h("svg", { class: "lines", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" });
+  if (!bare) {
+    for (const value of ticks(bottom, top, 4)) {
+      svg.append(h("line", { class: "rule", x1: box.l, x2: width - box.r, y1: py(value), y2: py(value) }));
+      svg.append(h("text", { x: box.l - 6, y: py(value) + 4, "text-anchor": "end" }, tickText(value)));
+    }
+    for (const value of ticks(left, right, 5)) svg.append(h("text", { x: px(value), y: height - box.b + 15, "text-anchor": "middle" }, tickText(value)));
+    if (x) svg.append(h("text", { x: (box.l + width - box.r) / 2, y: height - 4, "text-anchor": "middle", class: "axis" }, x));
+    if (y) svg.append(h("text", { x: 0, y: 0, "text-anchor": "middle", class: "axis", transform: `translate(11 ${(height - box.b) / 2}) rotate(-90)` }, y));
+  }
+  if (bare && bottom < 0 && top > 0) svg.append(h("line", { class: "rule", x1: box.l, x2: width - box.r, y1: py(0), y2: py(0) }));
+  const few = points ?? series[0].values.length <= 24;
+  series.forEach((one, k) => {
+    const places = one.values.map((value, i) => [px(xs[k][i]), py(value)]);
+    svg.append(h("polyline", { class: `series ${one.className ?? ""}`, points: places.map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ") }));
+    if (few) for (const [cx, cy] of places) svg.append(h("circle", { class: `point ${one.className ?? ""}`, cx, cy, r: 2.6 }));
+  });
+  return svg;
+}
+
+/** The key of a chart. */
+export const key = (entries) =>
+  h("p", { className: "key" }, entries.map(([className, text]) => h("span", { className: `key-${className}` }, text)));
+
+/** Observations in a row; with `onpick` each is a button. */
+export function strip(look, shown, { size = 64, captions = [], onpick = null, label = "", marked = () => false } = {}) {
+  return h(
+    "ol",
+    { className: "strip", "aria-label": label, style: { "--tile": `${look.kind === "picture" ? size : size * 1.5}px`, "--count": shown.length } },
+    shown.map((one, k) => {
+      const picture = observation(look, { size, label: `${label} ${captions[k] ?? k + 1}` });
+      picture.show(one);
+      const inside = [picture, captions[k] === undefined ? null : h("span", { className: "caption" }, captions[k])];
+      const holder = onpick ? h("button", { type: "button", className: "tile", onclick: () => onpick(k) }, inside) : h("span", { className: "tile" }, inside);
+      if (marked(k)) holder.classList.add("marked");
+      return h("li", {}, holder);
+    }),
+  );
+}
+
+/** A table of numbers as colours, walked through with the arrow keys.
+ *
+ * `scale` is "amount" (0 to the largest), "share" (0 to 1) or "signed" (to the largest size). */
+export function heat({ rows, columns, values, across, down, scale = "amount", marks = [], onpick, onlook, label, plain = false }) {
+  const flat = values.flat().filter(Number.isFinite);
+  const most = scale === "share" ? 1 : Math.max(0.05, ...flat.map(Math.abs)) // what is all but 0 looks so;
+  const colour = (value) => (scale === "signed" || flat.some((v) => v < 0) ? signed(value / most) : amount(value / most));
+  const written = columns.length <= 14;
+  const cells = [];
+  const table = h("table", { className: `heat ${written ? "written" : columns.length > 40 ? "tiny" : ""}`, role: "grid", "aria-label": label });
+  const header = h("tr", {}, h("td", { className: "corner" }), columns.map((name) => h("th", { scope: "col", className: marks.includes(name) ? "mark" : "", title: String(name) }, String(name))));
+  table.append(h("caption", {}, h("span", { className: "across" }, across)), h("thead", {}, header));
+  const body = h("tbody");
+  rows.forEach((name, j) => {
+    const line = h("tr", {}, h("th", { scope: "row", className: marks.includes(name) && !plain ? "mark" : "", title: String(name) }, String(name)));
+    cells.push(
+      columns.map((column, k) => {
+        const value = values[j][k];
+        const shade = colour(Number.isFinite(value) ? value : 0);
+        const cell = h(
+          "td",
+          {
+            role: "gridcell",
+            tabIndex: -1,
+            "aria-label": `${down} ${name}, ${across} ${column}: ${number(value, 3)}`,
+            style: { background: rgb(shade), color: textOn(shade) },
+            onmouseenter: () => onlook?.(j, k),
+            onfocus: () => onlook?.(j, k),
+            onclick: () => onpick?.(j, k),
+          },
+          written ? number(value, 2) : "",
+        );
+        line.append(cell);
+        return cell;
+      }),
+    );
+    body.append(line);
+  });
+  if (cells.length && cells[0].length) cells[0][0].tabIndex = 0;
+  table.append(body);
+  table.addEventListener("keydown", (event) => {
+    const j = cells.findIndex((line) => line.includes(document.activeElement));
+    if (j < 0) return;
+    const k = cells[j].indexOf(document.activeElement);
+    const moves = { ArrowUp: [j - 1, k], ArrowDown: [j + 1, k], ArrowLeft: [j, k - 1], ArrowRight: [j, k + 1], Home: [j, 0], End: [j, cells[j].length - 1] };
+    if (event.key === "Enter" || event.key === " ") onpick?.(j, k);
+    else if (!moves[event.key]) return;
+    else {
+      const next = cells[moves[event.key][0]]?.[moves[event.key][1]];
+      if (next) {
+        document.activeElement.tabIndex = -1;
+        next.tabIndex = 0;
+        next.focus();
+      }
+    }
+    event.preventDefault();
+  });
+  table.choose = (j, k) => {
+    table.querySelector("td.chosen")?.classList.remove("chosen");
+    cells[j]?.[k]?.classList.add("chosen");
+  };
+  return h("div", { className: "heat-holder" }, h("span", { className: "down" }, down), h("div", { className: "scroll" }, table));
+}
+
+/** A bar that shows what the colours mean. */
+export function colourBar(kind, low, high, text) {
+  const canvas = h("canvas", { className: "colour-bar", width: 128, height: 1, role: "img", "aria-label": `${text}: from ${number(low)} to ${number(high)}` });
+  const context = canvas.getContext("2d");
+  for (let k = 0; k < 128; k++) {
+    const share = k / 127;
+    context.fillStyle = rgb(kind === "signed" ? signed(2 * share - 1) : amount(share));
+    context.fillRect(k, 0, 1, 1);
+  }
+  return h("div", { className: "legend" }, h("span", {}, number(low)), canvas, h("span", {}, number(high)), h("span", { className: "hint" }, text));
+}
+
+export { css };

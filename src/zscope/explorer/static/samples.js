@@ -1,0 +1,99 @@
+// Samples: sheets of observations and of decoded draws, each with its hole score.
+
+import { Latest, api, busy, choices, field, h, number, readIndex, select, writeVector } from "./core.js";
+import { observation } from "./draw.js";
+
+const SOURCES = [
+  ["data", "Data", "recorded observations, scored by their codes"],
+  ["prior", "Prior", "z drawn from N(0, I)"],
+  ["posterior", "Posterior", "z drawn from q(z | x) of recorded observations"],
+  ["hybrid", "Hybrid", "each latent drawn from its own recorded values"],
+  ["uniform", "Uniform", "each latent drawn evenly between its extremes"],
+];
+
+export function make(context) {
+  const { session, look } = context;
+  const sources = SOURCES.filter(([name]) => name !== "prior" || session.prior !== null);
+  const state = { source: sources[0][0], count: 48, seed: 0, order: "drawn" };
+  let found = null;
+  const working = busy();
+  const sheet = h("ul", { className: "sheet", "aria-label": "Samples" });
+  const facts = h("p", { className: "facts" });
+  const update = (values) => {
+    Object.assign(state, values);
+    ask.ask();
+    save();
+  };
+  const source = choices("From", sources, state.source, (value) => update({ source: value }));
+  const count = select([12, 24, 48, 96, 192].map((n) => [n, n]), 48, (value) => update({ count: Number(value) }));
+  const order = select([["drawn", "as drawn"], ["score", "by hole score"]], "drawn", (value) => {
+    state.order = value;
+    render();
+    save();
+  });
+  const seed = h("input", { type: "number", min: 0, value: 0, onchange: () => update({ seed: Math.max(0, Math.round(Number(seed.value)) || 0) }) });
+  const again = h("button", { type: "button", className: "primary", onclick: () => update({ seed: (seed.value = state.seed + 1) }) }, "Draw again");
+
+  const ask = new Latest(
+    async (signal) => {
+      try {
+        found = await working.during("Drawing and decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
+        context.clear();
+        render();
+      } catch (error) {
+        context.fail(error);
+      }
+    },
+    { abort: true },
+  );
+
+  function render() {
+    if (!found) return;
+    let places = found.observations.map((_, k) => k);
+    if (state.order === "score" && found.moved) places = places.sort((a, b) => found.moved[b].distance - found.moved[a].distance);
+    sheet.replaceChildren(
+      ...places.map((k) => {
+        const score = found.moved?.[k];
+        const text = score ? `${number(score.percentile, 0)} %` : "";
+        const picture = observation(look, { size: 96, label: "" });
+        picture.show(found.observations[k]);
+        const open = () => context.go("latents", found.samples.length ? { sample: found.samples[k] } : { z: writeVector(found.codes[k]) });
+        const name = `Sample ${k + 1}${score ? `, moves further than ${text} of posterior samples${score.hole ? ", in a hole" : ""}` : ""}. Open in Latents`;
+        return h("li", {}, h("button", { type: "button", className: `tile ${score?.hole ? "in-hole" : ""}`, "aria-label": name, title: name, onclick: open }, picture, h("span", { className: "caption" }, text, score?.hole ? h("b", {}, " hole") : "")));
+      }),
+    );
+    const said = SOURCES.find(([name]) => name === found.source)[2];
+    facts.textContent = found.moved
+      ? `${said}: ${number(100 * found.holes, 0)} % of these ${found.observations.length} lie in holes (about 1 % of posterior samples do).`
+      : `${said}. ${session.holes ?? ""}`;
+  }
+
+  function save() {
+    const wanted = { source: state.source, count: state.count, seed: state.seed };
+    context.save({ ...wanted, order: state.order === "drawn" ? null : state.order }, ["samples", wanted]);
+  }
+
+  return {
+    root: h(
+      "div",
+      { className: "samples" },
+      h("div", { className: "toolbar" }, source, field("How many", count), field("Order", order), field("Seed", seed), again, working),
+      facts,
+      h("p", { className: "hint" }, "The number under a sample: the share of posterior samples that move less when they are decoded and encoded again. Click one to open it in Latents."),
+      sheet,
+    ),
+    show(parameters) {
+      state.source = sources.some(([name]) => name === parameters.source) ? parameters.source : sources[1]?.[0] ?? "data";
+      state.count = [12, 24, 48, 96, 192].includes(Number(parameters.count)) ? Number(parameters.count) : 48;
+      state.seed = readIndex(parameters.seed, 2 ** 31) ?? 0;
+      state.order = parameters.order === "score" ? "score" : "drawn";
+      source.choose(state.source);
+      count.value = state.count;
+      seed.value = state.seed;
+      order.value = state.order;
+      ask.ask();
+      save();
+    },
+    recolour() {},
+  };
+}

@@ -1,0 +1,132 @@
+"""Sessions to explore: pictures with a VAE made by hand, and rows with an autoencoder."""
+
+import asyncio
+
+import httpx
+import pytest
+import torch
+
+import zscope as zs
+from zscope.explorer.app import create_app
+from zscope.explorer.session import Session
+
+TOKEN = "a-token-for-tests"
+
+
+class Principal(zs.Autoencoder):
+    """Principal components of some data as a VAE: `unused` latents are noise to it."""
+
+    def __init__(self, x, *, used=4, unused=2, turn=0.0, limits=(0.0, 1.0)):
+        super().__init__()
+        self.latents, self.shape, self.used, self.limits = used + unused, x.shape[1:], used, limits
+        flat = x.flatten(1).double()
+        self.register_buffer("mean", flat.mean(0).float())
+        _, sizes, directions = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
+        scales = sizes[:used] / len(flat) ** 0.5
+        basis = (directions[:used] * scales[:, None]).float()
+        turning = torch.eye(used)
+        turning[:2, :2] = torch.tensor(
+            [[torch.cos(torch.tensor(turn)), -torch.sin(torch.tensor(turn))],
+             [torch.sin(torch.tensor(turn)), torch.cos(torch.tensor(turn))]]
+        )  # fmt: skip
+        self.weight = torch.nn.Parameter(turning @ basis)
+
+    def encode(self, x, auxiliary=None):
+        codes = (x.flatten(1) - self.mean) @ torch.linalg.pinv(self.weight)
+        unused = self.latents - self.used
+        mean = torch.cat([codes, torch.zeros(len(x), unused)], 1)
+        std = torch.cat([torch.full_like(codes, 0.2), torch.ones(len(x), unused)], 1)
+        return zs.Posterior(mean, std)
+
+    def decode(self, z):
+        x = self.mean + z[:, : self.used] @ self.weight
+        return x.clamp(*self.limits).reshape(len(z), *self.shape)
+
+
+class Flat(Principal):
+    """The same without a spread and without a prior."""
+
+    prior = None
+
+    def encode(self, x, auxiliary=None):
+        return zs.Posterior(super().encode(x).mean)
+
+
+@pytest.fixture(scope="session")
+def sprites(tmp_path_factory):
+    root = tmp_path_factory.mktemp("sprites")
+    options = {"scale": 2, "orientation": 3, "position_x": 6, "position_y": 6}
+    return zs.data.load("sprites", resolution=32, root=root, **options)
+
+
+@pytest.fixture(scope="session")
+def pictures(sprites):
+    x = sprites.batch(slice(None))
+    session = Session(
+        Principal(x),
+        sprites,
+        name="pictures",
+        samples=600,
+        other=Principal(x, turn=0.7, unused=0),
+        other_name="turned",
+    )
+    yield session
+    session.close()
+
+
+@pytest.fixture(scope="session")
+def rows():
+    helix = zs.data.load("helix", samples=300)
+    x = helix.batch(slice(None))
+    session = Session(Flat(x, used=2, unused=0, limits=(-1.0, 1.0)), helix, name="rows")
+    yield session
+    session.close()
+
+
+class Client:
+    """A program with the token; `ask` expects an answer, `told` an error of this status."""
+
+    def __init__(self, session, *, token=TOKEN, **limits):
+        limits = {"rate": 1e6, "burst": 1e6} | limits
+        self.app = create_app(session, token=TOKEN, **limits)
+        self.headers = {} if token is None else {"authorization": f"Bearer {token}"}
+
+    def opened(self):
+        """For several requests at once."""
+        transport = httpx.ASGITransport(app=self.app)
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8000", headers=self.headers
+        )
+
+    def request(self, method, path, **options):
+        async def made():
+            async with self.opened() as opened:
+                return await opened.request(method, path, **options)
+
+        return asyncio.run(made())
+
+    def get(self, path, **options):
+        return self.request("GET", path, **options)
+
+    def post(self, path, **options):
+        return self.request("POST", path, **options)
+
+    def ask(self, name, **parameters):
+        reply = self.post(f"/api/{name}", json=parameters)
+        assert reply.status_code == 200, reply.text
+        return reply.json()
+
+    def told(self, status, name, **parameters):
+        reply = self.post(f"/api/{name}", json=parameters)
+        assert reply.status_code == status, reply.text
+        return reply.json()["error"]["message"]
+
+
+@pytest.fixture(scope="session")
+def client(pictures):
+    return Client(pictures)
+
+
+@pytest.fixture(scope="session")
+def rows_client(rows):
+    return Client(rows)

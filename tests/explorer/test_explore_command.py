@@ -1,0 +1,89 @@
+"""zscope explore as a user starts and ends it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+import zscope as zs
+from zscope.cli.explore import explore, name_of
+from zscope.errors import ConfigError
+from zscope.explorer.serving import bound, names_of
+
+START = "import typer; from zscope.cli.explore import explore; typer.run(explore)"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "small"
+    data = zs.data.load("helix", samples=100)
+    model = zs.models.build("vae", shape=(3,), latents=2, hidden=[8, 8], seed=0)
+    zs.train(model, data, steps=5, out=folder, progress=False)
+    return folder
+
+
+def started(*words):
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", START, *map(str, words), "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    for line in process.stdout:
+        if found := re.search(r"http://\S+", line):
+            return process, found.group(0)
+    raise AssertionError(process.communicate()[1])
+
+
+def test_it_serves_the_run_until_ctrl_c(run):
+    process, address = started(run, "--compare", run)
+    try:
+        assert re.match(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}$", address)
+        with httpx.Client(follow_redirects=True) as browser:
+            page = browser.get(address)
+            assert page.status_code == 200
+            assert page.url.query == b""
+            about = browser.get(page.url.join("/api/session")).json()
+            assert (about["name"], about["model"], about["data"]) == ("small", "vae", "helix")
+            assert about["compare"] == "small"
+            # A long answer under way does not keep it from ending.
+            with pytest.raises(httpx.ReadTimeout):
+                browser.get(page.url.join("/api/map?grid=128"), timeout=0.05)
+    finally:
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert said.rstrip().endswith("Stopped.")
+    assert errors == ""
+
+
+def test_a_port_in_use_is_said_before_the_model_is_loaded():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+ .*--port"):
+            explore("no-such-run", port=taken.getsockname()[1])
+    with pytest.raises(ConfigError, match="cannot listen at not-a-host.invalid"):
+        bound("not-a-host.invalid", 0)
+    with pytest.raises(ConfigError, match="cannot listen"):
+        bound("127.0.0.1", 99999)
+
+
+def test_an_address_open_to_others_is_warned_of(capsys):
+    with pytest.raises(zs.ZscopeError, match="there is no run at no-such-run"):
+        explore("no-such-run", host="0.0.0.0")
+    assert "others in the network can reach" in capsys.readouterr().err
+    assert {"127.0.0.1", socket.gethostname()} <= names_of("0.0.0.0")
+    assert socket.gethostname() not in names_of("127.0.0.1") - {"localhost"}
+
+
+def test_a_target_is_shown_by_its_last_part(tmp_path):
+    assert name_of(str(tmp_path / "runs" / "mine")) == "mine"
+    assert name_of("package.module:model") == "package.module:model"
