@@ -128,7 +128,8 @@ def _traversal(
         ends.append((where[-1], errors[-1, k], labels[k], colour))
     ax.plot(where, errors[:, moved], color=theme.BLUE, linewidth=1.6)
     ends.append((where[-1], errors[-1, moved], labels[moved], theme.BLUE))
-    ax.set_xlim(where[0], where[-1])
+    if where[0] < where[-1]:  # the code of a dead latent may never move
+        ax.set_xlim(where[0], where[-1])
     return ends
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import textwrap
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -92,7 +93,8 @@ def figures(result: Result, name: str) -> dict[str, Any]:
 
 def group_of(entry: Entry) -> tuple[str, str]:
     """The folder of an assay, and what the assays in it are about."""
-    package = entry.function.split(":")[0].rpartition(".")[0]
+    module = entry.function.split(":")[0]
+    package = module.rpartition(".")[0] or module
     told = inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0]
     return package.rpartition(".")[2], " ".join(told.split())
 
@@ -103,7 +105,7 @@ def paragraphs(docstring: str) -> list[tuple[str, str]]:
     for block in inspect.cleandoc(docstring).split("\n\n")[1:]:
         formula = all(line.startswith("  ") for line in block.splitlines() if line.strip())
         kind = "formula" if formula else "text"
-        found.append((kind, inspect.cleandoc(block) if formula else " ".join(block.split())))
+        found.append((kind, textwrap.dedent(block) if formula else " ".join(block.split())))
     return found
 
 

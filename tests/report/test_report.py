@@ -1,0 +1,373 @@
+"""The report: one page that needs nothing else, and everything in it as JSON."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+from worlds import grid, identity
+
+import zscope as zs
+from zscope.assays import CATALOGUE, Entry
+from zscope.cli.report import report as command
+from zscope.data.dataset import Dataset, from_arrays
+from zscope.errors import ConfigError
+from zscope.report.page import TEMPLATES, coded, number, paragraphs
+from zscope.report.rules import RULES
+
+LIMIT = 10_000_000
+FEW = ("response-matrix", "variable-types", "mig", "fondue")
+
+
+WAYS = torch.linalg.qr(torch.randn(64, 3, generator=torch.Generator().manual_seed(1))).Q.T
+KEPT = torch.tensor([1.0, 1.0, 0.0])
+
+
+class Pictures(zs.Autoencoder):
+    """Decodes three latents into 8 x 8 pictures and encodes two of them; latent 2 is passive."""
+
+    latents = 3
+
+    def encode(self, x, auxiliary=None):
+        mean = x.flatten(1).clamp(1e-4, 1 - 1e-4).logit() @ WAYS.T * KEPT
+        return zs.Posterior(mean, torch.tensor([0.2, 0.2, 1.0]).expand_as(mean))
+
+    def decode(self, z):
+        return ((z * KEPT) @ WAYS).sigmoid().reshape(-1, 1, 8, 8)
+
+
+def pictures(samples=240, names=("height", "<b>width</b>", "tilt")):
+    factors = grid(6, 5, 4).repeat(samples // 120, 0)
+    values = torch.from_numpy((factors - factors.mean(0)) / factors.std(0)).float()
+    images = (values @ WAYS).sigmoid().reshape(-1, 1, 8, 8)
+    return from_arrays(images, factors, name="<script>alert(1)</script>", factor_names=names)
+
+
+def vectors(samples=200):
+    return torch.randn(samples, 4, generator=torch.Generator().manual_seed(0))
+
+
+class Page(HTMLParser):
+    """What a browser would fetch, and what links to what."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.links, self.sources, self.words = [], [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.tags.append((tag, given))
+        self.ids += [given["id"]] if "id" in given else []
+        self.links += [given["href"]] if "href" in given else []
+        self.sources += [given[key] for key in ("src", "srcset", "data", "action") if key in given]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    @property
+    def text(self):
+        return " ".join("".join(self.words).split())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Everything that applies to a small model, saved: (report, page, numbers)."""
+    report = zs.assay(Pictures(), pictures(), resamples=2)
+    path = report.save(tmp_path_factory.mktemp("whole") / "report.html")
+    return report, path.read_text(), json.loads(path.with_suffix(".json").read_text())
+
+
+def test_every_assay_of_the_catalogue_has_its_place(whole):
+    report, text, numbers = whole
+    assert set(report.results) | set(report.missing) == set(CATALOGUE)
+    assert report.failed == []
+    for name, entry in CATALOGUE.items():
+        assert f'id="{name}"' in text
+        assert entry.question in Page(text).text
+        assert numbers["assays"][name]["question"] == entry.question
+
+
+def test_the_page_loads_nothing_and_is_small(whole):
+    _, text, _ = whole
+    page = Page(text)
+    assert page.sources
+    assert all(source.startswith("data:image/") for source in page.sources)
+    assert all(link.startswith("#") for link in page.links)
+    assert not [tag for tag, _ in page.tags if tag in ("link", "iframe", "object", "embed", "base")]
+    assert not re.search(r"url\(|@import", text)
+    assert "default-src 'none'" in text
+    assert len(text.encode()) < LIMIT
+
+
+def test_links_lead_somewhere_and_no_two_places_share_a_name(whole):
+    page = Page(whole[1])
+    assert len(set(page.ids)) == len(page.ids)
+    assert {link[1:] for link in page.links} <= set(page.ids)
+    assert all(given.get("alt") for tag, given in page.tags if tag == "img")
+
+
+def test_findings_stand_at_the_top_with_evidence_and_rule(whole):
+    report, text, numbers = whole
+    plain = Page(text).text
+    assert "1 of 3 latents carries nothing: train with 2, or prune with" in plain
+    assert "<strong>1 of 3 latents carries nothing</strong>" in text
+    places = [plain.index(finding.text) for finding in report.findings]
+    assert places == sorted(places)
+    assert max(places) < plain.index("Scores at a glance")
+    for finding, kept in zip(report.findings, numbers["findings"], strict=True):
+        assert finding.evidence in plain
+        assert finding.says in plain
+        assert (kept["text"], kept["evidence"]) == (finding.text, finding.evidence)
+    for rule in RULES:
+        assert rule.sentence in plain
+
+
+def test_the_table_of_latents_says_what_each_does(whole):
+    report, text, numbers = whole
+    rows = report.latents
+    assert [row["latent"] for row in numbers["latents"]] == [row["latent"] for row in rows]
+    assert {row["latent"]: row["type"] for row in rows} == {0: "active", 1: "active", 2: "passive"}
+    for row in rows:
+        assert row["low"] <= row["high"]
+        assert row["traversal"]["picture"].startswith("data:image/png;base64,")
+        assert row["traversal"]["picture"] in text
+        assert len(row["traversal"]["values"]) == 7
+    dead = rows[-1]
+    assert dead["latent"] == 2
+    assert dead["response"] == pytest.approx(0, abs=1e-6)
+    assert "factor" not in dead
+    assert all("factor" in row for row in rows[:2])
+
+
+def test_every_score_has_its_definition_sample_interval_and_chance(whole):
+    report, text, numbers = whole
+    plain = Page(text).text
+    for name in zs.assays.GROUPS["disentanglement"]:
+        score = numbers["assays"][name]["scores"][0]
+        assert score["value"] == pytest.approx(report.results[name].score, rel=1e-5)
+        assert score["samples"] == 240
+        assert len(score["interval"]) == 2
+        assert score["chance"] is not None
+        for kind, part in paragraphs(CATALOGUE[name].cite):
+            assert kind == "formula" or part in plain
+
+
+def test_the_numbers_behind_every_figure_are_in_the_json(whole):
+    report, _, numbers = whole
+    for name, result in report.results.items():
+        kept = numbers["assays"][name]["result"]
+        assert kept["kind"] == type(result).__name__
+    matrix = torch.tensor(numbers["assays"]["response-matrix"]["result"]["relative"]).double()
+    assert torch.allclose(matrix, report.results["response-matrix"].relative, rtol=1e-5)
+    assert numbers["explained_variance"] == pytest.approx(report.explained, rel=1e-5)
+
+
+def test_results_are_drawn(whole):
+    report, text, _ = whole
+    assert "could not be drawn" not in text
+    figures = re.findall(r'<figure class="figure"', text)
+    assert len(figures) > len(report.results) / 2
+    assert 'alt="response-matrix: graph"' in text
+
+
+def test_what_a_user_wrote_is_escaped(whole):
+    _, text, numbers = whole
+    assert "<script>alert(1)" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "<b>width</b>" not in text
+    assert numbers["about"]["data"]["name"] == "<script>alert(1)</script>"
+
+
+def test_the_appendix_repeats_the_report(whole):
+    report, text, numbers = whole
+    about = numbers["about"]
+    assert about["seed"] == 0
+    assert about["versions"]["torch"] == torch.__version__
+    assert about["command"] in Page(text).text.replace("'", "'")
+    again = eval(
+        about["command"].split(".save")[0].replace("data,", "data, names=['mig'],"),
+        {"zs": zs, "autoencoder": Pictures(), "data": pictures()},
+    )
+    assert again.results["mig"].score == report.results["mig"].score
+
+
+def test_the_same_report_is_the_same_bytes(tmp_path):
+    pages = []
+    for name in ("a", "b"):
+        report = zs.assay(Pictures(), pictures(), names=FEW, resamples=2)
+        pages.append(report.save(tmp_path / f"{name}.html").read_bytes())
+    assert pages[0] == pages[1]
+    other = zs.assay(Pictures(), pictures(), names=FEW, resamples=2, seed=1)
+    assert other.save(tmp_path / "c.html").read_bytes() != pages[0]
+
+
+def test_named_assays_alone_are_measured_and_one_that_does_not_apply_says_why(tmp_path):
+    report = zs.assay(identity(4), vectors(), names=FEW, resamples=0)
+    assert set(report.results) == {"response-matrix"}
+    assert set(report.missing) == {"variable-types", "mig", "fondue"}
+    assert "Does not apply: the encoder gives no spread" in report.missing["variable-types"]
+    page = Page(report.save(tmp_path / "report.html").read_text())
+    assert "3 not measured" in page.text or "1 not measured" in page.text
+    assert "factors" in report.missing["mig"]
+
+
+def test_vectors_are_drawn_as_lines(tmp_path):
+    report = zs.assay(identity(4), vectors(), names=["response-matrix"])
+    assert report.latents[0]["traversal"]["picture"].startswith("data:image/svg+xml")
+    text = report.save(tmp_path / "report.html").read_text()
+    assert "Lines show what is decoded" in text
+    assert "One observation (blue) and its reconstruction (red)" in text
+
+
+def broken(codes):
+    raise ValueError("the <em>matrix</em> is\nsingular")
+
+
+def test_a_failing_assay_is_reported_in_its_place_and_the_rest_goes_on(monkeypatch, tmp_path):
+    here = f"{__name__}:broken"
+    monkeypatch.setitem(CATALOGUE, "mig", Entry("mig", "Is it broken?", here, ("codes",)))
+    report = zs.assay(Pictures(), pictures(), names=["response-matrix", "mig", "sap"], resamples=0)
+    assert set(report.results) == {"response-matrix", "sap"}
+    assert report.failed == ["mig"]
+    text = report.save(tmp_path / "report.html").read_text()
+    assert "ValueError: the &lt;em&gt;matrix&lt;/em&gt; is singular" in text
+    assert text.index('id="response-matrix"') < text.index('id="mig"') < text.index('id="sap"')
+    assert json.loads((tmp_path / "report.json").read_text())["assays"]["mig"]["failed"]
+
+
+def test_a_model_whose_decoder_throws_still_gets_a_page(tmp_path):
+    def decoder(z):
+        raise RuntimeError("out of order")
+
+    model = zs.wrap(lambda x: (x[:, :2], x[:, :2] * 0), decoder)
+    names = ["response-matrix", "variable-types"]
+    report = zs.assay(model, vectors(), names=names)
+    assert report.failed == ["response-matrix"]
+    assert "out of order" in report.missing["response-matrix"]
+    assert list(report.results) == ["variable-types"]
+    assert report.explained is None
+    assert "out of order" in report.save(tmp_path / "report.html").read_text()
+
+
+def test_progress_names_each_assay_that_applies():
+    said = []
+    zs.assay(identity(4), vectors(), names=FEW, progress=lambda *now: said.append(now))
+    assert said == [("response-matrix", 0, 1)]
+
+
+def test_a_report_prints_its_findings():
+    report = zs.assay(Pictures(), pictures(), names=FEW, resamples=0)
+    assert str(report).splitlines()[0].startswith("1 of 3 latents carries nothing: train with 2")
+    assert "2 assays" not in repr(report)
+    assert "3 assays" in repr(report)
+
+
+def test_unknown_assays_and_a_page_called_json_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="'response-matrx'.*response-matrix"):
+        zs.assay(identity(4), vectors(), names=["response-matrx"])
+    with pytest.raises(ConfigError, match="report.html"):
+        zs.assay(identity(4), vectors(), names=["holes"]).save(tmp_path / "report.json")
+
+
+def test_a_pair_of_callables_is_enough(tmp_path):
+    report = zs.assay((lambda x: x[:, :2], lambda z: torch.cat([z, z], 1)), vectors(), names=FEW)
+    assert isinstance(report, zs.Report)
+    assert report.title == "Autoencoder"
+    assert report.results["response-matrix"].matrix.shape == (2, 2)
+
+
+# Looks
+
+
+def luminance(colour):
+    parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+@pytest.mark.parametrize("mode", ["light", "dark", "print"])
+def test_all_text_is_readable_in_every_mode(mode):
+    style = (TEMPLATES / "report.css").read_text()
+    blocks = re.findall(r":root \{(.*?)\}", style, re.S)
+    assert len(blocks) == 3
+    defined = dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", blocks[0]))
+    defined |= dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", blocks[1])) if mode == "dark" else {}
+    defined |= dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6})", blocks[2])) if mode == "print" else {}
+    defined = {
+        name: c if len(c) == 7 else "#" + "".join(2 * d for d in c[1:])
+        for name, c in defined.items()
+    }
+    for paper in ("paper", "raised"):
+        for ink in ("ink", "quiet", "link", "problem", "note", "healthy"):
+            one, two = sorted(luminance(defined[name]) for name in (paper, ink))
+            assert (two + 0.05) / (one + 0.05) >= 4.5, f"{ink} on {paper}"
+
+
+def test_words_around_code_are_escaped_and_calls_are_set_as_code():
+    assert coded("<i> zs.prune(autoencoder, [0, 1]) & more") == (
+        "&lt;i&gt; <code>zs.prune(autoencoder, [0, 1])</code> &amp; more"
+    )
+
+
+def test_docstrings_become_text_and_formulas():
+    parts = paragraphs("Question?\n\n    a = b\n      + c\n\nWhere b is\none thing.\n")
+    assert parts == [("formula", "a = b\n  + c"), ("text", "Where b is one thing.")]
+
+
+def test_small_negative_numbers_have_no_minus():
+    assert number(-0.001) == "0.00"
+    assert number(-1.5) == "−1.50"
+    assert number(None) == ""
+
+
+# The command
+
+
+@pytest.fixture
+def zscope(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    app.command()(command)
+
+    def run(*words):
+        return CliRunner().invoke(app, list(map(str, words)))
+
+    return run
+
+
+def test_a_run_is_reported_on_its_own_data_with_its_configuration(zscope, tmp_path):
+    model = zs.models.build("vae", shape=(3,), latents=2, hidden=(16,), seed=0)
+    zs.train(model, zs.data.load("helix"), steps=30, rate=1e-2, out=tmp_path / "run")
+    words = ("variable-types", "effective-rank", "-o", "page.html", "--samples", 300)
+    done = zscope("run", *words)
+    assert done.exit_code == 0, done.output
+    assert "2 assays in page.html" in done.output
+    numbers = json.loads((tmp_path / "page.json").read_text())
+    assert numbers["about"]["config"]["steps"] == 30
+    assert numbers["about"]["data"]["name"] == "helix"
+    assert numbers["about"]["command"] == (
+        "zscope report run variable-types effective-rank --samples 300 --resamples 20 --seed 0"
+    )
+    assert "steps" in (tmp_path / "page.html").read_text()
+
+
+def test_a_model_of_ones_own_is_reported_on_ones_own_file(zscope, tmp_path):
+    import numpy as np
+
+    (tmp_path / "minemodel.py").write_text("def load():\n    return (lambda x: x), (lambda z: z)\n")
+    np.save(tmp_path / "x.npy", vectors().numpy())
+    words = ("minemodel.py:load", "response-matrix", "--data", "x.npy", "--json")
+    done = zscope(*words)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.output)
+    assert said["page"] == "report.html"
+    assert said["findings"][0]["sentence"]
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_the_data_can_be_a_dataset(tmp_path):
+    assert isinstance(pictures(), Dataset)
