@@ -107,7 +107,7 @@ def _numbers(ax: Axes, image: Any, values: np.ndarray) -> None:
     digits = 2 if size < 10 else 1 if size < 100 else 0
     font = float(np.interp(max(values.shape), [8, NUMBERED], [7.0, 5.2]))
     for (row, column), value in np.ndenumerate(values):
-        ax.text(
+        inside = ax.text(
             column,
             row,
             theme.number(value, digits),
@@ -116,6 +116,7 @@ def _numbers(ax: Axes, image: Any, values: np.ndarray) -> None:
             fontsize=font,
             color="white" if theme.dark(image.cmap(image.norm(value))) else theme.INK,
         )
+        inside.set_in_layout(False)  # it fits its cell; measuring hundreds of texts is slow
 
 
 def _name(

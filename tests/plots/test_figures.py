@@ -1,0 +1,491 @@
+"""Figures show the numbers they were given: arrays, texts, colours, counts of things."""
+
+from itertools import pairwise
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from worlds import identity, responding
+
+import zscope as zs
+from zscope import plots
+from zscope.assays.responses.drift import drift
+from zscope.assays.responses.maps import response_map
+from zscope.assays.responses.paths import manifold_path
+from zscope.errors import ConfigError
+from zscope.plots import theme
+
+ZERO = torch.zeros(2, dtype=torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def random(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts if text.get_text()]
+
+
+def value(text):
+    return float(text.replace("\u2212", "-"))
+
+
+def renders(drawn):
+    figure = drawn if isinstance(drawn, plt.Figure) else drawn.get_figure(root=True)
+    figure.canvas.draw()
+    return figure
+
+
+class TestHeatmap:
+    def test_shows_the_matrix_itself_with_its_numbers(self):
+        matrix = np.abs(random(3, 4))
+        ax = plots.heatmap(torch.tensor(matrix), rows="intervened", columns="observed")
+        assert np.allclose(ax.images[0].get_array(), matrix)
+        assert np.allclose([value(t) for t in texts(ax)], matrix.round(2).ravel())
+        assert (ax.get_ylabel(), ax.get_xlabel()) == ("intervened", "observed")
+        assert ax.images[0].get_clim() == pytest.approx((0, matrix.max()))
+        renders(ax)
+
+    def test_signed_numbers_are_centred_on_zero(self):
+        matrix = random(5, 5)
+        low, high = plots.heatmap(matrix).images[0].get_clim()
+        assert high == -low == pytest.approx(np.abs(matrix).max())
+        low, high = plots.heatmap(np.abs(matrix), diverging=True).images[0].get_clim()
+        assert low == -high
+
+    def test_zero_is_paper_white_in_both_scales(self):
+        for ax in (plots.heatmap([[0.0, 1.0]]), plots.heatmap([[0.0, 1.0, -1.0]])):
+            image = ax.images[0]
+            assert min(image.cmap(image.norm(0.0))[:3]) > 0.95
+
+    @pytest.mark.parametrize(
+        ("latents", "numbered"), [(2, True), (16, True), (17, False), (64, False)]
+    )
+    def test_numbers_vanish_when_there_are_too_many(self, latents, numbered):
+        ax = plots.heatmap(np.eye(latents))
+        assert bool(texts(ax)) == numbered
+        figure = renders(ax)
+        assert max(figure.get_size_inches()) <= 8
+
+    def test_sixty_four_labels_do_not_touch(self):
+        ax = plots.heatmap(np.eye(64))
+        figure = renders(ax)
+        boxes = [t.get_window_extent() for t in ax.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        assert figure.get_size_inches()[0] > 4
+
+    def test_marked_latents_are_bold_and_the_others_grey(self):
+        ax = plots.heatmap(np.eye(4), marks=[1, 3])
+        for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+            assert [t.get_fontweight() for t in labels] == ["normal", "bold", "normal", "bold"]
+        assert "bold: causal" in texts(ax)
+
+    def test_names_of_rows_and_columns_are_shown(self):
+        ax = plots.heatmap(random(2, 3), rows=["scale", "shape"], columns=["a", "b", "c"])
+        assert [t.get_text() for t in ax.get_yticklabels()] == ["scale", "shape"]
+        assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b", "c"]
+
+    def test_a_limit_sets_the_darkest_colour(self):
+        assert plots.heatmap([[0.5]], limit=1.0).images[0].get_clim() == (0, 1)
+
+    def test_text_can_be_read_on_every_colour(self):
+        ax = plots.heatmap(np.linspace(0, 1, 16).reshape(4, 4))
+        for text, shade in zip(
+            [t for t in ax.texts if t.get_text()], np.linspace(0, 1, 16), strict=True
+        ):
+            ground = ax.images[0].cmap(ax.images[0].norm(shade))
+            assert (text.get_color() == "white") == theme.dark(ground)
+
+    def test_nan_and_wrong_names_are_refused(self):
+        with pytest.raises(ConfigError, match="1 entries that are not finite"):
+            plots.heatmap([[1.0, np.nan]])
+        with pytest.raises(ConfigError, match="2 names for 3 rows"):
+            plots.heatmap(np.eye(3), rows=["a", "b"])
+
+
+class TestGraph:
+    def graph(self):
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(5))
+        for j, k, weight in [(0, 1, 0.8), (1, 0, 0.7), (1, 2, 0.3), (3, 2, 0.5), (2, 3, 0.1)]:
+            graph.add_edge(j, k, weight=weight)
+        return graph
+
+    def arrows(self, ax):
+        return [p for p in ax.patches if isinstance(p, mpl.patches.FancyArrowPatch)]
+
+    def test_every_edge_is_an_arrow_with_its_weight_and_every_node_a_circle(self):
+        ax = plots.causal_graph(self.graph())
+        assert len(self.arrows(ax)) == 5
+        circles = [p for p in ax.patches if isinstance(p, mpl.patches.Circle)]
+        assert len(circles) == 5
+        shown = texts(ax)
+        assert {"0", "1", "2", "3", "4"} <= set(shown)
+        assert {"0.80", "0.70", "0.30", "0.50", "0.10"} <= set(shown)
+        renders(ax)
+
+    def test_stronger_edges_are_wider(self):
+        widths = [a.get_linewidth() for a in self.arrows(plots.causal_graph(self.graph()))]
+        assert widths == sorted(widths)
+        assert widths[-1] > 2 * widths[0]
+
+    def test_pairs_are_those_alike_in_both_directions(self):
+        ax = plots.causal_graph(self.graph())
+        red = [a for a in self.arrows(ax) if a.get_edgecolor()[0] > a.get_edgecolor()[2]]
+        assert len(red) == 2  # 0 and 1; not 2 and 3, whose ratio is 5
+        assert any("red: alike" in t for t in texts(ax))
+        none = plots.causal_graph(self.graph(), pairs=[])
+        assert not [a for a in self.arrows(none) if a.get_edgecolor()[0] > a.get_edgecolor()[2]]
+
+    def test_no_two_nodes_overlap(self):
+        graph = nx.gnp_random_graph(24, 0.3, directed=True, seed=1)
+        circles = [
+            p for p in plots.causal_graph(graph).patches if isinstance(p, mpl.patches.Circle)
+        ]
+        spots = np.array([c.center for c in circles])
+        apart = np.linalg.norm(spots[:, None] - spots[None], axis=-1) + 9 * np.eye(24)
+        assert apart.min() > 2 * circles[0].radius
+
+    def test_a_dense_graph_shows_its_strongest_edges_and_says_so(self):
+        graph = nx.complete_graph(10, create_using=nx.DiGraph)
+        for k, (_, _, data) in enumerate(graph.edges(data=True)):
+            data["weight"] = 1 + k
+        ax = plots.causal_graph(graph)
+        assert len(self.arrows(ax)) == 30
+        assert any("strongest 30 of 90" in t for t in texts(ax))
+
+    @pytest.mark.parametrize("nodes", [0, 1, 2, 3])
+    def test_small_graphs_are_drawn_too(self, nodes):
+        renders(plots.causal_graph(nx.complete_graph(nodes, create_using=nx.DiGraph)))
+
+    def test_the_layout_is_the_same_every_time(self):
+        one, two = (
+            [t.get_position() for t in plots.causal_graph(self.graph()).texts] for _ in range(2)
+        )
+        assert one == two
+
+
+class TestAmounts:
+    def test_bars_are_as_high_as_their_values(self):
+        ax = plots.bars(torch.tensor([0.5, 2.0, -1.0]), x="latent", y="KL")
+        assert [bar.get_height() for bar in ax.patches] == [0.5, 2.0, -1.0]
+        assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "1", "2"]
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("latent", "KL")
+
+    def test_unmarked_bars_are_grey_and_names_are_shown(self):
+        ax = plots.bars([1, 2], names=["shape", "scale"], marks=[1], errors=[0.1, 0.2], line=1.5)
+        colours = [mpl.colors.to_hex(bar.get_facecolor()) for bar in ax.patches]
+        assert colours[0] != colours[1] == theme.BLUE.lower()
+        assert [t.get_text() for t in ax.get_xticklabels()] == ["shape", "scale"]
+        renders(ax)
+
+    def test_shares_of_a_histogram_add_up_to_one(self):
+        ax = plots.histograms({"a": random(500), "b": random(50) + 2}, x="displacement", mark=1.0)
+        stairs = [p for p in ax.patches if isinstance(p, mpl.patches.StepPatch)]
+        assert all(p.get_data().values.sum() == pytest.approx(1) for p in stairs)
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
+        assert plots.histogram(random(100)).get_legend() is None
+
+    def test_nothing_and_nan_are_refused(self):
+        for draw in (plots.bars, plots.histogram):
+            with pytest.raises(ConfigError, match="finite"):
+                draw([])
+            with pytest.raises(ConfigError, match="1 are not finite"):
+                draw([1.0, np.nan])
+
+
+class TestCurves:
+    def test_lines_carry_their_values_and_their_names(self):
+        ax = plots.lines({"one": [1, 2, 3], "two": [3, 2, 1.5]}, at=[1, 2, 4], x="latents", y="CDS")
+        assert np.allclose(ax.lines[0].get_xydata(), [[1, 1], [2, 2], [4, 3]])
+        assert texts(ax) == ["two", "one"]  # from below
+        assert ax.texts[0].get_color() == ax.lines[1].get_color()
+
+    def test_names_of_lines_that_end_together_do_not_overlap(self):
+        ax = plots.lines({name: [0, 1 + k / 1000] for k, name in enumerate("abcde")})
+        renders(ax)
+        heights = sorted(t.get_window_extent().y0 for t in ax.texts)
+        sizes = [t.get_window_extent().height for t in ax.texts]
+        assert np.diff(heights).min() > 0.6 * max(sizes)
+
+    def test_traversal_errors_have_a_panel_for_each_latent_and_a_line_for_each_error(self):
+        values, errors = np.tile(np.linspace(-2, 2, 9), (5, 1)), random(5, 9, 5)
+        figure = plots.traversal_errors(values, errors)
+        panels = [ax for ax in figure.axes if ax.get_visible()]
+        assert len(panels) == 5
+        for k, ax in enumerate(panels):
+            drawn = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 9]
+            assert len(drawn) == 5
+            assert any(np.array_equal(d, errors[k, :, k]) for d in drawn)
+            assert len(texts(ax)) == 4  # the moved latent and the three worst others
+        renders(figure)
+
+    def test_given_axes_show_the_worst_traversal(self):
+        values, errors = np.tile(np.linspace(-2, 2, 9), (3, 1)), 0.1 * random(3, 9, 3)
+        errors[2, 4, 0] = 9
+        _, ax = plt.subplots()
+        assert plots.traversal_errors(values, errors, ax=ax) is ax
+        assert "latent 2" in ax.get_xlabel()
+
+    def test_shapes_that_do_not_fit_are_refused(self):
+        with pytest.raises(ConfigError, match="needed"):
+            plots.traversal_errors(np.zeros((3, 9)), np.zeros((3, 9, 4)))
+        with pytest.raises(ConfigError, match="3 values at 2 places"):
+            plots.lines({"a": [1, 2, 3]}, at=[1, 2])
+
+
+class TestPictures:
+    def sheet(self, ax):
+        return np.asarray(ax.images[0].get_array())
+
+    @pytest.mark.parametrize("channels", [1, 3])
+    def test_every_pixel_of_every_picture_is_there(self, channels):
+        images = np.random.default_rng(0).uniform(size=(2, 3, channels, 32, 32))
+        sheet = self.sheet(plots.image_grid(images))
+        gap = 2
+        for row in range(2):
+            for column in range(3):
+                top, left = row * (32 + gap), column * (32 + gap)
+                shown = sheet[top : top + 32, left : left + 32]
+                assert np.allclose(shown.transpose(2, 0, 1)[:channels], images[row, column])
+
+    def test_bytes_and_other_ranges_are_scaled(self):
+        whole = np.array([[[[0, 255]]]], dtype=np.uint8)
+        assert self.sheet(plots.image_grid(whole)).max() == 1
+        wide = self.sheet(plots.image_grid(np.array([[[[-3.0, 5.0]]]])))
+        assert (wide.min(), wide.max()) == (0, 1)
+        limited = self.sheet(plots.image_grid(np.array([[[[0.2, 0.4]]]]), limits=(0.0, 0.8)))
+        assert limited.min() == pytest.approx(0.25)
+
+    def test_vectors_become_lines(self):
+        ax = plots.image_grid(random(2, 4, 20))
+        strokes = ax.collections[1].get_segments()
+        assert len(strokes) == 8
+        assert all(len(stroke) == 20 for stroke in strokes)
+        assert not ax.images
+
+    def test_rows_and_columns_are_named_or_refused(self):
+        ax = plots.image_grid(np.zeros((2, 3, 1, 8, 8)), rows=["a", "b"], columns=[1, 2, 3])
+        assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
+        with pytest.raises(ConfigError, match="1 names for 2"):
+            plots.image_grid(np.zeros((2, 3, 1, 8, 8)), rows=["a"])
+        with pytest.raises(ConfigError, match="NaN"):
+            plots.image_grid(np.full((1, 1, 1, 8, 8), np.nan))
+
+    def test_traversals_decode_one_latent_at_a_time_in_the_given_order(self):
+        """The identity decoder shows the codes themselves as vectors."""
+        base = torch.tensor([0.1, 0.2, 0.3])
+        figure = plots.traversals(
+            identity(3), base, order=[2, 0], labels=["third", "first"], extent=(-1, 1), steps=3
+        )
+        ax = figure.axes[0]
+        strokes = np.array(ax.collections[1].get_segments())
+        assert strokes.shape == (6, 3, 2)
+        heights = strokes[:, :, 1].reshape(2, 3, 3)
+        # Only the moved latent changes along a row, by equal steps, upwards.
+        assert np.allclose(np.diff(heights[0, :, :2], axis=0), 0)
+        steps = np.diff(heights[0, :, 2])
+        assert np.allclose(steps, steps[0])
+        assert steps[0] < 0  # the axis runs downwards
+        assert [t.get_text() for t in ax.get_yticklabels()] == ["third", "first"]
+
+    def test_traversals_are_ordered_by_divergence(self):
+        figure = plots.traversals(identity(3), torch.zeros(3), kl=[0.5, 2.0, 0.01])
+        names = [t.get_text() for t in figure.axes[0].get_yticklabels()]
+        assert names == ["1   KL 2.00", "0   KL 0.50", "2   KL 0.01"]
+        with pytest.raises(ConfigError, match="order"):
+            plots.traversals(identity(3), torch.zeros(3), order=[5])
+
+    def test_a_single_hybrid_row_has_its_originals_at_both_ends(self):
+        decoded, sources = np.full((4, 1, 32, 32), 0.5), np.stack([np.zeros((1, 32, 32))] * 2)
+        sources[1] = 1
+        ax = plots.hybrid_grid(decoded, sources)
+        sheet = self.sheet(ax)
+        assert sheet[:, :32].max() == 0
+        assert sheet[:, -32:].min() == 1
+        assert sheet[:, 34:66].mean() == pytest.approx(0.5)
+        names = [t.get_text() for t in ax.get_xticklabels()]
+        assert names == ["base", "0", "1", "2", "3", "other"]
+
+    def test_the_double_grid_shows_all_pairs_and_three_originals(self):
+        ax = plots.hybrid_grid(np.zeros((4, 4, 1, 8, 8)), np.ones((3, 1, 8, 8)))
+        assert len(ax.images) == 4
+        assert {"base", "first", "second"} <= set(texts(ax))
+        renders(ax)
+
+    def test_hybrids_of_vectors_are_drawn(self):
+        renders(plots.hybrid_grid(random(4, 20), random(2, 20)))
+        renders(plots.hybrid_grid(random(4, 4, 20), random(3, 20)))
+
+
+class TestMaps:
+    def plane(self, **options):
+        world = responding(lambda z: z + torch.stack([z[:, 0] ** 2, -3 * z[:, 1]], 1), 2)
+        codes = torch.from_numpy(0.5 * random(300, 2))
+        options = {"codes": codes, "extent": (-1, 1, -2, 2), "grid": 20, **options}
+        return response_map(world, ZERO, **options)
+
+    def test_the_divergence_lies_with_the_first_latent_across_and_zero_white(self):
+        given = self.plane()
+        ax = plots.divergence_map(given)
+        image = ax.images[0]
+        assert np.allclose(image.get_array(), given.divergence.T)
+        assert image.origin == "lower"
+        assert image.get_extent() == pytest.approx([-1, 1, -2, 2])
+        low, high = image.get_clim()
+        assert low == -high
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("latent 0", "latent 1")
+        renders(ax)
+
+    def test_codes_are_on_top_and_coloured_by_a_factor(self):
+        given = self.plane()
+        ax = plots.divergence_map(given, factor=np.arange(300) % 3, names=["a", "b", "c"])
+        dots = ax.collections[0]
+        assert np.allclose(dots.get_offsets(), given.codes)
+        assert len(np.unique(dots.get_facecolors(), axis=0)) == 3
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
+        continuous = plots.divergence_map(given, factor=np.linspace(0, 1, 300))
+        assert continuous.get_legend() is None
+        with pytest.raises(ConfigError, match="5 values of a factor for 300 codes"):
+            plots.divergence_map(given, factor=range(5))
+
+    def test_undefined_curvature_is_masked(self):
+        given = response_map(responding(lambda z: 0 * z, 2), ZERO, extent=(-1, 1), grid=21)
+        shown = plots.curvature_map(given).images[0].get_array()
+        assert np.array_equal(np.ma.getmaskarray(shown), given.undefined.T)
+        assert shown.mask.sum() == 5
+        everything = response_map(identity(2), ZERO, extent=(-1, 1), grid=5)
+        renders(plots.curvature_map(everything))
+
+    def test_the_whole_figure_has_two_or_three_panels(self):
+        def titled(figure):
+            return [ax.get_title(loc="left") for ax in figure.axes if ax.get_title(loc="left")]
+
+        assert titled(self.plane().plot()) == ["divergence", "mean curvature"]
+        figure = self.plane(decode_grid=3).plot(factor=np.zeros(300))
+        assert titled(figure) == ["divergence", "mean curvature", "decoded"]
+        renders(figure)
+        _, ax = plt.subplots()
+        assert self.plane().plot(ax=ax) is ax
+
+    def test_decoded_tiles_are_placed_as_the_map_is(self):
+        """A picture whose brightness is the second latent: bright above, dark below."""
+
+        def decoder(z):
+            return z[:, 1].reshape(-1, 1, 1, 1).expand(-1, 1, 32, 32)
+
+        world = zs.wrap(lambda x: x[:, 0, :1, 0].repeat(1, 2), decoder, latents=2, prior=None)
+        given = response_map(world, torch.zeros(2), extent=(0, 1), grid=3, decode_grid=4)
+        ax = plots.decoded_map(given)
+        sheet = np.asarray(ax.child_axes[0].images[0].get_array())
+        assert sheet[5, 5].mean() == pytest.approx(0.875)
+        assert sheet[-5, 5].mean() == pytest.approx(0.125)
+        assert sheet[5, 5].mean() == sheet[5, -5].mean()
+        with pytest.raises(ConfigError, match="decode_grid=12"):
+            plots.decoded_map(self.plane())
+
+    def test_sizes_and_arrows_are_drawn(self):
+        given = self.plane()
+        shown = plots.magnitude_map(given).images[0].get_array()
+        assert np.allclose(shown, given.magnitude.T)
+        renders(plots.divergence_map(given, arrows=True, codes=False))
+
+    def test_drift_shows_fixed_points_and_basins(self):
+        world = responding(
+            lambda z: torch.cat([z[:, :1] + 0.25 * (z[:, :1] - z[:, :1] ** 3), 0.2 * z[:, 1:]], 1),
+            2,
+        )
+        found = drift(response_map(world, ZERO, extent=(-1.5, 1.5), grid=4), grid=10)
+        ax = found.plot()
+        assert len(ax.collections) == len(found.fixed_points) == 2
+        picture = np.asarray(ax.images[0].get_array())
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 2
+        assert (picture[:, 0] == picture[0, 0]).all()  # left half: one basin
+        assert "2 fixed points" in ax.get_title(loc="left")
+        renders(ax)
+
+    def test_drift_in_many_latents_shows_how_steps_shrink(self):
+        found = drift(responding(lambda z: 0.5 * z, 4), torch.from_numpy(random(20, 4)))
+        ax = found.plot()
+        median = ax.lines[-1].get_ydata()
+        assert median[3] / median[2] == pytest.approx(0.5, rel=0.01)
+        renders(ax)
+        renders(found.plot(dims=(1, 3)))
+
+
+class TestPaths:
+    def path(self, everywhere=False):
+        world = responding(lambda z: z + torch.stack([0.3 * z[:, 1] ** 2, 0 * z[:, 1]], 1), 2)
+        codes = torch.from_numpy(0.5 * random(100, 2))
+        ends = torch.tensor([[-0.9, 0.5], [0.9, 0.8]], dtype=torch.float64)
+        subject = world if everywhere else response_map(world, ZERO, extent=(-1, 1), grid=30)
+        return manifold_path(subject, *ends, codes=codes)
+
+    @pytest.mark.parametrize("everywhere", [False, True])
+    def test_the_plane_shows_both_paths(self, everywhere):
+        path = self.path(everywhere)
+        ax = plots.path_plane(path)
+        drawn = [line.get_xydata() for line in ax.lines]
+        assert any(d.shape == (101, 2) and np.allclose(d, path.points) for d in drawn)
+        assert any(d.shape == (101, 2) and np.allclose(d, path.straight) for d in drawn)
+        assert texts(ax) == ["start", "end"]
+        assert bool(ax.images) != everywhere
+
+    def test_the_figure_tells_the_costs(self):
+        path = self.path()
+        figure = path.plot()
+        words = [
+            t.get_text()
+            for ax in figure.axes
+            if ax.get_legend()
+            for t in ax.get_legend().get_texts()
+        ]
+        assert f"path: cost {path.cost:.3g}" in words
+        assert f"straight: cost {path.straight_cost:.3g}" in words
+        renders(figure)
+
+    def test_strips_of_pictures_run_from_start_to_end(self):
+        frames = np.random.default_rng(0).uniform(size=(2, 5, 1, 32, 32))
+        ax = plots.film_strip(frames, names=["path", "straight"])
+        assert [t.get_text() for t in ax.get_yticklabels()] == ["path", "straight"]
+        columns = [t.get_text() for t in ax.get_xticklabels()]
+        assert (columns[0], columns[-1]) == ("start", "end")
+        sheet = np.asarray(ax.images[0].get_array())
+        assert np.allclose(sheet[34:66, :32, 0], frames[1, 0, 0])
+
+    def test_strips_of_long_vectors_are_small_lines_and_of_short_ones_features(self):
+        assert len(plots.film_strip(random(2, 5, 40)).collections[1].get_segments()) == 10
+        frames = random(2, 5, 3)
+        ax = plots.film_strip(frames, names=["path", "straight"])
+        drawn = [line.get_ydata() for line in ax.lines if len(line.get_ydata()) == 5]
+        assert len(drawn) == 6
+        assert np.allclose(drawn[0], frames[0, :, 0])
+
+
+class TestPlanes:
+    def test_clouds_are_named_and_thinned(self):
+        ax = plots.clouds({"prior": random(9000, 3), "responses": random(50, 3)})
+        sizes = [len(c.get_offsets()) for c in ax.collections]
+        assert sizes == [3000, 50]
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["prior", "responses"]
+
+    def test_arrows_point_from_codes_to_responses(self):
+        start, end = random(30, 2), random(30, 2) + 1
+        ax = plots.arrows(start, end)
+        quiver = ax.collections[0]
+        assert np.allclose(quiver.get_offsets(), start)
+        assert np.allclose(np.column_stack([quiver.U, quiver.V]), end - start)
+        low, high = ax.get_xlim()
+        assert low < min(start[:, 0].min(), end[:, 0].min())
+        assert high > max(start[:, 0].max(), end[:, 0].max())
+        with pytest.raises(ConfigError, match="30 starts and 2 ends"):
+            plots.arrows(start, end[:2])
