@@ -9,9 +9,11 @@ makes one variable of each channel. Their observations go from -1 to 1, those of
 from 0 to 1: `symmetric` converts both ways.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from zscope.adapters import MissingPackage
@@ -45,11 +47,12 @@ def _read(folder: Path) -> Any:
     except ImportError:
         raise MissingPackage(f"from_diffusers: {folder}", "diffusers") from None
     try:
-        name = diffusers.ModelMixin.load_config(str(folder), local_files_only=True)["_class_name"]
+        name = json.loads((folder / "config.json").read_bytes())["_class_name"]
         kind = getattr(diffusers, name)
-        return kind.from_pretrained(
-            str(folder), local_files_only=True, use_safetensors=True, low_cpu_mem_usage=False
-        )
+        with torch.random.fork_rng(devices=[]):
+            return kind.from_pretrained(
+                str(folder), local_files_only=True, use_safetensors=True, low_cpu_mem_usage=False
+            )
     except Exception as error:
         raise InterfaceError(
             f"from_diffusers: {folder} could not be read ({type(error).__name__}: "

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from zscope.adapters import MissingPackage
@@ -49,10 +50,12 @@ def from_pythae(model: Any) -> Autoencoder:
 
 def _read(folder: Path) -> nn.Module:
     try:
-        from pythae import models
-        from pythae.models import AutoConfig
+        import pythae  # noqa: F401
     except ImportError:
         raise MissingPackage(f"from_pythae: {folder}", "pythae") from None
+    from pythae import models
+    from pythae.models.auto_model import AutoConfig
+
     from zscope.loading import load_weights
 
     pickles = sorted(file.name for file in folder.glob("*.pkl"))
@@ -67,7 +70,8 @@ def _read(folder: Path) -> nn.Module:
         name = str(json.loads(file.read_bytes())["name"])
         settings = AutoConfig.from_json_file(str(file))
         kind = getattr(models, name.removesuffix("Config").removesuffix("_"))
-        model = kind(settings)
+        with torch.random.fork_rng(devices=[]):  # first weights, replaced below
+            model = kind(settings)
     except Exception as error:
         raise InterfaceError(
             f"from_pythae: {file} does not describe a model that pythae can build "

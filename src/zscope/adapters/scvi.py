@@ -36,8 +36,10 @@ class _Encoder(nn.Module):
         self.module: Any = module
 
     def forward(self, x: Tensor) -> Posterior:
+        # It draws a code as well, which is not used: the global random state is put back.
         # Rounding may leave a decoded count a little below 0, where log(1 + x) has no value.
-        law = self.module.inference(x.clamp_min(0), batch_index=_first_batch(x))["qz"]
+        with torch.random.fork_rng(devices=[]):
+            law = self.module.inference(x.clamp_min(0), batch_index=_first_batch(x))["qz"]
         return Posterior(law.loc, law.scale)
 
 

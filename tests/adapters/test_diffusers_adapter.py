@@ -1,0 +1,66 @@
+"""The autoencoders of diffusers: spatial latents, flattened for zscope and restored."""
+
+import pytest
+import torch
+
+import zscope as zs
+from zscope.adapters import from_diffusers
+from zscope.errors import InterfaceError
+
+diffusers = pytest.importorskip("diffusers")
+
+X = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def vae():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return diffusers.AutoencoderKL(
+            down_block_types=("DownEncoderBlock2D",) * 2,
+            up_block_types=("UpDecoderBlock2D",) * 2,
+            block_out_channels=(8, 8),
+            latent_channels=2,
+            norm_num_groups=4,
+            sample_size=8,
+        ).eval()
+
+
+def test_spatial_latents_are_flattened_channel_by_channel_and_restored(vae):
+    model = zs.load(vae)
+    posterior = model.encode(X)
+    with torch.no_grad():
+        law = vae.encode(2 * X - 1).latent_dist
+        decoded = (vae.decode(law.mean).sample + 1) / 2
+    assert (model.latents, model.prior, model.name) == (2 * 4 * 4, "normal", "AutoencoderKL")
+    assert torch.allclose(posterior.mean, law.mean.flatten(1), atol=1e-6)
+    assert torch.allclose(posterior.std, law.std.flatten(1), rtol=1e-4)
+    assert torch.allclose(model.decode(posterior.mean), decoded, atol=1e-5)
+
+
+def test_observations_from_minus_one_to_one_are_left_as_they_are(vae):
+    model = from_diffusers(vae, symmetric=False)
+    with torch.no_grad():
+        assert torch.allclose(model.encode(X).mean, vae.encode(X).latent_dist.mean.flatten(1))
+
+
+def test_a_saved_folder_is_read_from_disk(vae, tmp_path):
+    vae.save_pretrained(tmp_path)
+    assert torch.allclose(zs.load(tmp_path).encode(X).mean, zs.load(vae).encode(X).mean)
+    (tmp_path / "diffusion_pytorch_model.safetensors").write_bytes(b"")
+    with pytest.raises(InterfaceError, match="could not be read"):
+        zs.load(tmp_path)
+
+
+def test_channels_can_be_taken_as_variables(vae):
+    model = zs.load(vae)
+    recording = zs.record(model, X.repeat(4, 1, 1, 1))
+    groups = torch.arange(32).reshape(2, 16).tolist()
+    matrix = zs.assays.response_matrix(model, recording.posterior, groups=groups)
+    assert matrix.matrix.shape == (2, 2)
+
+
+def test_what_is_no_autoencoder_is_refused():
+    unet = diffusers.ModelMixin()
+    with pytest.raises(InterfaceError, match="pipeline.vae"):
+        from_diffusers(unet)
