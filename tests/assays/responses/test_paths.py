@@ -13,8 +13,9 @@ from torch import nn
 from worlds import curved, gaussian_codes, identity, permuted, responding, seeded
 
 import zscope as zs
+from zscope.assays.responses.chains import resample
 from zscope.assays.responses.maps import response_map
-from zscope.assays.responses.paths import manifold_path, resample
+from zscope.assays.responses.paths import manifold_path
 from zscope.errors import ConfigError, InterfaceError
 
 ZERO = torch.zeros(2, dtype=torch.float64)

@@ -63,6 +63,12 @@ class Drift(Result):
             )
         return self.basin.reshape(len(self.axes[0]), len(self.axes[1]))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Without the trajectories."""
+        values = super().to_dict()
+        del values["trajectories"]
+        return values
+
     def summary(self) -> list[tuple[str, str]]:
         attracting = int((self.rates < 1).sum())
         lines = [

@@ -70,8 +70,9 @@ class ResponseMap(Result):
         return self.field.norm(dim=-1)
 
     def to_dict(self) -> dict[str, Any]:
+        """Without the model and the pictures."""
         values = super().to_dict()
-        del values["autoencoder"]
+        del values["autoencoder"], values["decoded"]
         return values
 
     def plot(
@@ -125,14 +126,14 @@ def response_map(
             )
         plane_codes = plane_codes[:, list(pair)].double()
     lows, highs = _extent(extent, plane_codes, pair)
-    # The grid is rounded to the model's own type before anything is subtracted from it:
-    # otherwise the rounding itself would appear as a small response.
+    # Spacings are those of the rounded grid, in which the model is asked.
     first, second = (
-        torch.linspace(low, high, grid, dtype=torch.float64).to(vectors.dtype)
+        torch.linspace(low, high, grid, dtype=torch.float64).to(vectors.dtype).double()
         for low, high in zip(lows, highs, strict=True)
     )
-    field = _field(autoencoder, vectors, pair, (first, second), budget)
-    axes = first.double(), second.double()
+    axes = first, second
+    points = torch.cartesian_prod(first, second)
+    field = planar_field(autoencoder, vectors, pair, points, budget=budget).reshape(grid, grid, 2)
     curvature, undefined = mean_curvature(field, axes, floor=floor)
     return ResponseMap(
         dims=pair,
@@ -198,27 +199,31 @@ def as_codes(values: Tensor | np.ndarray, who: str) -> Codes:
     return rows
 
 
-def _field(
+def planar_field(
     autoencoder: Autoencoder,
     base: Codes,
     dims: tuple[int, int],
-    axes: tuple[Axis, Axis],
-    budget: int,
-) -> Field:
-    grid, columns = len(axes[0]), list(dims)
-    points = torch.cartesian_prod(*axes)
-    cells = len(points)
+    points: Float[Tensor, "points 2"],
+    *,
+    budget: int = BUDGET,
+) -> Float[Tensor, "points 2"]:
+    """F at some points of the plane, averaged over the base vectors; one chunk in memory."""
+    count, columns = len(points), list(dims)
+    # The points are rounded to the model's own type before anything is subtracted from
+    # them: otherwise the rounding itself would appear as a small response.
+    points = points.to(base.dtype)
 
     def build(start: int, stop: int) -> Tensor:
         rows = torch.arange(start, stop)
-        codes = base[rows // cells]
-        codes[:, columns] = points[rows % cells]
+        codes = base[rows // count]
+        codes[:, columns] = points[rows % count]
         return codes
 
-    total = torch.zeros(cells, 2, dtype=torch.float64)
-    for start, stop, posterior in responses(autoencoder, cells * len(base), build, budget=budget):
-        total.index_add_(0, torch.arange(start, stop) % cells, posterior.mean[:, columns].double())
-    return (total / len(base) - points.double()).reshape(grid, grid, 2)
+    total = torch.zeros(count, 2, dtype=torch.float64)
+    for start, stop, posterior in responses(autoencoder, count * len(base), build, budget=budget):
+        rows = torch.arange(start, stop) % count
+        total.index_add_(0, rows, posterior.mean[:, columns].double())
+    return total / len(base) - points.double()
 
 
 def _decoded(

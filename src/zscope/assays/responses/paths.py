@@ -23,7 +23,6 @@ planar path, on the squared field); the path in all latents is ours.
 """
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,16 +31,14 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, decode, respond, responses
-from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane
+from zscope.assays.responses.chains import draw_out, integral, length, resample, shortest
+from zscope.assays.responses.engine import BUDGET, decode, respond
+from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.types import Codes
-
-FINE = 512
-"""Points at which the response is taken to measure the cost of a path."""
 
 # Moves to the 32 nearest directions of a grid, up to sign: with the 8 nearest alone a path
 # can be 8 % too long, with these 1.3 %, and drawing out repairs the rest.
@@ -69,9 +66,9 @@ class ManifoldPath(Result):
     map: ResponseMap | None = dataclasses.field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        values = super().to_dict()
-        del values["map"], values["codes"]
-        return values
+        """Without the map, the codes and the pictures."""
+        left_out = ("map", "codes", "frames", "straight_frames")
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def plot(self, ax: Any = None) -> Any:
         """The paths in the plane on `ax`; without it a figure with film strips and costs."""
@@ -130,7 +127,8 @@ def manifold_path(
         starts = [straight, space.graph_path(ends, temperature, neighbours)]
         relax = space.relax if relax is None else relax
         if relax > 0:
-            starts += [draw_out(chain, space, temperature, relax) for chain in starts]
+            still: dict[str, Any] = {"pieces": space.pieces, "bounds": space.bounds}
+            starts += [draw_out(c, space.squares, temperature, relax, **still) for c in starts]
         candidates += [resample(chain, points) for chain in starts[1:]]
     # Drawing out finds the nearest minimum, which need not be the lowest: all candidates
     # are judged by one fine measurement. The straight line wins when no other is better.
@@ -209,20 +207,9 @@ class _Plane:
         return value.square().sum(1).reshape(points.shape[:-1])
 
     def measure(self, points: Tensor) -> Tensor:
-        base, dims, count = self.map.base, list(self.map.dims), len(points)
-        points = points.to(base.dtype)
-        total = torch.zeros(count, 2, dtype=torch.float64)
-
-        def build(start: int, stop: int) -> Tensor:
-            rows = torch.arange(start, stop)
-            codes = base[rows // count]
-            codes[:, dims] = points[rows % count]
-            return codes
-
-        chunks = responses(self.autoencoder, count * len(base), build, budget=self.budget)
-        for start, stop, posterior in chunks:
-            total.index_add_(0, torch.arange(start, stop) % count, posterior.mean[:, dims].double())
-        return (total / len(base) - points.double()).square().sum(1)
+        base, dims = self.map.base, self.map.dims
+        field = planar_field(self.autoencoder, base, dims, points, budget=self.budget)
+        return field.square().sum(1)
 
     def graph_path(self, ends: Tensor, temperature: float, neighbours: int) -> Tensor:
         shape = tuple(len(axis) for axis in self.map.axes)
@@ -338,106 +325,3 @@ class _Everywhere:
 def _low(squares: Tensor) -> float:
     """A tenth of the median: paths may then be ten times longer to stay where codes are."""
     return squares.median().item() / 10
-
-
-def shortest(
-    nodes: Tensor,
-    edges: tuple[np.ndarray, np.ndarray],
-    price: Tensor,
-    *,
-    source: int = -2,
-    target: int = -1,
-) -> Tensor:
-    """The cheapest chain of nodes, where an edge costs its length times its mean price."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import dijkstra
-
-    count = len(nodes)
-    source, target = source % count, target % count
-    weights = ((nodes[edges[0]] - nodes[edges[1]]).norm(dim=1) * price).numpy()
-    graph = coo_array((weights, edges), shape=(count, count)).tocsr()
-    _, before = dijkstra(graph, directed=False, indices=source, return_predecessors=True)
-    chain = [target]
-    while chain[-1] != source:
-        chain.append(int(before[chain[-1]]))
-    return nodes[chain[::-1]]
-
-
-def draw_out(
-    chain: Tensor, space: "_Plane | _Everywhere", temperature: float, steps: int
-) -> Tensor:
-    """The chain moved, ends fixed, to where the integral of |F|^2 + temperature is least.
-
-    Coarse chains first, finer ones from there: a fine chain alone moves as slowly as heat
-    spreads along it. Pieces of unequal length are penalised, which does not change the
-    least cost (any curve can be walked at an even pace) but stops points from sliding
-    away from where the field is large.
-    """
-    from scipy.optimize import minimize
-
-    pieces = 8
-    while pieces <= space.pieces:
-        chain = resample(chain, pieces + 1)
-        inside = 2 * space.pieces // pieces
-        share = (torch.arange(inside, dtype=torch.float64) + 0.5) / inside
-        inner = chain[1:-1]
-
-        def spent_and_uneven(moving: Tensor, chain: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
-            whole = torch.cat([chain[:1], moving, chain[-1:]])
-            start, step = whole[:-1], whole[1:] - whole[:-1]
-            pace = step.norm(dim=1)
-            price = space.squares(start + share.reshape(-1, 1, 1) * step).mean(0) + temperature
-            return (price * pace).sum(), (pace * len(pace) / pace.sum() - 1).square().mean()
-
-        def value(
-            flat: np.ndarray, chain: Tensor, share: Tensor, unit: float
-        ) -> tuple[float, np.ndarray]:
-            with torch.enable_grad():
-                moving = torch.from_numpy(flat).reshape(len(chain) - 2, -1).requires_grad_()
-                spent, uneven = spent_and_uneven(moving, chain, share)
-                total = spent / unit + uneven
-                (slope,) = torch.autograd.grad(total, moving)
-            return total.item(), slope.flatten().numpy()
-
-        with torch.enable_grad():
-            unit = spent_and_uneven(inner.clone().requires_grad_(), chain, share)[0].item()
-        limits = None if space.bounds is None else space.bounds.repeat(len(inner), 1).tolist()
-        found = minimize(
-            value,
-            inner.flatten().numpy().copy(),
-            args=(chain, share, unit),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=limits,
-            options={"maxiter": steps, "ftol": 1e-9},
-        )
-        moved = torch.from_numpy(found.x).reshape(inner.shape)
-        chain = torch.cat([chain[:1], moved, chain[-1:]])
-        pieces *= 2
-    return chain
-
-
-def length(points: Tensor) -> float:
-    return (points[1:] - points[:-1]).norm(dim=1).sum().item()
-
-
-def resample(points: Tensor, count: int) -> Tensor:
-    """`count` points at equal arc length along the polyline, its ends included."""
-    steps = (points[1:] - points[:-1]).norm(dim=1)
-    reached = torch.cat([steps.new_zeros(1), steps.cumsum(0)])
-    if reached[-1] == 0:
-        return points[:1].expand(count, -1).clone()
-    wanted = torch.linspace(0, 1, count, dtype=points.dtype) * reached[-1]
-    after = torch.searchsorted(reached, wanted).clamp(1, len(points) - 1)
-    share = (wanted - reached[after - 1]) / steps[after - 1].clamp_min(1e-300)
-    placed = points[after - 1].lerp(points[after], share.clamp(0, 1).unsqueeze(1))
-    placed[0], placed[-1] = points[0], points[-1]
-    return placed
-
-
-def integral(points: Tensor, value: Callable[[Tensor], Tensor]) -> float:
-    """The integral of `value` over the arc length of a polyline, by the midpoint rule."""
-    if (total := length(points)) == 0:
-        return 0.0
-    middles = resample(points, 2 * FINE + 1)[1::2]
-    return total * value(middles).mean().item()
