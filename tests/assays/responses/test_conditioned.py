@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, constant, grid, identity, permuted, rescaled, responding, seeded, turning
 
@@ -51,6 +51,7 @@ def test_a_factor_in_two_latents_is_disentangled_and_not_complete():
     assert found.completeness == pytest.approx(0.5, abs=0.1)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_agrees_with_a_loop_over_groups_and_averages_squares(seed):
     # The second factor stretches what the first one does: the mean of roots would differ.
@@ -105,6 +106,7 @@ def test_large_groups_stand_for_all_their_observations():
     assert weights[torch.from_numpy(chosen.rows) < 300].sum().item() == pytest.approx(300 / 330)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_permuting_latents_or_factors_permutes_the_matrix(seed):
     order = torch.randperm(3, generator=seeded(seed)).tolist()

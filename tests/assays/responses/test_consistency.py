@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import (
     constant,
@@ -39,6 +39,7 @@ def test_an_identity_autoencoder_is_consistent_in_every_way():
     assert found.means == found.means_with_collapsed
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_a_rotation_has_its_closed_form(seed):
     # N' - N'_I is column m of Q times (N_m - v): only its size and sigma remain.
@@ -155,6 +156,7 @@ def test_several_causes_of_one_noise_are_one_unit():
     torch.testing.assert_close(doubled.equivariance, single.equivariance)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_rescaling_latents_changes_nothing_but_the_paper_s_form(seed):
     codes, scale = gaussian_codes(80, 3, seed), torch.tensor([1.0, 10.0, 0.2]).double()
@@ -183,6 +185,7 @@ def test_both_forms_agree_where_responses_have_unit_spread():
     torch.testing.assert_close(ours.invariance, paper.invariance, atol=0.02, rtol=0)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_permuting_the_latents_permutes_the_scores(seed):
     world, codes = curved(3, seed), gaussian_codes(60, 3, seed)

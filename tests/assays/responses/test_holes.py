@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import constant, gaussian_codes, identity, rescaled, responding, seeded
 
@@ -73,6 +73,7 @@ def test_latents_that_the_decoder_ignores_do_not_count():
     assert found.holes == [1]
 
 
+@settings(max_examples=8)
 @given(factor=st.floats(0.001, 1000))
 def test_rescaling_a_latent_of_a_model_without_a_prior_changes_nothing(factor):
     scale = torch.tensor([1, factor]).double()

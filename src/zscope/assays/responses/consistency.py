@@ -238,24 +238,24 @@ class _Errors:
         moved = torch.zeros(units * each, units, dtype=torch.float64)
         strayed = torch.zeros_like(moved)
 
+        def which(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
+            """(intervention, mask of its unit, its values) for each row."""
+            intervention = torch.arange(start, stop, device=noises.device) // count
+            return intervention, member[intervention // each], values[intervention % each]
+
         def build(start: int, stop: int) -> Tensor:
-            rows = torch.arange(start, stop, device=noises.device)
-            intervention = rows // count
-            return torch.where(
-                member[intervention // each], values[intervention % each], noises[rows % count]
-            )
+            _, unit, value = which(start, stop)
+            return torch.where(unit, value, noises[_rows(start, stop, count)])
 
         for start, stop, posterior in responses(
             autoencoder, units * each * count, build, budget=budget
         ):
-            rows = torch.arange(start, stop, device=noises.device)
-            intervention, sample = rows // count, rows % count
-            change = _norms(posterior.mean - before[sample], member)
+            intervention, unit, value = which(start, stop)
+            untouched = before[_rows(start, stop, count)]
+            change = _norms(posterior.mean - untouched, member)
             moved.index_add_(0, intervention.cpu(), change)
-            wanted = torch.where(
-                member[intervention // each], values[intervention % each], before[sample]
-            )
-            away = causes(autoencoder, posterior.mean) - causes(autoencoder, wanted)
+            wanted = causes(autoencoder, torch.where(unit, value, untouched))
+            away = causes(autoencoder, posterior.mean) - wanted
             strayed.index_add_(0, intervention.cpu(), _norms(away, wide))
         self.spread = _spread(before, member)
         effort = torch.cat(
@@ -271,6 +271,11 @@ class _Errors:
         rate = torch.where(effort > 0, unit_size / effort, 0)
         self.invariance = _averaged(moved / count, rate, self.spread, each)
         self.equivariance = _averaged(strayed / count, rate, _spread(settled, wide), each)
+
+
+def _rows(start: int, stop: int, count: int) -> Tensor:
+    """Which of `count` samples each row is about, when they are gone through again and again."""
+    return torch.arange(start, stop) % count
 
 
 def _averaged(error: Tensor, rate: Tensor, spread: Tensor, each: int) -> Matrix:

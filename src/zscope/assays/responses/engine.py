@@ -13,6 +13,7 @@ on its own device; what comes back is on the device and in the dtype of the code
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -58,7 +59,8 @@ def respond_posterior(autoencoder: Autoencoder, codes: Codes, *, budget: int = B
 def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Tensor:
     """The decoded codes, on the device of the codes."""
     size = chunk_size(autoencoder, codes[:2], len(codes), budget)
-    parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
+    with evaluation(autoencoder):
+        parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
     return torch.cat([part.to(codes.device) for part in parts])
 
 
@@ -67,8 +69,9 @@ def decode_and_respond(autoencoder: Autoencoder, codes: Codes) -> tuple[Tensor, 
 
     For answers that someone is waiting for: nothing is tried out first to choose a chunk.
     """
-    x = _decode(autoencoder, codes, 0)
-    return x, _encode(autoencoder, x, codes, 0)
+    with evaluation(autoencoder):
+        x = _decode(autoencoder, codes, 0)
+        return x, _encode(autoencoder, x, codes, 0)
 
 
 def encode(
@@ -139,9 +142,10 @@ def responses(
 def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int = BUDGET) -> int:
     """How many codes to decode and encode at once, so that the budget is kept.
 
-    The example (one or two codes) is run once, and the largest input or output of any
-    layer is noted. On a processor chunks are kept as small as its caches like them, however
-    large the budget. Chunks are of nearly equal size, so that none is a lonely code.
+    The example (one or two codes) is run the first time a model is asked, and the largest
+    input or output of any layer is noted. On a processor chunks are kept as small as its
+    caches like them, however large the budget. Chunks are of nearly equal size, so that
+    none is a lonely code.
     """
     if budget <= 0:
         raise ConfigError(
@@ -150,16 +154,29 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
         )
     if len(example) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
-    with _watching(autoencoder) as seen:
-        x = _decode(autoencoder, example, 0)
-        _encode(autoencoder, x, example, 0)
-    layers = _ALIVE * max(seen, default=0)
-    needed = max(layers, (_UNSEEN if not seen else _ALIVE) * x.nbytes) / len(example)
-    if _place(autoencoder, example)[0].type == "cpu":
+    place = _place(autoencoder, example)
+    if place[0].type == "cpu":
         budget = min(budget, _CACHED * torch.get_num_threads())
-    most = max(1, min(_LARGEST, int(budget / needed)))
+    most = max(1, min(_LARGEST, int(budget / _needed(autoencoder, example, place))))
     chunks = -(-count // most)
     return -(-count // chunks)
+
+
+# Bytes that a code needs, by model and where it is: assays ask again and again.
+_KNOWN: WeakKeyDictionary[Autoencoder, dict[Any, float]] = WeakKeyDictionary()
+
+
+def _needed(
+    autoencoder: Autoencoder, example: Codes, place: tuple[torch.device, torch.dtype]
+) -> float:
+    known = _KNOWN.setdefault(autoencoder, {})
+    if place not in known:
+        with evaluation(autoencoder), _watching(autoencoder) as seen:
+            x = _decode(autoencoder, example, 0)
+            _encode(autoencoder, x, example, 0)
+        factor = _ALIVE if seen else _UNSEEN
+        known[place] = max(_ALIVE * max(seen, default=0), factor * x.nbytes) / len(example)
+    return known[place]
 
 
 def _joined(parts: list[Posterior]) -> Posterior:
@@ -174,13 +191,14 @@ def _joined(parts: list[Posterior]) -> Posterior:
 
 
 def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:
-    return _encode(autoencoder, _decode(autoencoder, codes, start), codes, start)
+    with evaluation(autoencoder):
+        return _encode(autoencoder, _decode(autoencoder, codes, start), codes, start)
 
 
 def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
+    """One chunk, checked. To be called in evaluation mode, which takes a while to set."""
     device, dtype = _place(autoencoder, codes)
-    with evaluation(autoencoder):
-        x = autoencoder.decode(codes.detach().to(device, dtype))
+    x = autoencoder.decode(codes.detach().to(device, dtype))
     if x.ndim == 0 or len(x) != len(codes):
         raise InterfaceError(
             f"response: the decoder was given {len(codes)} codes and returned shape "
@@ -195,8 +213,8 @@ def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
 
 
 def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Posterior:
-    with evaluation(autoencoder):
-        posterior = autoencoder.encode(x)
+    """The same for what was decoded of the codes."""
+    posterior = autoencoder.encode(x)
     if posterior.mean.shape != codes.shape:
         raise InterfaceError(
             f"response: codes of shape {tuple(codes.shape)} came back from the encoder as "
