@@ -1,0 +1,65 @@
+"""The study of the polarised regime: its data, its claims, and (slow) that they hold."""
+
+import json
+
+import numpy as np
+import pytest
+
+from zscope import studies
+from zscope.errors import ConfigError
+from zscope.studies import Claim
+from zscope.studies import polarised_regime as study
+
+
+def test_the_study_is_listed_and_says_what_it_is():
+    assert "polarised-regime" in studies.names()
+    module = studies.load("polarised-regime")
+    assert module.NAME == "polarised-regime"
+    assert len(module.SUMMARY) > 20
+    with pytest.raises(ConfigError, match="Did you mean polarised-regime"):
+        studies.load("polarized-regime")
+
+
+def test_a_claim_reads_as_a_line_and_is_kept(tmp_path):
+    claim = Claim("C1", "two and two are four", "4", "5", False)
+    assert "DOES NOT HOLD: two and two are four" in str(claim)
+    studies.keep(tmp_path, [claim])
+    kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
+    assert kept == [
+        {"name": "C1", "claim": "two and two are four", "published": "4", "measured": "5",
+         "holds": False}
+    ]  # fmt: skip
+    studies.keep(None, [claim])
+
+
+def test_the_sprites_are_where_their_factors_say():
+    train, held_out = study.lattice_sprites()
+    assert (len(train), len(held_out), train.shape) == (8000, 4000, (1, 16, 16))
+    assert train.factor_sizes == (2, 4, 8, 8)
+    grey = train.batch(slice(0, 500))[:, 0].numpy()
+    factors = train.factors[:500]
+    place = np.arange(16) + 0.5
+    x = (grey.sum(1) * place).sum(1) / grey.sum((1, 2))
+    y = (grey.sum(2) * place).sum(1) / grey.sum((1, 2))
+    np.testing.assert_allclose(x, 4.5 + factors[:, 2], atol=0.05)
+    np.testing.assert_allclose(y, 4.5 + factors[:, 3], atol=0.05)
+    area = grey.sum((1, 2))
+    assert all(np.diff([area[factors[:, 1] == k].mean() for k in range(4)]) > 0)
+
+
+def test_the_continuous_sprites_are_stretched_as_asked():
+    one = np.ones(1)
+    wide, round_ = (
+        study.drawn(one, 3 * one, 8 * one, 8 * one, aspect)[0, 0].astype(float)
+        for aspect in (1.5, 1.0)
+    )
+    assert (wide.sum(0) > 0).sum() > (wide.sum(1) > 0).sum()
+    assert wide.sum() == pytest.approx(round_.sum(), rel=0.05)
+
+
+@pytest.mark.slow
+def test_every_claim_holds(tmp_path):
+    claims = study.run(tmp_path, progress=lambda line: None)
+    assert [claim.name for claim in claims] == [f"C{k}" for k in range(1, 14)]
+    assert not [str(claim) for claim in claims if not claim.holds]
+    assert len(json.loads((tmp_path / "claims.json").read_text())["claims"]) == 13
