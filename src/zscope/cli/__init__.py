@@ -8,7 +8,18 @@ import sys
 
 import typer
 
-from zscope.cli import assay, compare, data, demo, fondue, score, train
+from zscope.cli import (
+    assay,
+    compare,
+    data,
+    demo,
+    explore,
+    fondue,
+    report,
+    score,
+    study,
+    train,
+)
 from zscope.errors import ZscopeError
 
 app = typer.Typer(
@@ -23,9 +34,12 @@ app.command()(demo.demo)
 app.add_typer(data.app, name="data")
 app.command()(train.train)
 app.command()(assay.assay)
+app.command()(report.report)
+app.command()(explore.explore)
 app.command()(score.score)
 app.command()(compare.compare)
 app.command()(fondue.fondue)
+app.add_typer(study.app, name="study")
 
 
 @app.callback(invoke_without_command=True)
