@@ -156,6 +156,14 @@ def test_several_causes_of_one_noise_are_one_unit():
     torch.testing.assert_close(doubled.equivariance, single.equivariance)
 
 
+def test_a_model_of_the_zoo_with_a_causal_block_is_measured_by_unit():
+    model = zs.models.build("ae", shape=(6,), latents=3, block="causal", unit=4)
+    found = interventional_consistency(model, gaussian_codes(50, 3).float(), **few)
+    assert found.equivariance.shape == (3, 3)
+    assert found.equivariance.isfinite().all()
+    assert not torch.allclose(found.equivariance, found.invariance)
+
+
 @settings(max_examples=8)
 @given(seed=seeds)
 def test_rescaling_latents_changes_nothing_but_the_paper_s_form(seed):

@@ -63,3 +63,51 @@ def test_pictures_keep_their_shape_and_stay_out_of_the_json():
 def test_too_few_codes_are_refused():
     with pytest.raises(Undefined, match=r"2 code\(s\); 3 are needed"):
         hybridisation(identity(3), three()[:2], double=True)
+
+
+def with_block(**options):
+    model = zs.models.build("ae", shape=(6,), latents=3, block="causal", **options)
+    # An untrained block hardly passes anything on: make its edges felt.
+    for function in model.block.functions:
+        for parameter in function.parameters():
+            parameter.data.mul_(3)
+    return model.eval()
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_on_causes_a_unit_is_set_and_what_follows_changes(double):
+    model, codes = with_block(), gaussian_codes(3 if double else 2, 3).float()
+    found = hybridisation(model, codes, double=double, on="causes")
+    grid = found.codes.diagonal().T if double else found.codes
+    with torch.no_grad():
+        base, alternative = model.causes(codes[:1])[0], model.causes(codes)[1]
+        for unit in range(3):
+            assert torch.equal(grid[unit, :unit], base[:unit])  # what comes before stays
+            assert grid[unit, unit] == alternative[unit]
+            if unit < 2:  # what follows is worked out anew from the new cause
+                assert (grid[unit, unit + 1 :] != base[unit + 1 :]).all()
+        torch.testing.assert_close(found.decoded_sources, model.decode(codes))
+    assert found.on == "causes"
+
+
+def test_two_causes_of_two_alternatives_are_both_set():
+    model, codes = with_block(), gaussian_codes(3, 3).float()
+    found = hybridisation(model, codes, double=True, on="causes")
+    with torch.no_grad():
+        causes = model.causes(codes)
+    assert found.codes[0, 2, 0] == causes[1, 0]
+    assert found.codes[0, 2, 2] == causes[2, 2]
+
+
+def test_a_unit_of_several_causes_is_set_as_a_whole():
+    model, codes = with_block(unit=4), gaussian_codes(2, 3).float()
+    found = hybridisation(model, codes, on="causes")
+    with torch.no_grad():
+        causes = model.causes(codes)
+    assert found.codes.shape == (3, 12)
+    assert torch.equal(found.codes[1, 4:8], causes[1, 4:8])
+
+
+def test_causes_need_a_causal_block():
+    with pytest.raises(Undefined, match=r"no causal block.*on='causes'"):
+        hybridisation(identity(3), three()[:2], on="causes")

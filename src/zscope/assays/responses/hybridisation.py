@@ -5,12 +5,16 @@ alternative, for every unit i. In the double form there is a second alternative 
 picture (i, j) has unit i of N² and unit j of N³ (on the diagonal: unit i of N² alone).
 A unit is a latent or, with `groups`, several.
 
+In a model with a causal block the units may be taken on="causes" instead: the cause of
+unit i is set to what it is in the alternative, cut off from its parents and its noise,
+and what follows from it changes too.
+
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 34, 35.
 Structure by architecture uses the same grids for segments of latents (fig. 6a).
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,8 +22,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.responses.engine import BUDGET, decode
-from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, Undefined
+from zscope.autoencoder import Autoencoder, Posterior, evaluation
+from zscope.errors import Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import Result
@@ -34,10 +38,11 @@ class Hybridisation(Result):
 
     sources: Codes  # base, alternative and, in the double form, second alternative
     decoded_sources: Tensor
-    codes: Float[Tensor, "*grid latents"]
+    codes: Float[Tensor, "*grid columns"]  # the latents, or the causes, that were decoded
     decoded: Tensor
     groups: list[list[int]]
     change: Float[Tensor, "*grid"]  # root mean square difference from the decoded base
+    on: Literal["noises", "causes"] = "noises"
 
     @property
     def double(self) -> bool:
@@ -68,6 +73,7 @@ def hybridisation(
     codes: Posterior | Tensor | np.ndarray,
     *,
     double: bool = False,
+    on: Literal["noises", "causes"] = "noises",
     groups: Groups | None = None,
     generator: Generator | None = None,
     budget: int = BUDGET,
@@ -90,19 +96,14 @@ def hybridisation(
     if len(codes) > needed:
         codes = posterior_samples(Posterior(codes), needed, generator=generator)
     lists = partition(groups, codes.shape[1], "hybridisation")
-    member = membership(lists, codes.shape[1]).to(codes.device)
-    hybrids = torch.where(member, codes[1], codes[0])
-    if double:
-        # The first alternative is put in last: it has the diagonal for itself.
-        hybrids = torch.where(member[None], codes[2], codes[0])
-        hybrids = torch.where(member[:, None], codes[1], hybrids)
-    flat = torch.cat([codes, hybrids.flatten(0, -2)])
-    decoded = decode(autoencoder, flat, budget=budget)
+    if on == "causes":
+        hybrids, decoded = _of_causes(autoencoder, codes, lists)
+    else:
+        hybrids = _of_noises(codes, lists)
+        decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]), budget=budget)
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
     shape = hybrids.shape[:-1]
-    if not change.isfinite().all():
-        raise ConfigError("hybridisation: a decoded picture is too large to be squared.")
     return Hybridisation(
         sources=codes,
         decoded_sources=sources,
@@ -110,4 +111,45 @@ def hybridisation(
         decoded=grid.unflatten(0, shape),
         groups=lists,
         change=change.reshape(shape),
+        on=on,
     )
+
+
+def _of_noises(codes: Codes, groups: list[list[int]]) -> Tensor:
+    member = membership(groups, codes.shape[1]).to(codes.device)
+    if len(codes) == 2:
+        return torch.where(member, codes[1], codes[0])
+    # The first alternative is put in last: it has the diagonal for itself.
+    second = torch.where(member[None], codes[2], codes[0])
+    return torch.where(member[:, None], codes[1], second)
+
+
+def _of_causes(
+    autoencoder: Autoencoder, codes: Codes, groups: list[list[int]]
+) -> tuple[Tensor, Tensor]:
+    """(causes of the hybrids, decoded sources and hybrids) for a model with a causal block."""
+    if getattr(autoencoder, "block", None) is None or not hasattr(autoencoder, "decode_causes"):
+        raise Undefined(
+            f"hybridisation: {type(autoencoder).__name__} has no causal block, so its codes are "
+            "all there is to hybridise. Leave out on='causes', or build the model with a block."
+        )
+    model: Any = autoencoder
+    device, dtype = autoencoder.place
+    noises = codes.to(device, dtype)
+    with evaluation(autoencoder):
+        own = model.causes(noises)
+        units = own.unflatten(1, (codes.shape[1], -1))
+
+        def with_causes(*taken: tuple[int, int]) -> Tensor:
+            """The causes of the base, with a group taken from each alternative named."""
+            fixed = {unit: units[source, unit] for source, group in taken for unit in groups[group]}
+            return model.causes(noises[:1], fixed=fixed)[0]
+
+        count = range(len(groups))
+        if len(codes) == 2:
+            hybrids = torch.stack([with_causes((1, i)) for i in count])
+        else:  # of the same unit the first alternative is taken
+            rows = [[with_causes((2, j), (1, i)) for j in count] for i in count]
+            hybrids = torch.stack([torch.stack(row) for row in rows])
+        decoded = model.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
+    return hybrids.to(codes), decoded.to(codes.device)
