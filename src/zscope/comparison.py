@@ -20,7 +20,12 @@ from torch import Tensor, nn
 from zscope import models, store
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cca import pwcca, svcca
-from zscope.assays.similarity.heatmap import SimilarityHeatmap, similarity_heatmap
+from zscope.assays.similarity.heatmap import (
+    Layer,
+    SimilarityHeatmap,
+    prepare_layers,
+    similarity_heatmap,
+)
 from zscope.assays.similarity.procrustes import procrustes
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
@@ -72,8 +77,9 @@ def compare_models(
 ) -> Comparison:
     """Compare two models on up to `samples` observations of a dataset."""
     x = observations(data, samples, seed)
-    ours, theirs = (taken(model, x, seed) for model in (first, second))
-    raw = taken(untrained(first, seed=seed), x, seed) if control else None
+    # Prepared one after the other: only one model's activations are held at a time.
+    (ours, means), (theirs, others) = (ready(model, x, seed) for model in (first, second))
+    raw = ready(untrained(first, seed=seed), x, seed)[0] if control else None
     heat = similarity_heatmap(
         ours,
         theirs,
@@ -82,9 +88,7 @@ def compare_models(
         debiased=debiased,
         generator=torch.Generator().manual_seed(seed_of(seed, 6)),
     )
-    return Comparison(
-        heatmap=heat, latents=latent_similarity(ours["mean"], theirs["mean"]), samples=len(x)
-    )
+    return Comparison(heatmap=heat, latents=latent_similarity(means, others), samples=len(x))
 
 
 def latent_similarity(first: Tensor, second: Tensor) -> dict[str, float]:
@@ -148,10 +152,10 @@ def settling(
         )
     x = observations(data, samples, seed)
     stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in saved}}
-    final = taken(model, x, seed)
+    final = ready(model, x, seed)[0]
     rows, layers = [], None
     for stage in stages.values():
-        heat = similarity_heatmap(taken(stage, x, seed), final, debiased=debiased)
+        heat = similarity_heatmap(ready(stage, x, seed)[0], final, debiased=debiased)
         shared = [name for name in heat.rows if name in heat.columns]
         layers = shared if layers is None else [name for name in layers if name in shared]
         rows.append({n: heat.matrix[heat.rows.index(n), heat.columns.index(n)] for n in shared})
@@ -168,9 +172,10 @@ def observations(data: Dataset, samples: int, seed: int) -> Tensor:
     return data.batch(choose_rows(len(data), samples, seed))
 
 
-def taken(model: Autoencoder, x: Tensor, seed: int) -> dict[str, Tensor]:
-    """The activations of a model, with the same noise for every model."""
-    return activations(model, x, generator=torch.Generator().manual_seed(seed_of(seed, 5)))
+def ready(model: Autoencoder, x: Tensor, seed: int) -> tuple[dict[str, Layer], Tensor]:
+    """The layers of a model, with the same noise for every model; and its latent means."""
+    taken = activations(model, x, generator=torch.Generator().manual_seed(seed_of(seed, 5)))
+    return prepare_layers(taken), taken["mean"]
 
 
 def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:

@@ -6,7 +6,7 @@ from torch import nn
 
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cka import cka
-from zscope.assays.similarity.heatmap import similarity_heatmap
+from zscope.assays.similarity.heatmap import prepare_layers, similarity_heatmap
 from zscope.autoencoder import wrap
 from zscope.errors import Undefined
 
@@ -97,6 +97,22 @@ def test_each_cell_is_the_cka_of_its_two_layers(monkeypatch):
             for j, b in enumerate(result.columns):
                 expected = cka(first[a], second[b], debiased=debiased).score
                 assert result.matrix[i, j].item() == pytest.approx(expected, abs=2e-6)
+
+
+def test_layers_wider_than_the_samples_are_kept_as_gram_matrices():
+    first = {"wide": normal(30, 400), "narrow": normal(30, 4, seed=1)}
+    second = {"wide": normal(30, 300, seed=2) + first["wide"][:, :1], "narrow": first["narrow"]}
+    ready = prepare_layers(second)
+    assert ready["wide"].rows is None
+    assert ready["wide"].gram.shape == (30, 30)
+    result = similarity_heatmap(first, ready, null=True)
+    for i, a in enumerate(result.rows):
+        for j, b in enumerate(result.columns):
+            expected = cka(first[a], second[b]).score
+            assert result.matrix[i, j].item() == pytest.approx(expected, abs=2e-6)
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    expected = cka(first["narrow"], second["wide"][order]).score
+    assert result.null[1, 0].item() == pytest.approx(expected, abs=2e-6)
 
 
 def test_a_model_compared_with_itself_has_ones_on_the_diagonal():

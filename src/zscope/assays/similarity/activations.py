@@ -41,7 +41,8 @@ def activations(
         raise Undefined("activations: no observations were given.")
     source = fresh(generator)
     device, dtype = autoencoder.place
-    gathered: dict[str, list[Tensor]] = {}
+    total = len(observations)
+    gathered: dict[str, Tensor] = {}
     with evaluation(autoencoder), _hooks(autoencoder) as seen:
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
@@ -56,8 +57,10 @@ def activations(
                 parts += [("variance", posterior.variance), ("sampled", z)]
             parts += [*seen, ("output", decoded)]
             for name, values in _named(parts, len(x)).items():
-                gathered.setdefault(name, []).append(values)
-    return {name: torch.cat(values) for name, values in gathered.items()}
+                if name not in gathered:  # filled in place: pictures have large layers
+                    gathered[name] = torch.empty(total, values.shape[1])
+                gathered[name][start : start + len(x)] = values
+    return gathered
 
 
 @contextmanager
@@ -106,5 +109,5 @@ def _named(parts: list[tuple[str, Any]], count: int) -> dict[str, Tensor]:
             continue
         times[name] = times.get(name, 0) + 1
         label = name if times[name] == 1 else f"{name}#{times[name]}"
-        named[label] = values.detach().reshape(count, -1).float().cpu()
+        named[label] = values.detach().reshape(count, -1)
     return named

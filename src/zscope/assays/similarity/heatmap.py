@@ -11,16 +11,19 @@ that was never trained: layers near the input agree for no other reason than tha
 input is the same.
 
 All pairs cost one pass over the Gram matrices of the layers, taken block by block: each
-is formed once, not once for every partner, and never kept.
+is formed once, not once for every partner. Layers with more features than samples are
+kept as their Gram matrix, which is smaller and all that CKA sees of them.
 
 Bonheme 2023, equation 7.9 and section 7.4.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.matrices import Array
@@ -31,7 +34,35 @@ from zscope.types import Matrix
 
 BLOCK_BYTES = 128 << 20
 ROUNDING = 1e-6  # a layer that varies by less than this share is the same for all samples
-Layers = Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A layer ready to be compared: centred, scaled, and in the smaller of two forms."""
+
+    rows: Float[Tensor, "samples features"] | None
+    gram: Float[Tensor, "samples samples"] | None  # where there are more features than samples
+    norms: Float[Tensor, "samples"]  # squared norms of the rows
+
+    def __len__(self) -> int:
+        return len(self.norms)
+
+    def block(self, start: int, end: int) -> Tensor:
+        """Rows `start` to `end` of the Gram matrix, from column `start` on."""
+        if self.gram is not None:
+            return self.gram[start:end, start:]
+        assert self.rows is not None
+        return self.rows[start:end] @ self.rows[start:].T
+
+    def shuffled(self, order: Tensor) -> "Layer":
+        return Layer(
+            None if self.rows is None else self.rows[order],
+            None if self.gram is None else self.gram[order][:, order],
+            self.norms[order],
+        )
+
+
+Layers = Mapping[str, Array | Layer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +121,13 @@ def similarity_heatmap(
     groups: list[Layers] = [*ours, *([] if alone else theirs)]
     if control is not None:
         groups.append(control)
-    prepared = [_prepared(group) for group in groups]
+    prepared = [prepare_layers(group) for group in groups]
     _check(prepared)
     samples = len(next(iter(prepared[0].values())))
     if null:
         order = torch.randperm(samples, generator=fresh(generator))
         runs = prepared[: len(ours)] if alone else prepared[len(ours) : len(ours) + len(theirs)]
-        prepared.append({name: values[order] for name, values in runs[0].items()})
+        prepared.append({name: layer.shuffled(order) for name, layer in runs[0].items()})
     table = _all_pairs(prepared, samples, debiased)
     rows = [n for n in prepared[0] if all(n in g for g in prepared[: len(ours)])]
     start = 0 if alone else len(ours)
@@ -124,28 +155,49 @@ def similarity_heatmap(
     )
 
 
-def _prepared(layers: Layers) -> dict[str, Tensor]:
-    """Centred float32 rows of the layers that vary."""
+def prepare_layers(layers: Layers) -> dict[str, Layer]:
+    """The layers that vary, in the form `similarity_heatmap` works on.
+
+    It prepares what it is given itself; to compare several large models, prepare one after
+    the other, so that only one model's activations are in memory at a time.
+    """
     kept = {}
     for name, values in layers.items():
-        rows = torch.as_tensor(values).detach()
-        rows = rows.reshape(len(rows), -1)
-        raw = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
-        rows = (rows - rows.mean(0, dtype=torch.float64).to(rows.dtype)).float().cpu()
-        if not rows.isfinite().all():
-            raise Undefined(
-                f"similarity_heatmap: the layer {name!r} holds NaN or infinite numbers. Has "
-                "training diverged?"
-            )
-        scale = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
-        if scale > ROUNDING * raw:
-            # Unit size: CKA does not depend on it, and float32 products cannot overflow.
-            kept[name] = rows * (len(rows) ** 0.5 / scale)
+        layer = values if isinstance(values, Layer) else _prepared(name, torch.as_tensor(values))
+        if layer is not None:
+            kept[name] = layer
     return kept
 
 
-def _check(groups: list[dict[str, Tensor]]) -> None:
-    sizes = sorted({len(rows) for group in groups for rows in group.values()})
+def _prepared(name: str, values: Tensor) -> Layer | None:
+    """None for a layer that is the same for all samples."""
+    rows = values.detach().reshape(len(values), -1)
+    raw = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
+    rows = (rows - rows.mean(0, dtype=torch.float64).to(rows.dtype)).float().cpu()
+    scale = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
+    if not math.isfinite(scale):
+        raise Undefined(
+            f"similarity_heatmap: the layer {name!r} holds NaN or infinite numbers. Has training "
+            "diverged?"
+        )
+    if scale <= ROUNDING * raw:
+        return None
+    # Unit size: CKA does not depend on it, and float32 products cannot overflow.
+    n = len(rows)
+    rows *= n**0.5 / scale
+    norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    if rows.shape[1] <= n:
+        return Layer(rows, None, norms)
+    gram = torch.empty(n, n)
+    for start in range(0, n, 512):
+        part = rows[start : start + 512] @ rows[start:].T
+        gram[start : start + 512, start:] = part
+        gram[start:, start : start + 512] = part.T
+    return Layer(None, gram, norms)
+
+
+def _check(groups: list[dict[str, Layer]]) -> None:
+    sizes = sorted({len(layer) for group in groups for layer in group.values()})
     if not all(groups):
         raise Undefined(
             "similarity_heatmap: a model has no layer that varies over the samples. Is the input "
@@ -170,13 +222,13 @@ class _Table:
         return self.values[first][:, second]
 
 
-def _all_pairs(groups: list[dict[str, Tensor]], n: int, debiased: bool) -> _Table:
+def _all_pairs(groups: list[dict[str, Layer]], n: int, debiased: bool) -> _Table:
     places: list[dict[str, int]] = []
-    layers: list[Tensor] = []
+    layers: list[Layer] = []
     for group in groups:
         places.append({name: len(layers) + k for k, name in enumerate(group)})
         layers += group.values()
-    norms = torch.stack([rows.double().square().sum(1) for rows in layers])
+    norms = torch.stack([layer.norms for layer in layers])
     products = _gram_products(layers, n)
     if debiased:
         paired, totals = norms @ norms.T, norms.sum(1)
@@ -191,7 +243,7 @@ def _all_pairs(groups: list[dict[str, Tensor]], n: int, debiased: bool) -> _Tabl
     return _Table(places, (products / own.sqrt() / own.sqrt()[:, None]).clamp(max=1))
 
 
-def _gram_products(layers: list[Tensor], n: int) -> Tensor:
+def _gram_products(layers: list[Layer], n: int) -> Tensor:
     """<K_a, K_b> = |X_a^T X_b|_F^2 for all pairs, from blocks of rows of every K."""
     count = len(layers)
     block = max(16, min(n, BLOCK_BYTES // (12 * count * n)))
@@ -200,8 +252,8 @@ def _gram_products(layers: list[Tensor], n: int) -> Tensor:
         end = min(start + block, n)
         # K is symmetric: the part right of the diagonal block counts twice.
         parts = torch.empty(count, end - start, n - start, dtype=torch.float64)
-        for k, rows in enumerate(layers):
-            parts[k] = rows[start:end] @ rows[start:].T
+        for k, layer in enumerate(layers):
+            parts[k] = layer.block(start, end)
         parts[:, :, end - start :] *= 2**0.5
         flat = parts.reshape(count, -1)
         total += flat @ flat.T
