@@ -60,7 +60,7 @@ def draw_out(
         share = (torch.arange(inside, dtype=torch.float64).reshape(-1, 1, 1) + 0.5) / inside
 
         def bill(
-            flat: np.ndarray, first: Tensor, last: Tensor, share: Tensor, unit: float
+            flat: np.ndarray, first: Tensor, last: Tensor, share: Tensor, unit: float | None
         ) -> tuple[float, np.ndarray]:
             with torch.enable_grad():
                 moving = torch.from_numpy(flat).reshape(-1, first.shape[1]).requires_grad_()
@@ -69,13 +69,14 @@ def draw_out(
                 pace = step.norm(dim=1)
                 price = squares(start + share * step).mean(0) + temperature
                 uneven = (pace * len(pace) / pace.sum() - 1).square().mean()
-                total = (price * pace).sum() / unit + uneven
+                spent = (price * pace).sum()
+                total = spent if unit is None else spent / unit + uneven
                 (slope,) = torch.autograd.grad(total, moving)
             return total.item(), slope.flatten().numpy()
 
         start = inner.flatten().numpy().copy()
-        # In units of what the chain costs now, so that evenness weighs the same everywhere.
-        unit = bill(start, first, last, share, 1.0)[0]
+        # In units of what the chain costs now, so that evenness matters alike in every field.
+        unit = bill(start, first, last, share, None)[0]
         found = minimize(
             bill,
             start,
