@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from zscope.cli.perturb import perturb
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -135,6 +137,9 @@ def fetch(
         print(f"{name} is in {folder(root) / name}.")
     place = ("", "") if root is None else (f" --root {root}", f", root={str(root)!r}")
     print(f"Use it: zscope train vae {name}{place[0]}, or zs.data.load({name!r}{place[1]}).")
+
+
+app.command()(perturb)
 
 
 def _summary(name: str, root: Path | None) -> dict[str, Any]:

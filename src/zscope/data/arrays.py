@@ -1,5 +1,6 @@
 """Read one's own arrays: .npy, .npz and HDF5 files."""
 
+import json
 import struct
 import zipfile
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ from zscope.errors import ConfigError, DataError
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
 FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
 NAMES = ("factor_names", "label_names")
+KINDS = "factor_kinds"
+PROVENANCE = "provenance"  # facts about the data, as JSON
 
 
 def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
@@ -92,7 +95,22 @@ def _read_arrays(
         # Several arrays of one column each carry the names of the arrays.
         single = len(chosen) > 1 or (values.ndim == 1 and not labels)
         columns.update(_columns(values, [name] if single and values.ndim == 1 else labels))
-    return Found(get(array), columns or None, {"array": array})
+    about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
+    kinds = None
+    if KINDS in shapes and shapes[KINDS] == (len(columns),):
+        kinds = [_text(kind) for kind in np.ravel(get(KINDS))]
+    return Found(get(array), columns or None, about, kinds)
+
+
+def _provenance(found: np.ndarray | None) -> dict[str, Any]:
+    """What `zscope data perturb` and the like wrote down; nothing if it is something else."""
+    if found is None or found.ndim:
+        return {}
+    try:
+        facts = json.loads(_text(found.item()))
+    except ValueError:
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def _npz_array(path: Path, name: str, headers: dict[str, tuple]) -> np.ndarray:

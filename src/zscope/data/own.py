@@ -55,6 +55,7 @@ class Found:
     observations: Any
     factors: Mapping[str, np.ndarray] | None = None
     about: dict[str, Any] = field(default_factory=dict)
+    kinds: list[str] | None = None  # of the factors, where the file says them
 
 
 def load_path(
@@ -97,6 +98,7 @@ def load_path(
             )
         return Dataset(path.name, images, provenance=about)
     table = _named(found.factors, _listed(names), path.name)
+    kinds = found.kinds if kinds is None else kinds
     values, described, categories = factor_table(table, kinds, name=path.name)
     if categories:
         about["categories"] = categories

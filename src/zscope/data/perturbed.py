@@ -1,0 +1,201 @@
+"""Datasets moved a little: x' = x + change, |x' - x| <= epsilon in every pixel, same factors.
+
+What is added comes from a function of the rows (a trained modifier, `zscope.perturbation`,
+or uniform noise); here it is kept in range, in bounds and on disk.
+
+Range: values are folded back at 0 and 1, x' - 2 relu(x' - 1) + 2 relu(-x'), which never moves
+them further from x. (Zietlow, PhD thesis, Tübingen 2022, section 4.3.1, prints x for x' on
+the right-hand side.) Data that are not within 0 to 1 are left where they are.
+
+Bounds: bytes stay bytes and are rounded towards the original, so that 255 epsilon levels
+are never exceeded (epsilon = 0.1: at most 25 of 255); float32 stays float32, moved back by
+one unit in the last place where its own rounding went over. After writing, the file is read
+again and the largest change is checked.
+
+The file is an .npz with images, factors, their names and kinds, and the provenance as JSON:
+`zs.data.load("perturbed.npz")` reads it like any other.
+"""
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope.data.dataset import Dataset
+from zscope.data.own import load_path
+from zscope.data.unpacking import PIECE
+from zscope.errors import ConfigError, DataError
+from zscope.randomness import seed_of
+
+NOISE = 6  # sets this stream of random numbers apart
+
+Change = Callable[[np.ndarray], np.ndarray]
+"""From row numbers to what is added to their observations, as real numbers (0 to 1 scale)."""
+Tell = Callable[[int, int], None]
+"""Called with rows done and rows in all."""
+
+
+def reflected(x: Any) -> Any:
+    """Values beyond 0 and 1 folded back into the range; for arrays and tensors from -1 to 2."""
+    return 1 - abs(1 - abs(x))
+
+
+def within_unit_range(data: Dataset) -> bool:
+    """Whether all observations lie from 0 to 1 (bytes always do)."""
+    if np.dtype(data.images.dtype) == np.uint8:
+        return True
+    return all(
+        float(part.min()) >= 0 and float(part.max()) <= 1 for _, part in _pieces(data.images)
+    )
+
+
+def moved(original: np.ndarray, change: np.ndarray, epsilon: float, *, fold: bool) -> np.ndarray:
+    """x' in the type of x, never further than epsilon from it."""
+    scale = 255 if original.dtype == np.uint8 else 1
+    x = original.astype(np.float64) / scale
+    target = x + np.clip(change, -epsilon, epsilon)
+    target = reflected(target) if fold else target
+    if original.dtype == np.uint8:
+        # A hair is added so that a whole level is not lost to the rounding of a double.
+        levels = np.trunc((target - x) * 255 * (1 + 1e-12)).astype(np.int64)
+        return (original + levels).astype(np.uint8)
+    rounded = target.astype(np.float32)
+    over = np.abs(rounded.astype(np.float64) - x) > epsilon
+    rounded[over] = np.nextafter(rounded[over], original[over])
+    return rounded
+
+
+def write_perturbed(
+    path: str | Path,
+    data: Dataset,
+    change: Change,
+    *,
+    epsilon: float,
+    about: dict[str, Any],
+    tell: Tell | None = None,
+) -> Dataset:
+    """Write the moved dataset to an .npz file, check it, and return it as it is loaded.
+
+    A crash at any moment leaves the old file or none.
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise ConfigError(f"perturb: {path} must end in .npz, so that it can be loaded by path.")
+    if not epsilon > 0:
+        raise ConfigError(f"perturb: epsilon={epsilon}; a change above 0 is needed, such as 0.1.")
+    fold = within_unit_range(data)
+
+    def pieces() -> Iterator[np.ndarray]:
+        for rows, part in _pieces(data.images):
+            yield moved(part, change(rows), epsilon, fold=fold)
+            if tell is not None:
+                tell(int(rows[-1]) + 1, len(data))
+
+    arrays: dict[str, np.ndarray] = {}
+    if data.factors is not None:
+        arrays["factors"] = np.asarray(data.factors)
+        arrays["factor_names"] = np.array(data.factor_names)
+        arrays["factor_kinds"] = np.array(data.factor_kinds)
+    provenance = {
+        "made_from": data.recipe or data.name,
+        "epsilon": epsilon,
+        **about,
+        **{key: data.provenance[key] for key in ("categories",) if key in data.provenance},
+    }
+    arrays["provenance"] = np.array(json.dumps(provenance))
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(partial, data, pieces(), arrays)
+        largest = largest_change(data, load_path(partial.rename(partial.with_suffix(".npz"))))
+        if largest > epsilon:
+            raise DataError(
+                f"perturb: a value was moved by {largest:.6g}, more than epsilon={epsilon}. This "
+                "is a fault in zscope: please report it with the dataset and the settings."
+            )
+        partial.with_suffix(".npz").replace(path)
+    except OSError as error:
+        raise DataError(
+            f"perturb: {path} could not be written ({error.strerror or error}). Is the disk full, "
+            "or the folder read-only? Nothing was half written."
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+            partial.with_suffix(".npz").unlink(missing_ok=True)
+    from zscope.data import load
+
+    return load(str(path))
+
+
+def write_noisy(
+    path: str | Path, data: Dataset, *, epsilon: float, seed: int = 0, tell: Tell | None = None
+) -> Dataset:
+    """The control: every value moved by its own uniform number from -epsilon to epsilon.
+
+    Zietlow 2022, section 4.3.3. The noise of a row depends on the seed and its number alone.
+    """
+
+    def noise(rows: np.ndarray) -> np.ndarray:
+        return np.stack(
+            [
+                np.random.default_rng(seed_of(seed, int(row), NOISE)).uniform(
+                    -epsilon, epsilon, data.shape
+                )
+                for row in rows
+            ]
+        )
+
+    about = {"change": "uniform noise", "seed": seed}
+    return write_perturbed(path, data, noise, epsilon=epsilon, about=about, tell=tell)
+
+
+def largest_change(original: Dataset, changed: Dataset) -> float:
+    """max |x' - x| over all observations, on the scale of the model (bytes are 0 to 1)."""
+    if changed.images.shape != original.images.shape:
+        raise DataError(
+            f"perturb: {changed.images.shape} observations against {original.images.shape}; the "
+            "two datasets must have the same rows in the same order."
+        )
+    largest = 0.0
+    for rows, part in _pieces(original.images):
+        scale = 255 if part.dtype == np.uint8 else 1
+        other = np.asarray(changed.images[rows])
+        step = np.abs(other.astype(np.float64) - part.astype(np.float64)).max() / scale
+        largest = max(largest, float(step))
+    return largest
+
+
+def _pieces(images: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Row numbers and their observations, some at a time."""
+    row = 8 * int(np.prod(images.shape[1:]))  # as doubles
+    step = max(1, PIECE // row)
+    for start in range(0, len(images), step):
+        rows = np.arange(start, min(start + step, len(images)))
+        yield rows, np.asarray(images[rows])
+
+
+def _write(
+    path: Path, data: Dataset, pieces: Iterator[np.ndarray], arrays: dict[str, np.ndarray]
+) -> None:
+    """An uncompressed .npz, its images written a piece at a time, so that it can be mapped."""
+    header = {
+        "descr": np.dtype(data.images.dtype).str,
+        "fortran_order": False,
+        "shape": tuple(int(n) for n in data.images.shape),
+    }
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        with archive.open("images.npy", "w", force_zip64=True) as out:
+            np.lib.format.write_array_header_1_0(out, header)  # type: ignore[arg-type]
+            for piece in pieces:
+                out.write(np.ascontiguousarray(piece).data)
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
+                np.lib.format.write_array(out, array, allow_pickle=False)  # type: ignore[arg-type]
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

@@ -1,0 +1,348 @@
+"""Perturbed data: bounds and range, the file, the game between modifier and decoders."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import zscope as zs
+from zscope import perturbation
+from zscope.cli.data import app
+from zscope.data.perturbed import largest_change, moved, reflected, write_noisy, write_perturbed
+from zscope.errors import ConfigError, DataError, RunError
+from zscope.perturbation import Choice, Game, choose, described_factors, perturb, settled
+
+OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
+
+
+@pytest.fixture(scope="module")
+def sprites():
+    return zs.data.load(
+        "sprites",
+        resolution=8,
+        antialias=True,
+        shape=["ellipse", "heart"],
+        scale=[5],
+        orientation=[0],
+        position_x=8,
+        position_y=6,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(sprites):
+    runs = zs.train_ensemble(
+        lambda seed: zs.models.build(
+            "beta-vae", shape=sprites.shape, latents=3, seed=seed, **OPTIONS
+        ),
+        sprites,
+        seeds=range(3),
+        steps=250,
+        rate=3e-3,
+        batch=32,
+        progress=False,
+    )
+    return [run.model for run in runs]
+
+
+# Range and bounds
+
+
+def test_folding_back_is_the_formula_and_never_moves_further_away():
+    target = np.linspace(-1, 2, 301)
+    printed = target - 2 * np.maximum(target - 1, 0) + 2 * np.maximum(-target, 0)
+    np.testing.assert_allclose(reflected(target), printed, atol=1e-12)
+    np.testing.assert_allclose(reflected(torch.from_numpy(target)).numpy(), printed, atol=1e-12)
+    x = np.linspace(0, 1, 21)[:, None]
+    step = np.linspace(-1, 1, 41)
+    assert (np.abs(reflected(x + step) - x) <= np.abs(step) + 1e-12).all()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.175, 0.2, 0.001, 1.0])
+def test_bytes_are_rounded_towards_the_original_and_stay_in_bounds(epsilon):
+    original = np.repeat(np.arange(256, dtype=np.uint8), 41).reshape(256, 41)
+    change = np.broadcast_to(np.linspace(-2 * epsilon, 2 * epsilon, 41), original.shape)
+    result = moved(original, change, epsilon, fold=True)
+    assert result.dtype == np.uint8
+    exact = reflected(original / 255 + np.clip(change, -epsilon, epsilon))
+    step = (result.astype(int) - original.astype(int)) / 255
+    assert np.abs(step).max() <= epsilon
+    assert (np.abs(step) <= np.abs(exact - original / 255) + 1e-9).all()
+    assert np.abs(result / 255 - exact).max() < 1 / 255
+    # Nothing is lost beyond the fraction of a level: 25 of 25.5 levels are used at 0.1.
+    assert round(255 * np.abs(step).max()) == int(255 * epsilon + 1e-9)
+
+
+@given(seed=st.integers(0, 1000), epsilon=st.floats(1e-4, 0.5))
+def test_floats_never_exceed_the_bound_by_their_own_rounding(seed, epsilon):
+    random = np.random.default_rng(seed)
+    original = random.uniform(-40, 40, (4, 5)).astype(np.float32)
+    change = random.choice([-epsilon, epsilon], (4, 5))
+    result = moved(original, change, epsilon, fold=False)
+    assert result.dtype == np.float32
+    step = np.abs(result.astype(np.float64) - original.astype(np.float64))
+    assert step.max() <= epsilon
+    assert step.min() >= epsilon - 1e-5
+
+
+# The file
+
+
+def test_the_control_is_uniform_noise_in_a_file_like_any_other(sprites, tmp_path):
+    result = write_noisy(tmp_path / "noise.npz", sprites, epsilon=0.1, seed=3)
+    assert np.array_equal(result.factors, sprites.factors)
+    assert result.factor_names == sprites.factor_names
+    assert result.factor_kinds == sprites.factor_kinds == ("categorical", *["ordinal"] * 4)
+    assert result.provenance["epsilon"] == 0.1
+    assert result.provenance["change"] == "uniform noise"
+    assert result.provenance["made_from"] == sprites.recipe
+    assert result.provenance["categories"]["shape"] == ["ellipse", "heart"]
+    assert isinstance(result.images, np.memmap)
+    assert 24 / 255 < largest_change(sprites, result) <= 0.1
+    again = zs.data.from_recipe(result.recipe)
+    assert np.array_equal(again.images, result.images)
+    other = write_noisy(tmp_path / "other.npz", sprites, epsilon=0.1, seed=4)
+    assert not np.array_equal(other.images, result.images)
+    # Black pixels are folded: |noise| is uniform from 0 to 0.1, in levels rounded down.
+    black = result.images[sprites.images[:] == 0]
+    assert black.mean() == pytest.approx(255 * 0.05 - 0.5, abs=0.15)
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_rows_outside_the_unit_range_are_moved_but_not_folded(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    data = zs.data.from_arrays(rows, np.arange(100).reshape(50, 2) % 7)
+    changed = write_perturbed(
+        tmp_path / "x.npz",
+        data,
+        lambda numbers: np.full((len(numbers), 3), 0.05),
+        epsilon=0.05,
+        about={},
+    )
+    np.testing.assert_allclose(changed.images[:] - rows, 0.05, atol=1e-6)
+    assert largest_change(data, changed) <= 0.05
+
+
+def test_what_cannot_be_written_is_said(sprites, tmp_path):
+    with pytest.raises(ConfigError, match="must end in .npz"):
+        write_noisy(tmp_path / "noise.npy", sprites, epsilon=0.1)
+    with pytest.raises(ConfigError, match="epsilon=0"):
+        write_noisy(tmp_path / "noise.npz", sprites, epsilon=0.0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="could not be written"):
+        write_noisy(tmp_path / "file" / "noise.npz", sprites, epsilon=0.1)
+    few = sprites.subset(range(5))
+    with pytest.raises(DataError, match="same rows"):
+        largest_change(sprites, few)
+
+
+# The procedure
+
+
+def test_factors_enter_standardised_or_one_hot(sprites):
+    w = described_factors(sprites)
+    assert w.shape == (96, 2 + 4)
+    assert w[:, :2].sum(1).unique().tolist() == [1]
+    assert w[:, 4].mean() == pytest.approx(0, abs=1e-6)
+    assert w[:, 4].std(correction=0) == pytest.approx(1)
+    assert w[:, 2].abs().max() == 0  # a factor with one value
+
+
+def test_the_least_and_the_most_disentangled_are_chosen(sprites, trained):
+    chosen = choose(trained, sprites, 1)
+    assert chosen.scores[chosen.entangled[0]] == min(chosen.scores)
+    assert chosen.scores[chosen.disentangled[0]] == max(chosen.scores)
+    assert chosen.active == [3, 3, 3]
+    assert chosen.flags == []
+
+    class Pruned(zs.Autoencoder):
+        """One latent of three is noise: its score must not count."""
+
+        latents = 3
+
+        def encode(self, x, auxiliary=None):
+            before = trained[0].encode(x)
+            off = torch.tensor([0.0, 1.0, 1.0])
+            return zs.Posterior(before.mean * off, torch.where(off > 0, before.std, 1.0))
+
+    pruned = choose([Pruned(), *trained], sprites, 1)
+    assert pruned.active[0] == 2
+    assert 0 not in (*pruned.entangled, *pruned.disentangled)
+    few = choose([Pruned(), Pruned(), trained[0]], sprites, 1)
+    assert "Only 1 of 3 restarts" in few.flags[0]
+
+
+def game_of(sprites, trained, epsilon=0.1):
+    chosen = Choice([0.1, 0.2, 0.3], [3, 3, 3], [0], [2], [])
+    return Game(sprites, trained, chosen, epsilon=epsilon, seed=0, options=OPTIONS)
+
+
+def test_the_modifier_sees_the_factors_through_one_number(sprites, trained):
+    game = game_of(sprites, trained).requires_grad_(False)
+    s = game.modifier.squeeze(game.w)
+    assert s.shape == (96, 1)
+    rows = np.arange(96)
+    change = game.change(rows)
+    assert np.abs(change).max() <= 0.1
+    # Whatever is drawn is a function of s alone.
+    torch.testing.assert_close(
+        torch.from_numpy(change).float(), 0.1 * torch.tanh(game.modifier.decoder(s))
+    )
+    target = game.moved(rows)
+    assert float(target.min()) >= 0
+    assert float(target.max()) <= 1
+    assert float((target - sprites.batch(rows)).abs().max()) <= 0.1 + 1e-6
+
+
+def test_each_turn_changes_its_own_side_and_never_an_encoder(sprites, trained):
+    game = game_of(sprites, trained)
+    before = {name: tensor.clone() for name, tensor in game.state_dict().items()}
+    adam = {
+        "decoders": torch.optim.Adam(game.decoder_parameters(), lr=1e-3),
+        "modifier": torch.optim.Adam(game.modifier.parameters(), lr=1e-3),
+    }
+    config = perturbation.checked("test", steps=8, batch=16, seed=0)
+    row = perturbation.one_round(game, adam, config, 0)
+    assert row["round"] == 1
+    assert row["gap"] == pytest.approx(row["entangled"] - row["disentangled"])
+    changed = {k for k, v in game.state_dict().items() if not torch.equal(v, before[k])}
+    assert any(name.startswith("modifier.") for name in changed)
+    assert any(name.startswith("decoders.entangled.0.decoder") for name in changed)
+    assert any(name.startswith("decoders.disentangled.0.decoder") for name in changed)
+    assert not any(".encoder." in name for name in changed)
+    # Three batches for the decoders, one for the modifier.
+    steps = [next(iter(o.state.values()))["step"].item() for o in adam.values()]
+    assert steps == [3, 1]
+    # The models that were given are copied, not trained on.
+    given = trained[0].decoder.state_dict()
+    start = {
+        name.removeprefix("decoders.entangled.0.decoder."): tensor
+        for name, tensor in before.items()
+        if name.startswith("decoders.entangled.0.decoder.")
+    }
+    assert all(torch.equal(given[name], tensor) for name, tensor in start.items())
+
+
+def test_the_loss_is_the_mean_over_five_latent_samples_of_the_original(sprites, trained):
+    game = game_of(sprites, trained)
+    rows = np.arange(10)
+    x = sprites.batch(rows)
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        entangled, _ = game.losses(rows, x, generator)
+        generator.manual_seed(5)
+        posterior = trained[0].encode(x)
+        noise = torch.randn(50, 3, generator=generator)
+        z = posterior.mean.repeat(5, 1) + posterior.std.repeat(5, 1) * noise
+        decoded = trained[0].decode(z)
+        expected = torch.nn.functional.binary_cross_entropy(
+            decoded, x.repeat(5, 1, 1, 1), reduction="none"
+        )
+    assert entangled.item() == pytest.approx(expected.flatten(1).sum(1).mean().item(), rel=1e-4)
+
+
+def test_training_stops_when_the_gap_stands_still():
+    def history(gaps):
+        return [{"gap": gap} for gap in gaps]
+
+    falling = np.linspace(0, -10, 4000)
+    assert not settled(history(falling))
+    assert settled(history([*falling, *[-10.0] * 1000]))
+    assert not settled(history([0.0] * 1999))
+    rising = [*np.linspace(0, -10, 2000), *np.linspace(-10, -5, 2000)]
+    assert not settled(history(rising))
+
+
+def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_path):
+    result = perturb(
+        sprites,
+        epsilon=0.1,
+        out=tmp_path / "out",
+        restarts=trained,
+        rounds=150,
+        batch=32,
+        modifier_rate=2e-3,
+        progress=False,
+    )
+    before, after = result.gap
+    assert after < before
+    assert result.largest <= 0.1
+    assert result.largest > 0.05
+    assert np.array_equal(result.dataset.factors, sprites.factors)
+    loaded = zs.data.load(str(tmp_path / "out" / "perturbed.npz"))
+    assert np.array_equal(loaded.images, result.dataset.images)
+    assert loaded.provenance["settings"]["epsilon"] == 0.1
+    assert loaded.provenance["rounds"] == 150
+    control = zs.data.load(str(tmp_path / "out" / "noise.npz"))
+    assert 0 < largest_change(sprites, control) <= 0.1
+    told = json.loads((tmp_path / "out" / "perturbation.json").read_text())
+    assert told["result"]["largest_change"] == result.largest
+
+
+def test_a_stopped_run_taken_up_again_gives_the_same_data(sprites, tmp_path, monkeypatch):
+    settings = {
+        "epsilon": 0.1, "restarts": 2, "steps": 30, "rate": 1e-3, "rounds": 12, "batch": 32,
+        "latents": 3, "options": OPTIONS, "control": False, "progress": False,
+    }  # fmt: skip
+    whole = perturb(sprites, out=tmp_path / "whole", **settings)
+    plain = perturbation.one_round
+
+    def stopping(game, optimisers, config, number):
+        if number == 7:
+            raise KeyboardInterrupt
+        return plain(game, optimisers, config, number)
+
+    monkeypatch.setattr(perturbation, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(perturbation, "one_round", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        perturb(sprites, out=tmp_path / "parts", **settings)
+    monkeypatch.setattr(perturbation, "one_round", plain)
+    with pytest.raises(RunError, match="already holds a perturbation.*--resume"):
+        perturb(sprites, out=tmp_path / "parts", **settings)
+    with pytest.raises(ConfigError, match="started with epsilon=0.1, now epsilon=0.2"):
+        perturb(sprites, out=tmp_path / "parts", resume=True, **{**settings, "epsilon": 0.2})
+    resumed = perturb(sprites, out=tmp_path / "parts", resume=True, **settings)
+    assert resumed.history == whole.history
+    assert np.array_equal(resumed.dataset.images, whole.dataset.images)
+    assert [row["round"] for row in resumed.history] == list(range(1, 13))
+
+
+def test_what_cannot_be_perturbed_is_refused(sprites, trained, tmp_path):
+    with pytest.raises(DataError, match="fewer than two factors that vary"):
+        perturb(zs.data.from_arrays(np.zeros((5, 8, 8))),
+                epsilon=0.1, out=tmp_path / "a")  # fmt: skip
+    with pytest.raises(ConfigError, match="two restarts for every pair"):
+        perturb(sprites, epsilon=0.1, out=tmp_path / "a", restarts=3, pairs=2)
+    with pytest.raises(ConfigError, match="epsilon=2"):
+        perturb(sprites, epsilon=2.0, out=tmp_path / "a", restarts=trained)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    with pytest.raises(RunError, match="not empty"):
+        perturb(sprites, epsilon=0.1, out=tmp_path / "full", restarts=trained)
+    ae = zs.models.build("ae", shape=sprites.shape, latents=3, backbone="mlp", hidden=[8])
+    with pytest.raises(ConfigError, match="independent noise"):
+        perturb(sprites, epsilon=0.1, out=tmp_path / "b", restarts=[ae, ae])
+
+
+def test_the_command_writes_both_datasets(tmp_path):
+    words = [
+        "perturb", "sprites", "--epsilon", "0.1", "--out", str(tmp_path / "out"), "--restarts",
+        "2", "--steps", "5", "--rounds", "3", "--set", "backbone=mlp", "--set", "hidden=8",
+        "--batch", "16",
+    ]  # fmt: skip
+    for option in ("resolution=8", "shape=1", "scale=2", "orientation=1", "position_x=4",
+                   "position_y=4"):  # fmt: skip
+        words += ["--data-option", option]
+    ran = CliRunner().invoke(app, [*words, "--quiet", "--json"])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    assert told["largest_change"] <= 0.1
+    assert len(zs.data.load(told["dataset"])) == 32
+    assert len(zs.data.load(told["control"])) == 32
+    again = CliRunner().invoke(app, [*words, "--resume"])
+    assert again.exit_code == 0, again.output
+    assert "largest change of a pixel" in again.stdout
