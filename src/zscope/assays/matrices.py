@@ -16,10 +16,9 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
     Raises `Undefined` for fewer than `least` samples, no columns, or numbers that are
     not finite: no measurement of such rows would mean anything.
     """
-    rows = torch.as_tensor(
-        np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values
-    )
-    rows = rows.detach().to(torch.float64)
+    if not isinstance(values, Tensor):
+        values = torch.from_numpy(np.array(values, dtype=np.float64))
+    rows = values.detach().to(torch.float64)
     if rows.ndim == 0:
         raise Undefined(f"{who}: got a single number; samples x columns are needed.")
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows.flatten(1)

@@ -67,8 +67,9 @@ def nearest_neighbours(
 
 
 def _prepared(codes: Array) -> Tensor:
-    if isinstance(codes, np.ndarray):
-        codes = torch.from_numpy(np.ascontiguousarray(codes))
+    if not isinstance(codes, Tensor):
+        array = np.ascontiguousarray(codes)
+        codes = torch.from_numpy(array if array.flags.writeable else array.copy())
     values = codes.detach()
     values = values if values.dtype in (torch.float32, torch.float64) else values.double()
     values = values.reshape(-1, 1) if values.ndim <= 1 else values.flatten(1)
