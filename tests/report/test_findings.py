@@ -138,6 +138,7 @@ def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_unheard():
     model = World(lambda z: z * mask, lambda x: x, 3, prior="normal", std=std)
     found = only(said("unheard latents", model, normal(latents=3), "response-matrix"))
     assert found.text == "Latent 1 is encoded but not heard by the decoder"
+    assert said("dead latents", model, normal(latents=3), "response-matrix") == []
     heard = identity(3, prior="normal", std=std)
     assert said("unheard latents", heard, normal(latents=3), "response-matrix") == []
 
@@ -387,6 +388,7 @@ def test_numbers_in_sentences_are_short():
     assert percent(0.314) == "31 %"
     assert percent(0.0149) == "1.5 %"
     assert percent(0) == "0 %"
+    assert percent(0.0001) == "under 0.1 %"
     assert short(range(3)) == "[0, 1, 2]"
     assert short(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
     assert [title(n) for n in ("sap", "mig-sup", "factor-vae-score", "explicitness")] == [

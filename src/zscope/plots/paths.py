@@ -156,7 +156,7 @@ def _features(values: np.ndarray, names: Sequence[str] | None, title: str, ax: A
         ax.set_ylim(top=ax.get_ylim()[1] + 0.15 * np.ptp(ax.get_ylim()))
         ax.legend(fontsize=theme.SMALL, loc="upper right", ncols=2, columnspacing=1.0)
     last = values[0, -1]
-    end_labels(ax, [(1.0, last[k], f"x{k}", colour) for k, colour in enumerate(colours)])
+    end_labels(ax, [(1.0, float(last[k]), f"x{k}", colour) for k, colour in enumerate(colours)])
     return ax
 
 

@@ -135,4 +135,6 @@ def sentence(parts: Sequence[str], most: int = 8) -> str:
 
 def percent(share: float) -> str:
     value = 100 * share
+    if 0 < value < 0.05:
+        return "under 0.1 %"
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"

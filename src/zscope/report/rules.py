@@ -67,7 +67,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     dead = [row for row in rows if is_dead(row, threshold)]
     total, left = len(rows), len(rows) - len(dead)
     samples = f"{len(facts.recording):,} observations"
-    if not dead:
+    if not dead and all(row.get("response", 1.0) >= threshold for row in rows):
         least = min(rows, key=lambda row: row.get("response", row.get("kl", 0)))
         yield Finding(
             f"All {total} latents carry something" if total > 1 else "The one latent is in use",
@@ -75,6 +75,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             level="healthy",
             matters=0.8,
         )
+    if not dead:
         return
     evidence = f"{sentence([about(row) for row in dead])}; {samples}"
     evidence += ". A posterior variance of 1 is that of the prior." if "type" in rows[0] else "."
