@@ -34,8 +34,10 @@ def bars(
             "finite. Give at least one value, and finite ones."
         )
     labels = theme.names(len(heights), names)
-    long = max(map(len, labels)) > 3
     ax = theme.axes(ax, float(np.clip(0.9 + 0.24 * len(heights), 2.2, theme.PAGE)), 2.2)
+    # Names that would run into each other are turned.
+    room = ax.get_position().width * theme.figure_of(ax).get_size_inches()[0] / len(heights)
+    long = max(map(len, labels)) * 0.075 > max(room, 0.23)
     chosen = range(len(heights)) if marks is None else marks
     ax.bar(
         range(len(heights)),

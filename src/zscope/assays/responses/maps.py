@@ -75,6 +75,17 @@ class ResponseMap(Result):
         del values["autoencoder"], values["decoded"]
         return values
 
+    def summary(self) -> list[tuple[str, str]]:
+        gathers = float((self.divergence < 0).double().mean())
+        return [
+            ("latents", f"{self.dims[0]} and {self.dims[1]}"),
+            ("grid", " x ".join(str(len(axis)) for axis in self.axes)),
+            ("base vectors", str(len(self.base))),
+            ("response, mean", f"{float(self.magnitude.mean()):.4g}"),
+            ("divergence, mean", f"{float(self.divergence.mean()):.4g}"),
+            ("responses gather on", f"{100 * gathers:.1f} % of the map"),
+        ]
+
     def plot(
         self, ax: Any = None, *, factor: Any = None, names: Sequence[str] | None = None
     ) -> Any:
