@@ -119,6 +119,7 @@ _ENTRIES = (
         "zscope.assays.regime.rate_distortion:rate_distortion",
         takes=("autoencoder", "observations"),
         needs=("spread",),
+        options={"samples": 2000},
     ),
     Entry(
         "polarisation",

@@ -37,6 +37,7 @@ def test_rate_and_distortion_of_a_fixed_model():
     assert result.elbo == pytest.approx(-4 - 3 * math.log(2))
     assert result.information == pytest.approx(0, abs=1e-9)  # all posteriors are the same
     assert result.likelihood == "bernoulli"
+    assert rate_distortion(half, torch.ones(10, 3), samples=4).samples == 4
     gaussian = rate_distortion(half, torch.full((10, 3), 2.5))
     assert (gaussian.likelihood, gaussian.distortion) == ("gaussian", pytest.approx(12.0))
 

@@ -196,7 +196,9 @@ def test_passive_latents_alone_make_means_differ_from_samples():
 
 def test_a_collapsed_model_has_only_the_passive_subset():
     subsets = type_subsets(variable_types(torch.ones(10, 3)))
-    assert set(subsets) == {"full", "passive", "active+passive", "mixed+passive"}
+    assert set(subsets) == {"full", "passive"}
+    mixed = type_subsets(variable_types(torch.tensor([[0.01, 1.0], [0.01, 0.0]]).repeat(5, 1)))
+    assert mixed == {"full": [0, 1], "active": [0], "mixed": [1], "active+mixed": [0, 1]}
 
 
 def test_truncation_of_a_deterministic_encoder_is_refused():

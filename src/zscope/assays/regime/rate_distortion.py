@@ -56,16 +56,21 @@ def rate_distortion(
     observations: Observations,
     *,
     likelihood: Likelihood | Literal["auto"] = "auto",
+    samples: int | None = None,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> RateDistortion:
     """Rate and distortion of a model on some observations, one draw of z for each.
 
+    `samples` takes at most so many of them, evenly spread.
     "auto" takes the likelihood the model was trained with if it says so (an attribute
     `likelihood`), else Bernoulli if all observations lie from 0 to 1, else Gaussian.
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
+    if samples is not None and samples < len(observations):
+        spread = torch.linspace(0, len(observations) - 1, samples).long()
+        observations = observations[spread]
     source = fresh(generator)
     chosen = _choose(autoencoder, observations) if likelihood == "auto" else likelihood
     device, dtype = autoencoder.place

@@ -60,11 +60,16 @@ class Truncation(Result):
 
 
 def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
-    """The columns of each type and of each pair of types, those that are not empty."""
+    """The columns of each type and of each pair of types, those that say something new.
+
+    "active+mixed", the representation without its passive latents, is there whenever it
+    has a column; other pairs only when both their types occur.
+    """
     parts = {"active": types.active, "mixed": types.mixed, "passive": types.passive}
-    pairs = [("active", "mixed"), ("active", "passive"), ("mixed", "passive")]
-    subsets = {"full": list(range(types.latents)), **parts}
-    subsets |= {f"{a}+{b}": sorted(parts[a] + parts[b]) for a, b in pairs}
+    subsets = {"full": list(range(types.latents)), **parts, "active+mixed": types.used}
+    for kind in ("active", "mixed"):
+        if parts[kind] and types.passive:
+            subsets[f"{kind}+passive"] = sorted(parts[kind] + types.passive)
     return {name: columns for name, columns in subsets.items() if columns}
 
 
