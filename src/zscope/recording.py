@@ -75,7 +75,10 @@ def record(
     with evaluation(autoencoder):
         for start in range(0, len(chosen), size):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
-            posterior = autoencoder.encode(x).detach()
+            told = _auxiliary(autoencoder, chosen, slice(start, start + size), x)
+            posterior = (
+                autoencoder.encode(x) if told is None else autoencoder.encode(x, told)
+            ).detach()
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
                 row = int(rows[start + int(bad.nonzero()[0, 0])])
@@ -86,6 +89,18 @@ def record(
                 )
             parts.append(posterior.to("cpu"))
     return Recording(autoencoder, _joined(parts), chosen, torch.from_numpy(rows), seed)
+
+
+def _auxiliary(autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor) -> Tensor | None:
+    """The factors, for a model whose encoder must be told them."""
+    if not getattr(autoencoder, "needs_auxiliary", False):
+        return None
+    if data.factors is None:
+        raise DataError(
+            f"record: this model encodes an observation together with its factors, and {data.name} "
+            "has none. Give the data it was trained on, or others with the same factors."
+        )
+    return torch.from_numpy(np.ascontiguousarray(data.factors[rows])).to(like)
 
 
 def choose_rows(available: int, samples: int, seed: int) -> np.ndarray:

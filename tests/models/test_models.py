@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 import zscope as zs
 from zscope.errors import ConfigError, DataError
-from zscope.models.beta_vae import BetaVAE
+from zscope.models.beta_vae import beta_vae
+from zscope.models.composed import Composed
 from zscope.models.networks import BACKBONES
 from zscope.models.objectives import LIKELIHOODS, Bernoulli, bernoulli_nll
 from zscope.randomness import Shapes, Tape
@@ -45,7 +47,7 @@ class Lost(nn.Module):
 
 
 def test_every_name_builds_and_describes_itself():
-    assert zs.models.names() == NAMES
+    assert zs.models.names()[:3] == NAMES
     for name in zs.models.names():
         known = zs.models.entry(name)
         assert known.name == name
@@ -53,11 +55,13 @@ def test_every_name_builds_and_describes_itself():
         assert known.formula
         assert known.paper
         assert known.title.split(":")[0] in known.summary
-        assert {"backbone", "likelihood", "seed", "hidden"} <= set(known.options)
+        assert {"backbone", "seed", "hidden"} <= set(known.options)
+        assert ("likelihood" in known.options) == known.decodes
         assert all(option.help for option in known.options.values())
-        model = small(name)
+        options = {"auxiliary": 2} if name == "ivae" else {}
+        model = zs.models.build(name, shape=(1, 8, 8), latents=4, backbone="mlp", **options)
         assert isinstance(model, zs.Autoencoder)
-        assert (model.latents, model.observation_shape) == (3, (1, 8, 8))
+        assert (model.latents, model.observation_shape) == (4, (1, 8, 8))
     assert zs.models.entry("beta-vae").options["beta"].default == 4
     assert "beta" not in zs.models.entry("vae").options
 
@@ -226,7 +230,8 @@ def test_gradients_agree_with_finite_differences(name, likelihood):
     assert ("model.likelihood.log_gamma" in keys) == (likelihood == "gaussian")
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
+# Batch norm, in the backbone `consistency`, keeps statistics, which cannot be stacked.
+@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "consistency"])
 @pytest.mark.parametrize("name", NAMES)
 def test_stacked_models_lose_and_learn_as_they_do_alone(name, backbone):
     lost = [Lost(small(name, backbone=backbone, seed=seed)).double() for seed in range(3)]
@@ -249,7 +254,7 @@ def test_stacked_models_lose_and_learn_as_they_do_alone(name, backbone):
 
 def test_a_decoder_has_jacobians_in_forward_mode():
     for backbone in BACKBONES:
-        model = small("vae", backbone=backbone).double()
+        model = small("vae", backbone=backbone).double().eval()
         z = torch.randn(3, generator=seeded(), dtype=torch.float64)
 
         def decoded(code, model=model):
@@ -281,7 +286,14 @@ def test_networks_come_from_outside():
     """A model takes any two modules and a likelihood, here the user's own."""
     with torch.random.fork_rng(devices=[]):
         encoder, decoder = nn.Linear(5, 4), nn.Linear(2, 5)
-    model = BetaVAE(encoder, decoder, shape=(5,), latents=2, likelihood=Bernoulli(), beta=3.0)
+    model = Composed(
+        encoder,
+        decoder,
+        shape=(5,),
+        latents=2,
+        likelihood=Bernoulli(),
+        objective=partial(beta_vae, beta=3.0),
+    )
     x = pictures(7, 5)
     losses = model.losses(x, seeded())
     assert model.recipe is None
@@ -310,7 +322,7 @@ def test_mixed_precision_keeps_the_losses_whole():
         ("vae", {"hidden": (3,)}, r"hidden=\(3,\) has no effect with backbone='locatello' \(the"),
         ("vae", {"gamma": 2}, r"gamma=2 has no effect.*choose likelihood=gaussian"),
         ("vae", {"kernels": (3, 3, 3, 3)}, r"\(4, 4, 4, 4\) or \(4, 4, 2, 2\) is needed"),
-        ("vae", {"backbone": "resnet"}, r"backbone='resnet', but one of mlp, .*responses is"),
+        ("vae", {"backbone": "resnet"}, r"backbone='resnet', but one of mlp, .*consistency is"),
         ("vae", {"likelihood": "gaussian", "gamma": 0}, r"gamma=0, but a positive number or"),
         ("vae", {"seed": -1}, r"seed=-1, but a whole number from 0"),
         ("vae", {"seed": 1.5}, r"seed=1.5, but a whole number"),

@@ -1,15 +1,18 @@
 """Models: `zs.models.names()` lists them, `zs.models.build(name, ...)` makes one.
 
     model = zs.models.build("beta-vae", shape=data.shape, latents=10, beta=8)
+    model = zs.models.build_for("ivae", data, latents=10)
 
-One file is one model; `CATALOGUE` says where each name lives. A new model is one module
-with an `ENTRY`, one test and one line here. Networks (`networks.py`) and likelihoods
-(`objectives.py`) are chosen by options and combine with every model.
+A model is an objective put together with networks, a likelihood, and perhaps a structural
+decoder, a causal block or a consistency penalty (`parts.py`); names such as `sae-4` or
+`xcvae-i` fix some of these (`naming.py`). One file is one objective; `CATALOGUE` says where
+each lives. A new one is one module with an `ENTRY`, one test and one line here.
 """
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,54 +20,81 @@ import torch
 
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, did_you_mean
-from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
-from zscope.models.networks import BACKBONES, SMALLEST_SIDE, default_backbone, initialise
+from zscope.models.composed import Composed
+from zscope.models.entry import Entry, Option, whole
+from zscope.models.naming import composed_names, parse
+from zscope.models.networks import BACKBONES, default_backbone, initialise
 from zscope.models.objectives import LIKELIHOODS, Losses, default_likelihood
+from zscope.models.parts import (
+    BELONGS,
+    DECODING,
+    PARTS,
+    QUIET,
+    assemble,
+    penalty,
+    refuse_unfit,
+)
 
-__all__ = ["CATALOGUE", "Entry", "Losses", "Option", "build", "entry", "from_recipe", "names"]
+__all__ = [
+    "CATALOGUE", "Composed", "Entry", "Losses", "Option", "build", "build_for", "entry",
+    "from_recipe", "names",
+]  # fmt: skip
 
 # name -> module:attribute of its Entry.
 CATALOGUE = {
     "ae": "ae:ENTRY",
     "vae": "vae:ENTRY",
     "beta-vae": "beta_vae:ENTRY",
-}
-
-# Options that every model has; the backbones' own are in BACKBONES.
-PARTS = {
-    "backbone": Option(
-        None,
-        f"Networks: {', '.join(BACKBONES)}. Pictures from 8 x 8 up get locatello, the rest mlp.",
-        one_of(BACKBONES),
-    ),
-    "likelihood": Option(
-        None,
-        f"How x differs from its mean: {', '.join(LIKELIHOODS)}. Pictures get bernoulli, rows mse.",
-        one_of(LIKELIHOODS),
-    ),
-    "gamma": Option(1.0, "Variance of the gaussian likelihood, or 'learned'.", positive_or_learned),
-    "weights": Option(
-        "torch", "Law of the initial weights: torch or xavier.", one_of(["torch", "xavier"])
-    ),
-    "seed": Option(0, "Decides the initial weights.", whole(0)),
+    "annealed-vae": "annealed_vae:ENTRY",
+    "factor-vae": "factor_vae:ENTRY",
+    "beta-tcvae": "beta_tcvae:ENTRY",
+    "dip-vae-i": "dip_vae:FIRST",
+    "dip-vae-ii": "dip_vae:SECOND",
+    "wae": "wae:ENTRY",
+    "avae": "avae:ENTRY",
+    "ivae": "ivae:ENTRY",
+    "beta-vae-full": "beta_vae_full:ENTRY",
+    "slow-vae": "slow_vae:ENTRY",
+    "pcl": "pcl:ENTRY",
+    "classifier": "classifier:ENTRY",
 }
 
 
 def names() -> list[str]:
-    """The names that `build` knows."""
-    return list(CATALOGUE)
+    """Names that `build` knows: all objectives, then one of each composed kind.
+
+    Families of G variables stand with G = 2: `sae-2` for `sae-G`.
+    """
+    return [*CATALOGUE, *composed_names()]
 
 
 def entry(name: str) -> Entry:
     """What is known about a model: title, formula, paper, and all its options."""
+    if composed := parse(name):
+        plain = entry(composed.objective)
+        title = f"{name.upper()}: {plain.name.upper()} with {' and '.join(composed.said)}"
+        more = " + λ L_INV" if composed.parts.get("consistency") == "invariance" else ""
+        more = " + λ L_EQV" if composed.parts.get("consistency") == "equivariance" else more
+        return replace(
+            plain,
+            name=name,
+            title=title,
+            formula=plain.formula + more,
+            paper="; ".join([plain.paper, *_papers(composed.parts)]),
+            summary="\n".join([title + "\n", *composed.documents, plain.summary]),
+            options={k: option for k, option in plain.options.items() if k not in composed.parts},
+        )
     if name not in CATALOGUE:
         raise ConfigError(
-            f"models: no model is called {name!r}. {did_you_mean(name, CATALOGUE)} See: "
+            f"models: no model is called {name!r}. {did_you_mean(name, names())} See: "
             "zscope models list"
         )
     module, attribute = CATALOGUE[name].split(":")
     known: Entry = getattr(import_module(f"zscope.models.{module}"), attribute)
-    return replace(known, options={**known.options, **PARTS, **_backbone_options()})
+    options = {**known.options, **PARTS, **_backbone_options()}
+    if not known.decodes:
+        options = {key: option for key, option in options.items() if key not in DECODING}
+    return replace(known, options=options)
 
 
 def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Autoencoder:
@@ -78,26 +108,53 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> A
     known = entry(name)
     size = _read_shape(name, shape)
     latents = _read(name, "latents", whole(1), latents)
-    chosen = _chosen(known, size, options)
-    backbone = BACKBONES[chosen["backbone"]]
-    of_backbone = {key: value for key, value in chosen.items() if key in backbone.options}
-    common = {*PARTS, *backbone.options}
-    of_model = {key: value for key, value in chosen.items() if key not in common}
-    of_likelihood = {"gamma": chosen["gamma"]} if "gamma" in chosen else {}
+    written, chosen = _chosen(known, size, options)
+    refuse_unfit(known, size, latents, chosen)
+    own = {key: chosen[key] for key in BACKBONES[chosen["backbone"]].options}
+    of_objective = {key: chosen[key] for key in _objective_options(known)}
     # PyTorch's constructors draw weights from the global random state. On the meta device
     # there is nothing to draw for; `initialise` then fills in our own numbers.
     with torch.device("meta"):
-        model: Any = known.model(
-            backbone.encoder(size, known.outputs(latents), **of_backbone),
-            backbone.decoder(size, latents, **of_backbone),
+        networks = assemble(known, size, latents, chosen, own)
+        gamma = {"gamma": chosen["gamma"]} if chosen["likelihood"] == "gaussian" else {}
+        likelihood: Any = LIKELIHOODS[chosen["likelihood"]](**gamma)
+        if isinstance(known.objective, type):
+            objective = known.objective(latents=latents, **of_objective)
+        else:
+            objective = partial(known.objective, **of_objective)
+        model = Composed(
+            networks.encoder,
+            networks.decoder,
             shape=size,
             latents=latents,
-            likelihood=LIKELIHOODS[chosen["likelihood"]](**of_likelihood),
-            **of_model,
+            likelihood=likelihood,
+            objective=objective,
+            posterior=chosen["posterior"],
+            prior=known.prior,
+            block=networks.block,
+            penalty=penalty(chosen),
+            groups=networks.groups,
+            needs=known.needs,
+            conditional=known.conditional,
         )
     initialise(model, seed=chosen["seed"], weights=chosen["weights"])
-    model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": chosen}
+    model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": written}
     return model
+
+
+def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Autoencoder:
+    """A new model for a dataset: `build`, with what follows from the data filled in.
+
+    The shape, and the columns of the auxiliary variable for models that have one.
+    """
+    if entry(name).conditional and "auxiliary" not in options:
+        if data.factors is None:
+            raise ConfigError(
+                f"models: {name} needs an auxiliary variable, and {data.name} has no factors to "
+                "take it from. Use data with factors or labels, or another model."
+            )
+        options["auxiliary"] = _columns(data)
+    return build(name, shape=data.shape, latents=latents, **options)
 
 
 def from_recipe(recipe: dict[str, Any]) -> Autoencoder:
@@ -116,45 +173,58 @@ def from_recipe(recipe: dict[str, Any]) -> Autoencoder:
     )
 
 
-def _chosen(known: Entry, shape: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """All options in force, in plain JSON: those given, and the defaults of the rest."""
+def _chosen(
+    known: Entry, shape: tuple[int, ...], given: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options in force in plain JSON, those given and the defaults of the rest; and the
+    same with the parts that the name fixes, and those that are absent."""
     unknown = sorted(set(given) - set(known.options))
     if unknown:
         raise ConfigError(
             f"models: {known.name} has no option {unknown[0]!r}. "
             f"{did_you_mean(unknown[0], known.options)}"
         )
-    values = {
-        key: _read(known.name, key, known.options[key].read, value)
-        for key, value in given.items()
-        if value is not None
+    given = {key: value for key, value in given.items() if value is not None}
+    composed = parse(known.name)
+    fixed = composed.parts if composed else {}
+    parts = {key: fixed.get(key, option.default) for key, option in PARTS.items()}
+    parts |= {
+        key: _read(known.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
     }
-    backbone = values.get("backbone") or default_backbone(shape)
-    likelihood = values.get("likelihood") or default_likelihood(shape)
-    if BACKBONES[backbone].pictures_only and (len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE):
-        raise ConfigError(
-            f"models: the backbone {backbone} convolves pictures of at least {SMALLEST_SIDE} x "
-            f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use backbone='mlp'."
-        )
-    defaults = {key: option.default for key, option in known.options.items()}
-    defaults |= {"backbone": backbone, "likelihood": likelihood}
-    # The same word may have another default in another backbone (relu here, elu there).
-    defaults |= {key: option.default for key, option in BACKBONES[backbone].options.items()}
-    idle = {
-        key: "backbone" for key in _backbone_options() if key not in BACKBONES[backbone].options
+    many_blocks = parts["decoder"] != "hourglass"
+    parts["backbone"] = parts["backbone"] or default_backbone(shape, many_blocks=many_blocks)
+    # An encoder alone asks nothing of its observations.
+    likelihood = default_likelihood(shape) if known.decodes else "mse"
+    parts["likelihood"] = parts["likelihood"] or likelihood
+    parts["posterior"] = parts["posterior"] or known.posterior
+    # The same word may mean something else in another backbone (relu here, elu there).
+    options = {key: known.options[key] for key in _objective_options(known)}
+    options |= dict(BACKBONES[parts["backbone"]].options)
+    chosen = {
+        key: _read(known.name, key, option.read, given[key]) if key in given else option.default
+        for key, option in options.items()
     }
-    if likelihood != "gaussian":
-        idle["gamma"] = "likelihood"
-    for key in values:
-        if key in idle:
-            part = idle[key]
-            homes = "gaussian" if key == "gamma" else " or ".join(_backbones_with(key))
+    for key in given:
+        part, homes = BELONGS.get(key, (None, ()))
+        if part is not None and parts[part] not in homes:
+            usual = "" if part in given or part in fixed else " (the default for such data)"
             raise ConfigError(
                 f"models: the option {key}={given[key]!r} has no effect with {part}="
-                f"{defaults[part]!r}{'' if part in values else ' (the default for such data)'}. "
-                f"Leave it out, or choose {part}={homes}."
+                f"{parts[part]!r}{usual}. Leave it out, or choose {part}={' or '.join(homes)}."
             )
-    return deepcopy({key: values.get(key, defaults[key]) for key in defaults if key not in idle})
+    usual_parts = {"posterior": known.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
+    quiet = {key for key in QUIET if parts[key] == usual_parts[key]} | set(fixed)
+    quiet |= set() if known.decodes else set(DECODING)
+    idle = {k for k, (part, homes) in BELONGS.items() if k in PARTS and parts[part] not in homes}
+    in_force = {k: value for k, value in parts.items() if k not in quiet | idle}
+    own = [key for key in chosen if key in BACKBONES[parts["backbone"]].options]
+    written = {k: value for k, value in chosen.items() if k not in own} | in_force
+    written |= {key: chosen[key] for key in own}
+    return deepcopy(written), deepcopy(parts | chosen)
+
+
+def _objective_options(known: Entry) -> list[str]:
+    return [key for key in known.options if key not in PARTS and key not in _backbone_options()]
 
 
 def _backbone_options() -> dict[str, Option]:
@@ -165,13 +235,32 @@ def _backbone_options() -> dict[str, Option]:
             same = union.get(key, option)
             union[key] = option if same.default == option.default else replace(option, default=None)
     return {
-        key: replace(option, help=f"{option.help} ({', '.join(_backbones_with(key))})")
+        key: replace(option, help=f"{option.help} ({', '.join(BELONGS[key][1])})")
         for key, option in union.items()
     }
 
 
-def _backbones_with(option: str) -> list[str]:
-    return [name for name, backbone in BACKBONES.items() if option in backbone.options]
+def _columns(data: Any) -> list[int | list[float]]:
+    """How many categories, or which range, each factor of the data has."""
+    columns: list[int | list[float]] = []
+    for values, size, kind in zip(
+        data.factors.T, data.factor_sizes, data.factor_kinds, strict=True
+    ):
+        low, high = float(values.min()), float(values.max())
+        if kind == "categorical":
+            columns.append(max(int(size), int(high) + 1))
+        else:
+            # A part of the data may lack the ends of the grid; the whole of it does not.
+            whole_grid = size > 1 and low >= 0 and high <= size - 1
+            columns.append([0.0, float(size - 1)] if whole_grid else [low, high])
+    return columns
+
+
+def _papers(parts: dict[str, Any]) -> list[str]:
+    found = ["Leeb et al., ICLR 2023"] if "decoder" in parts else []
+    if "block" in parts or "consistency" in parts:
+        found.append("On the interventional consistency of autoencoders, 2021")
+    return found
 
 
 def _read(name: str, key: str, read: Any, value: Any) -> Any:

@@ -1,11 +1,9 @@
 """What the catalogue knows about a model: its formula, its paper, and its options."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
-
-from zscope.autoencoder import Autoencoder
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -26,8 +24,13 @@ class Option:
 class Entry:
     """One entry of the catalogue of models.
 
-    `model(encoder, decoder, shape=, latents=, likelihood=, **options)` makes it;
-    `outputs(latents)` counts the numbers that its encoder must give for each observation.
+    `objective` is a function (batch, **options) -> Losses, or, if it has weights of its
+    own, a module class made by (latents=, **options) and called with the batch. `posterior`
+    is what the encoder gives: "point", "gaussian" or "full"; `refuses` says of the others
+    why they do not go with the objective. `needs` lists what training must hand over
+    besides the observations: step (updates made), samples (the size of the data), factors,
+    partner (a neighbour of each observation). `conditional`: the encoder is told the
+    factors too.
     """
 
     name: str
@@ -35,9 +38,14 @@ class Entry:
     formula: str
     paper: str
     summary: str
-    model: Callable[..., Autoencoder]
-    outputs: Callable[[int], int]
+    objective: Callable[..., Any]
     options: Mapping[str, Option]
+    posterior: str = "gaussian"
+    refuses: Mapping[str, str] = field(default_factory=dict)
+    needs: frozenset[str] = frozenset()
+    prior: Literal["normal"] | None = "normal"
+    conditional: bool = False
+    decodes: bool = True
 
 
 def whole(least: int) -> Callable[[Any], int]:

@@ -15,6 +15,7 @@ with a the output of the decoder. `mse` has the gradients of `gaussian` with γ 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -34,13 +35,21 @@ Scalar = Float[Tensor, ""]
 class Losses:
     """What a model lost on a batch: the total to minimise, and the named terms it is made of.
 
-    `posterior` is what the encoder said of the batch, for those who watch the training;
-    None if the encoder is deterministic.
+    `posterior` is what the encoder said of the batch, in units of its prior, for those who
+    watch the training; None if the encoder is deterministic. `opponent` is what a second
+    player minimises at the same time (the discriminator of FactorVAE): it reaches the
+    weights of that player alone, and `total` all others.
     """
 
     total: Scalar
     terms: dict[str, Scalar] = field(default_factory=dict)
     posterior: Posterior | None = None
+    opponent: Scalar | None = None
+
+    @property
+    def whole(self) -> Scalar:
+        """What a step descends: the losses of both players, each with its own weights."""
+        return self.total if self.opponent is None else self.total + self.opponent
 
 
 def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
@@ -70,6 +79,31 @@ def kl_to_standard_normal(posterior: Posterior) -> PerSample:
     return posterior.kl().sum(1)
 
 
+def kl_to_gaussian(posterior: Posterior, mean: Tensor, variance: Tensor | float) -> PerSample:
+    """KL(q(z|x) || N(mean, diag variance)), summed over the latents.
+
+        1/2 sum_j (Σ_jj + (μ_j - mean_j)²) / v_j - 1 - log L_jj²/v_j
+
+    The divergence does not change when everything is measured in units of the second
+    Gaussian, so it is the one to N(0, I) of the posterior seen from there.
+    """
+    return kl_to_standard_normal(seen_from(posterior, mean, variance))
+
+
+def seen_from(posterior: Posterior, mean: Tensor, variance: Tensor | float) -> Posterior:
+    """A posterior in units of N(mean, diag variance): what was N(mean, variance) is N(0, 1)."""
+    scale = torch.as_tensor(variance, dtype=posterior.mean.dtype).sqrt()
+    moved = (posterior.mean - mean) / scale
+    if posterior.scale_tril is not None:
+        return Posterior(moved, scale_tril=posterior.scale_tril / scale.unsqueeze(-1))
+    return Posterior(moved, None if posterior.std is None else posterior.std / scale)
+
+
+def point_posterior(output: Tensor, x: Tensor) -> Posterior:
+    """Reads an encoder's output as the latents themselves."""
+    return Posterior(output.to(x.dtype))
+
+
 def gaussian_posterior(output: Tensor, x: Tensor) -> Posterior:
     """Reads an encoder's output as means, then log-variances.
 
@@ -78,6 +112,45 @@ def gaussian_posterior(output: Tensor, x: Tensor) -> Posterior:
     """
     mean, log_variance = output.to(x.dtype).chunk(2, dim=1)
     return Posterior(mean, (log_variance / 2).exp())
+
+
+def full_posterior(output: Tensor, x: Tensor) -> Posterior:
+    """Reads an encoder's output as means, log-diagonals of L, and the entries of L below.
+
+    Covariance L Lᵀ: L is lower triangular with a positive diagonal, so every full
+    covariance has exactly one. (Zietlow 2022, section 3.2.7.)
+    """
+    latents = full_latents(output.shape[1])
+    mean, diagonal, below = output.to(x.dtype).split(
+        [latents, latents, latents * (latents - 1) // 2], dim=1
+    )
+    # Gathered rather than written in place: entry (i, j) reads its number, or a zero.
+    place = torch.zeros(latents, latents, dtype=torch.long, device=output.device)
+    rows, columns = torch.tril_indices(latents, latents, -1, device=output.device)
+    place[rows, columns] = torch.arange(1, 1 + len(rows), device=output.device)
+    padded = torch.cat([torch.zeros_like(mean[:, :1]), below], dim=1)
+    lower = padded[:, place.flatten()].unflatten(1, (latents, latents))
+    return Posterior(mean, scale_tril=lower + torch.diag_embed(diagonal.exp()))
+
+
+def full_latents(outputs: int) -> int:
+    """The number n of latents with n + n (n + 1) / 2 outputs."""
+    return (math.isqrt(9 + 8 * outputs) - 3) // 2
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the output of an encoder is read as a posterior."""
+
+    outputs: Callable[[int], int]  # numbers per observation, for so many latents
+    read: Callable[[Tensor, Tensor], Posterior]
+
+
+POSTERIORS = {
+    "point": Reading(lambda latents: latents, point_posterior),
+    "gaussian": Reading(lambda latents: 2 * latents, gaussian_posterior),
+    "full": Reading(lambda latents: latents + latents * (latents + 1) // 2, full_posterior),
+}
 
 
 @runtime_checkable

@@ -32,13 +32,13 @@ from zscope.training.config import TrainConfig
 
 
 class Shared:
-    """losses(x, generator) of a model whose gradients are averaged over the processes."""
+    """losses(x, generator, ...) of a model whose gradients are averaged over the processes."""
 
     def __init__(self, model: Autoencoder) -> None:
         self._parallel = DistributedDataParallel(_Forward(model))
 
-    def __call__(self, x: Tensor, generator: Source) -> Losses:
-        return self._parallel(x, generator)
+    def __call__(self, x: Tensor, generator: Source, **extras: Any) -> Losses:
+        return self._parallel(x, generator, **extras)
 
 
 class _Forward(torch.nn.Module):
@@ -48,8 +48,8 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, generator: Source) -> Losses:
-        return self.model.losses(x, generator)  # type: ignore[operator]
+    def forward(self, x: Tensor, generator: Source, **extras: Any) -> Losses:
+        return self.model.losses(x, generator, **extras)  # type: ignore[operator]
 
 
 def train_on_many(

@@ -24,10 +24,9 @@ from zscope.errors import ConfigError, InterfaceError
 from zscope.models.objectives import Losses
 from zscope.randomness import Shapes, Tape, normal, seed_of
 from zscope.recording import as_dataset
-
+from zscope.training.feeding import Feed, batch_rows
 from zscope.training.loop import (
     History,
-    batch_rows,
     begin,
     check_finite,
     check_first_batch,
@@ -35,10 +34,15 @@ from zscope.training.loop import (
     configure,
     describe,
     how_to_resume,
+    make_optimisers,
     pick_device,
+    update,
     watch_interrupts,
 )
 from zscope.training.progress import show
+
+# What is descended, the loss, its terms, and the mean and spread of the posteriors.
+Measured = tuple[Tensor, Tensor, dict[str, Tensor], Any]
 
 
 class _Forward(torch.nn.Module):
@@ -48,12 +52,11 @@ class _Forward(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, draws: list[Tensor]) -> tuple[Tensor, dict[str, Tensor], Any]:
-        losses = self.model.losses(x, Tape(draws))  # type: ignore[operator]
+    def forward(self, x: Tensor, draws: list[Tensor], extras: dict[str, Any]) -> Measured:
+        losses = self.model.losses(x, Tape(draws), **extras)  # type: ignore[operator]
         posterior = losses.posterior
-        parts = () if posterior is None else (posterior.mean, posterior.std)
-        spread = tuple(part for part in parts if part is not None)
-        return losses.total, dict(losses.terms), spread
+        spread = () if posterior is None else (posterior.mean, posterior.variance.sqrt())
+        return losses.whole, losses.total, dict(losses.terms), spread
 
 
 def train_ensemble(
@@ -93,30 +96,31 @@ def train_ensemble(
     models = [model.to(device).train() for model in models]
     for model in models:
         check_first_batch(model, dataset, config, device)
+    feed = Feed(models[0], dataset, device)
     paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
     runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
     histories = [History(run, 0) for run in runs]
 
     parameters, buffers = stack_module_state([_Forward(model) for model in models])
     skeleton = _Forward(copy.deepcopy(models[0]).to("meta"))
-    together = vmap(
-        lambda weights, constants, x, draws: functional_call(
-            skeleton, (weights, constants), (x, draws)
-        )
-    )
-    optimiser_class = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
-    fused = device.type in ("cpu", "cuda")
-    optimiser = optimiser_class(list(parameters.values()), lr=config.rate, fused=fused)
-    example = dataset.batch(batch_rows(config, len(dataset), 0), device).to(dtype)
-    drawing = Drawing(models[0], example, seeds)
+    weights = {name.removeprefix("model."): stack for name, stack in parameters.items()}
+    optimisers = make_optimisers(models[0], config, weights)
+    drawing = Drawing(models[0], *feed.at(config, 0), seeds)
 
-    def measure(step: int) -> tuple[Tensor, dict[str, Tensor], Any]:
-        rows = np.concatenate([batch_rows(own, len(dataset), step) for own in configs])
-        x = dataset.batch(rows, device).to(dtype)
+    def measure(step: int) -> Measured:
+        rows = [batch_rows(own, len(dataset), step) for own in configs]
+        x = dataset.batch(np.concatenate(rows), device).to(dtype)
         x = x.reshape(len(seeds), config.batch, *x.shape[1:])
-        return together(parameters, buffers, x, drawing.at(step))
+        each = [feed.extras(own, step, r) for own, r in zip(configs, rows, strict=True)]
+        numbers = {key: v for key, v in each[0].items() if not isinstance(v, Tensor)}
+        tensors = {k: torch.stack([e[k] for e in each]) for k in each[0] if k not in numbers}
 
-    def note(step: int, measured: tuple[Tensor, dict[str, Tensor], Any]) -> None:
+        def member(own: Any, constants: Any, x: Tensor, draws: Any, told: Any) -> Measured:
+            return functional_call(skeleton, (own, constants), (x, draws, {**told, **numbers}))
+
+        return vmap(member)(parameters, buffers, x, drawing.at(step), tensors)
+
+    def note(step: int, measured: Measured) -> None:
         for member, history in enumerate(histories):
             row = describe(member_losses(measured, member), step, config)
             history.add(row)
@@ -127,7 +131,7 @@ def train_ensemble(
     with watch_interrupts() as interrupted, bar:
         for step in range(config.steps):
             measured = measure(step)
-            totals = measured[0]
+            totals = measured[1]
             if not math.isfinite(totals.sum().item()):
                 member = int((~totals.isfinite()).nonzero()[0, 0])
                 check_finite(member_losses(measured, member), step, paths[member], exact=True)
@@ -135,13 +139,7 @@ def train_ensemble(
                 note(step, measured)
             else:
                 bar.update(step, None)
-            optimiser.zero_grad(set_to_none=True)
-            totals.sum().backward()
-            if config.clip is not None:
-                clip_each(list(parameters.values()), config.clip)
-            for group in optimiser.param_groups:
-                group["lr"] = config.rate_at(step)
-            optimiser.step()
+            update(optimisers, measured[0].sum(), config, step, clip_each)
             if interrupted.is_set():
                 raise KeyboardInterrupt(how_to_resume(None, step + 1, config))
         with torch.no_grad():
@@ -164,10 +162,12 @@ def train_ensemble(
 class Drawing:
     """The noise of every member at every step, as that member alone would draw it."""
 
-    def __init__(self, model: Autoencoder, x: Tensor, seeds: Sequence[int]) -> None:
+    def __init__(
+        self, model: Autoencoder, x: Tensor, extras: dict[str, Any], seeds: Sequence[int]
+    ) -> None:
         shapes = Shapes()
         with torch.no_grad():
-            model.losses(x, shapes)  # type: ignore[operator]
+            model.losses(x, shapes, **extras)  # type: ignore[operator]
         self._shapes, self._seeds = shapes.seen, seeds
         self._generator = torch.Generator(x.device)
 
@@ -180,8 +180,8 @@ class Drawing:
         return [torch.stack(draws) for draws in drawn]
 
 
-def member_losses(measured: tuple[Tensor, dict[str, Tensor], Any], member: int) -> Losses:
-    totals, terms, spread = measured
+def member_losses(measured: Measured, member: int) -> Losses:
+    _, totals, terms, spread = measured
     posterior = Posterior(*(part[member] for part in spread)) if spread else None
     return Losses(totals[member], {name: term[member] for name, term in terms.items()}, posterior)
 

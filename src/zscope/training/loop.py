@@ -15,14 +15,13 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-
 
 from zscope import __version__, store
 from zscope.autoencoder import Autoencoder, evaluation
@@ -32,6 +31,7 @@ from zscope.models.objectives import Losses
 from zscope.randomness import seed_of
 from zscope.recording import as_dataset
 from zscope.training.config import TrainConfig, checked
+from zscope.training.feeding import Feed, batch_rows
 from zscope.training.monitor import regime
 from zscope.training.progress import Progress, show
 
@@ -126,12 +126,12 @@ def run_loop(
         return finished_before(run, model)
     device = pick_device(config, rank)
     model = model.to(device).train()
-    dtype = model.place[1]
-    optimisers = {"main": make_optimiser(model, config)}
+    optimisers = make_optimisers(model, config)
     first = 0
     if path is not None and resume and (saved := store.checkpoints(path)):
         first = store.read_checkpoint(saved[-1][1], model, optimisers)
     shared = share(model, config)
+    feed = Feed(model, dataset, device)
     check_first_batch(model, dataset, config, device)
     history = History(run, first) if rank == 0 else None
     bar = show(progress, config.steps, first, dataset.name) if rank == 0 else Progress()
@@ -149,10 +149,10 @@ def run_loop(
     with watch_interrupts() as interrupted, bar:
         for step in range(first, config.steps):
             note = step % config.log_every == 0
-            x = dataset.batch(batch_rows(config, len(dataset), step, rank), device).to(dtype)
+            x, extras = feed.at(config, step, rank)
             generator.manual_seed(seed_of(config.seed, step, rank))
             with autocast:
-                losses = shared(x, generator)
+                losses = shared(x, generator, **extras)
             if note or device.type == "cpu":
                 check_finite(losses, step, path, exact=device.type == "cpu")
             if note:
@@ -162,14 +162,7 @@ def run_loop(
                     bar.update(step, row)
             else:
                 bar.update(step, None)
-            main = optimisers["main"]
-            main.zero_grad(set_to_none=True)
-            losses.total.backward()
-            if config.clip is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip)
-            for group in main.param_groups:
-                group["lr"] = config.rate_at(step)
-            main.step()
+            update(optimisers, losses.whole, config, step)
             done = step + 1
             if asked_to_stop(interrupted, stop, note, config):
                 save(done, "interrupted")
@@ -180,9 +173,9 @@ def run_loop(
                 check_weights(model, done, path)
                 save(done)
         generator.manual_seed(seed_of(config.seed, config.steps, rank))
-        x = dataset.batch(batch_rows(config, len(dataset), config.steps, rank), device).to(dtype)
+        x, extras = feed.at(config, config.steps, rank)
         with evaluation(model), autocast:
-            losses = model.losses(x, generator)  # type: ignore[operator]
+            losses = model.losses(x, generator, **extras)  # type: ignore[operator]
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
         row = describe(losses, config.steps, config)
@@ -239,8 +232,8 @@ def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
         more = f" (and {others} more differ)" if others else ""
         raise ConfigError(
             f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
-            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave the "
-            "option out or start a new run."
+            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave "
+            "the option out or start a new run."
         )
 
 
@@ -279,21 +272,57 @@ def pick_device(config: TrainConfig, rank: int) -> torch.device:
     return torch.device("cpu")
 
 
-def make_optimiser(model: torch.nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    if not parameters:
+def make_optimisers(
+    model: Autoencoder, config: TrainConfig, weights: dict[str, torch.Tensor] | None = None
+) -> dict[str, torch.optim.Optimizer]:
+    """The main optimiser, and one for each part of the model that is trained against the rest.
+
+    `weights` stand in for the model's own, under the same names.
+    """
+    own = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    weights = dict(own) if weights is None else weights
+    fused = all(p.device.type in ("cpu", "cuda") for p in own.values())
+    optimisers: dict[str, torch.optim.Optimizer] = {}
+    left = dict(own)
+    for role, rival in getattr(model, "rivals", {}).items():
+        mine = {id(p) for p in rival.module.parameters()}
+        names = [name for name, p in own.items() if id(p) in mine]
+        optimisers[role] = torch.optim.Adam(
+            [weights[name] for name in names], lr=rival.rate, betas=rival.betas, fused=fused
+        )
+        left = {name: p for name, p in left.items() if name not in names}
+    if not left:
         raise InterfaceError(
             f"train: {type(model).__name__} has no parameters that can be trained. Are they all "
             "frozen (requires_grad=False)?"
         )
-    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
-    if config.optimiser == "adagrad":
-        return torch.optim.Adagrad(parameters, lr=config.rate, fused=fused)
-    return torch.optim.Adam(parameters, lr=config.rate, fused=fused)
+    kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
+    main = kind([weights[name] for name in left], lr=config.rate, fused=fused)
+    return {"main": main, **optimisers}
+
+
+def update(
+    optimisers: dict[str, torch.optim.Optimizer],
+    loss: torch.Tensor,
+    config: TrainConfig,
+    step: int,
+    clip: Callable[[Any, float], Any] = torch.nn.utils.clip_grad_norm_,
+) -> None:
+    """One step of every player from where all of them stood; each has gradients of its own."""
+    for optimiser in optimisers.values():
+        optimiser.zero_grad(set_to_none=True)
+    loss.backward()
+    for optimiser in optimisers.values():
+        for group in optimiser.param_groups:
+            if config.clip is not None:
+                clip(group["params"], config.clip)
+            share_of_rate = group.setdefault("initial_lr", group["lr"]) / config.rate
+            group["lr"] = share_of_rate * config.rate_at(step)
+        optimiser.step()
 
 
 def share(model: Autoencoder, config: TrainConfig) -> Any:
-    """The function (x, generator) -> Losses that is trained; spread over processes if several."""
+    """The function (x, generator, ...) -> Losses that is trained; over processes if several."""
     if config.devices == 1:
         return model.losses
     from zscope.training.distributed import Shared
@@ -307,20 +336,6 @@ def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
         config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     )
     return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
-
-
-_ORDER: dict[tuple[int, int, int], np.ndarray] = {}
-
-
-def batch_rows(config: TrainConfig, samples: int, step: int, rank: int = 0) -> np.ndarray:
-    """The rows of batch `step`: each epoch is a new random order, its remainder left out."""
-    epoch, place = divmod(step, samples // config.batch)
-    key = (config.seed, epoch, samples)
-    if key not in _ORDER:
-        _ORDER.clear()
-        _ORDER[key] = np.random.default_rng(seed_of(config.seed, epoch, 3)).permutation(samples)
-    rows = _ORDER[key][place * config.batch : (place + 1) * config.batch]
-    return rows[rank :: config.devices]
 
 
 def check_first_batch(

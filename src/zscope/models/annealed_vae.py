@@ -1,0 +1,43 @@
+"""Annealed VAE: a VAE whose latents are given a capacity that grows while it trains.
+
+    loss = E_q[ -log p(x | z) ] + α | KL - C(t) |,     C(t) = C_max min(1, t / T)
+
+KL is the mean over the batch, in nats; | · | is applied to that mean. The model may spend
+C(t) nats on its latents for free and pays α for each nat above or below: a larger C_max
+regularises less. Burgess et al., arXiv:1804.03599, eq. 8.
+"""
+
+from zscope.models.composed import Batch
+from zscope.models.entry import Entry, Option, not_negative, whole
+from zscope.models.objectives import Losses, kl_to_standard_normal
+from zscope.models.vae import POINT
+
+
+def capacity_at(step: int, capacity: float, capacity_steps: int) -> float:
+    """C(t), in nats."""
+    return capacity * min(1.0, step / capacity_steps)
+
+
+def annealed_vae(batch: Batch, *, alpha: float, capacity: float, capacity_steps: int) -> Losses:
+    reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()
+    allowed = capacity_at(batch.step, capacity, capacity_steps)
+    terms = {"reconstruction": reconstruction, "divergence": divergence}
+    total = reconstruction + alpha * (divergence - allowed).abs()
+    return Losses(total, terms, batch.posterior)
+
+
+ENTRY = Entry(
+    name="annealed-vae",
+    title="Annealed VAE: a VAE whose latents are given a capacity that grows while it trains",
+    formula="E_q[-log p(x | z)] + α |KL - C(t)|, C(t) = C_max min(1, t/T)",
+    paper="Burgess et al., arXiv:1804.03599, eq. 8",
+    summary=__doc__ or "",
+    objective=annealed_vae,
+    refuses={"point": POINT},
+    needs=frozenset({"step"}),
+    options={
+        "alpha": Option(1000.0, "Price of a nat above or below the capacity.", not_negative),
+        "capacity": Option(25.0, "C_max, the capacity at the end, in nats.", not_negative),
+        "capacity_steps": Option(100_000, "T, the steps until it is reached.", whole(1)),
+    },
+)

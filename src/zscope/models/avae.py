@@ -1,0 +1,62 @@
+"""AVAE: a VAE whose encoder must recognise what its own decoder makes.
+
+    loss = E_q[ -log p(x | z) ] + KL + E_q KL( q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I) )
+
+g(z) is the decoded mean of a drawn code z, and q(z̃ | g(z)) what the encoder says of it.
+The last term is 0 exactly when that is N(ρ z, (1 - ρ²) I), a small step from z that keeps
+the prior as it is. The decoder is not trained by it: g(z) counts as data. ρ near 1 asks
+for precise recognition. Cemgil et al., "The autoencoding variational autoencoder",
+NeurIPS 2020, arXiv:2012.03715.
+"""
+
+from typing import Any
+
+from zscope.autoencoder import Posterior
+from zscope.models.composed import Batch
+from zscope.models.entry import Entry, Option
+from zscope.models.objectives import Losses, Scalar, kl_to_gaussian, kl_to_standard_normal
+from zscope.models.vae import POINT
+from zscope.types import Codes
+
+
+def avae(batch: Batch, *, rho: float) -> Losses:
+    code = batch.code
+    output = batch.output(code)
+    likelihood = batch.model.likelihood
+    reconstruction = likelihood.nll(output, batch.x).mean()
+    divergence = kl_to_standard_normal(batch.posterior).mean()
+    again = batch.model.encode(likelihood.mean(output).detach())
+    recognition = self_consistency(again, code, rho)
+    terms = {
+        "reconstruction": reconstruction,
+        "divergence": divergence,
+        "recognition": recognition,
+    }
+    return Losses(reconstruction + divergence + recognition, terms, batch.posterior)
+
+
+def self_consistency(again: Posterior, code: Codes, rho: float) -> Scalar:
+    """KL( q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I) ), in nats per sample."""
+    return kl_to_gaussian(again, rho * code, 1 - rho**2).mean()
+
+
+def _correlation(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 1.0
+    if isinstance(value, bool) or not -1 < number < 1:
+        raise ValueError("a correlation between -1 and 1, without the ends, is needed")
+    return number
+
+
+ENTRY = Entry(
+    name="avae",
+    title="AVAE: a VAE whose encoder must recognise what its own decoder makes",
+    formula="E_q[-log p(x | z)] + KL + KL(q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I))",
+    paper="Cemgil et al., NeurIPS 2020, arXiv:2012.03715",
+    summary=__doc__ or "",
+    objective=avae,
+    refuses={"point": POINT},
+    options={"rho": Option(0.975, "ρ, how close recognition must come.", _correlation)},
+)

@@ -1,0 +1,26 @@
+"""β-VAE with full covariance: a β-VAE whose posterior may lean in any direction.
+
+    loss = E_q[ -log p(x | z) ] + β KL( N(μ, L Lᵀ) || N(0, I) )
+    KL   = 1/2 ( ||μ||² + ||L||² - log det L Lᵀ - d ),      z = μ + L ε
+
+The encoder gives μ, the logarithms of the diagonal of L, and its entries below. Rotating
+the latents leaves both terms as they are, so nothing aligns the decoder with principal
+directions: the control for what the diagonal posterior of a β-VAE does. With
+`posterior=gaussian` it is the β-VAE. Zietlow 2022, section 3.2.7.
+"""
+
+from zscope.models.beta_vae import BETA, beta_vae
+from zscope.models.entry import Entry
+from zscope.models.vae import POINT
+
+ENTRY = Entry(
+    name="beta-vae-full",
+    title="β-VAE with full covariance: a β-VAE whose posterior may lean in any direction",
+    formula="E_q[-log p(x | z)] + β KL(N(μ, L Lᵀ) || N(0, I))",
+    paper="Zietlow, PhD thesis, Tübingen 2022, section 3.2.7",
+    summary=__doc__ or "",
+    objective=beta_vae,
+    posterior="full",
+    refuses={"point": POINT},
+    options={"beta": BETA},
+)

@@ -1,0 +1,185 @@
+"""The one class of all models: an encoder, a decoder, and what training minimises.
+
+A model is put together of parts that know nothing of each other:
+
+    encoder -> posterior -> [causal block] -> decoder -> likelihood
+
+and an objective, a function of a `Batch`, that says what is lost. A consistency penalty
+may be added to any objective.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor, nn
+
+from zscope.autoencoder import Autoencoder, Posterior, Prior
+from zscope.errors import InterfaceError
+from zscope.models.causal import CausalBlock
+from zscope.models.objectives import (
+    POSTERIORS,
+    Likelihood,
+    Losses,
+    Scalar,
+    check_observations,
+)
+from zscope.randomness import Source
+from zscope.types import Codes
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A part with an optimiser of its own: Adam with this rate and these decays."""
+
+    module: nn.Module
+    rate: float
+    betas: tuple[float, float]
+
+
+class Batch:
+    """What an objective may look at. Each thing is computed when first asked for, once."""
+
+    def __init__(
+        self,
+        model: "Composed",
+        x: Tensor,
+        generator: Source,
+        *,
+        step: int = 0,
+        samples: int | None = None,
+        factors: Tensor | None = None,
+        partner: Tensor | None = None,
+    ) -> None:
+        self.model, self.x, self.generator = model, x, generator
+        self.step, self.samples = step, samples
+        self.factors, self.partner = factors, partner
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        return self.model.encode(self.x, self.factors)
+
+    @cached_property
+    def code(self) -> Codes:
+        """One draw of the posterior for each observation."""
+        return self.posterior.sample(self.generator)
+
+    @cached_property
+    def gates(self) -> Tensor | None:
+        """The edges of the causal block in this step: drawn once, the same for all codes."""
+        block = self.model.block
+        return None if block is None else block.draw_gates(self.step, self.generator)
+
+    def output(self, code: Codes) -> Tensor:
+        """What the decoder says of some codes, as the likelihood reads it."""
+        return self.model.output(code, self.gates)
+
+    def response(self, code: Codes) -> Posterior:
+        """The posterior of some codes after decoding and encoding."""
+        return self.model.encode(self.model.likelihood.mean(self.output(code)))
+
+    def causes(self, code: Codes) -> Tensor:
+        block = self.model.block
+        return code if block is None else block(code, self.gates)
+
+    @cached_property
+    def reconstruction(self) -> Scalar:
+        """-log p(x | z) of the drawn codes, in nats per sample."""
+        return self.model.likelihood.nll(self.output(self.code), self.x).mean()
+
+
+Objective = Callable[[Batch], Losses]
+
+
+class Composed(Autoencoder):
+    """`encoder` gives what `posterior` ("point", "gaussian" or "full") reads, `decoder` what
+    `likelihood` reads; `objective` says what a batch loses.
+
+    `decoder` is None for models that only encode. `groups` are the variables of a
+    structural decoder. `needs` are the keywords that training must give to `losses`;
+    `conditional` models are told the factors when they encode.
+    """
+
+    recipe: dict[str, Any] | None = None
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: nn.Module | None,
+        *,
+        shape: tuple[int, ...],
+        latents: int,
+        likelihood: Likelihood,
+        objective: Objective,
+        posterior: str = "gaussian",
+        prior: Prior = "normal",
+        block: CausalBlock | None = None,
+        penalty: Objective | None = None,
+        groups: list[list[int]] | None = None,
+        needs: frozenset[str] = frozenset(),
+        conditional: bool = False,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.likelihood = encoder, decoder, likelihood
+        self.block, self.objective, self.penalty = block, objective, penalty
+        self.observation_shape, self.latents = shape, latents
+        self.prior, self.groups = prior, groups
+        self.needs = needs | ({"step"} if block is not None else set())
+        self.needs_auxiliary = conditional  # `encode` must be told the factors
+        self._read = POSTERIORS[posterior].read
+
+    @property
+    def rivals(self) -> Mapping[str, Rival]:
+        """The parts that an optimiser of their own trains, against the rest."""
+        return getattr(self.objective, "rivals", {})
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        if self.needs_auxiliary:
+            return self._read(self.encoder(x, auxiliary), x)
+        return self._read(self.encoder(x), x)
+
+    def decode(self, z: Codes) -> Tensor:
+        return self.likelihood.mean(self.output(z))
+
+    def output(self, z: Codes, gates: Tensor | None = None) -> Tensor:
+        """What the decoder says, as the likelihood reads it."""
+        if self.decoder is None:
+            raise InterfaceError(
+                f"decode: {(self.recipe or {}).get('name', 'this model')} has an encoder only, so "
+                "nothing can be decoded. Use assays that look at codes, or another model."
+            )
+        return self.decoder(z if self.block is None else self.block(z, gates))
+
+    def causes(self, noise: Codes, *, fixed: Mapping[int, Tensor | float] | None = None) -> Tensor:
+        """The causes of some noises; `fixed` are those that an intervention sets."""
+        return noise if self.block is None else self.block(noise, fixed=fixed)
+
+    def decode_causes(self, causes: Tensor) -> Tensor:
+        """The observations that causes, not noises, decode to."""
+        if self.decoder is None:
+            return self.decode(causes)  # says that there is no decoder
+        return self.likelihood.mean(self.decoder(causes))
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the last hidden layer of the encoder says of each observation."""
+        return self.encoder.features(x)  # type: ignore[operator, union-attr]
+
+    def losses(self, x: Tensor, generator: Source = None, **given: Any) -> Losses:
+        """What a batch loses. `given` are the keywords that the objective needs."""
+        batch = Batch(self, x, generator, **given)
+        losses = self.objective(batch)
+        if self.penalty is None:
+            return losses
+        extra = self.penalty(batch)
+        return replace(
+            losses, total=losses.total + extra.total, terms={**losses.terms, **extra.terms}
+        )
+
+    def check_observations(self, x: Tensor) -> None:
+        check_observations(x, self.observation_shape, self.likelihood)
+
+    def check_factors(self, factors: Tensor) -> None:
+        """Refuses factors that the objective cannot use."""
+        if check := getattr(self.objective, "check_factors", None):
+            check(factors)

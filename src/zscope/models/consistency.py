@@ -1,0 +1,86 @@
+"""Consistency training: penalties for changes that do not survive decoding and encoding.
+
+N are latent vectors, I_m sets unit m of all of them to one value v taken from the codes of
+the batch, N' and N'_I are the responses (posterior means), Z the causes (N itself without a
+causal block). With n units, T vectors and J values for each unit,
+
+    invariance     L_INV = mean_I  1/(nT) sum_k sum_{i not m} ||N'_I,i - N'_i||²
+    equivariance   L_EQV = mean_I  1/(nT) sum_k sum_i         ||(Z(N'_I) - Z(I_m(N')))_i||²
+
+L_EQV also asks that the value itself comes back. N are draws of the prior for variational
+models, hybrids of the batch's codes for all others. All interventions are decoded and
+encoded in one go, on the same N: T (1 + nJ) rows beside those of the batch. Neither N nor
+v carries gradients: they are samples, and shrinking the codes must not help.
+
+"On the interventional consistency of autoencoders", algorithms 1 and 2, eq. 12; the sum of
+L_EQV includes m, as in eq. 12 (without it, and without a block, it would equal L_INV).
+"""
+
+import torch
+from torch import Tensor
+
+from zscope.groups import membership, partition
+from zscope.models.composed import Batch
+from zscope.models.entry import Option, not_negative, whole
+from zscope.models.objectives import Losses
+from zscope.randomness import normal
+
+OPTIONS = {
+    "consistency_weight": Option(4.0, "Weight of the consistency penalty.", not_negative),
+    "interventions": Option(1, "Values given to each unit in a step.", whole(1)),
+    "vectors": Option(8, "Latent vectors that each intervention is made on.", whole(1)),
+}
+
+
+def invariance(
+    batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
+) -> Losses:
+    noises, values, member = drawn(batch, interventions, vectors)
+    before, after = _responses(batch, noises, values, member)
+    strayed = torch.where(member, 0, after - before).square().sum()
+    penalty = strayed / (len(member) * len(noises) * len(member) * len(values))
+    return Losses(consistency_weight * penalty, {"invariance": penalty})
+
+
+def equivariance(
+    batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
+) -> Losses:
+    noises, values, member = drawn(batch, interventions, vectors)
+    before, after = _responses(batch, noises, values, member)
+    wanted = torch.where(member, values[:, None], before)
+    strayed = batch.causes(after.flatten(0, 2)) - batch.causes(wanted.flatten(0, 2))
+    penalty = strayed.square().sum() / (len(member) * len(noises) * len(member) * len(values))
+    return Losses(consistency_weight * penalty, {"equivariance": penalty})
+
+
+PENALTIES = {"invariance": invariance, "equivariance": equivariance}
+
+
+def drawn(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Latent vectors (T x latents), values for all units (J x latents), and which latents
+    belong to which unit (units x 1 x 1 x latents)."""
+    codes = batch.code.detach()
+    units = partition(batch.model.groups, codes.shape[1], "consistency")
+    member = membership(units, codes.shape[1]).to(codes.device)
+    of_latent = member.long().argmax(0)
+
+    def shuffled(count: int) -> Tensor:
+        """Rows of codes whose units come from different rows, none twice."""
+        order = normal(codes[:, : len(units)], batch.generator).argsort(0)[:count]
+        return codes.gather(0, order[:, of_latent])
+
+    if batch.posterior.deterministic:
+        noises = shuffled(vectors)
+    else:
+        noises = normal(codes[:1].expand(vectors, -1), batch.generator)
+    return noises, shuffled(interventions), member[:, None, None]
+
+
+def _responses(
+    batch: Batch, noises: Tensor, values: Tensor, member: Tensor
+) -> tuple[Tensor, Tensor]:
+    """N' (T x latents) and N'_I (units x J x T x latents)."""
+    changed = torch.where(member, values[:, None], noises)
+    rows = torch.cat([noises, changed.flatten(0, 2)])
+    means = batch.response(rows).mean
+    return means[: len(noises)], means[len(noises) :].unflatten(0, changed.shape[:3])

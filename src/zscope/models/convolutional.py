@@ -1,0 +1,297 @@
+"""Convolutional backbones, as blocks that a model strings together.
+
+Every backbone says two things: the blocks of its encoder, and those of its decoder with
+the map of features they start from. An hourglass puts dense layers between the two; a
+structural decoder (`structural.py`) puts latents between the blocks.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from torch import nn
+
+from zscope.models.layers import (
+    ACTIVATIONS,
+    Block,
+    Crop,
+    Decoder,
+    Encoder,
+    GroupNorm,
+    Shape,
+    dense,
+    halved,
+    joined,
+)
+
+
+def _encoder(
+    shape: Shape,
+    blocks: list[Block],
+    flat: int,
+    hidden: Sequence[int],
+    outputs: int,
+    activation: str,
+) -> Encoder:
+    """The blocks, flattened, then dense layers and a linear head."""
+    layers = [*joined(blocks), nn.Flatten(), *dense([flat, *hidden], activation)]
+    return Encoder(shape, nn.Sequential(*layers), nn.Linear([flat, *hidden][-1], outputs))
+
+
+def _decoder(
+    latents: int, hidden: Sequence[int], start: Shape, blocks: list[Block], last: Block, act: str
+) -> list[nn.Module]:
+    layers = dense([latents, *hidden, math.prod(start)], act)
+    return [*layers, nn.Unflatten(1, start), *joined(blocks), *last]
+
+
+# Locatello et al., ICML 2019.
+
+
+def locatello_encoder_blocks(
+    shape: Shape, *, kernels: Sequence[int], activation: str
+) -> list[Block]:
+    """Convolutions of stride 2 with 32, 32, 64, 64 channels.
+
+    Padding is "same" as in TensorFlow, where the network comes from: a side of n pixels
+    becomes ceil(n / 2), and an odd row is added below and to the right.
+    """
+    blocks = []
+    for (before, after), size, kernel in zip(
+        pairwise([shape[0], 32, 32, 64, 64]), halved(shape[1:], 4), kernels, strict=False
+    ):
+        height, width = (_same_padding(side, kernel) for side in size)
+        even = height[0] == height[1] and width[0] == width[1]
+        block: Block = [] if even else [nn.ZeroPad2d((*width, *height))]
+        padding = (height[0], width[0]) if even else 0
+        block += [nn.Conv2d(before, after, kernel, stride=2, padding=padding)]
+        blocks.append([*block, ACTIVATIONS[activation]()])
+    return blocks
+
+
+def locatello_decoder_blocks(
+    shape: Shape, *, kernels: Sequence[int], activation: str
+) -> tuple[Shape, list[Block], Block]:
+    """A small map of 64 channels, then 4x4 deconvolutions of 64, 32, 32 and all channels;
+    the sides are those of the encoder, backwards."""
+    sides = halved(shape[1:], 4)[::-1]
+    blocks = []
+    for (before, after), (small, large) in zip(
+        pairwise([64, 64, 32, 32, shape[0]]), pairwise(sides), strict=True
+    ):
+        block: Block = [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1)]
+        if large != tuple(2 * side for side in small):
+            block.append(Crop(large))
+        blocks.append([*block, ACTIVATIONS[activation]()])
+    return (64, *sides[0]), blocks[:-1], blocks[-1][:-1]
+
+
+def locatello_encoder(
+    shape: Shape, outputs: int, *, kernels: Sequence[int], activation: str
+) -> Encoder:
+    """Four convolutions, then 256 units."""
+    blocks = locatello_encoder_blocks(shape, kernels=kernels, activation=activation)
+    flat = 64 * math.prod(halved(shape[1:], 4)[-1])
+    return _encoder(shape, blocks, flat, [256], outputs, activation)
+
+
+def locatello_decoder(
+    shape: Shape, latents: int, *, kernels: Sequence[int], activation: str
+) -> Decoder:
+    """256 units, then four deconvolutions."""
+    parts = locatello_decoder_blocks(shape, kernels=kernels, activation=activation)
+    return Decoder(latents, nn.Sequential(*_decoder(latents, [256], *parts, activation)))
+
+
+# Leeb et al., "Interventional assays", arXiv:2106.16091.
+
+
+def responses_encoder_blocks(shape: Shape, *, activation: str) -> list[Block]:
+    """Blocks of convolution, pooling, group norm and ELU until the shorter side is 2: five
+    at 64 x 64, four at 32 x 32 and 28 x 28."""
+    blocks: list[Block] = []
+    for block in range(_pooled_blocks(shape)):
+        before, kernel = (shape[0], 5) if block == 0 else (64, 3)
+        blocks.append(
+            [
+                nn.Conv2d(before, 64, kernel, padding=kernel // 2),
+                nn.MaxPool2d(2, ceil_mode=True),
+                GroupNorm(8, 64),
+                ACTIVATIONS[activation](),
+            ]
+        )
+    return blocks
+
+
+def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, list[Block], Block]:
+    """Upsampling, convolution, group norm and ELU, from 16 channels.
+
+    The paper prints four such blocks between 256 units and 64 x 64 pixels, which fixes the
+    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are the encoder's.
+    """
+    sides = halved(shape[1:], _pooled_blocks(shape))[-2::-1]
+    blocks: list[Block] = []
+    for block, size in enumerate(sides[1:]):
+        blocks.append(
+            [
+                nn.Upsample(size, mode="bilinear", align_corners=False),
+                nn.Conv2d(16 if block == 0 else 64, 64, 3, padding=1),
+                GroupNorm(8, 64),
+                ACTIVATIONS[activation](),
+            ]
+        )
+    return (16, *sides[0]), blocks, [nn.Conv2d(64, shape[0], 3, padding=1)]
+
+
+def responses_encoder(shape: Shape, outputs: int, *, activation: str) -> Encoder:
+    """The blocks, then 256 and 128 units."""
+    blocks = responses_encoder_blocks(shape, activation=activation)
+    flat = 64 * math.prod(halved(shape[1:], len(blocks))[-1])
+    return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
+
+
+def responses_decoder(shape: Shape, latents: int, *, activation: str) -> Decoder:
+    """128 and 256 units, then the blocks."""
+    parts = responses_decoder_blocks(shape, activation=activation)
+    return Decoder(latents, nn.Sequential(*_decoder(latents, [128, 256], *parts, activation)))
+
+
+# Leeb et al., "Structure by architecture", ICLR 2023.
+
+
+def structural_encoder_blocks(
+    shape: Shape, *, depth: int | None, filters: int | None, activation: str
+) -> list[Block]:
+    """Convolution, group norm and Mish; every third block, from the first, pools."""
+    depth, filters = _structural_size(shape, depth, filters)
+    blocks: list[Block] = []
+    for number in range(depth):
+        before, kernel = (shape[0], 5) if number == 0 else (filters, 3)
+        block: Block = [nn.Conv2d(before, filters, kernel, padding=kernel // 2)]
+        if number % 3 == 0:
+            block.append(nn.MaxPool2d(2, ceil_mode=True))
+        blocks.append([*block, GroupNorm(8, filters), ACTIVATIONS[activation]()])
+    return blocks
+
+
+def structural_decoder_blocks(
+    shape: Shape, *, depth: int | None, filters: int | None, activation: str
+) -> tuple[Shape, list[Block], Block]:
+    """As many blocks; every third convolution, from the first, is preceded by upsampling."""
+    depth, filters = _structural_size(shape, depth, filters)
+    sides = halved(shape[1:], -(-depth // 3))[::-1]
+    blocks: list[Block] = []
+    for number in range(depth):
+        grow: Block = []
+        if number % 3 == 0:
+            grow = [nn.Upsample(sides[number // 3 + 1], mode="bilinear", align_corners=False)]
+        convolution = nn.Conv2d(filters, filters, 3, padding=1)
+        blocks.append([*grow, convolution, GroupNorm(8, filters), ACTIVATIONS[activation]()])
+    return (filters, *sides[0]), blocks, [nn.Conv2d(filters, shape[0], 3, padding=1)]
+
+
+def structural_encoder(
+    shape: Shape, outputs: int, *, depth: int | None, filters: int | None, activation: str
+) -> Encoder:
+    """The blocks, then 128 units."""
+    size = {"depth": depth, "filters": filters, "activation": activation}
+    blocks = structural_encoder_blocks(shape, **size)  # type: ignore[arg-type]
+    channels = _structural_size(shape, depth, filters)[1]
+    flat = channels * math.prod(halved(shape[1:], -(-len(blocks) // 3))[-1])
+    return _encoder(shape, blocks, flat, [128], outputs, activation)
+
+
+def structural_decoder(
+    shape: Shape, latents: int, *, depth: int | None, filters: int | None, activation: str
+) -> Decoder:
+    """128 units, then the blocks."""
+    parts = structural_decoder_blocks(shape, depth=depth, filters=filters, activation=activation)
+    return Decoder(latents, nn.Sequential(*_decoder(latents, [128], *parts, activation)))
+
+
+def _structural_size(shape: Shape, depth: int | None, filters: int | None) -> tuple[int, int]:
+    large = min(shape[1:]) >= 128
+    return depth or (16 if large else 12), filters or (128 if large else 64)
+
+
+# "On the interventional consistency of autoencoders".
+
+
+def consistency_encoder_blocks(
+    shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
+) -> list[Block]:
+    """Convolution, Mish and batch norm, with poolings at regular places."""
+    after = _pool_places(shape, depth, pools)
+    blocks: list[Block] = []
+    for number in range(depth):
+        before = shape[0] if number == 0 else filters
+        block: Block = [nn.Conv2d(before, filters, 3, padding=1), ACTIVATIONS[activation]()]
+        pool: Block = [nn.MaxPool2d(2)] if number in after else []
+        blocks.append([*block, nn.BatchNorm2d(filters), *pool])
+    return blocks
+
+
+def consistency_decoder_blocks(
+    shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
+) -> tuple[Shape, list[Block], Block]:
+    """The encoder backwards: upsampling where it pools, to the sizes it had."""
+    after = _pool_places(shape, depth, pools)
+    sides = _floored(shape[1:], len(after))[::-1]
+    grown, convolutions = 0, []
+    for number in reversed(range(depth)):
+        grow: Block = []
+        if number in after:
+            grown += 1
+            grow = [nn.Upsample(sides[grown], mode="bilinear", align_corners=False)]
+        channels = filters if number else shape[0]
+        convolutions.append([*grow, nn.Conv2d(filters, channels, 3, padding=1)])
+    blocks = [
+        [*block, ACTIVATIONS[activation](), nn.BatchNorm2d(filters)] for block in convolutions[:-1]
+    ]
+    return (filters, *sides[0]), blocks, convolutions[-1]
+
+
+def consistency_encoder(
+    shape: Shape, outputs: int, *, depth: int, filters: int, pools: int | None, activation: str
+) -> Encoder:
+    """The blocks, then 256 and 128 units: with the head, three linear layers."""
+    blocks = consistency_encoder_blocks(
+        shape, depth=depth, filters=filters, pools=pools, activation=activation
+    )
+    sides = _floored(shape[1:], len(_pool_places(shape, depth, pools)))
+    flat = filters * math.prod(sides[-1])
+    return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
+
+
+def consistency_decoder(
+    shape: Shape, latents: int, *, depth: int, filters: int, pools: int | None, activation: str
+) -> Decoder:
+    parts = consistency_decoder_blocks(
+        shape, depth=depth, filters=filters, pools=pools, activation=activation
+    )
+    return Decoder(latents, nn.Sequential(*_decoder(latents, [128, 256], *parts, activation)))
+
+
+def _pool_places(shape: Shape, depth: int, pools: int | None) -> list[int]:
+    """After which blocks a picture is halved: evenly spaced, the last block among them."""
+    count = pools or (7 if min(shape[1:]) >= 128 else 3)
+    count = min(count, depth, int(math.log2(min(shape[1:]))))
+    return [depth * (place + 1) // count - 1 for place in range(count)]
+
+
+def _floored(size: Shape, times: int) -> list[Shape]:
+    """The sides of a picture, and after each halving (rounded down)."""
+    sides = [tuple(size)]
+    for _ in range(times):
+        sides.append(tuple(side // 2 for side in sides[-1]))
+    return sides
+
+
+def _pooled_blocks(shape: Shape) -> int:
+    return math.ceil(math.log2(min(shape[1:]))) - 1
+
+
+def _same_padding(side: int, kernel: int) -> tuple[int, int]:
+    """Zeros before and after, so that stride 2 gives ceil(side / 2)."""
+    total = max(2 * (-(-side // 2) - 1) + kernel - side, 0)
+    return total // 2, total - total // 2

@@ -1,0 +1,76 @@
+"""DIP-VAE: a VAE whose codes are asked to have the covariance of the prior.
+
+    loss = E_q[ -log p(x | z) ] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²
+
+    DIP-VAE-I     K = Cov[ μ ]                             the means alone
+    DIP-VAE-II    K = Cov[ μ ] + mean over x of diag(σ²)   the sampled codes
+
+with the covariance over the batch (divided by its size). The penalty is 0 exactly when K
+is the identity. Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848, eq. 6 and 7.
+"""
+
+import torch
+
+from zscope.autoencoder import Posterior
+from zscope.models.composed import Batch
+from zscope.models.entry import Entry, Option, not_negative
+from zscope.models.objectives import Losses, Scalar, kl_to_standard_normal
+from zscope.models.vae import POINT
+from zscope.types import Codes, Matrix
+
+
+def dip_vae_i(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
+    spread = covariance(batch.posterior.mean)
+    return _with_penalty(batch, covariance_penalty(spread, offdiagonal, diagonal))
+
+
+def dip_vae_ii(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
+    spread = aggregate_covariance(batch.posterior)
+    return _with_penalty(batch, covariance_penalty(spread, offdiagonal, diagonal))
+
+
+def covariance(codes: Codes) -> Matrix:
+    """Cov over the rows, divided by their number."""
+    centred = codes - codes.mean(0)
+    return centred.T @ centred / len(codes)
+
+
+def aggregate_covariance(posterior: Posterior) -> Matrix:
+    """The covariance of a code drawn from the posterior of an observation drawn at random."""
+    return covariance(posterior.mean) + torch.diag(posterior.variance.mean(0))
+
+
+def covariance_penalty(spread: Matrix, offdiagonal: float, diagonal: float) -> Scalar:
+    """λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²."""
+    own = spread.diagonal()
+    between = spread.square().sum() - own.square().sum()
+    return offdiagonal * between + diagonal * (own - 1).square().sum()
+
+
+def _with_penalty(batch: Batch, penalty: Scalar) -> Losses:
+    reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()
+    terms = {"reconstruction": reconstruction, "divergence": divergence, "penalty": penalty}
+    return Losses(reconstruction + divergence + penalty, terms, batch.posterior)
+
+
+def _entry(number: str, of: str, objective: object, diagonal: float) -> Entry:
+    return Entry(
+        name=f"dip-vae-{number.lower()}",
+        title=f"DIP-VAE-{number}: a VAE whose {of} are asked to have the covariance of the prior",
+        formula="E_q[-log p(x | z)] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²",
+        paper="Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848",
+        summary=__doc__ or "",
+        objective=objective,  # type: ignore[arg-type]
+        refuses={
+            "point": POINT,
+            "full": "the penalty takes the spread of each latent by itself",
+        },
+        options={
+            "offdiagonal": Option(10.0, "λ_od, weight of the covariances.", not_negative),
+            "diagonal": Option(diagonal, "λ_d, weight of the variances.", not_negative),
+        },
+    )
+
+
+FIRST = _entry("I", "means", dip_vae_i, 100.0)
+SECOND = _entry("II", "codes", dip_vae_ii, 10.0)

@@ -1,0 +1,80 @@
+"""What a name means: an objective, and the parts that the name fixes.
+
+    sae-G  adaae-G  vlae-G     G variables enter a structural, adaptive or ladder decoder
+    x…                         with the explicit causal block:     xae, xvae, xsae-4
+    c…-i  c…-e                 with a consistency penalty:         cae-i, cvae-e
+    xc…-i  xc…-e               with both:                          xcae-i, xcsae-4-e
+
+The prefixes and suffixes go with ae, vae and sae-G. Any other combination is had by the
+options decoder, variables, block and consistency.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from zscope.errors import ConfigError
+from zscope.models import causal, consistency, structural
+
+FAMILIES = {
+    "sae": ("ae", "structural"),
+    "adaae": ("ae", "adaptive"),
+    "vlae": ("vae", "ladder"),
+}
+_NAME = re.compile(r"(x?)(c?)(ae|vae|sae-(\d+)|adaae-(\d+)|vlae-(\d+))(?:-([ie]))?")
+_SUFFIXES = {"i": "invariance", "e": "equivariance"}
+EXAMPLE = 2  # variables of the names that stand for a family
+
+
+@dataclass(frozen=True)
+class Name:
+    """The objective a name stands for, the parts it fixes, and what these say of themselves."""
+
+    objective: str
+    parts: dict[str, Any]
+    said: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
+
+
+def parse(name: str) -> Name | None:
+    """What a composed name means; None if it is not one."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    block, penalised, base, *counts, suffix = found.groups()
+    plain = base in ("ae", "vae")
+    family = base.split("-")[0]
+    if bool(penalised) != bool(suffix) or (family in ("adaae", "vlae") and (block or suffix)):
+        return None
+    if plain and not block and not suffix:
+        return None
+    parts: dict[str, Any] = {}
+    said, documents = [], []
+    objective = base
+    if not plain:
+        variables = int(next(count for count in counts if count))
+        if variables == 0:
+            raise ConfigError(f"models: {name}: 0 variables. Use at least 1, for instance sae-4.")
+        objective, decoder = FAMILIES[family]
+        parts |= {"decoder": decoder, "variables": variables}
+        said.append(f"{variables} variables, a {decoder} decoder")
+        documents.append(structural.__doc__ or "")
+    if block:
+        parts["block"] = "causal"
+        said.append("an explicit causal block")
+        documents.append(causal.__doc__ or "")
+    if suffix:
+        parts["consistency"] = _SUFFIXES[suffix]
+        said.append(f"a penalty for lost {_SUFFIXES[suffix]}")
+        documents.append(consistency.__doc__ or "")
+    return Name(objective, parts, tuple(said), tuple(documents))
+
+
+def composed_names() -> list[str]:
+    """One name of each kind; families of G variables stand with G = 2."""
+    sae = f"sae-{EXAMPLE}"
+    names = [f"{family}-{EXAMPLE}" for family in FAMILIES]
+    names += [f"x{base}" for base in ("ae", "vae", sae)]
+    for prefix in ("c", "xc"):
+        names += [f"{prefix}{base}-{end}" for base in ("ae", "vae", sae) for end in "ie"]
+    return names

@@ -1,0 +1,232 @@
+"""The parts that any objective combines with, and what does not go together.
+
+likelihood × backbone × posterior × decoder × causal block × consistency penalty, each an
+option of `zs.models.build`. A name such as `xcsae-4-i` fixes some of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from zscope.errors import ConfigError
+from zscope.models import consistency
+from zscope.models.causal import CausalBlock
+from zscope.models.composed import Objective
+from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
+from zscope.models.ivae import ConditionalEncoder
+from zscope.models.layers import Shape
+from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone
+from zscope.models.objectives import LIKELIHOODS, POSTERIORS
+from zscope.models.structural import LadderEncoder, StructuralDecoder
+
+DECODERS = ("hourglass", "structural", "adaptive", "ladder")
+PENALTIES = ("none", *consistency.PENALTIES)
+
+PARTS = {
+    "backbone": Option(
+        None,
+        f"Networks: {', '.join(BACKBONES)}. Pictures from 8 x 8 up get locatello (structural "
+        "with a structural decoder), the rest mlp.",
+        one_of(BACKBONES),
+    ),
+    "likelihood": Option(
+        None,
+        f"How x differs from its mean: {', '.join(LIKELIHOODS)}. Pictures get bernoulli, rows mse.",
+        one_of(LIKELIHOODS),
+    ),
+    "gamma": Option(1.0, "Variance of the gaussian likelihood, or 'learned'.", positive_or_learned),
+    "posterior": Option(
+        None,
+        f"What the encoder gives: {', '.join(POSTERIORS)}. Follows from the objective.",
+        one_of(POSTERIORS),
+    ),
+    "decoder": Option(
+        "hourglass", f"How latents enter the decoder: {', '.join(DECODERS)}.", one_of(DECODERS)
+    ),
+    "variables": Option(
+        None, "Into how many variables the latents are split, for such decoders.", whole(1)
+    ),
+    "block": Option(
+        "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
+    ),
+    "unit": Option(1, "Numbers in each cause of the causal block.", whole(1)),
+    "gate_steps": Option(10_000, "Steps until the gates of the block are sharp.", whole(1)),
+    "consistency": Option(
+        "none", f"Penalty for changes that do not survive: {', '.join(PENALTIES)}.",
+        one_of(PENALTIES),
+    ),
+    **consistency.OPTIONS,
+    "weights": Option(
+        "torch", "Law of the initial weights: torch or xavier.", one_of(["torch", "xavier"])
+    ),
+    "seed": Option(0, "Decides the initial weights.", whole(0)),
+}  # fmt: skip
+
+# option -> (the part it belongs to, the choices of that part with which it has an effect)
+BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "gamma": ("likelihood", ("gaussian",)),
+    "variables": ("decoder", DECODERS[1:]),
+    "unit": ("block", ("causal",)),
+    "gate_steps": ("block", ("causal",)),
+    **dict.fromkeys(consistency.OPTIONS, ("consistency", PENALTIES[1:])),
+    **{
+        key: ("backbone", tuple(name for name, b in BACKBONES.items() if key in b.options))
+        for backbone in BACKBONES.values()
+        for key in backbone.options
+    },
+}
+# Parts that are written into a recipe only where they differ from the usual.
+QUIET = ("posterior", "decoder", "block", "consistency")
+# Parts that only a model with a decoder has.
+DECODING = (
+    "likelihood", "gamma", "decoder", "variables", "block", "unit", "gate_steps", "consistency",
+    *consistency.OPTIONS,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """The networks of a model and its latent variables."""
+
+    encoder: nn.Module
+    decoder: nn.Module | None
+    block: CausalBlock | None
+    groups: list[list[int]] | None
+
+
+def assemble(
+    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+) -> Assembly:
+    """Networks for the chosen parts; `own` are the options of the backbone."""
+    backbone, kind = BACKBONES[chosen["backbone"]], chosen["decoder"]
+    reading = POSTERIORS[chosen["posterior"]]
+    block = None
+    if chosen["block"] == "causal":
+        block = CausalBlock(latents, size=chosen["unit"], steps=chosen["gate_steps"])
+    inputs = latents if block is None else latents * block.size
+    if not known.decodes:
+        return Assembly(backbone.encoder(shape, reading.outputs(latents), **own), None, None, None)
+    if kind == "hourglass":
+        encoder = backbone.encoder(shape, reading.outputs(latents), **own)
+        if known.conditional:
+            encoder = ConditionalEncoder(encoder, chosen["auxiliary"])  # type: ignore[arg-type]
+        return Assembly(encoder, backbone.decoder(shape, inputs, **own), block, None)
+    variables = chosen["variables"]
+    longer = _lengthened(own, variables) if chosen["backbone"] == "mlp" else dict(own)
+    start, blocks, last = _decoder_blocks(known, shape, chosen, backbone, longer)
+    activation = own.get("decoder_activation") or own["activation"]
+    decoder = StructuralDecoder(
+        inputs, variables, start, blocks, last, kind=kind, activation=activation
+    )
+    size = latents // variables
+    groups = [list(range(size * g, size * (g + 1))) for g in range(variables)]
+    if kind == "ladder":
+        assert backbone.encoder_blocks is not None
+        encoder = LadderEncoder(
+            shape,
+            latents,
+            variables,
+            backbone.encoder_blocks(shape, **longer),
+            readings=reading.outputs(latents) // latents,
+            activation=own["activation"],
+        )
+    else:
+        encoder = backbone.encoder(shape, reading.outputs(latents), **own)
+        if known.conditional:
+            encoder = ConditionalEncoder(encoder, chosen["auxiliary"])  # type: ignore[arg-type]
+    return Assembly(encoder, decoder, block, groups)
+
+
+def penalty(chosen: Mapping[str, Any]) -> Objective | None:
+    """The consistency penalty, if one was chosen."""
+    if chosen["consistency"] == "none":
+        return None
+    options = {key: chosen[key] for key in consistency.OPTIONS}
+    return partial(consistency.PENALTIES[chosen["consistency"]], **options)
+
+
+def refuse_unfit(known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any]) -> None:
+    """Say why some parts do not go together."""
+    who, backbone = f"models: {known.name}", chosen["backbone"]
+    if BACKBONES[backbone].pictures_only and (len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE):
+        raise ConfigError(
+            f"models: the backbone {backbone} convolves pictures of at least {SMALLEST_SIDE} x "
+            f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use backbone='mlp'."
+        )
+    if reason := known.refuses.get(chosen["posterior"]):
+        raise ConfigError(
+            f"{who} with posterior={chosen['posterior']!r}: {reason}. Use posterior="
+            f"{known.posterior!r}, or another objective."
+        )
+    if known.conditional:
+        if chosen.get("auxiliary") is None:
+            raise ConfigError(
+                f"{who} needs an auxiliary variable, and its columns are not known. Build it with "
+                f"zs.models.build_for({known.name!r}, data, latents={latents}), which reads them "
+                "off the factors of the data."
+            )
+        if chosen["decoder"] == "ladder":
+            raise ConfigError(
+                f"{who} tells its encoder the auxiliary variable beside the last features, and a "
+                "ladder reads features at every depth. Use decoder='structural'."
+            )
+        if chosen["consistency"] != "none":
+            raise ConfigError(
+                f"{who} with consistency={chosen['consistency']!r}: what is decoded from a changed "
+                "code has no factors, and this encoder needs them. Use another objective."
+            )
+    if chosen["decoder"] == "ladder" and chosen["posterior"] == "full":
+        raise ConfigError(
+            f"{who}: with decoder='ladder' every rung has a posterior of its own, so none spans "
+            "all latents. Use posterior='gaussian', or decoder='structural'."
+        )
+    if chosen["decoder"] != "hourglass":
+        _refuse_variables(known, latents, chosen)
+
+
+def _refuse_variables(known: Entry, latents: int, chosen: Mapping[str, Any]) -> None:
+    variables, who = chosen["variables"], f"models: {known.name}"
+    if variables is None:
+        raise ConfigError(
+            f"{who} with decoder={chosen['decoder']!r} needs variables=, the number of parts the "
+            "latents are split into. Give it, or use a name such as sae-4."
+        )
+    if latents % variables:
+        near = max(1, round(latents / variables)) * variables
+        raise ConfigError(
+            f"{who}: {latents} latents cannot be split evenly into {variables} variables. Use a "
+            f"multiple of {variables}, for instance latents={near}."
+        )
+    if BACKBONES[chosen["backbone"]].decoder_blocks is None:
+        raise ConfigError(
+            f"{who}: latents enter this decoder between its hidden layers, and the backbone "
+            f"{chosen['backbone']} has none. Use backbone='mlp'."
+        )
+
+
+def _decoder_blocks(
+    known: Entry, shape: Shape, chosen: Mapping[str, Any], backbone: Backbone, own: dict[str, Any]
+) -> Any:
+    assert backbone.decoder_blocks is not None
+    start, blocks, last = backbone.decoder_blocks(shape, **own)
+    if len(blocks) < chosen["variables"]:
+        way = {
+            "structural": f"depth={chosen['variables']}",
+            "consistency": f"depth={chosen['variables'] + 1}",
+            "mlp": f"{chosen['variables']} sizes in decoder_hidden",
+        }.get(chosen["backbone"], "backbone='structural'")
+        raise ConfigError(
+            f"models: {known.name}: {chosen['variables']} variables enter before as many blocks of "
+            f"the decoder, but the backbone {chosen['backbone']} has {len(blocks)} for this shape. "
+            f"Use {way}, or fewer variables."
+        )
+    return start, blocks, last
+
+
+def _lengthened(own: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Options of an mlp with at least so many hidden layers, the last one repeated."""
+    hidden = list(own["hidden"])
+    return {**own, "hidden": hidden + [hidden[-1]] * max(0, layers - len(hidden))}

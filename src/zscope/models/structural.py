@@ -1,0 +1,192 @@
+"""Decoders that take their latents one after another, and the ladder that encodes for them.
+
+The latents U are split evenly into g variables. From a learned constant S_0,
+
+    structural   S_i = blocks_i( α_i S_{i-1} + β_i ),   (log α_i, β_i) = MLP_i(U_i)
+    adaptive     the same, with (log α_i, β_i) = MLP_i(U): every layer sees all latents
+    ladder       S_i = blocks_i( S_{i-1} + β_i ),       β_i = MLP_i(U_i)
+
+α_i and β_i are one number for each channel, the same at every pixel; each MLP has three
+hidden layers of 48 units. U_i alone decides step i, so it leaves S_1..S_{i-1} untouched. At
+the start α_i = 1 and β_i = 0 exactly (weights and biases of the last layer are 0), so that
+a structural decoder gives one and the same observation whatever the latents.
+
+The ladder has an encoder to match: variable U_i is read, by three hidden layers, from the
+features that i - 1 rungs of the encoder are still to come after, so that early variables
+see the whole depth. Adding β_i before a convolution is what concatenating features would
+do, with fewer weights.
+
+Leeb et al., "Structure by architecture", ICLR 2023, sections 2.1 and A.2; Zhao, Song &
+Ermon, ICML 2017, arXiv:1702.08396, for the ladder.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch import Generator, Tensor, nn
+
+from zscope.models.layers import (
+    Block,
+    Shape,
+    ZeroLinear,
+    dense,
+    joined,
+    refuse_other_latents,
+    refuse_other_shape,
+)
+
+WIDTH = 48
+
+
+class StructuralDecoder(nn.Module):
+    """One of the three decoders; `blocks` are shared out evenly over the variables."""
+
+    def __init__(
+        self,
+        latents: int,
+        variables: int,
+        start: Shape,
+        blocks: list[Block],
+        last: Block,
+        *,
+        kind: str,
+        activation: str,
+    ) -> None:
+        super().__init__()
+        self.latents, self.size = latents, latents // variables
+        self.everything = kind == "adaptive"
+        self.start = Constant(start)
+        stages = shared_out(blocks, variables)
+        seen = latents if self.everything else self.size
+        channels = _channels(start, stages)
+        layer = Shift if kind == "ladder" else Transform
+        self.transforms = nn.ModuleList(layer(seen, width, activation) for width in channels)
+        self.stages = nn.ModuleList(nn.Sequential(*joined(stage)) for stage in stages)
+        self.last = nn.Sequential(*last)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.last(self.states(z)[-1])
+
+    def states(self, z: Tensor) -> list[Tensor]:
+        """S_1, S_2, … S_g."""
+        refuse_other_latents(z, self.latents)
+        found, state = [], self.start(len(z))
+        parts = z.split(self.size, dim=1)
+        for part, transform, stage in zip(parts, self.transforms, self.stages, strict=True):
+            state = stage(transform(state, z if self.everything else part))
+            found.append(state)
+        return found
+
+
+class Constant(nn.Module):
+    """The learned features that a decoder starts from."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.empty(shape))
+
+    @torch.no_grad()
+    def initialise(self, generator: Generator) -> None:
+        self.value.normal_(generator=generator)
+
+    def forward(self, count: int) -> Tensor:
+        return self.value.expand(count, *self.value.shape)
+
+
+class Transform(nn.Module):
+    """Scales and shifts each channel as some latents say; the identity at the start."""
+
+    def __init__(self, latents: int, channels: int, activation: str) -> None:
+        super().__init__()
+        hidden = dense([latents, WIDTH, WIDTH, WIDTH], activation)
+        self.layers = nn.Sequential(*hidden, ZeroLinear(WIDTH, 2 * channels))
+
+    def forward(self, features: Tensor, latents: Tensor) -> Tensor:
+        log_scale, shift = self.layers(latents).chunk(2, dim=1)
+        pixels = (1,) * (features.ndim - 2)
+        return features * log_scale.exp().unflatten(1, (-1, *pixels)) + shift.unflatten(
+            1, (-1, *pixels)
+        )
+
+
+class Shift(nn.Module):
+    """Shifts each channel as some latents say."""
+
+    def __init__(self, latents: int, channels: int, activation: str) -> None:
+        super().__init__()
+        hidden = dense([latents, WIDTH, WIDTH, WIDTH], activation)
+        self.layers = nn.Sequential(*hidden, nn.Linear(WIDTH, channels))
+
+    def forward(self, features: Tensor, latents: Tensor) -> Tensor:
+        return features + self.layers(latents).unflatten(1, (-1, *(1,) * (features.ndim - 2)))
+
+
+class LadderEncoder(nn.Module):
+    """Reads each variable at its own depth; `readings` numbers for each latent."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        latents: int,
+        variables: int,
+        blocks: list[Block],
+        *,
+        readings: int,
+        activation: str,
+    ) -> None:
+        super().__init__()
+        self.shape, self.readings = shape, readings
+        stages = shared_out(blocks, variables)
+        self.stages = nn.ModuleList(nn.Sequential(*joined(stage)) for stage in stages)
+        outputs = readings * (latents // variables)
+        shapes = _shapes(shape, self.stages)
+        self.rungs = nn.ModuleList(_rung(features, outputs, activation) for features in shapes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        refuse_other_shape(x, self.shape)
+        read = []
+        for stage, rung in zip(self.stages, self.rungs, strict=True):
+            x = stage(x)
+            read.append(rung(x).chunk(self.readings, dim=1))
+        # The deepest rung holds the first variable; all means come first, then all spreads.
+        return torch.cat([part for reading in zip(*read[::-1], strict=True) for part in reading], 1)
+
+    def features(self, x: Tensor) -> Tensor:
+        for stage in self.stages:
+            x = stage(x)
+        return x.flatten(1)
+
+
+def _rung(features: Shape, outputs: int, activation: str) -> nn.Module:
+    """From features to numbers: maps are first narrowed to 8 channels of 4 x 4."""
+    first: list[nn.Module] = []
+    width = features[0]
+    if len(features) > 1:
+        first = [nn.Conv2d(features[0], 8, 1), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
+        width = 8 * 4 * 4
+    hidden = dense([width, WIDTH, WIDTH, WIDTH], activation)
+    return nn.Sequential(*first, *hidden, nn.Linear(WIDTH, outputs))
+
+
+def shared_out(blocks: list[Block], variables: int) -> list[list[Block]]:
+    """The blocks in as many runs as there are variables, as even as can be."""
+    ends = [len(blocks) * place // variables for place in range(variables + 1)]
+    return [blocks[begin:end] for begin, end in pairwise(ends)]
+
+
+def _shapes(shape: Shape, stages: nn.ModuleList) -> list[Shape]:
+    """The shape of the features after each stage; the modules are on the meta device."""
+    shapes, x = [], torch.empty(2, *shape, device="meta")
+    for stage in stages:
+        x = stage(x)
+        shapes.append(tuple(x.shape[1:]))
+    return shapes
+
+
+def _channels(start: Shape, stages: list[list[Block]]) -> list[int]:
+    """The channels of the features that each stage is given."""
+    channels, x = [], torch.empty(2, *start, device="meta")
+    for stage in stages:
+        channels.append(x.shape[1])
+        x = nn.Sequential(*joined(stage))(x)
+    return channels

@@ -1,0 +1,58 @@
+"""WAE: an autoencoder whose codes, taken together, are asked to follow the prior.
+
+    loss = -log p(x | z) + λ MMD²( codes, N(0, I) ),      z = encoder(x)
+
+    MMD² = E k(z, z') + E k(n, n') - 2 E k(z, n),   n ~ N(0, I)
+    k(a, b) = sum_s C_s / (C_s + ||a - b||²),       C_s = 2 d s,  s in {.1, .2, .5, 1, 2, 5, 10}
+
+estimated from the batch and as many draws of the prior, without bias (a pair of a code
+with itself does not count), so it can be slightly negative. Single codes are free: only
+their distribution is paid for. The encoder is deterministic; `posterior=gaussian` gives
+the random one of the paper. Tolstikhin et al., ICLR 2018, arXiv:1711.01558, algorithm 2.
+"""
+
+import torch
+
+from zscope.models.composed import Batch
+from zscope.models.entry import Entry, Option, not_negative
+from zscope.models.objectives import Losses, Scalar
+from zscope.randomness import normal
+from zscope.types import Codes
+
+SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def wae(batch: Batch, *, weight: float) -> Losses:
+    reconstruction, codes = batch.reconstruction, batch.code
+    discrepancy = mmd(codes, normal(codes, batch.generator))
+    terms = {"reconstruction": reconstruction, "discrepancy": discrepancy}
+    posterior = None if batch.posterior.deterministic else batch.posterior
+    return Losses(reconstruction + weight * discrepancy, terms, posterior)
+
+
+def mmd(codes: Codes, drawn: Codes) -> Scalar:
+    """MMD² between two clouds of equal size, with gradients."""
+    count, latents = codes.shape
+    both = torch.cat([codes, drawn])
+    squares = both.square().sum(1)
+    apart = (squares[:, None] + squares - 2 * both @ both.T).clamp_min(0)
+    kernel = torch.zeros_like(apart)
+    for scale in SCALES:
+        width = 2 * latents * scale
+        kernel = kernel + width / (width + apart)
+    within = kernel[:count, :count].sum() + kernel[count:, count:].sum()
+    # Each cloud pairs `count` points with themselves, where every kernel is 1.
+    within = within - 2 * count * len(SCALES)
+    return within / (count * (count - 1)) - 2 * kernel[:count, count:].mean()
+
+
+ENTRY = Entry(
+    name="wae",
+    title="WAE: an autoencoder whose codes, taken together, are asked to follow the prior",
+    formula="-log p(x | z) + λ MMD²(codes, N(0, I))",
+    paper="Tolstikhin et al., ICLR 2018, arXiv:1711.01558, algorithm 2",
+    summary=__doc__ or "",
+    objective=wae,
+    posterior="point",
+    options={"weight": Option(10.0, "λ, weight of the discrepancy.", not_negative)},
+)

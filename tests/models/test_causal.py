@@ -1,0 +1,200 @@
+"""The causal block: who depends on whom, gates, interventions, and its size."""
+
+import math
+
+import pytest
+import torch
+from worlds import seeded
+
+import zscope as zs
+from zscope.errors import ConfigError
+from zscope.models.causal import TEMPERATURES, CausalBlock, logistic
+from zscope.models.layers import initialise
+
+
+def block(units=5, size=1, **options):
+    with torch.device("meta"):
+        holder = torch.nn.Sequential(CausalBlock(units, size=size, **options))
+    initialise(holder, seed=1)
+    return holder[0].double()
+
+
+def noises(count=4, units=5, seed=0):
+    return torch.randn(count, units, generator=seeded(seed), dtype=torch.float64)
+
+
+def set_gates(made, adjacency):
+    """Open exactly the given edges (parents x children)."""
+    with torch.no_grad():
+        for child in range(1, made.units):
+            made.logits[made._edges(child)] = torch.where(
+                adjacency[:child, child], 1.0, -1.0
+            ).double()
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_cause_depends_on_its_own_noise_and_on_those_before(size):
+    made = block(size=size)
+
+    def causes(noise):
+        return made(noise[None])[0]
+
+    jacobian = torch.func.jacrev(causes)(noises()[0])
+    touched = jacobian.reshape(5, size, 5).abs().sum(1) > 0  # causes x noises
+    assert torch.equal(touched, torch.ones(5, 5).tril().bool())
+    assert made(noises()).shape == (4, 5 * size)
+
+
+def test_the_adjacency_is_upper_triangular_and_says_which_edges_are_open():
+    made = block()
+    assert torch.equal(made.adjacency, torch.ones(5, 5).triu(1).bool())
+    assert made.kept == 1
+    wanted = (torch.rand(5, 5, generator=seeded(0)) > 0.5).triu(1)
+    set_gates(made, wanted)
+    assert torch.equal(made.adjacency, wanted)
+    assert made.kept == pytest.approx(wanted.sum().item() / 10)
+
+
+def test_a_closed_gate_cuts_the_edge_and_nothing_else():
+    made = block()
+    chain = torch.zeros(5, 5).bool()
+    chain[0, 1] = chain[1, 3] = True
+    set_gates(made, chain)
+    jacobian = torch.func.jacrev(lambda noise: made(noise[None])[0])(noises()[0])
+    reached = torch.eye(5).bool()
+    reached[1, 0] = reached[3, 1] = reached[3, 0] = True  # causes x noises
+    assert torch.equal(jacobian.abs() > 0, reached)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_an_intervention_on_a_cause_cuts_its_parents(size):
+    made, noise = block(size=size), noises()
+    value = torch.full((size,), 0.7, dtype=torch.float64)
+    before = made(noise).unflatten(1, (5, size))
+    after = made(noise, fixed={2: value}).unflatten(1, (5, size))
+    assert (after[:, 2] == 0.7).all()
+    assert torch.equal(after[:, :2], before[:, :2])
+    assert not torch.allclose(after[:, 3:], before[:, 3:])
+    # Neither its parents nor its own noise reach it any more, nor anything through it alone.
+    other = noise.clone()
+    other[:, 2] += 1
+    assert torch.equal(made(other, fixed={2: value}), made(noise, fixed={2: value}))
+    other[:, 0] += 1
+    assert (made(other, fixed={2: value}).unflatten(1, (5, size))[:, 2] == 0.7).all()
+
+
+def test_an_intervention_on_a_noise_reaches_what_follows():
+    made, noise = block(), noises()
+    changed = noise.clone()
+    changed[:, 2] = 0.7
+    before, after = made(noise), made(changed)
+    assert torch.equal(before[:, :2], after[:, :2])
+    assert (before[:, 2:] != after[:, 2:]).all()
+
+
+def test_an_intervention_on_a_unit_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match=r"on unit 5, but there are 5 \(0 to 4\)"):
+        block()(noises(), fixed={5: 0.0})
+
+
+@pytest.mark.parametrize(("units", "expected"), [(6, 1011), (12, 2418)])
+def test_the_block_has_the_published_number_of_weights(units, expected):
+    with torch.device("meta"):
+        made = CausalBlock(units)
+    assert sum(p.numel() for p in made.parameters()) == expected
+
+
+def test_models_have_about_the_published_number_of_weights():
+    """AE and XAE for MNIST: 309,973 and 310,984 in size S (6 latents), 423,259 and 425,677
+    in size Standard (12). The table gives both a depth of 12; the numbers say 6 for S."""
+    published = {
+        ("ae", 6): 309_973, ("xae", 6): 310_984, ("ae", 12): 423_259, ("xae", 12): 425_677,
+    }  # fmt: skip
+    for (name, latents), count in published.items():
+        model = zs.models.build(
+            name, shape=(1, 28, 28), latents=latents, backbone="consistency", depth=latents
+        )
+        found = sum(p.numel() for p in model.parameters())
+        assert found == pytest.approx(count, rel=0.0025)
+
+
+# Gates while training.
+
+
+def test_the_temperature_falls_and_then_stays():
+    made = block(steps=100)
+    first, last = TEMPERATURES
+    assert made.temperature(0) == first
+    assert made.temperature(50) == pytest.approx(math.sqrt(first * last))
+    assert made.temperature(100) == made.temperature(10_000) == pytest.approx(last)
+
+
+def test_drawn_gates_are_relaxed_bernoulli_variables():
+    """P(gate > 1/2) = sigmoid(logit), whatever the temperature; cold gates are near 0 or 1."""
+    made = block(units=2, steps=10)
+    with torch.no_grad():
+        made.logits.fill_(0.8)
+    generator = seeded(0)
+    warm = torch.stack([made.draw_gates(0, generator) for _ in range(4000)])
+    cold = torch.stack([made.draw_gates(10, generator) for _ in range(4000)])
+    expected = torch.sigmoid(torch.tensor(0.8)).item()
+    for gates in (warm, cold):
+        assert (gates > 0.5).double().mean().item() == pytest.approx(expected, abs=0.03)
+        assert gates.isfinite().all()
+        assert ((gates >= 0) & (gates <= 1)).all()
+    between = ((cold > 0.05) & (cold < 0.95)).double().mean()
+    assert between < 0.2 < ((warm > 0.05) & (warm < 0.95)).double().mean()
+
+
+def test_logistic_noise_is_right_far_into_the_tails():
+    normals = torch.tensor([-6.0, -3.0, -0.1, 0.0, 3.0, 6.0])
+    exact = torch.special.log_ndtr(normals.double()) - torch.special.log_ndtr(-normals.double())
+    assert torch.allclose(logistic(normals).double(), exact, rtol=1e-5)
+    drawn = logistic(torch.randn(20_000, generator=seeded(0)))
+    assert drawn.std().item() == pytest.approx(math.pi / math.sqrt(3), rel=0.02)
+
+
+def test_gates_are_drawn_once_a_step_and_hard_when_measured():
+    model = zs.models.build("xae", shape=(5,), latents=4)
+    x = torch.rand(6, 5, generator=seeded(0))
+    warm, other = (model.losses(x, seeded(seed), step=0).total.item() for seed in (1, 2))
+    assert warm != other
+    z = torch.randn(3, 4, generator=seeded(3))
+    assert torch.equal(model.decode(z), model.decode(z))
+    assert torch.equal(model.decode(z), model.likelihood.mean(model.decoder(model.block(z))))
+
+
+def test_edges_have_gradients_and_can_be_closed_by_training():
+    """A decoder that wants unit 1 not to see unit 0 closes the gate between them."""
+    made = block(units=2, steps=200)
+    optimiser = torch.optim.Adam(made.parameters(), lr=0.03)
+    generator = seeded(0)
+    with torch.no_grad():
+        made.functions[1][0].weight[:, 0] = 3.0  # unit 0 spoils unit 1
+    for parameter in made.functions.parameters():
+        parameter.requires_grad_(False)
+    for step in range(200):
+        noise = torch.randn(64, 2, generator=generator, dtype=torch.float64)
+        alone = noise.clone()
+        wanted = made(alone, torch.zeros(1).double())[:, 1].detach()
+        loss = (made(noise, made.draw_gates(step, generator))[:, 1] - wanted).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert made.adjacency[0, 1].item() is False
+
+
+def test_a_model_with_a_block_says_what_its_causes_are():
+    model = zs.models.build("xvae", shape=(5,), latents=4, unit=3)
+    noise = torch.randn(6, 4, generator=seeded(0))
+    assert torch.equal(model.causes(noise), model.block(noise))
+    assert model.causes(noise).shape == (6, 12)
+    plain = zs.models.build("vae", shape=(5,), latents=4)
+    assert plain.causes(noise) is noise
+
+
+def test_the_consistency_assay_reads_a_model_with_a_block():
+    model = zs.models.build("xvae", shape=(5,), latents=4, unit=3)
+    codes = torch.randn(64, 4, generator=seeded(0))
+    found = zs.assays.interventional_consistency(model, codes, interventions=2, samples=16)
+    assert found.equivariance.shape == (4, 4)

@@ -1,0 +1,113 @@
+"""FactorVAE: what its two players lose, and what the discriminator learns."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from worlds import seeded
+
+import zscope as zs
+from zscope.models.factor_vae import Discriminator, shuffled
+
+
+def small(**options):
+    options = {"discriminator": (16, 16), "hidden": (8,), **options}
+    return zs.models.build("factor-vae", shape=(5,), latents=3, **options).double()
+
+
+def rows(count, seed=0):
+    return torch.rand(count, 5, generator=seeded(seed), dtype=torch.float64)
+
+
+def test_a_discriminator_that_cannot_tell_costs_nothing_and_loses_log_two():
+    model, x = small(), rows(8)
+    nn.init.zeros_(model.objective.discriminator.layers[-1].weight)
+    nn.init.zeros_(model.objective.discriminator.layers[-1].bias)
+    losses = model.losses(x, seeded(1))
+    vae = zs.models.build("vae", shape=(5,), latents=3, hidden=(8,)).double()
+    assert losses.total.item() == pytest.approx(vae.losses(x, seeded(1)).total.item())
+    assert losses.terms["total_correlation"].item() == 0
+    assert losses.opponent.item() == pytest.approx(math.log(2))
+
+
+def test_the_losses_written_out():
+    model, x = small(alpha=3.0), rows(6)
+    losses = model.losses(x, seeded(1))
+    generator = seeded(1)
+    z = model.encode(x).sample(generator)
+    first, second, last = model.objective.discriminator.layers
+
+    def logits(codes):
+        hidden = nn.functional.leaky_relu(first(codes), 0.2)
+        return last(nn.functional.leaky_relu(second(hidden), 0.2))
+
+    tc = (logits(z)[:, 0] - logits(z)[:, 1]).mean()
+    assert losses.terms["total_correlation"].item() == pytest.approx(tc.item())
+    parts = losses.terms["reconstruction"] + losses.terms["divergence"] + 3 * tc
+    assert losses.total.item() == pytest.approx(parts.item())
+    mixed = shuffled(z, generator)
+    real, false = (torch.log_softmax(logits(codes), 1) for codes in (z, mixed))
+    expected = -0.5 * (real[:, 0].mean() + false[:, 1].mean())
+    assert losses.opponent.item() == pytest.approx(expected.item())
+
+
+def test_each_loss_reaches_the_weights_of_its_own_player_alone():
+    model, x = small(), rows(8)
+    losses = model.losses(x, seeded(1))
+    mine = list(model.objective.discriminator.parameters())
+    others = [*model.encoder.parameters(), *model.decoder.parameters()]
+    for loss, reached, spared in (
+        (losses.total, others, mine),
+        (losses.opponent, mine, others),
+    ):
+        for parameter in reached:
+            [slope] = torch.autograd.grad(loss, parameter, retain_graph=True)
+            assert slope.abs().sum() > 0
+        slopes = torch.autograd.grad(loss, spared, retain_graph=True, allow_unused=True)
+        assert all(slope is None for slope in slopes)
+    # and the first does pay for what the discriminator tells
+    codes = model.encode(x).sample(seeded(1)).detach().requires_grad_()
+    logits = model.objective.discriminator(codes, frozen=True)
+    assert torch.autograd.grad((logits[:, 0] - logits[:, 1]).mean(), codes)[0].abs().sum() > 0
+
+
+def test_shuffling_keeps_every_latent_and_loses_their_dependence():
+    first = torch.randn(4000, 1, generator=seeded(0), dtype=torch.float64)
+    codes = torch.cat([first, first, -first], 1)
+    mixed = shuffled(codes, seeded(1))
+    assert torch.equal(mixed.sort(0).values, codes.sort(0).values)
+    correlations = torch.corrcoef(mixed.T) - torch.eye(3)
+    assert correlations.abs().max() < 4 / math.sqrt(4000)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
+def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(correlation):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        discriminator = Discriminator(2, [32, 32])
+    mixing = torch.tensor([[1.0, 0.0], [correlation, math.sqrt(1 - correlation**2)]])
+    optimiser = torch.optim.Adam(discriminator.parameters(), lr=5e-3, betas=(0.5, 0.9))
+    generator = seeded(0)
+
+    def codes(count):
+        return torch.randn(count, 2, generator=generator) @ mixing.T
+
+    for step in range(500):
+        for group in optimiser.param_groups:
+            group["lr"] = 5e-3 * (1 - step / 500)
+        optimiser.zero_grad()
+        discriminator.loss(codes(512), generator).backward()
+        optimiser.step()
+    with torch.no_grad():
+        logits = discriminator(codes(20_000))
+    found = (logits[:, 0] - logits[:, 1]).mean().item()
+    assert found == pytest.approx(-0.5 * math.log(1 - correlation**2), abs=0.05)
+
+
+def test_the_published_discriminator_has_six_layers_of_a_thousand():
+    model = zs.models.build("factor-vae", shape=(5,), latents=10)
+    weights = sum(p.numel() for p in model.objective.discriminator.parameters())
+    assert weights == 11 * 1000 + 5 * 1001 * 1000 + 1001 * 2
+    rival = model.rivals["discriminator"]
+    assert (rival.rate, rival.betas) == (1e-4, (0.5, 0.9))
