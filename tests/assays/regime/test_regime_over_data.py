@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import zscope as zs
 from zscope.assays.regime.approximation import polarisation, settled_fraction
 from zscope.assays.regime.jacobian import predicted_variance
 from zscope.assays.regime.probe import type_probe
@@ -59,6 +60,22 @@ def test_bernoulli_distortion_agrees_with_torch():
     ).sum(1)
     ours = negative_log_likelihood(logits.sigmoid(), x, "bernoulli")
     torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"), [("bernoulli", {}), ("gaussian", {"gamma": 0.2})]
+)
+def test_a_model_of_zscope_pays_what_its_own_loss_says(likelihood, options):
+    model = zs.models.build(
+        "vae", shape=(5,), latents=2, hidden=(8,), likelihood=likelihood, **options
+    )
+    x = torch.rand(200, 5, generator=torch.Generator().manual_seed(0))
+    result = rate_distortion(model, x, generator=torch.Generator().manual_seed(1), batch=200)
+    with torch.no_grad():
+        losses = model.losses(x, torch.Generator().manual_seed(1))
+    assert result.likelihood.lower() == likelihood
+    assert result.distortion == pytest.approx(losses.terms["reconstruction"].item(), rel=1e-5)
+    assert -result.elbo == pytest.approx(losses.total.item(), rel=1e-5)
 
 
 def test_logits_are_refused_as_probabilities():

@@ -20,8 +20,9 @@ Bonheme 2023, section 4.3.1.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -63,8 +64,9 @@ def rate_distortion(
     """Rate and distortion of a model on some observations, one draw of z for each.
 
     `samples` takes at most so many of them, evenly spread.
-    "auto" takes the likelihood the model was trained with if it says so (an attribute
-    `likelihood`), else Bernoulli if all observations lie from 0 to 1, else Gaussian.
+    "auto" takes the likelihood the model was trained with if it says so (a model of zscope
+    does, with its variance), else Bernoulli if all observations lie from 0 to 1, else
+    Gaussian.
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
@@ -72,15 +74,14 @@ def rate_distortion(
         spread = torch.linspace(0, len(observations) - 1, samples).long()
         observations = observations[spread]
     source = fresh(generator)
-    chosen = _choose(autoencoder, observations) if likelihood == "auto" else likelihood
+    name, lost_by = _reading(autoencoder, observations, likelihood)
     device, dtype = autoencoder.place
     lost, posteriors = 0.0, []
     with evaluation(autoencoder):
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
             posterior = autoencoder.encode(x)
-            decoded = autoencoder.decode(posterior.sample(source))
-            lost += float(negative_log_likelihood(decoded, x, chosen).sum())
+            lost += float(lost_by(posterior.sample(source), x).double().sum())
             posteriors.append(posterior.to("cpu"))
     rate = float(torch.cat([part.kl().double().sum(1) for part in posteriors]).mean())
     spreads = [part.std for part in posteriors if part.std is not None]
@@ -92,7 +93,7 @@ def rate_distortion(
         distortion=lost / len(observations),
         rate=rate,
         information=information,
-        likelihood=chosen,
+        likelihood=name,
         samples=len(observations),
     )
 
@@ -138,9 +139,16 @@ def carried_information(posterior: Posterior, *, generator: Generator | None = N
     return min(max(0.0, total / n), math.log(n))
 
 
-def _choose(autoencoder: Autoencoder, observations: Tensor) -> Likelihood:
-    named = getattr(autoencoder, "likelihood", None)
-    if named in ("bernoulli", "gaussian"):
-        return named
+def _reading(
+    autoencoder: Autoencoder, observations: Tensor, likelihood: str
+) -> tuple[str, Callable[[Tensor, Tensor], Tensor]]:
+    """The name of the likelihood, and the function (codes, observations) -> nats of each."""
+    own: Any = getattr(autoencoder, "likelihood", None)
+    if likelihood == "auto" and hasattr(own, "nll") and hasattr(autoencoder, "output"):
+        # From the decoder's raw output: exact where probabilities round to 0 or 1.
+        return type(own).__name__, lambda z, x: own.nll(autoencoder.output(z), x)  # type: ignore[operator]
     inside = float(observations.min()) >= 0 and float(observations.max()) <= 1
-    return "bernoulli" if inside else "gaussian"
+    usual: Likelihood = "bernoulli" if inside else "gaussian"
+    named = own if own in ("bernoulli", "gaussian") else usual
+    chosen: Any = named if likelihood == "auto" else likelihood
+    return chosen, lambda z, x: negative_log_likelihood(autoencoder.decode(z), x, chosen)
