@@ -39,9 +39,9 @@ PerSample = Float[Tensor, "samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
 
-# What one processor core works through fast: tangents of the largest layer beyond this many
-# bytes come from memory, and the same work takes twice as long.
-_CACHED = 8 * 2**20
+# What one processor core works through fast: less leaves it waiting for instructions, four
+# times as much comes from memory and takes a fifth longer (convolutions at 64 x 64).
+_CACHED = 48 * 2**20
 # Alive at once: input and output of a layer and the copies that convolutions make.
 _ALIVE = 4
 # Without modules to look into: a wide layer against an observation.
