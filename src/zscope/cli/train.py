@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 
 def train(
-    model: Annotated[str | None, Argument(help="ae, vae or beta-vae.")] = None,
+    model: Annotated[str | None, Argument(help="A name from `zscope models list`.")] = None,
     dataset: Annotated[
         str | None, Argument(help="A name from `zscope data list`, or a file of your own.")
     ] = None,
@@ -132,7 +132,7 @@ def begin(
     loaded = data.load(dataset, root=root, **data_options)
     if split is not None:
         loaded = loaded.split(split)[0]
-    built = models.build(model, shape=loaded.shape, latents=latents, **model_options)
+    built = models.build_for(model, loaded, latents=latents, **model_options)
     return train(built, loaded, **training)
 
 

@@ -72,7 +72,9 @@ def entry(name: str) -> Entry:
     """What is known about a model: title, formula, paper, and all its options."""
     if composed := parse(name):
         plain = entry(composed.objective)
-        title = f"{name.upper()}: {plain.name.upper()} with {' and '.join(composed.said)}"
+        *some, last = composed.said
+        listed = f"{', '.join(some)} and {last}" if some else last
+        title = f"{name.upper()}: {plain.name.upper()} with {listed}"
         more = " + λ L_INV" if composed.parts.get("consistency") == "invariance" else ""
         more = " + λ L_EQV" if composed.parts.get("consistency") == "equivariance" else more
         return replace(
@@ -228,16 +230,18 @@ def _objective_options(known: Entry) -> list[str]:
 
 
 def _backbone_options() -> dict[str, Option]:
-    """The options of all backbones. One that several have is shown with the default None."""
+    """The options of all backbones. One that several have with different defaults is shown
+    with the default None, and with what each says of it."""
     union: dict[str, Option] = {}
-    for backbone in BACKBONES.values():
-        for key, option in backbone.options.items():
-            same = union.get(key, option)
-            union[key] = option if same.default == option.default else replace(option, default=None)
-    return {
-        key: replace(option, help=f"{option.help} ({', '.join(BELONGS[key][1])})")
-        for key, option in union.items()
-    }
+    for key in dict.fromkeys(key for backbone in BACKBONES.values() for key in backbone.options):
+        homes = BELONGS[key][1]
+        first, *others = (BACKBONES[home].options[key] for home in homes)
+        text = f"{first.help} ({', '.join(homes)})"
+        if any(option.help != first.help for option in others):
+            text = " ".join(f"{home}: {BACKBONES[home].options[key].help}" for home in homes)
+        same = all(option.default == first.default for option in others)
+        union[key] = replace(first, help=text, default=first.default if same else None)
+    return union
 
 
 def _columns(data: Any) -> list[int | list[float]]:

@@ -57,7 +57,8 @@ def parse(name: str) -> Name | None:
             raise ConfigError(f"models: {name}: 0 variables. Use at least 1, for instance sae-4.")
         objective, decoder = FAMILIES[family]
         parts |= {"decoder": decoder, "variables": variables}
-        said.append(f"{variables} variables, a {decoder} decoder")
+        article = "an" if decoder == "adaptive" else "a"
+        said.append(f"{article} {decoder} decoder of {variables} variables")
         documents.append(structural.__doc__ or "")
     if block:
         parts["block"] = "causal"
@@ -65,7 +66,7 @@ def parse(name: str) -> Name | None:
         documents.append(causal.__doc__ or "")
     if suffix:
         parts["consistency"] = _SUFFIXES[suffix]
-        said.append(f"a penalty for lost {_SUFFIXES[suffix]}")
+        said.append(f"an {_SUFFIXES[suffix]} penalty")
         documents.append(consistency.__doc__ or "")
     return Name(objective, parts, tuple(said), tuple(documents))
 

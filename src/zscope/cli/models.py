@@ -1,0 +1,126 @@
+"""zscope models: what can be trained, and with which options."""
+
+from typing import Annotated, Any
+
+from typer import Argument, Option, Typer
+
+app = Typer(
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Models: what can be trained, and with which options. Start with: zscope models list",
+)
+
+AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
+
+NEEDS = {
+    "factors": "data with factors or labels",
+    "partner": "data with ordinal factors, or rows in the order of time: it learns from pairs",
+}
+
+
+@app.command("list")
+def list_(json: AsJson = False) -> None:
+    """List the models by name.
+
+    G stands for a number of variables: sae-4, vlae-12. The latents must divide by it.
+    """
+    from zscope import models
+
+    entries = [_summary(name) for name in models.names()]
+    if json:
+        _print_json(entries)
+        return
+    width = max(len(_shown(entry["name"])) for entry in entries)
+    for entry in entries:
+        title = entry["title"].split(": ", 1)[1].replace(" 2 variables", " G variables")
+        print(f"{_shown(entry['name']).ljust(width)}  {title}")
+    print("\nMore of one: zscope models info NAME.  Train one: zscope train NAME DATASET")
+
+
+@app.command()
+def info(
+    name: Annotated[str, Argument(help="A name from `zscope models list`, such as sae-4.")],
+    json: AsJson = False,
+) -> None:
+    """Show what a model minimises, where it comes from, and all its options.
+
+    Examples:
+
+      zscope models info beta-tcvae
+
+      zscope models info xcsae-4-i --json
+    """
+    from zscope import models
+
+    entry = models.entry(name)
+    if json:
+        options = {
+            key: {"default": option.default, "help": option.help}
+            for key, option in entry.options.items()
+        }
+        _print_json({**_summary(name), "summary": entry.summary.strip(), "options": options})
+        return
+    print(entry.title)
+    print(f"\nloss   {entry.formula}")
+    print(f"paper  {entry.paper}")
+    for need in sorted(entry.needs & set(NEEDS)):
+        print(f"needs  {NEEDS[need]}")
+    for heading, keys in _groups(entry).items():
+        if keys:
+            print(f"\n{heading} (--set KEY=VALUE)")
+            _print_options({key: entry.options[key] for key in keys})
+    print(f"\n{entry.summary.strip()}")
+
+
+def _summary(name: str) -> dict[str, Any]:
+    from zscope import models
+
+    entry = models.entry(name)
+    return {
+        "name": name,
+        "title": entry.title,
+        "objective": entry.formula,
+        "paper": entry.paper,
+        "needs": sorted(entry.needs & set(NEEDS)),
+        "decodes": entry.decodes,
+    }
+
+
+def _groups(entry: Any) -> dict[str, list[str]]:
+    """The options of the objective, of the parts it is put together with, and of networks."""
+    from zscope.models.networks import BACKBONES
+    from zscope.models.parts import PARTS
+
+    of_networks = {key for backbone in BACKBONES.values() for key in backbone.options}
+    keys = list(entry.options)
+    return {
+        "options of the objective": [k for k in keys if k not in PARTS and k not in of_networks],
+        "parts": [key for key in keys if key in PARTS],
+        "networks": [key for key in keys if key in of_networks],
+    }
+
+
+def _print_options(options: dict[str, Any]) -> None:
+    values = {key: _value(option.default) for key, option in options.items()}
+    first, second = max(map(len, values)), max(map(len, values.values()))
+    for key, option in options.items():
+        print(f"  {key.ljust(first)}  {values[key].ljust(second)}  {option.help}")
+
+
+def _value(default: Any) -> str:
+    if default is None:
+        return "-"
+    if isinstance(default, list):
+        return ",".join(map(str, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _shown(name: str) -> str:
+    """A family of G variables by its letter: sae-2 stands for sae-G in the list."""
+    return name.replace("-2", "-G")
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))
