@@ -220,6 +220,14 @@ def test_vectors_are_drawn_as_lines(tmp_path):
     assert report.latents[0]["traversal"]["picture"].startswith("data:image/svg+xml")
     text = report.save(tmp_path / "report.html").read_text()
     assert "Lines show what is decoded" in text
+    assert "(left to right)" in text
+    assert ">feature 3</span>" in text
+    assert "Some observations and what is decoded" in text
+    assert report.reconstructions["given"][0] == pytest.approx(vectors()[0].tolist())
+    long = torch.randn(100, 9, generator=torch.Generator().manual_seed(0))
+    report = zs.assay(identity(9), long, names=["effective-rank"])
+    text = report.save(tmp_path / "long.html").read_text()
+    assert "(blue to red)" in text
     assert "One observation (blue) and its reconstruction (red)" in text
 
 

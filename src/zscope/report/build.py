@@ -50,7 +50,7 @@ class Report:
     missing: dict[str, str]  # assays without a result, and why
     latents: list[dict[str, Any]]  # one row each, most informative first
     explained: float | None  # share of the variance of the data that reconstructions hold
-    reconstructions: str | None  # a picture of some: above as given, below as decoded
+    reconstructions: dict[str, Any] | None  # some of them: a picture, of vectors the numbers too
     about: dict[str, Any]  # what it takes to make the report again
     failed: list[str] = field(default_factory=list)  # those of `missing` that should have worked
 
@@ -235,7 +235,7 @@ def said(error: Exception, name: str) -> str:
 
 def looked_at(
     recording: Recording, results: dict[str, Result]
-) -> tuple[list[dict[str, Any]], float | None, str | None]:
+) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
     """The table of latents with pictures of what each does, and how good reconstructions are."""
     matrix = next((each for each in results.values() if isinstance(each, ResponseMatrix)), None)
     rows = latent_table(recording, None if matrix is None else matrix.relative.diagonal().tolist())
@@ -250,8 +250,8 @@ def looked_at(
     return rows, explained, compared
 
 
-def reconstructed(recording: Recording) -> tuple[float | None, str]:
-    """1 - |x - decoded|^2 / |x - mean|^2 over some observations, and a picture of a few."""
+def reconstructed(recording: Recording) -> tuple[float | None, dict[str, Any]]:
+    """1 - |x - decoded|^2 / |x - mean|^2 over some observations, and a few to look at."""
     device, dtype = recording.autoencoder.place
     count = min(COMPARED, len(recording))
     squares = moments = 0.0
@@ -268,12 +268,15 @@ def reconstructed(recording: Recording) -> tuple[float | None, str]:
             shown = shown or (x[:8], decoded[:8])
     assert shown is not None
     given, back = (part.numpy().astype(float) for part in shown)
+    few: dict[str, Any] = {"shown": len(given)}
     if given.ndim == 4:
-        picture = pictures.sheet(np.stack([given, back]))
+        few["picture"] = pictures.sheet(np.stack([given, back]))
     else:
-        few = [part[:1].reshape(1, -1) for part in (given, back)]
-        picture = pictures.lines(np.concatenate(few), width=480, height=96)
-    return (1 - squares / moments if moments > 0 else None), picture
+        flat = [part.reshape(len(part), -1)[:5] for part in (given, back)]
+        few |= {"given": flat[0].tolist(), "decoded": flat[1].tolist(), "shown": len(flat[0])}
+        both = np.concatenate([part[:1] for part in flat])
+        few["picture"] = pictures.lines(both, width=480, height=96)
+    return (1 - squares / moments if moments > 0 else None), few
 
 
 def background(

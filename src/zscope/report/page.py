@@ -13,6 +13,7 @@ from zscope.errors import MissingExtra, Undefined
 from zscope.report import pictures
 from zscope.report.build import Progress, Report, scores
 from zscope.report.findings import MEANING
+from zscope.report.pictures import COLOURS, FEW
 from zscope.report.rules import RULES
 from zscope.results import Result
 
@@ -51,6 +52,8 @@ def page(report: Report, progress: Progress | None = None) -> str:
         columns={key for row in report.latents for key in row},
         shown=[row for row in report.latents if "traversal" in row] or report.latents,
         vectors=len(report.about["data"]["shape"]) == 1,
+        few=len(report.about["data"]["shape"]) == 1 and report.about["data"]["shape"][0] <= FEW,
+        colours=COLOURS,
         flat=flattened(report.about),
         style=(TEMPLATES / "report.css").read_text(),
     )
@@ -133,7 +136,7 @@ def shown(value: Any) -> str:
     """A score in at most four digits."""
     if value is None:
         return ""
-    text = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.3g}"
+    text = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.2g}"
     return text.replace("-", "−")
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ LARGE = 400_000
 """Bytes; a figure with more lines than this is drawn in pixels."""
 POINTS = 120
 """At most so many features of a vector are drawn."""
+FEW = 7
+"""Vectors of so many features are drawn feature by feature."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 
 
 def figure(drawing: Any, name: str) -> tuple[str, int]:
@@ -43,11 +47,16 @@ def address(content: bytes, kind: str) -> str:
 
 
 def strip(observations: Tensor) -> str:
-    """Pictures side by side as one PNG; vectors as lines over each other, first to last."""
+    """Pictures side by side as one PNG; of vectors, lines.
+
+    Vectors with few features are drawn as one line for each feature, from the first vector
+    to the last; longer ones as one line for each vector, all over each other.
+    """
     values = observations.detach().numpy().astype(float)
-    if values.ndim != 4:
-        return lines(values.reshape(len(values), -1))
-    return sheet(values[None])
+    if values.ndim == 4:
+        return sheet(values[None])
+    values = values.reshape(len(values), -1)
+    return lines(values.T, COLOURS) if values.shape[1] <= FEW else lines(values)
 
 
 def sheet(pictures: np.ndarray) -> str:
@@ -79,27 +88,30 @@ def sheet(pictures: np.ndarray) -> str:
     return address(memory.getvalue(), "png")
 
 
-def lines(vectors: np.ndarray, width: int = 240, height: int = 56) -> str:
-    """Vectors as lines over one another, from the colour of low values to that of high ones."""
+def lines(
+    vectors: np.ndarray, colours: Sequence[str] = (), width: int = 240, height: int = 56
+) -> str:
+    """Vectors as lines over one another, in the given colours or from blue (first) to red."""
     features = vectors.shape[1]
     chosen = np.unique(np.linspace(0, features - 1, min(features, POINTS)).round().astype(int))
     vectors = vectors[:, chosen]
     low, high = float(vectors.min()), float(vectors.max())
     up = height - 4 - (height - 8) * (vectors - low) / ((high - low) or 1.0)
-    across = np.linspace(4, width - 4, len(chosen)) if len(chosen) > 1 else np.array([width / 2])
-    first, last = np.array([0x2B, 0x83, 0xBA]), np.array([0xD5, 0x5E, 0x00])
+    across = np.linspace(4, width - 4, len(chosen))
     drawn = []
-    for row, share in zip(up, np.linspace(0, 1, len(up)), strict=True):
-        colour = "#" + "".join(f"{round(c):02x}" for c in first + share * (last - first))
-        if len(chosen) == 1:
-            drawn.append(f'<circle cx="{across[0]:g}" cy="{row[0]:.1f}" r="2" fill="{colour}"/>')
-            continue
+    for row, colour in zip(up, colours or blue_to_red(len(up)), strict=False):
         points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, row, strict=True))
         drawn.append(
-            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.2"/>'
+            f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>'
         )
     content = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}">{"".join(drawn)}</svg>'
     )
     return address(content.encode(), "svg+xml")
+
+
+def blue_to_red(count: int) -> list[str]:
+    first, last = np.array([0x2B, 0x83, 0xBA]), np.array([0xD5, 0x5E, 0x00])
+    shades = first + np.linspace(0, 1, count)[:, None] * (last - first)
+    return ["#" + "".join(f"{round(part):02x}" for part in shade) for shade in shades]

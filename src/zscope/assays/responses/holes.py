@@ -53,6 +53,19 @@ class HoleScore(Result):
     ignored: list[int]  # latents the decoder ignores
     source: str  # "given", "prior" or "hybrid"
 
+    @property
+    def samples(self) -> int:
+        """How many vectors were asked about."""
+        return len(self.displacement)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927)."""
+        n, z = self.samples, 1.96
+        centre = (self.score + z**2 / (2 * n)) / (1 + z**2 / n)
+        reach = z / (1 + z**2 / n) * (self.score * (1 - self.score) / n + (z / (2 * n)) ** 2) ** 0.5
+        return max(0.0, centre - reach), min(1.0, centre + reach)
+
     def summary(self) -> list[tuple[str, str]]:
         return [
             ("in holes", f"{100 * self.score:.1f} % of {len(self.ratio)} {self.source} vectors"),
