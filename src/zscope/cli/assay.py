@@ -179,17 +179,17 @@ def show(results: dict[str, Any], drawn: dict[str, str], *, json: bool) -> None:
     )
     for column in ("assay", "measured", ""):
         table.add_column(column, overflow="fold")
-    missing = []
+    missing: dict[str, list[str]] = {}
     for name, result in results.items():
         if not isinstance(result, Result):
-            missing.append(f"{name}: not measured. {str(result).removeprefix(name + ': ')}")
+            missing.setdefault(str(result).removeprefix(name + ": "), []).append(name)
             continue
         for row, (quantity, value) in enumerate(result.summary()):
             table.add_row(name if row == 0 else "", quantity, value)
     console = Console(highlight=False)
     console.print(table)
-    for line in missing:
-        console.print(line, markup=False)
+    for reason, names in missing.items():
+        console.print(f"Not measured ({', '.join(names)}): {reason}", markup=False)
     if drawn:
         console.print(f"{len(drawn)} figures in {Path(next(iter(drawn.values()))).parent}")
 

@@ -14,6 +14,7 @@ twice: they make information look larger, and they leak from the training rows i
 test rows.
 """
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -46,6 +47,22 @@ class Score(Result):
     matrix: np.ndarray
     meaning: str  # of the entries of the matrix
     flags: list[str]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """The score beside chance, its other numbers, and on what it was measured."""
+        ends = "" if self.interval is None else " ({:.3f} to {:.3f})".format(*self.interval)
+        used = f"{len(self.active)} of {len(self.active) + len(self.passive)} latents"
+        own = {f.name for f in dataclasses.fields(Score)}
+        more = [
+            (f.name.replace("_", " "), f"{getattr(self, f.name):.3f}")
+            for f in dataclasses.fields(self)
+            if f.name not in own and isinstance(getattr(self, f.name), float)
+        ]
+        return [
+            ("score", f"{self.score:.3f}{ends}, chance {self.chance:.3f}"),
+            *more,
+            ("on", f"{used}, {self.samples} samples, flavour {self.flavour}"),
+        ]
 
     def plot(self, ax: Any = None) -> Any:
         """The matrix from which the score was read."""
