@@ -81,7 +81,7 @@ def check_names(names: list[str] | None) -> None:
 
 
 def data_for(target: str, data: str | None, options: list[str] | None, root: Path | None) -> Any:
-    """The observations to encode: those named, or the run's own (a held-out part if there is one)."""
+    """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
     from zscope import data as datasets
     from zscope import store
     from zscope.cli.options import settings

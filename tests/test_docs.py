@@ -1,0 +1,72 @@
+"""The documentation names every assay, model, dataset and command, as they are now."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+import zscope as zs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module", name="pages")
+def _pages():
+    description = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    module = importlib.util.module_from_spec(description)
+    description.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZSCOPE_DOCS_FIGURES", "no")
+        yield module
+
+
+def test_every_assay_has_a_page_with_its_question_and_its_source(pages):
+    made = pages.assay_pages()
+    for name, entry in zs.assays.CATALOGUE.items():
+        page = made[f"assays/{name}.md"]
+        assert entry.question in page
+        assert entry.attribute in page
+        assert f"({name}.md)" in made["assays/index.md"]
+
+
+def test_every_model_has_a_page_with_its_options(pages):
+    made = pages.model_pages()
+    for name in zs.models.names():
+        for option in zs.models.entry(name).options:
+            assert f"`{option}`" in made[f"models/{name}.md"]
+
+
+def test_every_dataset_has_a_page(pages):
+    made = pages.data_pages()
+    for name in zs.data.names():
+        assert zs.data.source(name).title in made[f"data/{name}.md"]
+
+
+def test_every_command_is_on_the_page_of_commands(pages):
+    commands = {" ".join(words) for words in pages.commands()}
+    assert {"demo", "train", "assay", "report", "explore", "data fetch", "study run"} <= commands
+
+
+def test_every_decision_is_listed(pages):
+    listed = pages.decision_pages()["decisions/index.md"]
+    for file in (ROOT / "docs" / "decisions").glob("0*.md"):
+        assert file.name in listed
+
+
+def test_every_name_of_the_design_is_there():
+    names = (
+        "response_matrix conditioned_response_matrix structure_score response_map manifold_path "
+        "interventional_consistency mig dci sap irs modularity explicitness factor_vae_score "
+        "beta_vae_score predictability_gap mig_sup jemmig dcimig mcc udr variable_types "
+        "total_correlation mutual_information effective_rank cka procrustes svcca pwcca "
+        "intrinsic_dimension fondue distance_to_orthogonality frechet_distance precision_recall"
+    )
+    for name in names.split():
+        assert callable(getattr(zs.assays, name)), name
+    for name in (
+        "Posterior wrap load record train train_ensemble prune rotate_latents assay".split()
+    ):
+        assert callable(getattr(zs, name)), name
+    for name in ("prior", "posterior", "hybrid", "uniform"):
+        assert callable(getattr(zs.sampling, name)), name
+    assert callable(zs.theory.linear_vae)
