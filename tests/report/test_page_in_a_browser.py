@@ -1,0 +1,91 @@
+"""The page in a real browser: opened from disk, on a screen, a phone, in the dark, on paper."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import zscope as zs
+from zscope.data.dataset import from_arrays
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A report with a long name, wide figures and a failing assay."""
+    x = torch.rand(200, 1, 6, 6, generator=torch.Generator().manual_seed(0))
+    model = zs.wrap(
+        lambda x: x.flatten(1)[:, :10], lambda z: torch.cat([z] * 4, 1)[:, :36].reshape(-1, 1, 6, 6)
+    )
+    names = [
+        "response-matrix",
+        "traversal-responses",
+        "effective-rank",
+        "mig",
+        "predicted-variance",
+    ]
+    data = from_arrays(x, name="a_very_long_name_of_a_file_without_any_space_in_it" * 2)
+    report = zs.assay(model, data, names=names, resamples=0)
+    return report.save(tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not Path(CHROMIUM).exists():
+        how = f"no browser at {CHROMIUM}: apt-get install chromium, or set CHROMIUM to its path"
+        if os.environ.get("CI"):
+            pytest.fail(how)
+        pytest.skip(how)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize("width", [1200, 390, 320])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scroll(
+    browser, saved, width, scheme
+):
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
+    )
+    page, said, asked = context.new_page(), [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(saved.as_uri())
+    page.evaluate("document.querySelectorAll('img').forEach((i) => { i.loading = 'eager'; })")
+    page.wait_for_function("[...document.images].every((i) => i.complete)")
+    assert said == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert page.evaluate("[...document.images].every((i) => i.naturalWidth > 0)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert paper == ("rgb(251, 250, 247)" if scheme == "light" else "rgb(21, 24, 27)")
+    context.close()
+
+
+def test_paper_shows_what_is_folded_on_the_screen(browser, saved):
+    page = browser.new_page()
+    page.goto(saved.as_uri())
+    closed = "document.querySelectorAll('details:not([open])').length"
+    before = page.evaluate(closed)
+    assert before > 3
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(closed) == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(closed) == before
+    assert page.pdf(format="A4")[:4] == b"%PDF"
+    page.close()
