@@ -10,6 +10,7 @@ from conftest import Client
 import zscope as zs
 from zscope import assays, sampling
 from zscope.assays.responses.engine import respond
+from zscope.errors import InterfaceError
 from zscope.explorer.session import Session
 from zscope.explorer.showing import Look
 from zscope.explorer.views import ENDPOINTS
@@ -351,6 +352,30 @@ def test_a_collapsed_model_is_explored_without_hole_scores():
     assert asking.ask("samples", count=2)["holes"] is None
     assert "none of the 2 latents" in asking.told(422, "map", layer="holes", grid=4)
     session.close()
+
+
+def test_data_that_do_not_fit_the_model_are_said_at_the_start():
+    x = torch.rand(20, 3, generator=torch.Generator().manual_seed(0))
+    weight = torch.ones(5, 2)
+    model = zs.wrap(lambda x: x, lambda z: z, latents=3)
+
+    class Other(zs.Autoencoder):
+        latents = 2
+
+        def encode(self, x, auxiliary=None):
+            return zs.Posterior(x @ weight)
+
+        def decode(self, z):
+            return z @ weight.T
+
+    with pytest.raises(InterfaceError, match=r"wide raised RuntimeError on .*\(3,\).*--data"):
+        Session(Other(), x, name="wide")
+    with pytest.raises(InterfaceError, match="explore: wide raised RuntimeError"):
+        Session(model, x, name="one", other=Other(), other_name="wide")
+    pictures = torch.rand(20, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    flat = zs.wrap(lambda x: x.reshape(len(x), 4), lambda z: z, latents=4)
+    with pytest.raises(zs.ZscopeError, match=r"shape \(4,\).*\(1, 2, 2\)"):
+        Session(flat, pictures, name="flat")
 
 
 def test_too_many_latents_for_a_matrix_are_said_so():

@@ -15,7 +15,8 @@ from zscope.assays import response_matrix
 from zscope.assays.responses.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
 from zscope.autoencoder import Autoencoder
-from zscope.errors import ConfigError, Undefined, ZscopeError
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.showing import Look
 from zscope.recording import Recording, as_dataset, record
@@ -54,12 +55,11 @@ class Session:
         self.live = Lane("live")
         self.slow = Lane("study")
         self._remembered: OrderedDict[Any, Any] = OrderedDict()
-        self.subject = self._subject(name, record(autoencoder, dataset, samples=samples, seed=seed))
+        self.subject = self._subject(name, _recorded(name, autoencoder, dataset, samples, seed))
         self.other = None
         if other is not None:
-            self.other = self._subject(
-                other_name, record(other, dataset, samples=samples, seed=seed)
-            )
+            recording = _recorded(other_name, other, dataset, samples, seed)
+            self.other = self._subject(other_name, recording)
         self.look = Look(self.recording.data)
         codes = self.codes
         self.start = int((codes - codes.mean(0)).norm(dim=1).argmin())
@@ -214,6 +214,31 @@ class Session:
             )
         except Undefined as error:
             return error
+
+
+def _recorded(
+    name: str, autoencoder: Autoencoder, data: Dataset, samples: int, seed: int
+) -> Recording:
+    """The recording, once the model is known to take these data and to give them back."""
+    try:
+        recording = record(autoencoder, data, samples=samples, seed=seed)
+        x, _ = decode_and_respond(autoencoder, recording.codes[:1])
+    except ZscopeError:
+        raise
+    except Exception as error:
+        said = (str(error).strip().splitlines() or ["(no text)"])[0][:300]
+        raise InterfaceError(
+            f"explore: {name} raised {type(error).__name__} on observations of shape {data.shape} "
+            f"from {data.name}: {said}. Are these the data it was trained on, in size and scale? "
+            "Name others with --data."
+        ) from error
+    if tuple(x.shape[1:]) != data.shape:
+        raise InterfaceError(
+            f"explore: {name} decodes observations of shape {tuple(x.shape[1:])}, but the data "
+            f"have {data.shape}. Is the decoder that of another model, or does it leave its output "
+            "flat? Reshape it in a small function around the decoder."
+        )
+    return recording
 
 
 def _kind(model: Autoencoder) -> str:

@@ -17,6 +17,7 @@ const alertBox = document.getElementById("alert");
 const made = {};
 const remembered = {};
 let current = null;
+let saving = null;
 
 function fail(error) {
   if (error.name === "AbortError") return;
@@ -44,8 +45,12 @@ function contextOf(name, session) {
     save(parameters, twin) {
       remembered[name] = parameters;
       if (current !== name) return;
-      history.replaceState(null, "", hashOf(name, parameters));
-      setTwin(twin ?? [name, parameters]);
+      // Not at every move of a slider: browsers refuse hundreds of addresses a second.
+      clearTimeout(saving);
+      saving = setTimeout(() => {
+        history.replaceState(null, "", hashOf(name, parameters));
+        setTwin(twin ?? [name, parameters]);
+      }, 100);
     },
     go: (view, parameters) => open(view, parameters, true),
     stateOf: (view) => remembered[view] ?? {},
@@ -59,6 +64,7 @@ function setTwin([endpoint, parameters]) {
 
 function open(name, parameters, push) {
   clear();
+  clearTimeout(saving);
   const moved = current !== name;
   current = name;
   const state = parameters ?? remembered[name] ?? {};
@@ -131,7 +137,8 @@ function link() {
 
 function navigate() {
   const { view, parameters } = readHash(location.hash);
-  open(MODULES[view] ? view : "latents", MODULES[view] ? parameters : undefined, false);
+  const known = Object.hasOwn(MODULES, view);
+  open(known ? view : "latents", known ? parameters : undefined, false);
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {

@@ -8,14 +8,19 @@ export function dark() {
   return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** The value of a CSS variable as the page shows it now. */
+const known = new Map();
+
+/** The value of a CSS variable as the page shows it now; asked once for each theme. */
 export function css(name) {
-  const probe = document.createElement("span");
-  probe.style.color = `var(${name})`;
-  document.body.append(probe);
-  const value = getComputedStyle(probe).color;
-  probe.remove();
-  return value;
+  const which = `${dark()} ${name}`;
+  if (!known.has(which)) {
+    const probe = document.createElement("span");
+    probe.style.color = `var(${name})`;
+    document.body.append(probe);
+    known.set(which, getComputedStyle(probe).color);
+    probe.remove();
+  }
+  return known.get(which);
 }
 
 // Oklab (Ottosson 2020): equal steps look equal.

@@ -86,7 +86,7 @@ export function make(context) {
       "div",
       { className: "compare split" },
       h("section", { className: "half" }, h("h2", {}, "The same sample through both"),
-      h("div", { className: "toolbar" }, h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => choose(Math.floor(Math.random() * session.samples)) }, "Any"))),
+      h("div", { className: "toolbar" }, h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => choose(Math.floor(Math.random() * session.samples)) }, "Random"))),
       through),
       h("section", { className: "half" }, h("h2", {}, "Where they agree"), h("div", { className: "toolbar" }, of, working), readout, holder),
     ),

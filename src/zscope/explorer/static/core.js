@@ -18,8 +18,24 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+let open = 0; // questions without an answer yet
+
+function asking(by) {
+  open += by;
+  document.getElementById("view").setAttribute("aria-busy", open > 0);
+}
+
 /** Ask the server: the answer, or an Error whose message can be shown. */
 export async function api(name, parameters = {}, signal = undefined) {
+  asking(1);
+  try {
+    return await ask(name, parameters, signal);
+  } finally {
+    asking(-1);
+  }
+}
+
+async function ask(name, parameters, signal) {
   const given = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
   let reply;
   try {

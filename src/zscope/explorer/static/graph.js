@@ -134,10 +134,12 @@ export function make(context) {
       });
     }
     holder.replaceChildren(found.nodes.length ? svg : h("p", { className: "hint" }, "No latent is causal: nothing that is changed comes back. Has the posterior collapsed?"));
+    const among = new Set(drawn().map((edge) => `${edge.from}-${edge.to}`));
+    const pairs = found.pairs.filter(([j, k]) => among.has(`${j}-${k}`) && among.has(`${k}-${j}`));
     note.textContent =
       `${found.nodes.length} of ${found.latents} latents are causal. ` +
       (drawn().length < found.edges.length ? `The strongest ${drawn().length} of ${found.edges.length} edges; move the slider to choose.` : `${found.edges.length} edges.`) +
-      (found.pairs.length ? ` Orange: alike in both directions, perhaps one variable in two parts (${found.pairs.map((pair) => pair.join("–")).join(", ")}).` : "");
+      (pairs.length ? ` Orange: alike in both directions, perhaps one variable in two parts (${pairs.slice(0, 8).map((pair) => pair.join("–")).join(", ")}${pairs.length > 8 ? ", …" : ""}).` : "");
     list.replaceChildren(
       h("table", { className: "numbers" }, h("thead", {}, h("tr", {}, ["from", "to", "response"].map((text) => h("th", { scope: "col" }, text)))), h("tbody", {}, found.edges.slice(0, 40).map((edge) => h("tr", {}, h("td", {}, `z${edge.from}`), h("td", {}, `z${edge.to}`), h("td", {}, number(edge.weight, 3)))))),
     );

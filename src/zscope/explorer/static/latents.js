@@ -145,6 +145,7 @@ export function make(context) {
     try {
       const found = await api("draw", { source, seed: seed++ });
       sample = null;
+      index.value = "";
       way.replaceChildren();
       origin.ask();
       set(found.z, true);
@@ -206,7 +207,7 @@ export function make(context) {
       h(
         "div",
         { className: "toolbar" },
-        h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => from(Math.floor(Math.random() * session.samples)) }, "Any")),
+        h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => from(Math.floor(Math.random() * session.samples)) }, "Random")),
         h("div", { className: "group", role: "group", "aria-label": "Draw a code at random" }, h("span", { className: "legend-text" }, "Draw from"), draws),
         project,
         working,
@@ -226,7 +227,7 @@ export function make(context) {
       const given = readVector(parameters.z, count);
       sample = readIndex(parameters.sample, session.samples);
       if (sample === null && !given) sample = session.start;
-      if (sample !== null) index.value = sample;
+      index.value = sample ?? "";
       touched = given !== null;
       shownLatent ??= session.latents[0].latent;
       z = given;

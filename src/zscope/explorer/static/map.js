@@ -7,10 +7,10 @@ import { moved } from "./latents.js";
 import { drawPlane, reach } from "./plane.js";
 
 const LAYERS = {
-  divergence: ["Divergence", "Blue: responses gather (the manifold). Red: they part (a boundary)."],
-  curvature: ["Curvature", "How sharply responses turn towards the manifold."],
-  magnitude: ["Response size", "How far one pass moves a code within the plane."],
-  holes: ["Hole score", "How far one pass moves a code in all latents, in units of posterior samples."],
+  divergence: ["Divergence", "blue where responses gather (the manifold), red where they part (a boundary)"],
+  curvature: ["Curvature", "how sharply responses turn towards the manifold"],
+  magnitude: ["Response size", "how far one pass moves a code within the plane"],
+  holes: ["Hole score", "how far one pass moves a code in all latents, against posterior samples (1)"],
   none: ["Nothing", ""],
 };
 
@@ -143,7 +143,7 @@ export function make(context) {
     legend.replaceChildren();
     if (plane.values) {
       const { most, kind } = reach(plane);
-      legend.append(colourBar(kind, kind === "signed" ? -most : 0, most, `${LAYERS[plane.layer][0].toLowerCase()}. ${LAYERS[plane.layer][1]}`));
+      legend.append(colourBar(kind, kind === "signed" ? -most : 0, most, LAYERS[plane.layer].join(": ")));
     }
     if (plane.factor) {
       const factor = factorColours(session.factors[state.factor], plane.factor);
@@ -314,7 +314,7 @@ export function make(context) {
       state.first = readIndex(parameters.first, count) ?? latents[0];
       state.second = readIndex(parameters.second, count) ?? latents.find((latent) => latent !== state.first);
       if (state.first === state.second) state.second = latents.find((latent) => latent !== state.first);
-      state.layer = LAYERS[parameters.layer] ? parameters.layer : "divergence";
+      state.layer = Object.hasOwn(LAYERS, parameters.layer ?? "") ? parameters.layer : "divergence";
       state.factor = readIndex(parameters.factor, session.factors.length);
       state.grid = [24, 48, 96].includes(Number(parameters.grid)) ? Number(parameters.grid) : 48;
       state.sample = readIndex(parameters.sample, session.samples);

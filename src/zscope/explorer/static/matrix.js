@@ -17,7 +17,7 @@ export function make(context) {
   const state = { kind: "response", row: null, column: null };
   let found = null;
   const kinds = Object.entries(KINDS)
-    .filter(([name]) => session.factors.length > 0 || !["conditioned", "importance"].includes(name))
+    .filter(([name]) => session.factors.length >= ({ conditioned: 2, importance: 1 }[name] ?? 0))
     .map(([name, [text, about]]) => [name, text, about]);
   const chooser = choices("Show", kinds, "response", (kind) => {
     Object.assign(state, { kind, row: null, column: null });
