@@ -245,6 +245,26 @@ _ENTRIES = (
         takes=("codes",),
     ),
     Entry(
+        "sample-quality",
+        "How close to the data are reconstructions, samples and traversals?",
+        "zscope.assays.generation.quality:sample_quality",
+        takes=("autoencoder", "observations", "posterior=posterior"),
+    ),
+    Entry(
+        "frechet-distance",
+        "How far apart are two sets of observations, as Gaussians of features?",
+        "zscope.assays.generation.frechet:frechet_distance",
+        takes=("codes",),
+        needs=("a call",),
+    ),
+    Entry(
+        "precision-recall",
+        "Are samples like real data, and are all real data like some sample?",
+        "zscope.assays.generation.precision_recall:precision_recall",
+        takes=("codes",),
+        needs=("a call",),
+    ),
+    Entry(
         "mig",
         "Is each factor found in one code, and in one only?",
         "zscope.assays.disentanglement.mig:mig",

@@ -1,0 +1,1 @@
+"""How close are generated observations to real ones?"""

@@ -1,0 +1,113 @@
+"""What pictures are compared by: features, and the name of whoever extracted them.
+
+A distance between pictures is a distance between features, and means nothing without the
+name of their extractor. It may be
+
+    None            the rows themselves, already features
+    an Autoencoder  the last hidden layer of its encoder where it shows it (`features`), else
+                    its posterior means; a small classifier of the data is a good choice
+    a function      from a batch of observations to rows of features
+    "inception"     the pool layer of torch-fidelity's Inception network, where its weights
+                    are: only distances with this extractor may be called FID
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.errors import ConfigError, Undefined
+from zscope.types import Matrix
+
+Extractor = Autoencoder | Callable[[Tensor], Tensor] | str | None
+BATCH = 256
+
+
+def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
+    """The features of some observations in float64, a row for each, on the CPU."""
+    x = observations if isinstance(observations, Tensor) else torch.tensor(np.asarray(observations))
+    if len(x) == 0:
+        raise Undefined(f"{who}: 0 observations were given. Give at least two.")
+    if extractor is None:
+        rows = x
+    else:
+        function, owner = _function(extractor, who)
+        with evaluation(owner):
+            parts = [function(x[a : a + BATCH]) for a in range(0, len(x), BATCH)]
+        rows = torch.cat([torch.as_tensor(part).detach().cpu() for part in parts])
+    if rows.ndim != 2 or len(rows) != len(x):
+        raise Undefined(
+            f"{who}: {len(x)} observations gave features of shape {tuple(rows.shape)}, but a row "
+            "for each is needed. Give rows, or an extractor= that makes rows of pictures, for "
+            "instance a trained classifier."
+        )
+    rows = rows.detach().cpu().double()
+    bad = int((~rows.isfinite()).any(1).sum())
+    if bad:
+        raise Undefined(
+            f"{who}: the features of {bad} of {len(rows)} observations hold NaN or infinite "
+            "numbers. Are the observations scaled as the extractor expects?"
+        )
+    return rows
+
+
+def name_of(extractor: Extractor) -> str:
+    """What a result calls its extractor."""
+    if extractor is None:
+        return "rows as given"
+    if isinstance(extractor, str):
+        return extractor
+    if isinstance(extractor, Autoencoder):
+        model = (getattr(extractor, "recipe", None) or {}).get("name", type(extractor).__name__)
+        layer = "last hidden layer" if hasattr(extractor, "features") else "codes"
+        return f"{layer} of {model}"
+    return getattr(extractor, "__name__", type(extractor).__name__)
+
+
+def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
+    """The 2048 pool features of Inception v3 as torch-fidelity has it (Heusel et al., 2017).
+
+    `weights` is the file with its weights; None lets torch-fidelity look in its own cache,
+    or download them. Pictures are grey or coloured, between 0 and 1.
+    """
+    try:
+        from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
+    except ImportError:
+        raise ConfigError(
+            "inception: the package torch-fidelity is not installed, and without it there is no "
+            "Inception network. Install it with: pip install torch-fidelity, or give another "
+            "extractor, for instance a classifier trained on the data."
+        ) from None
+    path = None if weights is None else str(weights)
+    network = FeatureExtractorInceptionV3(
+        "inception", ["2048"], feature_extractor_weights_path=path
+    )
+
+    def inception(x: Tensor) -> Tensor:
+        bytes_ = (x.clamp(0, 1) * 255).round().to(torch.uint8)
+        return network(bytes_.expand(-1, 3, -1, -1))[0]
+
+    return inception
+
+
+def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], torch.nn.Module]:
+    """A function from observations to features, and the module behind it."""
+    if extractor == "inception":
+        return inception(), torch.nn.Module()
+    if isinstance(extractor, Autoencoder):
+        device, dtype = extractor.place
+        hidden = getattr(extractor, "features", None)
+        if hidden is not None:
+            return lambda x: hidden(x.to(device, dtype)), extractor
+        return lambda x: extractor.encode(x.to(device, dtype)).mean, extractor
+    if not callable(extractor):
+        raise ConfigError(
+            f"{who}: extractor={extractor!r} is neither a model, nor a function, nor 'inception'. "
+            "Give a trained classifier, or leave it out if the rows are features."
+        )
+    owner = extractor if isinstance(extractor, torch.nn.Module) else torch.nn.Module()
+    return extractor, owner

@@ -1,0 +1,86 @@
+"""Precision and recall: are samples like real data, and are all real data like some sample?
+
+    precision   the share of generated observations that lie within the real ones
+    recall      the share of real observations that lie within the generated ones
+
+both from 0 to 1. A set reaches as far as balls around its members, each with the distance
+to the member's k-th nearest neighbour in the set as radius. Precision falls when samples
+leave the data, recall when they cover only part of it; a Fréchet distance mixes the two.
+Unchanged by moving, rotating or uniformly scaling all features together. Equal rows of a
+set count once, so that copies do not shrink its balls to nothing.
+
+The numbers depend on the extractor of the features, which is part of the result, and on
+the number of samples: compare equal numbers. Distances in float64.
+
+Kynkäänniemi et al., NeurIPS 2019, arXiv:1904.06991, eq. 1 and 2, k = 3.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zscope.assays.dimension.neighbours import nearest_neighbours
+from zscope.assays.generation.extractors import Extractor, extract, name_of
+from zscope.errors import Undefined
+from zscope.results import Result
+
+BLOCK_BYTES = 32 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecall(Result):
+    precision: float
+    recall: float
+    neighbours: int
+    extractor: str
+    samples: tuple[int, int]
+    features: int
+
+
+def precision_recall(
+    real: Any,
+    generated: Any,
+    *,
+    neighbours: int = 3,
+    extractor: Extractor = None,
+    name: str | None = None,
+) -> PrecisionRecall:
+    """Precision and recall of generated observations, or of rows of features.
+
+    `name` replaces what the result calls the extractor.
+    """
+    first = extract(real, extractor, "precision_recall")
+    second = extract(generated, extractor, "precision_recall")
+    if first.shape[1] != second.shape[1]:
+        raise Undefined(
+            f"precision_recall: features of shape {tuple(first.shape)} and {tuple(second.shape)} "
+            "have different columns. Were both extracted by the same network?"
+        )
+    return PrecisionRecall(
+        precision=_share_within(second, first, neighbours),
+        recall=_share_within(first, second, neighbours),
+        neighbours=neighbours,
+        extractor=name or name_of(extractor),
+        samples=(len(first), len(second)),
+        features=first.shape[1],
+    )
+
+
+def _share_within(points: Tensor, members: Tensor, neighbours: int) -> float:
+    """The share of points inside any ball around the members."""
+    centres = members.unique(dim=0)
+    radii = torch.zeros(len(centres), dtype=members.dtype)
+    if len(centres) > neighbours:  # a collapsed set has no extent
+        found = nearest_neighbours(members, neighbours, tolerance=0.0)
+        centres, radii = found.values, found.distances[:, -1]
+    rows = max(1, BLOCK_BYTES // (8 * len(centres)))
+    inside = 0
+    for start in range(0, len(points), rows):
+        # From differences, not products: a point of the set itself must come out at 0.
+        gaps = torch.cdist(
+            points[start : start + rows], centres, compute_mode="donot_use_mm_for_euclid_dist"
+        )
+        inside += int((gaps <= radii).any(1).sum())
+    return inside / len(points)
