@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from zscope import models, store
+from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cca import pwcca, svcca
 from zscope.assays.similarity.heatmap import (
@@ -32,7 +33,7 @@ from zscope.data.dataset import Dataset
 from zscope.errors import RunError, Undefined
 from zscope.loading import load
 from zscope.randomness import seed_of
-from zscope.recording import choose_rows
+from zscope.recording import choose_rows, record
 from zscope.results import Result
 
 
@@ -166,6 +167,21 @@ def settling(
         layers=kept,
         samples=len(x),
     )
+
+
+def correlations_over_training(
+    run: Path, data: Dataset, *, samples: int = 2000, seed: int = 0, threshold: float = 0.2
+) -> CorrelationTracking:
+    """Correlations between the latents of a run at each of its checkpoints and at the end."""
+    saved = [file for _, file in store.checkpoints(run)]
+    if not saved:
+        raise RunError(
+            f"compare: {run} has no checkpoints to follow. Train with --snapshot STEP (several "
+            "times) to keep some."
+        )
+    stages = [load(file) for file in saved] + ([load(run)] if store.open_run(run).finished else [])
+    codes = (record(stage, data, samples=samples, seed=seed).codes for stage in stages)
+    return correlation_tracking(codes, threshold=threshold)
 
 
 def observations(data: Dataset, samples: int, seed: int) -> Tensor:

@@ -10,8 +10,8 @@ import torch
 import zscope as zs
 from zscope.assays import cka
 from zscope.cli import main
-from zscope.comparison import compare_models, untrained
-from zscope.errors import ConfigError
+from zscope.comparison import compare_models, correlations_over_training, untrained
+from zscope.errors import ConfigError, RunError
 from zscope.sizing import Trials, choose_beta, choose_latents
 
 
@@ -188,6 +188,24 @@ def test_a_run_without_checkpoints_says_how_to_keep_some(zscope, runs):
     code, _, err = zscope("compare", runs[0])
     assert code == 1
     assert "--snapshot" in err
+    with pytest.raises(RunError, match="--snapshot"):
+        correlations_over_training(runs[0], zs.data.load("helix"))
+
+
+def test_correlations_are_followed_over_the_checkpoints_of_a_run(runs):
+    helix = zs.data.load("helix")
+    followed = correlations_over_training(runs[0], helix, samples=200)
+    assert followed.snapshots == 2  # step 20 and the end
+    codes = zs.record(zs.load(runs[0]), helix, samples=200).codes
+    expected = np.corrcoef(codes.numpy().T)[0, 1]
+    assert followed.series(0, 1)[-1] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_checkpoint_is_compared_with_the_end_of_its_run(zscope, runs):
+    (early,) = (runs[0] / "checkpoints").glob("step-000000020*")
+    code, out, err = zscope("compare", early, runs[0], "--samples", 200, "--no-control")
+    assert code == 0, err
+    assert out.splitlines()[1].split()[:2] == ["input", "1.000"]
 
 
 def test_a_foreign_model_is_its_own_untrained_control():
