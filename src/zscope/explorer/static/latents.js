@@ -247,7 +247,7 @@ export function moved(found, reason) {
   if (!found) return [h("p", { className: "hint" }, reason ?? "")];
   const share = found.percentile;
   return [
-    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(found.distance)}`), found.hole ? h("span", { className: "tag hole" }, "in a hole") : h("span", { className: "tag fine" }, "on the manifold")),
+    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(found.distance)}`), found.hole ? h("span", { className: "tag hole" }, "in a hole") : share > 90 ? h("span", { className: "tag" }, "at the edge") : h("span", { className: "tag fine" }, "on the manifold")),
     h("meter", { min: 0, max: 100, value: share, low: 90, high: 99, optimum: 0, "aria-label": "Share of posterior samples that move less" }),
     h("p", { className: "hint" }, `moves further than ${number(share, 0)} % of posterior samples`),
   ];
