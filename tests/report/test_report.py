@@ -198,10 +198,10 @@ def test_the_appendix_repeats_the_report(whole):
 def test_the_same_report_is_the_same_bytes(tmp_path):
     pages = []
     for name in ("a", "b"):
-        report = zs.assay(Pictures(), pictures(), names=FEW, resamples=2)
+        report = zs.assay(Pictures(), pictures(), names=["response-matrix"], resamples=2)
         pages.append(report.save(tmp_path / f"{name}.html").read_bytes())
     assert pages[0] == pages[1]
-    other = zs.assay(Pictures(), pictures(), names=FEW, resamples=2, seed=1)
+    other = zs.assay(Pictures(), pictures(), names=["response-matrix"], resamples=2, seed=1)
     assert other.save(tmp_path / "c.html").read_bytes() != pages[0]
 
 
