@@ -141,7 +141,8 @@ def test_importing_zscope_loads_nothing_heavy():
 
 
 def test_values_are_read_as_what_they_look_like():
-    assert settings(["a=1", "b=.5", "c=true", "d=8,8", "e=relu", "f=1e-4", "g-h=None"], "--set") == {
+    words = ["a=1", "b=.5", "c=true", "d=8,8", "e=relu", "f=1e-4", "g-h=None"]
+    assert settings(words, "--set") == {
         "a": 1, "b": 0.5, "c": True, "d": [8, 8], "e": "relu", "f": 1e-4, "g_h": None,
     }  # fmt: skip
     assert value("[1, 2]") == [1, 2]
