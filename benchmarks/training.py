@@ -86,9 +86,7 @@ def bare(case: str, steps: int) -> float:
         x = x_all[order[place : place + BATCH]]
         mean, log_variance = encoder(x).chunk(2, 1)
         z = mean + (log_variance / 2).exp() * torch.randn_like(mean)
-        reconstruction = functional.binary_cross_entropy_with_logits(
-            decoder(z), x, reduction="sum"
-        )
+        reconstruction = functional.binary_cross_entropy_with_logits(decoder(z), x, reduction="sum")
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum()
         optimiser.zero_grad(set_to_none=True)
         ((reconstruction + divergence) / BATCH).backward()
@@ -182,19 +180,25 @@ def helix(count: int, steps: int) -> float:
     return time.process_time() - start
 
 
-def worker(contender: str, case: str) -> None:
-    """One turn, in a process of its own: prints the milliseconds of a step."""
+def worker(contenders: str, case: str) -> None:
+    """One turn of each contender in one process: prints the milliseconds of their steps.
+
+    The bare loop and zs.train share a process, so that both have the memory as it happens
+    to lie there; pythae has its own interpreter.
+    """
     import torch
 
     torch.set_num_threads(1)
-    if case == "helix":
-        short, long = 200, 1200
-        run = lambda steps: helix(int(contender), steps)  # noqa: E731
-    else:
-        _, short, long = CASES[case]
-        run = lambda steps: globals()[contender](case, steps)  # noqa: E731
-    run(short)  # warm up
-    print(1000 * (run(long) - run(short)) / (long - short))
+    short, long = (200, 1200) if case == "helix" else CASES[case][1:]
+    runs = {
+        name: (lambda steps, name=name: helix(int(name), steps))
+        if case == "helix"
+        else (lambda steps, name=name: globals()[name](case, steps))
+        for name in contenders.split(",")
+    }
+    for run in runs.values():
+        run(short)  # warm up
+    print(*[1000 * (run(long) - run(short)) / (long - short) for run in runs.values()])
 
 
 def peer_python() -> str:
@@ -213,7 +217,7 @@ def peer_python() -> str:
     return str(python)
 
 
-def turn(python: str, contender: str, case: str) -> float:
+def turn(python: str, contender: str, case: str) -> list[float]:
     done = subprocess.run(
         [python, __file__, "--worker", contender, case],
         capture_output=True,
@@ -222,7 +226,7 @@ def turn(python: str, contender: str, case: str) -> float:
     )
     if done.returncode:
         sys.exit(f"{contender} failed on {case}:\n{done.stderr[-2000:]}")
-    return float(done.stdout.splitlines()[-1])
+    return [float(number) for number in done.stdout.splitlines()[-1].split()]
 
 
 def main() -> int:
@@ -235,11 +239,11 @@ def main() -> int:
         return 0
     peer, failed = peer_python(), []
     for case in CASES:
-        pythons = {"bare": sys.executable, "ours": sys.executable, "pythae": peer}
-        times: dict[str, list[float]] = {name: [] for name in pythons}
+        times: dict[str, list[float]] = {"bare": [], "ours": [], "pythae": []}
         for _ in range(asked.turns):
-            for name, python in pythons.items():
-                times[name].append(turn(python, name, case))
+            found = turn(sys.executable, "bare,ours", case) + turn(peer, "pythae", case)
+            for values, number in zip(times.values(), found, strict=True):
+                values.append(number)
         best = {name: min(values) for name, values in times.items()}
         ratio, peers = best["ours"] / best["bare"], best["pythae"] / best["ours"]
         holds = ratio <= LIMITS[case] and peers > 1
@@ -252,8 +256,10 @@ def main() -> int:
         )
     times = {name: [] for name in ("1", "10")}
     for _ in range(asked.turns):
-        for name in times:
-            times[name].append(turn(sys.executable, name, "helix"))
+        for values, number in zip(
+            times.values(), turn(sys.executable, "1,10", "helix"), strict=True
+        ):
+            values.append(number)
     ratio = min(times["10"]) / min(times["1"])
     failed += [] if ratio < 3 else ["helix"]
     print(

@@ -104,6 +104,7 @@ def train_ensemble(
     parameters, buffers = stack_module_state([_Forward(model) for model in models])
     skeleton = _Forward(copy.deepcopy(models[0]).to("meta"))
     weights = {name.removeprefix("model."): stack for name, stack in parameters.items()}
+    traced: list[Any] = []
     optimisers = make_optimisers(models[0], config, weights)
     drawing = Drawing(models[0], *feed.at(config, 0), seeds)
 
@@ -116,9 +117,21 @@ def train_ensemble(
         tensors = {k: torch.stack([e[k] for e in each]) for k in each[0] if k not in numbers}
 
         def member(own: Any, constants: Any, x: Tensor, draws: Any, told: Any) -> Measured:
-            return functional_call(skeleton, (own, constants), (x, draws, {**told, **numbers}))
+            given = (x, draws, {**told, **numbers})
+            return functional_call(skeleton, (own, constants), given)
 
-        return vmap(member)(parameters, buffers, x, drawing.at(step), tensors)
+        together = vmap(member)
+        arguments = (parameters, buffers, x, drawing.at(step), tensors)
+        if numbers:  # they change from step to step, and a trace would fix them
+            return together(*arguments)
+        # Traced once into plain batched operations: taking a network of a few units apart
+        # and together again at every step would cost more than its arithmetic.
+        if not traced:
+            from torch.fx.experimental.proxy_tensor import make_fx  # slow to load
+
+            still = {name: stack.detach() for name, stack in parameters.items()}
+            traced.append(make_fx(together)(still, *arguments[1:]))
+        return traced[0](*arguments)
 
     def note(step: int, measured: Measured) -> None:
         for member, history in enumerate(histories):
