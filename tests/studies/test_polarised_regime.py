@@ -58,6 +58,21 @@ def test_the_continuous_sprites_are_stretched_as_asked():
 
 
 @pytest.mark.slow
+def test_without_training_most_claims_do_not_hold_and_the_study_says_so(tmp_path, monkeypatch):
+    """The whole way through, and the proof that the claims can fail."""
+    really = study.trained
+    monkeypatch.setattr(study, "trained", lambda data, steps, **model: really(data, 2, **model))
+    monkeypatch.setattr(study, "linear", lambda progress: [Claim("C13", "", "", "", True)])
+    said = []
+    claims = study.run(tmp_path, progress=said.append)
+    assert [claim.name for claim in claims] == [f"C{k}" for k in range(1, 14)]
+    broken = {claim.name for claim in claims if not claim.holds}
+    assert {"C3", "C6", "C7", "C8", "C9"} <= broken
+    assert len(json.loads((tmp_path / "claims.json").read_text())["claims"]) == 13
+    assert any("FONDUE" in line for line in said)
+
+
+@pytest.mark.slow
 def test_every_claim_holds(tmp_path):
     claims = study.run(tmp_path, progress=lambda line: None)
     assert [claim.name for claim in claims] == [f"C{k}" for k in range(1, 14)]
