@@ -15,6 +15,7 @@ from zscope.assays import CATALOGUE, Entry
 from zscope.cli.report import report as command
 from zscope.data.dataset import Dataset, from_arrays
 from zscope.errors import ConfigError
+from zscope.report.build import rounded
 from zscope.report.page import TEMPLATES, coded, number, paragraphs
 from zscope.report.rules import RULES
 
@@ -230,6 +231,39 @@ def test_vectors_are_drawn_as_lines(tmp_path):
     text = report.save(tmp_path / "long.html").read_text()
     assert "(blue to red)" in text
     assert "One observation (blue) and its reconstruction (red)" in text
+
+
+def test_long_blocks_are_left_out_of_the_json_by_their_shape(monkeypatch):
+    monkeypatch.setattr("zscope.report.build.MANY", 10)
+    report = zs.assay(identity(4), vectors(), names="response-matrix")
+    kept = report.to_dict()["assays"]["response-matrix"]["result"]
+    assert kept["matrix"]["shape"] == [4, 4]
+    assert kept["samples"] == 200
+    assert len(kept["scale"]) == 4
+
+
+def test_figures_that_would_make_the_page_too_large_are_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr("zscope.report.page.ROOM", 1000)
+    report = zs.assay(identity(4), vectors(), names="response-matrix")
+    text = report.save(tmp_path / "report.html").read_text()
+    assert "left out to keep the page small" in text
+    assert '<figure class="figure"' not in text
+
+
+def test_a_figure_of_too_many_lines_becomes_pixels(monkeypatch, tmp_path):
+    report = zs.assay(identity(4), vectors(), names="response")
+    assert "data:image/svg+xml" in pictures_of(report, tmp_path)
+    monkeypatch.setattr("zscope.report.pictures.LARGE", 20_000)
+    assert "data:image/png" in pictures_of(report, tmp_path)
+
+
+def pictures_of(report, folder):
+    text = report.save(folder / "report.html").read_text()
+    return re.search(r'<figure class="figure".*?</figure>', text, re.S).group(0)
+
+
+def test_numbers_without_end_are_written_as_words():
+    assert rounded({"a": [float("inf"), 1.23456789]}) == {"a": ["inf", 1.23457]}
 
 
 def broken(codes):

@@ -11,6 +11,7 @@ with the reason, and the others go on.
 import dataclasses
 import inspect
 import json
+import math
 import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +37,8 @@ from zscope.report.rules import RULES
 from zscope.results import Result, plain
 
 Progress = Callable[[str, int, int], None]
+MANY = 500_000
+"""A block of more numbers is left out of the JSON."""
 COMPARED = 1024
 """Observations that are decoded to say how good reconstructions are."""
 
@@ -81,7 +84,7 @@ class Report:
                     else {
                         "summary": [list(line) for line in result.summary()],
                         "scores": scores(result),
-                        "result": result.to_dict(),
+                        "result": trimmed(result.to_dict()),
                     }
                 ),
             }
@@ -184,6 +187,7 @@ def catalogued(names: Iterable[str] | None) -> list[Entry]:
     """The entries that names of assays and groups stand for, in the order of the catalogue."""
     if names is None:
         return list(CATALOGUE.values())
+    names = [names] if isinstance(names, str) else list(names)
     wanted = {member for name in names for member in GROUPS.get(name, (name,))}
     for name in wanted - set(CATALOGUE):
         raise ConfigError(
@@ -368,10 +372,23 @@ def counted(result: Result) -> int | None:
     return samples if isinstance(samples, int) else None
 
 
+def trimmed(value: Any) -> Any:
+    """Blocks of more numbers than anyone reads, by their shape alone."""
+    if isinstance(value, dict):
+        return {key: trimmed(item) for key, item in value.items()}
+    shape, inner = [], value
+    while isinstance(inner, list) and inner:
+        shape.append(len(inner))
+        inner = inner[0]
+    if math.prod(shape) > MANY and isinstance(inner, int | float):
+        return {"shape": shape, "left_out": "too many numbers; the result itself has them"}
+    return value
+
+
 def rounded(value: Any) -> Any:
     """Numbers to six digits: a third of the size, and more than any of them is good for."""
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     return [rounded(item) for item in value] if isinstance(value, list | tuple) else value

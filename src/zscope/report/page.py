@@ -19,6 +19,8 @@ from zscope.results import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
 Drawing = tuple[str, int, str]  # address, width, what it shows
+ROOM = 8_000_000
+"""Letters that all pictures together may take: the page stays below 10 MB."""
 
 
 def page(report: Report, progress: Progress | None = None) -> str:
@@ -38,12 +40,16 @@ def page(report: Report, progress: Progress | None = None) -> str:
     environment.filters |= filters
     entries = [entry for name, entry in CATALOGUE.items() if name in report]
     groups: dict[str, dict[str, Any]] = {}
+    strips = [row["traversal"]["picture"] for row in report.latents if "traversal" in row]
+    room = ROOM - sum(map(len, strips))
     for done, entry in enumerate(entries):
         if progress is not None:
             progress(f"drawing {entry.name}", done, len(entries))
         folder, told = group_of(entry)
         group = groups.setdefault(folder, {"name": folder, "told": told, "items": []})
-        group["items"].append(described(entry, report))
+        item = described(entry, report, room)
+        room -= sum(len(address) for address, _, _ in item["figures"])
+        group["items"].append(item)
     return environment.get_template("report.html").render(
         report=report,
         groups=list(groups.values()),
@@ -59,8 +65,8 @@ def page(report: Report, progress: Progress | None = None) -> str:
     )
 
 
-def described(entry: Entry, report: Report) -> dict[str, Any]:
-    """What the page says of one assay."""
+def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
+    """What the page says of one assay; `room` is how many letters its figures may take."""
     result = report.results.get(entry.name)
     return {
         "name": entry.name,
@@ -72,14 +78,16 @@ def described(entry: Entry, report: Report) -> dict[str, Any]:
         "summary": [] if result is None else result.summary(),
         "scores": [] if result is None else scores(result),
         "flags": [] if result is None else getattr(result, "flags", []),
-        **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name)),
+        **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
     }
 
 
-def figures(result: Result, name: str) -> dict[str, Any]:
+def figures(result: Result, name: str, room: int) -> dict[str, Any]:
     """All figures of a result: `plot`, and what else it offers by a name like that."""
     found: list[Drawing] = []
     undrawn = ""
+    if room <= 0:
+        return {"figures": [], "undrawn": "Its figure was left out to keep the page small."}
     for method in ["plot", *(m for m in dir(result) if m.startswith("plot_"))]:
         draw: Callable[[], Any] = getattr(result, method)
         try:

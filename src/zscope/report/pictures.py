@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 LARGE = 400_000
-"""Bytes; a figure with more lines than this is drawn in pixels."""
+"""Bytes; a figure that takes more is drawn in pixels, and in fewer of them if need be."""
 POINTS = 120
 """At most so many features of a vector are drawn."""
 FEW = 7
@@ -29,8 +29,10 @@ def figure(drawing: Any, name: str) -> tuple[str, int]:
         with mpl.rc_context(settings):
             content = _saved(whole, format="svg", metadata={"Date": None})
         kind = "svg+xml"
-        if len(content) > LARGE:
-            content, kind = _saved(whole, format="png", dpi=200), "png"
+        for dpi in (200, 120, 72):
+            if len(content) <= LARGE:
+                break
+            content, kind = _saved(whole, format="png", dpi=dpi), "png"
         return address(content, kind), round(96 * whole.get_size_inches()[0])
     finally:
         plt.close(whole)
