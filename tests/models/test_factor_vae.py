@@ -65,11 +65,29 @@ def test_each_loss_reaches_the_weights_of_its_own_player_alone():
             [slope] = torch.autograd.grad(loss, parameter, retain_graph=True)
             assert slope.abs().sum() > 0
         slopes = torch.autograd.grad(loss, spared, retain_graph=True, allow_unused=True)
-        assert all(slope is None for slope in slopes)
-    # and the first does pay for what the discriminator tells
-    codes = model.encode(x).sample(seeded(1)).detach().requires_grad_()
-    logits = model.objective.discriminator(codes, frozen=True)
-    assert torch.autograd.grad((logits[:, 0] - logits[:, 1]).mean(), codes)[0].abs().sum() > 0
+        assert all(slope is None or (slope == 0).all() for slope in slopes)
+
+
+def test_one_pass_gives_both_players_the_gradients_of_autograd():
+    """Another route: the definitions of both losses, each differentiated by itself."""
+    discriminator = small().objective.discriminator
+    z = torch.randn(7, 3, generator=seeded(0), dtype=torch.float64, requires_grad=True)
+    dependence, loss = discriminator.contest(z, seeded(1))
+    mixed = shuffled(z.detach(), seeded(1))
+    logits, others = discriminator(z), discriminator(mixed)
+    tc = (logits[:, 0] - logits[:, 1]).mean()
+    labels = torch.tensor([0] * 7 + [1] * 7)
+    fresh = torch.cat([discriminator(z.detach()), others])
+    cross_entropy = nn.functional.cross_entropy(fresh, labels)
+    assert dependence.item() == pytest.approx(tc.item())
+    assert loss.item() == pytest.approx(cross_entropy.item())
+    weights = list(discriminator.parameters())
+    ours = torch.autograd.grad(3 * dependence + 2 * loss, [z, *weights])
+    expected = [
+        *torch.autograd.grad(3 * tc, z),
+        *torch.autograd.grad(2 * cross_entropy, weights),
+    ]
+    assert all(torch.allclose(a, b) for a, b in zip(ours, expected, strict=True))
 
 
 def test_shuffling_keeps_every_latent_and_loses_their_dependence():
@@ -97,7 +115,7 @@ def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(co
         for group in optimiser.param_groups:
             group["lr"] = 5e-3 * (1 - step / 500)
         optimiser.zero_grad()
-        discriminator.loss(codes(512), generator).backward()
+        discriminator.contest(codes(512), generator)[1].backward()
         optimiser.step()
     with torch.no_grad():
         logits = discriminator(codes(20_000))

@@ -87,7 +87,20 @@ def test_a_schedule_slows_both_players():
         assert (value - before[key]).abs().max().item() == pytest.approx(rate, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["factor-vae", "annealed-vae", "beta-tcvae", "ivae", "xcae-i"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "factor-vae",
+        "annealed-vae",
+        "beta-tcvae",
+        "wae",
+        "avae",
+        "ivae",
+        "slow-vae",
+        "cae-i",
+        "xcae-i",
+    ],
+)
 def test_members_of_an_ensemble_have_the_losses_of_runs_alone(name):
     settings = {"steps": 12, "batch": 16, "rate": 1e-2, "log_every": 4, "clip": 5.0}
     seeds = [0, 5]

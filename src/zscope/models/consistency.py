@@ -48,7 +48,8 @@ def equivariance(
     noises, values, member = drawn(batch, interventions, vectors)
     before, after = _responses(batch, noises, values, member)
     wanted = torch.where(member, values[:, None], before)
-    strayed = batch.causes(after.flatten(0, 2)) - batch.causes(wanted.flatten(0, 2))
+    found, hoped = batch.causes(torch.cat([after, wanted]).flatten(0, 2)).chunk(2)
+    strayed = found - hoped
     penalty = strayed.square().sum() / (len(member) * len(noises) * len(member) * len(values))
     return Losses(consistency_weight * penalty, {"equivariance": penalty})
 

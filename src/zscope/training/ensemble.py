@@ -122,7 +122,9 @@ def train_ensemble(
 
         together = vmap(member)
         arguments = (parameters, buffers, x, drawing.at(step), tensors)
-        if numbers:  # they change from step to step, and a trace would fix them
+        # Numbers change from step to step, and a trace would fix them; it would also lose
+        # which loss is whose, where two players have gradients of their own.
+        if numbers or len(optimisers) > 1:
             return together(*arguments)
         # Traced once into plain batched operations: taking a network of a few units apart
         # and together again at every step would cost more than its arithmetic.
@@ -130,7 +132,19 @@ def train_ensemble(
             from torch.fx.experimental.proxy_tensor import make_fx  # slow to load
 
             still = {name: stack.detach() for name, stack in parameters.items()}
-            traced.append(make_fx(together)(still, *arguments[1:]))
+            plain = make_fx(together)(still, *arguments[1:])
+            # A trace may drop a stop of gradients: kept only if its slopes are the true ones.
+            slopes = [
+                torch.autograd.grad(
+                    run(*arguments)[0].sum(), list(parameters.values()), allow_unused=True
+                )
+                for run in (plain, together)
+            ]
+            alike = all(
+                a is b or (a is not None and b is not None and torch.allclose(a, b, rtol=1e-4))
+                for a, b in zip(*slopes, strict=True)
+            )
+            traced.append(plain if alike else together)
         return traced[0](*arguments)
 
     def note(step: int, measured: Measured) -> None:
