@@ -26,6 +26,10 @@ from zscope.store import FORMAT, write_whole
 # name -> module. A new study is one module, one test and one line here.
 CATALOGUE = {
     "polarised-regime": "polarised_regime",
+    "pca-directions": "pca_directions",
+    "pca-directions-degenerate": "pca_directions_degenerate",
+    "pca-directions-regime": "pca_directions_regime",
+    "pca-directions-perturbed": "pca_directions_perturbed",
 }
 
 Tell = Callable[[str], None]
