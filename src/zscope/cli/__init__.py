@@ -15,6 +15,7 @@ from zscope.cli import (
     demo,
     explore,
     fondue,
+    models,
     report,
     score,
     study,
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.command()(demo.demo)
 app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
 app.command()(train.train)
 app.command()(assay.assay)
 app.command()(report.report)

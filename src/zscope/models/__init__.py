@@ -22,7 +22,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, did_you_mean
 from zscope.models.composed import Composed
 from zscope.models.entry import Entry, Option, whole
-from zscope.models.naming import composed_names, parse
+from zscope.models.naming import composed_names, like, parse
 from zscope.models.networks import BACKBONES, default_backbone, initialise
 from zscope.models.objectives import LIKELIHOODS, Losses, default_likelihood
 from zscope.models.parts import (
@@ -87,8 +87,9 @@ def entry(name: str) -> Entry:
             options={k: option for k, option in plain.options.items() if k not in composed.parts},
         )
     if name not in CATALOGUE:
+        alike = [like(name, known) for known in names()]
         raise ConfigError(
-            f"models: no model is called {name!r}. {did_you_mean(name, names())} See: "
+            f"models: no model is called {name!r}. {did_you_mean(name, alike)} See: "
             "zscope models list"
         )
     module, attribute = CATALOGUE[name].split(":")

@@ -79,3 +79,9 @@ def composed_names() -> list[str]:
     for prefix in ("c", "xc"):
         names += [f"{prefix}{base}-{end}" for base in ("ae", "vae", sae) for end in "ie"]
     return names
+
+
+def like(name: str, known: str) -> str:
+    """A known name with the number of variables that a mistyped one asks for."""
+    asked = re.search(r"-(\d+)", name)
+    return known.replace(f"-{EXAMPLE}", f"-{asked[1]}") if asked else known
