@@ -6,8 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 
 import httpx
+import numpy as np
 import pytest
 
 import zscope as zs
@@ -15,6 +19,7 @@ from zscope.cli.explore import explore, name_of
 from zscope.errors import ConfigError
 from zscope.explorer.serving import bound, names_of
 
+PATIENCE = 120  # seconds, for the slowest of machines
 START = "import typer; from zscope.cli.explore import explore; typer.run(explore)"
 
 
@@ -46,19 +51,69 @@ def test_it_serves_the_run_until_ctrl_c(run):
     process, address = started(run, "--compare", run)
     try:
         assert re.match(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}$", address)
-        with httpx.Client(follow_redirects=True) as browser:
+        with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
             page = browser.get(address)
             assert page.status_code == 200
             assert page.url.query == b""
             about = browser.get(page.url.join("/api/session")).json()
             assert (about["name"], about["model"], about["data"]) == ("small", "vae", "helix")
             assert about["compare"] == "small"
-            # A long answer under way does not keep it from ending.
-            with pytest.raises(httpx.ReadTimeout):
-                browser.get(page.url.join("/api/map?grid=128"), timeout=0.05)
     finally:
-        process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=30)
+        ended(process)
+
+
+STUCK = """
+import time
+from pathlib import Path
+
+import zscope as zs
+
+here = Path(__file__).parent
+
+
+def decode(z):
+    if (here / "stick").exists():
+        (here / "stuck").touch()
+        while True:
+            time.sleep(0.1)
+    return z
+
+
+def load():
+    return zs.wrap(lambda x: x, decode, latents=2)
+"""
+
+
+def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path):
+    (tmp_path / "model.py").write_text(STUCK)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 2)).astype("float32"))
+    process, address = started(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
+    try:
+        with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
+            page = browser.get(address)
+            assert page.status_code == 200
+            (tmp_path / "stick").touch()
+            asking = threading.Thread(target=refused, args=(browser, page.url.join("/api/map")))
+            asking.start()
+            while not (tmp_path / "stuck").exists():
+                assert asking.is_alive()
+                time.sleep(0.01)
+            ended(process)
+            asking.join()
+    finally:
+        process.kill()
+
+
+def refused(browser, address):
+    """Ask for an answer that ends with the server."""
+    with suppress(httpx.TransportError):
+        assert browser.get(address).status_code >= 500
+
+
+def ended(process):
+    """Press Ctrl-C, and see it end in good order."""
+    process.send_signal(signal.SIGINT)
+    said, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
     assert said.rstrip().endswith("Stopped.")
     assert errors == ""

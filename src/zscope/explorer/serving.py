@@ -54,6 +54,11 @@ def prepared(
     except ImportError as error:
         raise MissingExtra("explore", "uvicorn", "explore") from error
 
+    class Server(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            app.state.ending.set()
+            await super().shutdown(sockets)
+
     token = secrets.token_urlsafe(32)
     app = create_app(session, token=token, names=names_of(host), any_address=host in EVERY)
     listening = bound(host, port)
@@ -63,13 +68,13 @@ def prepared(
         access_log=False,
         lifespan="off",
         server_header=False,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=5,
         limit_concurrency=256,
     )
     shown = socket.gethostname() if host in EVERY else host
     shown = f"[{shown}]" if ":" in shown else shown
     address = f"http://{shown}:{listening.getsockname()[1]}/?token={token}"
-    return uvicorn.Server(config), listening, address
+    return Server(config), listening, address
 
 
 def bound(host: str, port: int) -> socket.socket:
