@@ -11,6 +11,7 @@ own singular direction and look perfectly aligned. Two rules of the source, and 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -77,6 +78,11 @@ def some_rows(count: int, samples: int, generator: Generator | None, who: str) -
         return torch.arange(count)
     generator = fresh(generator)
     return torch.randperm(count, generator=generator, device=generator.device)[:samples].sort()[0]
+
+
+def standard_error(values: Tensor) -> float:
+    """Of the mean of a number for each code; 0 for a single code."""
+    return float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _where(mask: Tensor) -> list[int]:

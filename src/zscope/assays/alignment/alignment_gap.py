@@ -9,14 +9,14 @@ exp(-a) is the volume that a unit cube of steps spans, against the box of its ed
 Unlike the distance to orthogonality it stays continuous where singular values are equal:
 an orthogonal decoder with equal singular values has a = 0 though V is arbitrary. Unchanged
 by permuting, flipping or scaling latents and by rotating or shifting what is decoded.
-`cosines` says which latents are not orthogonal.
+`cosines` says which latents are not orthogonal. `chance` is the gap of the same decoder in
+latents turned at random at every code: all singular values kept, and V uniform.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6. The same quantity
 is the contrast of independent mechanism analysis (Gresele et al., NeurIPS 2021), to which
 the gap of a VAE's ELBO tends (Reizinger et al., NeurIPS 2022). The name is ours.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,10 @@ from zscope.assays.alignment.active import (
     at_least_two,
     codes_of,
     some_rows,
+    standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
+from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.alignment.jacobian import PerSample, Spectra, linearise
 from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
@@ -43,6 +45,8 @@ from zscope.types import Matrix
 class AlignmentGap(Result):
     gap: float  # nats
     standard_error: float
+    samples: int  # codes
+    chance: float  # nats, of randomly rotated latents
     per_latent: float  # gap / active latents, to compare models of different sizes
     active: list[int]
     passive: list[int]
@@ -116,10 +120,11 @@ def alignment_gap(
         )
     gaps = log_column_ratio(kept, local.precision)
     units = kept / kept.norm(dim=1, keepdim=True).clamp(min=1e-300)
-    spread = float(gaps.std()) if len(gaps) > 1 else 0.0
     return AlignmentGap(
         gap=float(gaps.mean()),
-        standard_error=spread / math.sqrt(len(gaps)),
+        standard_error=standard_error(gaps),
+        samples=len(gaps),
+        chance=_chance(local.spectra[~flat]),
         per_latent=float(gaps.mean()) / len(chosen),
         active=chosen,
         passive=[j for j in range(means.shape[1]) if j not in chosen],
@@ -129,3 +134,12 @@ def alignment_gap(
         lengths=local.lengths[~flat],
         flags=flags,
     )
+
+
+def _chance(spectra: Spectra) -> float:
+    """The mean gap of S V^T with V from the Haar measure; several for each code."""
+    repeated = spectra.repeat(-(-20_000 // spectra.numel()), 1)
+    V = random_orthogonal(len(repeated), spectra.shape[1])
+    # |column j of S V^T|^2 = sum_k s_k^2 V_jk^2
+    squares = torch.einsum("njk,nk->nj", V.square(), repeated.square())
+    return float((0.5 * squares.log().sum(1) - repeated.log().sum(1)).mean())

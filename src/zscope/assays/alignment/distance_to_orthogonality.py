@@ -40,6 +40,7 @@ from zscope.assays.alignment.active import (
     at_least_two,
     codes_of,
     some_rows,
+    standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.jacobian import (
@@ -62,6 +63,7 @@ class DistanceToOrthogonality(Result):
 
     distance: float
     standard_error: float
+    samples: int  # codes
     chance: float  # mean for a uniformly random V of this size
     active: list[int]
     passive: list[int]
@@ -136,11 +138,10 @@ def distance_to_orthogonality(
     distances = distance_of(local.directions)
     gaps = relative_gaps(local.spectra)
     degenerate = int((gaps < DEGENERATE).sum())
-    count = len(distances)
-    spread = float(distances.std()) if count > 1 else 0.0
     return DistanceToOrthogonality(
         distance=float(distances.mean()),
-        standard_error=spread / math.sqrt(count),
+        standard_error=standard_error(distances),
+        samples=len(distances),
         chance=chance(len(chosen)),
         active=chosen,
         passive=[j for j in range(means.shape[1]) if j not in chosen],
@@ -209,7 +210,12 @@ def chance(latents: int) -> float:
     if latents == 2:
         return 16 * math.sqrt(2) / math.pi * (1 - math.cos(math.pi / 8))
     draws = max(100, min(4000, 80_000 // latents))
-    generator = torch.Generator().manual_seed(latents)
-    gaussian = torch.randn(draws, latents, latents, generator=generator, dtype=torch.float64)
+    return float(distance_of(random_orthogonal(draws, latents, seed=latents)).mean())
+
+
+def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
+    """Matrices drawn from the Haar measure: no direction is likelier than another."""
+    generator = torch.Generator().manual_seed(seed)
+    gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
     Q, R = torch.linalg.qr(gaussian)
-    return float(distance_of(Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]).mean())
+    return Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]

@@ -17,8 +17,9 @@ so what the model pays exceeds the least possible by two factors, here as logari
 Both are 0 exactly where every J has orthogonal columns and |c_j|^2 σ_j^2 is the same for
 all j (theorem 1). `efficiency` = exp(-misspent) lies in (0, 1]. `slope` is that of log σ_j^2
 over -log |c_j|^2 within codes: 1 if precision follows the decoder as it should, 0 if it
-ignores it; None where the columns of every code are equally long. Permuting or flipping
-latents and scaling observations change nothing.
+ignores it; None where the columns of every code are equally long. `chance` is the efficiency
+of noise that is equal in all latents. Permuting or flipping latents and scaling observations
+change nothing.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.14-3.19 and 5.11, corollary 1, theorem 1.
 """
@@ -30,7 +31,13 @@ from typing import Any
 import torch
 from torch import Generator
 
-from zscope.assays.alignment.active import Rule, active_latents, at_least_two, some_rows
+from zscope.assays.alignment.active import (
+    Rule,
+    active_latents,
+    at_least_two,
+    some_rows,
+    standard_error,
+)
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.jacobian import (
     PerSample,
@@ -47,6 +54,9 @@ from zscope.results import Result
 @dataclass(frozen=True, eq=False)
 class OptimalNoise(Result):
     misspent: float  # nats
+    interval: tuple[float, float]  # of the efficiency, 95 %
+    chance: float  # efficiency of equal noise in all latents
+    samples: int  # codes
     misaligned: float  # nats
     slope: float | None
     budget: float  # C, averaged over codes, nats
@@ -139,9 +149,13 @@ def optimal_noise(
     best = (log_square.sum(1) - spent)[:, None] / count - log_square
     log_cost = (log_square + log_variance).logsumexp(1) - math.log(count)
     misspent = log_cost - (log_square + log_variance).mean(1)
+    equal = log_square.logsumexp(1) - math.log(count) - log_square.mean(1)
     misaligned = 2 / count * log_column_ratio(local.triangle[~still], local.precision)
     return OptimalNoise(
         misspent=float(misspent.mean()),
+        interval=_interval(misspent),
+        chance=math.exp(-float(equal.mean())),
+        samples=len(misspent),
         misaligned=float(misaligned.mean()),
         slope=_slope(-log_square, log_variance),
         budget=float(spent.mean()),
@@ -154,6 +168,12 @@ def optimal_noise(
         best=best.exp(),
         flags=flags,
     )
+
+
+def _interval(misspent: PerSample) -> tuple[float, float]:
+    """Where exp(-mean misspent) lies, at most 1."""
+    mean, reach = float(misspent.mean()), 1.96 * standard_error(misspent)
+    return math.exp(-mean - reach), min(1.0, math.exp(reach - mean))
 
 
 def _slope(asked: Spectra, given: Spectra) -> float | None:

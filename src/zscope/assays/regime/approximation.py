@@ -17,6 +17,7 @@ Tübingen, 2022: definition 1, equations 3.5 and 3.38, section 3.3.2; chapter 4 
 second rule.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,6 +33,8 @@ class Polarisation(Result):
     """The relative gap and the latents it counts as active."""
 
     gap: float
+    standard_error: float  # with the active latents as they are
+    samples: int
     active: list[int]
     passive: list[int]
     divergence: float
@@ -60,7 +63,8 @@ def polarisation(
     mean, variance = posterior.mean.double(), posterior.variance.double()
     narrow, spread = variance.mean(0) < 0.8, mean.std(0, correction=0) > 0.5
     active = spread if rule == "mean" else narrow
-    kl = posterior.to("cpu").kl().double().mean(0)
+    each = posterior.to("cpu").kl().double()
+    kl = each.mean(0)
     total = float(kl.sum())
     if total <= 1e-12:
         raise Undefined(
@@ -68,10 +72,15 @@ def polarisation(
             "nothing to be relative to. The posterior has collapsed: lower β, or see "
             "variable_types."
         )
-    pure = 0.5 * (mean.square() - variance.log() - 1).mean(0)
-    approximation = float(pure[active].sum())
+    pure = 0.5 * (mean.square() - variance.log() - 1).cpu()
+    approximation = float(pure[:, active.cpu()].sum(1).mean())
+    gap = (total - approximation) / total
+    # A ratio of two means over the same samples: its error to first order.
+    off = (each.sum(1) - pure[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
     return Polarisation(
-        gap=abs(total - approximation) / total,
+        gap=abs(gap),
+        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else 0.0,
+        samples=len(off),
         active=[int(j) for j in active.nonzero().flatten()],
         passive=[int(j) for j in (~active).nonzero().flatten()],
         divergence=total,
