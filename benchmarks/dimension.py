@@ -1,10 +1,9 @@
 """How fast is intrinsic dimension, against scikit-dimension's same estimators?
 
-    python -m venv peer && peer/bin/pip install scikit-dimension==0.5.0
-    python benchmarks/dimension.py --peer peer/bin/python
+    python benchmarks/dimension.py
 
-The peer has its own environment; its interpreter is given by --peer or by the variable
-ZSCOPE_PEER_SKDIM. Without one nothing can be compared, and the script says so.
+The peer runs in a process of its own, by the interpreter given with --peer (this one, unless
+said otherwise), which must have scikit-dimension 0.5.0.
 
 10,000 samples of 4,096 numbers (a curved surface of 8 dimensions with a little noise),
 float32. MLE with 20 neighbours and TwoNN: ours share one pass over the distances, the
@@ -14,7 +13,6 @@ time. Runs alternate; the fastest of each counts.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -65,12 +63,9 @@ def theirs(python: str, file: Path) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--peer", default=os.environ.get("ZSCOPE_PEER_SKDIM"))
+    parser.add_argument("--peer", default=sys.executable)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
-    if options.peer is None:
-        print("dimension: no peer to compare with. How to make one:", __doc__, sep="\n\n")
-        return 0
     X = world(SAMPLES)
     best: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -224,21 +223,15 @@ def test_unknown_methods_and_sizes_are_refused_with_a_way_forward():
         intrinsic_dimension(nearest_neighbours(x, 5))
 
 
-def test_other_estimators_come_from_scikit_dimension(monkeypatch):
-    class lPCA:  # noqa: N801
-        def fit(self, values):
-            self.dimension_ = int(np.linalg.matrix_rank(values - values.mean(0)))
-            return self
-
-    package, estimators = types.ModuleType("skdim"), types.ModuleType("skdim.id")
-    package.id, estimators.lPCA = estimators, lPCA
-    monkeypatch.setitem(sys.modules, "skdim", package)
-    monkeypatch.setitem(sys.modules, "skdim.id", estimators)
-    x = gaussian(3, 50, 6)
-    result = intrinsic_dimension(torch.cat([x, x]), method="lpca")
+def test_other_estimators_come_from_scikit_dimension():
+    pytest.importorskip("skdim", reason="scikit-dimension is not installed")
+    flat = torch.cat([gaussian(3, 50), torch.zeros(50, 3, dtype=torch.float64)], 1)
+    result = intrinsic_dimension(torch.cat([flat, flat]), method="lpca")
     assert (result.dimension, result.method, result.samples) == (3.0, "lPCA", 50)
     assert result.standard_error is None
     assert result.interval is None
+    with pytest.raises(Undefined, match="scikit-dimension .* 4 samples of 6 numbers"):
+        intrinsic_dimension(flat[:4], method="knn")
 
 
 def test_without_scikit_dimension_the_extra_is_named(monkeypatch):

@@ -28,6 +28,7 @@ likelihood estimation of intrinsic dimension'", 2005; Facco et al., Scientific R
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -232,9 +233,24 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
         from skdim import id as estimators
     except ImportError:
         raise MissingExtra("intrinsic_dimension", "scikit-dimension", "dimension") from None
-    fitted = getattr(estimators, name)().fit(near.values.double().cpu().numpy())
+    values = near.values.double().cpu().numpy()
+    try:
+        with np.errstate(all="ignore"):  # it divides by eigenvalues of 0 and means it
+            dimension = float(getattr(estimators, name)().fit(values).dimension_)
+    except Exception as reason:
+        raise Undefined(
+            f"intrinsic_dimension: {name} of scikit-dimension stopped on {len(near)} samples of "
+            f"{values.shape[1]} numbers: {reason}. Samples too few or too regular do that. Use "
+            "more samples, or method='mle'."
+        ) from reason
+    if not np.isfinite(dimension):
+        raise Undefined(
+            f"intrinsic_dimension: {name} of scikit-dimension gives {dimension} for {len(near)} "
+            f"samples of {values.shape[1]} numbers. Samples too few or too regular do that. Use "
+            "more samples, or method='mle'."
+        )
     return IntrinsicDimension(
-        dimension=float(fitted.dimension_),
+        dimension=dimension,
         standard_error=None,
         method=name,
         neighbours=0,  # the method's own default
