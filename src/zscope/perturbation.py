@@ -33,6 +33,7 @@ are not chosen while enough others are left; when to stop.
 import copy
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,6 +177,8 @@ def perturb(
                 model, shape=data.shape, latents=latents, **{**options, "seed": seed + number}
             )
             folder = out / "original" / f"seed-{seed + number}"
+            if progress or (progress is None and sys.stderr.isatty()):
+                print(f"restart {number + 1} of {count}", file=sys.stderr, flush=True)
             try:
                 run = train(
                     built,

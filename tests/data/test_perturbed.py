@@ -346,3 +346,6 @@ def test_the_command_writes_both_datasets(tmp_path):
     again = CliRunner().invoke(app, [*words, "--resume"])
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
+    shown = CliRunner().invoke(app, ["info", told["dataset"]]).stdout
+    assert "made from sprites (resolution=8, shape=1" in shown
+    assert "epsilon 0.1, rounds 3" in shown

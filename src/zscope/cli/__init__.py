@@ -59,6 +59,14 @@ def main() -> None:
     """Run a command; turn what can go wrong into a line and an exit code."""
     try:
         app()
+    except SystemExit as stopped:
+        # Typer makes exit code 130 of an interrupt and drops what it says of how to go on.
+        behind: BaseException | None = stopped
+        while behind is not None and not isinstance(behind, KeyboardInterrupt):
+            behind = behind.__context__
+        if behind is not None:
+            print(str(behind) or "zscope: stopped.", file=sys.stderr)
+        raise
     except ZscopeError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         sys.exit(1)

@@ -88,6 +88,8 @@ def info(
         print(f"  {entry['summary']}")
     samples = "an unknown number of" if entry["samples"] is None else f"{entry['samples']:,}"
     print(f"\n{samples} samples of {_by(entry['shape'])}; {entry['state']}")
+    if "made_from" in entry.get("provenance", {}):
+        _print_origin(entry["provenance"])
     _print_factors(entry["factors"])
     if entry["options"]:
         print("\noptions (--data-option KEY=VALUE)")
@@ -209,7 +211,19 @@ def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
             for factor, size, kind in described
         ],
         "options": OPTIONS,
+        "provenance": data.provenance,
     }
+
+
+def _print_origin(provenance: dict[str, Any]) -> None:
+    """What data that zscope wrote were made from."""
+    origin = provenance["made_from"]
+    if isinstance(origin, dict):
+        options = ", ".join(f"{key}={value}" for key, value in origin["options"].items())
+        origin = f"{origin['name']} ({options})" if options else origin["name"]
+    print(f"made from {origin}")
+    known = {key: provenance[key] for key in ("change", "epsilon", "rounds") if key in provenance}
+    print("  " + ", ".join(f"{key} {value}" for key, value in known.items()))
 
 
 def _print_factors(factors: list[dict[str, Any]]) -> None:
