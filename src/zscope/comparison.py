@@ -1,7 +1,7 @@
 """Two models side by side: the similarity of all their layers and of their latents.
 
-Activations are taken once per model, by hooks, on the same observations with the same
-noise. Beside the heatmap stand two controls: the first model against itself untrained
+Activations are taken once per model, by hooks, on the same observations, each model with
+noise of its own. Beside the heatmap stand two controls: the first model against itself untrained
 (layers near the input agree whatever was learned), and against shuffled samples (what no
 agreement reads). For the latents themselves Procrustes, SVCCA and PWCCA are given too:
 of CKA and Procrustes quote the smaller. Before stitching one model's decoder to the
@@ -79,8 +79,8 @@ def compare_models(
     """Compare two models on up to `samples` observations of a dataset."""
     x = observations(data, samples, seed)
     # Prepared one after the other: only one model's activations are held at a time.
-    (ours, means), (theirs, others) = (ready(model, x, seed) for model in (first, second))
-    raw = ready(untrained(first, seed=seed), x, seed)[0] if control else None
+    (ours, means), (theirs, others) = (ready(model, x) for model in (first, second))
+    raw = ready(untrained(first, seed=seed), x)[0] if control else None
     heat = similarity_heatmap(
         ours,
         theirs,
@@ -153,10 +153,10 @@ def settling(
         )
     x = observations(data, samples, seed)
     stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in saved}}
-    final = ready(model, x, seed)[0]
+    final = ready(model, x)[0]
     rows, layers = [], None
     for stage in stages.values():
-        heat = similarity_heatmap(ready(stage, x, seed)[0], final, debiased=debiased)
+        heat = similarity_heatmap(ready(stage, x)[0], final, debiased=debiased)
         shared = [name for name in heat.rows if name in heat.columns]
         layers = shared if layers is None else [name for name in layers if name in shared]
         rows.append({n: heat.matrix[heat.rows.index(n), heat.columns.index(n)] for n in shared})
@@ -188,9 +188,9 @@ def observations(data: Dataset, samples: int, seed: int) -> Tensor:
     return data.batch(choose_rows(len(data), samples, seed))
 
 
-def ready(model: Autoencoder, x: Tensor, seed: int) -> tuple[dict[str, Layer], Tensor]:
-    """The layers of a model, with the same noise for every model; and its latent means."""
-    taken = activations(model, x, generator=torch.Generator().manual_seed(seed_of(seed, 5)))
+def ready(model: Autoencoder, x: Tensor) -> tuple[dict[str, Layer], Tensor]:
+    """The layers of a model, and its latent means."""
+    taken = activations(model, x)
     return prepare_layers(taken), taken["mean"]
 
 

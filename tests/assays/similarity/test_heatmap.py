@@ -157,3 +157,23 @@ def test_different_samples_are_refused():
         similarity_heatmap({"a": normal(20, 3)}, {"a": normal(19, 3)})
     with pytest.raises(Undefined, match="NaN"):
         similarity_heatmap({"a": torch.full((5, 2), float("nan"))})
+
+
+def test_two_models_that_learned_nothing_share_no_noise():
+    class Blank(torch.nn.Module):  # every code is the prior, whatever is seen
+        def __init__(self, shift):
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.tensor(shift))
+
+        def forward(self, x):
+            return self.shift + 1e-3 * x, torch.zeros_like(x)
+
+    x = normal(400, 3)
+    blank = [wrap(Blank(shift), torch.nn.Identity(), example=x[:2]) for shift in (0.0, 0.1)]
+    first, second = (activations(one, x)["sampled"] for one in blank)
+    assert abs(cka(first, second).score) < 0.05
+    assert torch.equal(first, activations(blank[0], x)["sampled"])  # and is repeatable
+    shared = [
+        activations(one, x, generator=torch.Generator().manual_seed(1))["sampled"] for one in blank
+    ]
+    assert cka(*shared).score > 0.99  # what is avoided

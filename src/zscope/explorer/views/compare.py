@@ -89,10 +89,7 @@ def _layers(session: Session, other: Subject) -> Any:
     data = session.recording.data
     rows = torch.linspace(0, len(data) - 1, min(OBSERVATIONS, len(data))).long().tolist()
     x = data.batch(rows)
-    both = [
-        activations(one.study.autoencoder, x, generator=session.generator())
-        for one in (session.subject, other)
-    ]
+    both = [activations(one.study.autoencoder, x) for one in (session.subject, other)]
     return similarity_heatmap(*both)
 
 
