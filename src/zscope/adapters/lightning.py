@@ -24,7 +24,7 @@ try:
     from lightning.pytorch import Callback
 except ImportError:
     try:
-        from pytorch_lightning import Callback
+        from pytorch_lightning import Callback  # type: ignore[assignment]
     except ImportError:
         raise MissingPackage("LatentMonitor", "lightning") from None
 
