@@ -54,6 +54,19 @@ def test_json_holds_what_the_library_returns(zscope, run_folder):
     assert said["mean_variance"] == pytest.approx(types.mean_variance.tolist())
 
 
+def test_warnings_of_a_result_are_said_and_not_hidden(zscope, tmp_path):
+    """Equal singular values, and a decoder without a derivative."""
+    numbers = "lambda x: x), (lambda z: torch.from_numpy(z.numpy()))"
+    (tmp_path / "equal.py").write_text("def load():\n    return (lambda x: x), (lambda z: z)\n")
+    (tmp_path / "plain.py").write_text(f"import torch\ndef load():\n    return ({numbers}\n")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32))
+    words = ("distance-to-orthogonality", "--data", "x.npy")
+    _, out, _ = zscope("assay", "equal.py:load", *words)
+    assert "two singular values are equal" in " ".join(out.split())
+    _, out, _ = zscope("assay", "plain.py:load", *words)
+    assert "Measured by central differences" in " ".join(out.split())
+
+
 def test_a_model_of_ones_own_is_measured_on_ones_own_data(zscope, tmp_path):
     (tmp_path / "mine.py").write_text("def load():\n    return (lambda x: x), (lambda z: z)\n")
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32))

@@ -184,10 +184,14 @@ def show(results: dict[str, Any], drawn: dict[str, str], *, json: bool) -> None:
         if not isinstance(result, Result):
             missing.setdefault(str(result).removeprefix(name + ": "), []).append(name)
             continue
-        for row, (quantity, value) in enumerate(result.summary()):
+        lines = [line for line in result.summary() if line[0] != "flags"]
+        for row, (quantity, value) in enumerate(lines):
             table.add_row(name if row == 0 else "", quantity, value)
     console = Console(highlight=False)
     console.print(table)
+    for name, result in results.items():
+        for flag in getattr(result, "flags", []):
+            console.print(f"{name}: {flag}", markup=False)
     for reason, names in missing.items():
         console.print(f"Not measured ({', '.join(names)}): {reason}", markup=False)
     if drawn:

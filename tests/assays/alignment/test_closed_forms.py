@@ -19,7 +19,6 @@ from zscope.assays import (
     optimal_noise,
     polarisation,
 )
-from zscope.report.build import scores
 
 seeds = st.integers(0, 10_000)
 M1 = torch.tensor([[4.0, 1], [-3, 1], [5, -1]], dtype=torch.float64)
@@ -264,11 +263,11 @@ def test_every_score_of_alignment_says_on_how_many_samples_it_rests():
         "noise": optimal_noise(model, posterior, active="all", samples=10),
         "loss": loss_decomposition(model, x, posterior=posterior, samples=5),
     }
-    rows = {name: scores(result)[0] for name, result in results.items()}
-    counted = {name: row["samples"] for name, row in rows.items()}
+    counted = {name: result.samples for name, result in results.items()}
     assert counted == {"polarisation": 40, "distance": 30, "gap": 20, "noise": 10, "loss": 5}
-    for name in ("polarisation", "distance", "gap", "noise"):
-        low, high = rows[name]["interval"]
-        assert low < rows[name]["value"] < high, name
+    for name in ("polarisation", "distance", "gap"):
+        assert results[name].standard_error > 0, name
+    low, high = results["noise"].interval
+    assert low < results["noise"].score < high
     for name in ("distance", "gap", "noise"):
-        assert rows[name]["chance"] > 0, name
+        assert results[name].chance > 0, name

@@ -53,6 +53,7 @@ from zscope.results import Result
 
 @dataclass(frozen=True, eq=False)
 class OptimalNoise(Result):
+    efficiency: float  # exp(-misspent): least cost over actual cost at fixed columns
     misspent: float  # nats
     interval: tuple[float, float]  # of the efficiency, 95 %
     chance: float  # efficiency of equal noise in all latents
@@ -70,30 +71,24 @@ class OptimalNoise(Result):
     flags: list[str]
 
     @property
-    def efficiency(self) -> float:
-        """Least cost over actual cost at fixed columns, geometric mean over codes."""
-        return math.exp(-self.misspent)
-
-    @property
     def score(self) -> float:
         return self.efficiency
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
 
-        means = {
-            "encoder": self.actual.log10().mean(0),
-            "theory": self.best.log10().mean(0),
-        }
+        theory = self.best.log10().mean(0)
+        order = theory.argsort().tolist()
         drawn = lines(
-            means,
-            x="active latent",
+            {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
+            x="active latent, most precise first",
             y="log₁₀ variance",
             title=f"efficiency {self.efficiency:.2f}",
             markers=True,
             ax=ax,
         )
-        drawn.set_xticks(range(len(self.active)), [str(j) for j in self.active])
+        if len(order) <= 16:
+            drawn.set_xticks(range(len(order)), [str(self.active[k]) for k in order])
         return drawn
 
 
@@ -152,6 +147,7 @@ def optimal_noise(
     equal = log_square.logsumexp(1) - math.log(count) - log_square.mean(1)
     misaligned = 2 / count * log_column_ratio(local.triangle[~still], local.precision)
     return OptimalNoise(
+        efficiency=math.exp(-float(misspent.mean())),
         misspent=float(misspent.mean()),
         interval=_interval(misspent),
         chance=math.exp(-float(equal.mean())),
