@@ -30,6 +30,9 @@ CATALOGUE = {
     "pca-directions-degenerate": "pca_directions_degenerate",
     "pca-directions-regime": "pca_directions_regime",
     "pca-directions-perturbed": "pca_directions_perturbed",
+    "consistency": "consistency",
+    "structural": "structural",
+    "hybrid-sampling": "hybrid_sampling",
 }
 
 Tell = Callable[[str], None]

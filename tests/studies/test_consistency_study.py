@@ -1,0 +1,97 @@
+"""The study of consistency training: its claims can fail, and (slow) they hold."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import zscope as zs
+from zscope import studies
+from zscope.data.fetching import fetch
+from zscope.errors import DataError
+from zscope.studies import consistency as study
+from zscope.studies.consistency import Scores
+
+PLAIN = Scores(invariance=0.90, posterior=0.96, hybrid=0.75, uniform=0.66, error=0.03, collapsed=0)
+BETTER = Scores(
+    invariance=0.95, posterior=0.95, hybrid=0.88, uniform=0.80, error=0.031, collapsed=0
+)
+FOUND = {"ae": [PLAIN] * 2, "cae-i": [BETTER] * 2, "xae": [PLAIN] * 2, "xcae-i": [BETTER] * 2}
+
+
+def holding(found):
+    return {claim.name for claim in study.claims_of(found) if claim.holds}
+
+
+def test_the_study_is_listed_and_says_what_it_is():
+    assert studies.load("consistency") is study
+    assert study.NAME == "consistency"
+    assert study.SUMMARY.endswith(".")
+
+
+def test_the_published_numbers_hold():
+    assert holding(FOUND) == {"K1", "K2", "K3", "K4", "K5"}
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ({"invariance": 0.905}, "K1"),
+        ({"hybrid": 0.75}, "K2"),
+        ({"uniform": 0.5}, "K3"),
+        ({"uniform": float("nan")}, "K3"),
+        ({"error": 0.034}, "K4"),
+        ({"posterior": 0.9}, "K5"),
+        ({"collapsed": 1}, "K5"),
+    ],
+)
+@pytest.mark.parametrize("name", ["cae-i", "xcae-i"])
+def test_one_seed_of_one_model_is_enough_to_break_a_claim(change, broken, name):
+    found = {**FOUND, name: [BETTER, replace(BETTER, **change)]}
+    assert holding(found) == {"K1", "K2", "K3", "K4", "K5"} - {broken}
+
+
+def test_an_identity_is_consistent_and_loses_nothing():
+    x = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+    found = study.scores(zs.wrap(lambda x: x, lambda z: z), zs.data.from_arrays(x.numpy()))
+    for score in (found.invariance, found.posterior, found.hybrid, found.uniform):
+        assert score == pytest.approx(1, abs=1e-6)
+    assert (found.error, found.collapsed) == (0, 0)
+
+
+def test_a_model_that_answers_nothing_has_collapsed_and_scores_nothing():
+    x = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+    found = study.scores(zs.wrap(lambda x: x, lambda z: 0 * z), zs.data.from_arrays(x.numpy()))
+    assert found.collapsed == 6
+    assert (found.invariance, found.hybrid) == (0, 0)
+
+
+def test_without_training_no_claim_of_a_rise_holds(tmp_path, monkeypatch):
+    """The whole way through, on other digits."""
+    digits = zs.data.load("digits").subset(range(600))
+    monkeypatch.setattr(zs.data, "load", lambda name, **options: digits)
+    monkeypatch.setitem(study.STEPS, "small", 1)
+    monkeypatch.setattr(study, "SEEDS", (0,))
+    said = []
+    claims = study.run(tmp_path, progress=said.append)
+    assert [claim.name for claim in claims] == ["K1", "K2", "K3", "K4", "K5"]
+    assert not any(claim.holds for claim in claims[:3])
+    assert len(said) == 4
+    kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
+    assert [claim["holds"] for claim in kept] == [claim.holds for claim in claims]
+
+
+def test_where_the_digits_are_missing_it_says_how_to_get_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="zscope data fetch mnist"):
+        study.run(None, progress=print)
+
+
+@pytest.mark.slow
+def test_every_claim_holds(tmp_path, real_data, monkeypatch):
+    fetch("mnist", root=tmp_path, from_dir=real_data)
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
+    claims = study.run(tmp_path / "study", progress=lambda line: None)
+    assert [claim.name for claim in claims] == ["K1", "K2", "K3", "K4", "K5"]
+    assert not [str(claim) for claim in claims if not claim.holds]
