@@ -42,8 +42,7 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
             return from_files(text)
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
-            own = os.path.isfile(os.path.join(text, "run.json"))
-            found = None if own else adapters.recognise_folder(Path(text))
+            found = None if store.is_run(text) else adapters.recognise_folder(Path(text))
             return found or from_run(Path(text))
         target = imported(text)
     if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):

@@ -133,10 +133,15 @@ def _put_back(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return [_put_back(item, arrays) for item in value] if isinstance(value, list) else value
 
 
+def is_run(path: str | Path) -> bool:
+    """Whether this folder is one of ours, rather than of another library, or none."""
+    return (Path(path) / "run.json").is_file()
+
+
 def open_run(path: str | Path) -> Run:
     """Read a run directory; says what is wrong with one that is not whole."""
     path = Path(path)
-    if not (path / "run.json").is_file():
+    if not is_run(path):
         if path.is_dir() and any(path.iterdir()):
             raise RunError(
                 f"store: {path} holds no run.json, so it is not a run, or one that was stopped "

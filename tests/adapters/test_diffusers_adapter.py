@@ -64,3 +64,31 @@ def test_what_is_no_autoencoder_is_refused():
     unet = diffusers.ModelMixin()
     with pytest.raises(InterfaceError, match="pipeline.vae"):
         from_diffusers(unet)
+
+
+@pytest.mark.parametrize("command", ["assay", "report", "explore"])
+def test_a_folder_without_data_is_asked_for_data(vae, tmp_path, monkeypatch, capsys, command):
+    from zscope.cli import main
+
+    vae.save_pretrained(tmp_path)
+    monkeypatch.setattr("sys.argv", ["zscope", command, str(tmp_path)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "Name them with --data" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_is_measured_by_the_command_line(vae, tmp_path, monkeypatch, capsys):
+    import numpy as np
+
+    from zscope.cli import main
+
+    vae.save_pretrained(tmp_path / "vae")
+    np.save(tmp_path / "x.npy", X.repeat(4, 1, 1, 1).numpy())
+    words = ["assay", tmp_path / "vae", "latent-divergence", "--data", tmp_path / "x.npy"]
+    monkeypatch.setattr("sys.argv", ["zscope", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert not end.value.code, said.err
+    assert "rate" in said.out

@@ -104,6 +104,18 @@ def test_every_entry_can_be_loaded_asks_a_question_and_takes_what_it_says():
             assert bound.args
 
 
+def test_scores_take_the_kinds_of_factors_from_the_data_where_these_know_them():
+    factors = grid(10, 6).repeat(2, 0)
+    x = factors.astype("float32")
+    told = from_arrays(x, factors, factor_kinds=("ordinal", "categorical"))
+    silent = from_arrays(x, factors)
+    for data, kinds in ((told, ["ordinal", "categorical"]), (silent, ["categorical"] * 2)):
+        recording = zs.record(zs.wrap(lambda x: x, lambda z: z, latents=2), data)
+        assert measure(recording, ["sap"])["sap"].kinds == kinds
+    half = zs.record(zs.wrap(lambda x: x, lambda z: z, latents=2), told, samples=60)
+    assert measure(half, ["mig"])["mig"].kinds == ["ordinal", "categorical"]
+
+
 def test_unmet_needs_are_told_from_met_ones():
     entry = Entry("x", "?", "x:x", ("codes",), needs=("two factors", "prior", "two latents"))
     rich = recorded(factors=grid(10, 5), prior="normal")

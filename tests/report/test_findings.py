@@ -17,10 +17,10 @@ from zscope.report.rules import RULES
 BY_NAME = {rule.name: rule for rule in RULES}
 
 
-def facts(model, data, *names, factors=None, explained=None):
+def facts(model, data, *names, factors=None, explained=None, seed=0):
     """What a rule may look at, of a constructed model on constructed data."""
     recording = zs.record(model, from_arrays(data, factors))
-    results, missing, _ = measured(recording, catalogued(names), 20, 0, None)
+    results, missing, _ = measured(recording, catalogued(names), 20, seed, None)
     assert not missing
     matrix = results.get("response-matrix")
     diagonal = None if matrix is None else matrix.relative.diagonal().tolist()
@@ -312,6 +312,20 @@ def test_a_score_at_chance_is_named_and_so_is_what_shuffled_codes_get():
     assert found.text == "SAP is at chance"
     assert "shuffled codes 0.0" in found.evidence
     assert "same order" in found.action
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chance_is_seen_as_such_whichever_way_the_codes_are_shuffled(seed):
+    rng = np.random.default_rng(seed)
+    few = rng.permutation(len(FACTORS))[:150]  # so few that single shuffles differ by 0.02
+    shuffled = rng.permutation(FACTORS[few])
+    model = identity(3, std=0.1, prior="normal")  # in use by their spread, whatever they tell
+    found = said("scores at chance", model, VALUES[few], "sap", factors=shuffled, seed=seed)
+    assert only(found).text == "SAP is at chance"
+    assert "over 20 shuffles" in only(found).evidence
+    # A weak code is not taken for chance in any of them.
+    weak = VALUES + VALUES.std(0) * normal(len(VALUES), 3)
+    assert said("scores at chance", identity(3), weak, "sap", factors=FACTORS, seed=seed) == []
 
 
 def test_several_scores_at_chance_are_one_finding():

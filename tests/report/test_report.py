@@ -158,6 +158,24 @@ def test_every_score_has_its_definition_sample_interval_and_chance(whole):
             assert kind == "formula" or part in plain
 
 
+def test_no_score_leaves_a_hole_where_its_sample_interval_or_chance_should_be(whole):
+    report, text, numbers = whole
+    shown = Page(text)
+    for name, found in numbers["assays"].items():
+        for score in found.get("scores", []):
+            assert score["samples"] > 0, name
+            for part in ("interval", "chance"):
+                if score[part] is None:
+                    reason = score[f"no_{part}"]
+                    assert reason, (name, part)
+                    assert reason[1:] in shown.text
+                else:
+                    assert f"no_{part}" not in score
+    for result in report.results.values():  # and nothing that calls itself a score is left out
+        if isinstance(getattr(result, "score", None), float):
+            assert result.measures()[0].value == result.score
+
+
 def test_the_numbers_behind_every_figure_are_in_the_json(whole):
     report, _, numbers = whole
     for name, result in report.results.items():

@@ -158,12 +158,29 @@ def _some_codes(recording: Recorded) -> Tensor:
     return recording.codes[rows.round().long()]
 
 
+def _kinds(recording: Recorded) -> list[str]:
+    """What the data say their factors are; guessed by the scores where they do not say."""
+    from zscope.assays.disentanglement.sample import guessed_kind
+
+    factors, data = recording.factors, recording.data
+    if factors is None:
+        return []
+    told = dict(zip(data.factor_names, data.factor_kinds, strict=True))
+    for name in data.provenance.get("guessed_kinds", ()):
+        del told[name]
+    return [
+        told.get(name) or guessed_kind(factors[:, k].numpy())
+        for k, name in enumerate(data.factor_names)
+    ]
+
+
 # Parts that are not recorded but made of what is.
 DERIVED: dict[str, Callable[[Recorded], Any]] = {
     "variances": lambda recording: recording.posterior.variance,
     "base": _nearest_to_the_mean,
     "plane": _widest_plane,
     "some_codes": _some_codes,
+    "kinds": _kinds,
     "first_code": lambda recording: recording.codes[0],
     "last_code": lambda recording: recording.codes[-1],
 }

@@ -91,7 +91,7 @@ def data_for(target: str, data: str | None, options: list[str] | None, root: Pat
         return datasets.load(data, root=root, **settings(options, "--data-option"))
     folder = Path(target)
     folder = folder.parents[1] if folder.suffix == ".safetensors" else folder
-    recipe = store.open_run(folder).config.get("data") if folder.is_dir() else None
+    recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
     if recipe is None:
         raise ConfigError(
             f"assay: {target} does not say which data to encode. Name them with --data: a dataset "
@@ -128,7 +128,7 @@ def keep(target: str, results: dict[str, Any]) -> None:
     from zscope import store
     from zscope.results import Result
 
-    if Path(target).is_dir():
+    if store.is_run(target):
         run = store.open_run(target)
         for name, result in results.items():
             if isinstance(result, Result):

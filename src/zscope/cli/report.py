@@ -105,6 +105,6 @@ def config_of(target: str) -> dict[str, Any] | None:
     """How a run was trained; None for models of one's own."""
     from zscope import store
 
-    if (Path(target) / "run.json").is_file():
+    if store.is_run(target):
         return store.open_run(target).config
     return None

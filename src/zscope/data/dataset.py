@@ -19,6 +19,7 @@ from zscope.errors import DataError
 from zscope.randomness import seed_of
 
 LARGE = 256 * 2**20  # bytes
+GUESSED = "guessed_kinds"  # in the provenance: factors whose kind nobody has told
 
 Kind = Literal["categorical", "ordinal", "continuous"]
 
@@ -92,6 +93,8 @@ class Dataset:
             )
         names = self.factor_names or tuple(f"factor{k}" for k in range(values.shape[1]))
         kinds = self.factor_kinds or tuple(guess_kind(values[:, k]) for k in range(values.shape[1]))
+        if not self.factor_kinds:
+            object.__setattr__(self, "provenance", {**self.provenance, GUESSED: list(names)})
         sizes = self.factor_sizes or tuple(
             0 if kind == "continuous" else len(np.unique(values[:, k]))
             for k, kind in enumerate(kinds)

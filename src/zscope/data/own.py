@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from zscope.data.dataset import Dataset, Kind, from_arrays, guess_kind
+from zscope.data.dataset import GUESSED, Dataset, Kind, from_arrays, guess_kind
 from zscope.data.fetching import UNREADABLE
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, kept, resized
@@ -102,6 +102,10 @@ def load_path(
     values, described, categories = factor_table(table, kinds, name=path.name)
     if categories:
         about["categories"] = categories
+    told = _kinds(kinds, list(table), path.name)
+    guessed = [label for label in table if label not in told and label not in categories]
+    if guessed:
+        about[GUESSED] = guessed
     return Dataset(
         path.name,
         images,

@@ -83,7 +83,7 @@ class Report:
                     if result is None
                     else {
                         "summary": [list(line) for line in result.summary()],
-                        "scores": scores(result),
+                        "scores": [each.to_dict() for each in result.measures()],
                         "result": trimmed(result.to_dict()),
                     }
                 ),
@@ -333,43 +333,6 @@ def named(autoencoder: Autoencoder) -> str:
     names = [getattr(each, "__name__", type(each).__name__) for each in parts]
     known = [name for name in dict.fromkeys(names) if name.isidentifier()]
     return " and ".join(known) or "Autoencoder"
-
-
-def scores(result: Result) -> list[dict[str, Any]]:
-    """Every scalar score of a result with n, interval and chance, as far as it has them."""
-    names = [
-        each.name
-        for each in dataclasses.fields(result)
-        if hasattr(result, f"{each.name}_interval")
-        and isinstance(getattr(result, each.name), float)
-    ]
-    found = [
-        {
-            "score": name,
-            "value": getattr(result, name),
-            "interval": getattr(result, f"{name}_interval"),
-        }
-        for name in names
-    ]
-    value = getattr(result, "score", None)
-    if isinstance(value, float):
-        interval = getattr(result, "interval", None)
-        error = getattr(result, "standard_error", None)
-        if not isinstance(interval, tuple) and isinstance(error, float):
-            interval = (value - 1.96 * error, value + 1.96 * error)
-        found.insert(0, {"score": "", "value": value, "interval": interval})
-    chance = getattr(result, "chance", getattr(result, "floor", None))
-    for row in found:
-        row |= {"chance": chance, "samples": counted(result)}
-    return found
-
-
-def counted(result: Result) -> int | None:
-    """How many samples a result rests on; the fewest, where parts differ."""
-    samples: Any = getattr(result, "samples", None)
-    if isinstance(samples, list):
-        return min(samples, default=None)
-    return samples if isinstance(samples, int) else None
 
 
 def trimmed(value: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 from zscope.assays import CATALOGUE, Entry
 from zscope.errors import MissingExtra, Undefined
 from zscope.report import pictures
-from zscope.report.build import Progress, Report, scores
+from zscope.report.build import Progress, Report
 from zscope.report.findings import MEANING
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.rules import RULES
@@ -19,6 +19,8 @@ from zscope.results import Result
 
 TEMPLATES = Path(__file__).parent / "templates"
 Drawing = tuple[str, int, str]  # address, width, what it shows
+MOST = 6
+"""Scores of one assay in the table of all; its own section has every one."""
 ROOM = 8_000_000
 """Letters that all pictures together may take: the page stays below 10 MB."""
 
@@ -50,10 +52,14 @@ def page(report: Report, progress: Progress | None = None) -> str:
         item = described(entry, report, room)
         room -= sum(len(address) for address, _, _ in item["figures"])
         group["items"].append(item)
+    glance = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
+    reasons = [row[key] for row in glance for key in ("no_interval", "no_chance") if key in row]
     return environment.get_template("report.html").render(
         report=report,
         groups=list(groups.values()),
         meaning=MEANING,
+        notes={reason: k for k, reason in enumerate(dict.fromkeys(reasons), 1)},
+        most=MOST,
         rules=RULES,
         columns={key for row in report.latents for key in row},
         shown=[row for row in report.latents if "traversal" in row] or report.latents,
@@ -76,7 +82,7 @@ def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "missing": report.missing.get(entry.name),
         "failed": entry.name in report.failed,
         "summary": [] if result is None else result.summary(),
-        "scores": [] if result is None else scores(result),
+        "scores": [] if result is None else [each.to_dict() for each in result.measures()],
         "flags": [] if result is None else getattr(result, "flags", []),
         **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
     }

@@ -52,10 +52,24 @@ class LossDecomposition(Result):
     per_sample: dict[str, PerSample]
     flags: list[str]
 
+    no_interval = "it takes two observations or more"
+    no_chance = (
+        "it is a share of this model's own error: 0 without noise, and no code that knows nothing "
+        "has another"
+    )
+
     @property
     def score(self) -> float:
         """The share of the error that is paid for noise."""
         return self.stochastic / self.reconstruction
+
+    @property
+    def standard_error(self) -> float | None:
+        """Of the share, a ratio of two means over the observations (delta method)."""
+        if self.samples < 2:
+            return None
+        gap = self.per_sample["stochastic"] - self.score * self.per_sample["reconstruction"]
+        return float(gap.std()) / self.samples**0.5 / self.reconstruction
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars

@@ -36,6 +36,11 @@ class Gap(Result):
     sampled: float
     means: float
     samples: int
+    standard_error: float | None = None
+    chance: float | None = None  # of posteriors that are the prior
+
+    no_interval = "the drawn form and single observations have none"
+    no_chance = "the means of codes that know nothing are one point, which has no dimension"
 
 
 def trace_gap(
@@ -51,9 +56,11 @@ def trace_gap(
     spread = float(mean.var(0, correction=1).sum())
     if sampled:
         drawn = float(posterior.sample(fresh(generator)).double().var(0, correction=1).sum())
-        return Gap(drawn - spread, drawn, spread, len(mean))
-    gap = float(posterior.variance.double().mean(0).sum())
-    return Gap(gap, spread + gap, spread, len(mean))
+        return Gap(drawn - spread, drawn, spread, len(mean), chance=float(mean.shape[1]))
+    each = posterior.variance.double().sum(1)
+    gap = float(each.mean())
+    error = float(each.std()) / len(each) ** 0.5 if len(each) > 1 else None
+    return Gap(gap, spread + gap, spread, len(mean), error, float(mean.shape[1]))
 
 
 def dimension_gap(
@@ -63,7 +70,16 @@ def dimension_gap(
     _check(posterior, "dimension_gap")
     drawn = intrinsic_dimension(posterior.sample(fresh(generator)), neighbours=neighbours)
     means = intrinsic_dimension(posterior.mean, neighbours=neighbours)
-    return Gap(drawn.dimension - means.dimension, drawn.dimension, means.dimension, len(posterior))
+    error = None
+    if drawn.standard_error is not None and means.standard_error is not None:
+        error = math.hypot(drawn.standard_error, means.standard_error)  # as if independent
+    return Gap(
+        drawn.dimension - means.dimension,
+        drawn.dimension,
+        means.dimension,
+        len(posterior),
+        error,
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,6 +61,9 @@ class IntrinsicDimension(Result):
     local: PerSample | None  # mle: the estimate at each sample; infinite where all T are equal
     curve: dict[int, float]  # mle: the value at each number of neighbours
 
+    no_interval = "this method gives no standard error"
+    no_chance = "it counts dimensions: codes of pure noise fill all their latents"
+
     @property
     def score(self) -> float:
         return self.dimension

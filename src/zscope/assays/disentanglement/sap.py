@@ -75,7 +75,7 @@ def sap(
         meaning="held-out accuracy or R²",
         resamples=resamples,
         generator=generator,
-        permutations=5 if ours else 1,
+        permutations=20 if ours else 1,
     )
 
 

@@ -14,7 +14,6 @@ twice: they make information look larger, and they leak from the training rows i
 test rows.
 """
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -24,7 +23,9 @@ from torch import Generator
 
 from zscope.assays.disentanglement.sample import Sample, seed_from
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Result
+from zscope.results import Measure, Result
+
+Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,22 +48,25 @@ class Score(Result):
     matrix: np.ndarray
     meaning: str  # of the entries of the matrix
     flags: list[str]
+    shuffled: list[float]  # the score of each permutation; `chance` is their mean
+    more: dict[str, tuple[float, Interval | None]]  # chance and interval of the other numbers
+
+    def measures(self) -> list[Measure]:
+        others = [
+            self.measure(name.replace("_", " "), getattr(self, name), chance=chance, interval=ends)
+            for name, (chance, ends) in self.more.items()
+        ]
+        return [self.measure("", self.score), *others]
 
     def summary(self) -> list[tuple[str, str]]:
         """The score beside chance, its other numbers, and on what it was measured."""
-        ends = "" if self.interval is None else " ({:.3f} to {:.3f})".format(*self.interval)
         used = f"{len(self.active)} of {len(self.active) + len(self.passive)} latents"
-        own = {f.name for f in dataclasses.fields(Score)}
-        more = [
-            (f.name.replace("_", " "), f"{getattr(self, f.name):.3f}")
-            for f in dataclasses.fields(self)
-            if f.name not in own and isinstance(getattr(self, f.name), float)
-        ]
-        return [
-            ("score", f"{self.score:.3f}{ends}, chance {self.chance:.3f}"),
-            *more,
-            ("on", f"{used}, {self.samples} samples, flavour {self.flavour}"),
-        ]
+        lines = []
+        for each in self.measures():
+            ends = "" if isinstance(each.interval, str) else " ({:.3f} to {:.3f})"
+            told = f"{each.value:.3f}{ends.format(*each.interval)}, chance {each.chance:.3f}"
+            lines.append((each.name or "score", told))
+        return [*lines, ("on", f"{used}, {self.samples} samples, flavour {self.flavour}")]
 
     def plot(self, ax: Any = None) -> Any:
         """The matrix from which the score was read."""
@@ -125,15 +129,17 @@ def scored(
     if active:
         sample = sample.keep(active).with_lots(np.random.default_rng([seed, 3]))
         result = estimate(sample, np.random.default_rng([seed, 0]))
-        chance = _chance(estimate, sample, seed, permutations)
-        interval = _interval(estimate, sample, seed, resamples, result.score)
+        shuffles = _shuffled(estimate, sample, seed, permutations)
+        parts = _halves(estimate, sample, seed, resamples)
     else:
         result = nothing(sample)
-        chance, interval = 0.0, (0.0, 0.0) if resamples else None
+        shuffles, parts = [result], [result] if resamples else []
         flags.append(f"No latent is in use, so {name} is 0 by definition.")
+    score, chance, interval = _measured("", result, shuffles, parts)
+    numbers = [key for key, value in result.more.items() if isinstance(value, float)]
     return kind(
         name=name,
-        score=result.score,
+        score=score,
         chance=chance,
         interval=interval,
         flavour=flavour,
@@ -147,6 +153,8 @@ def scored(
         matrix=result.matrix,
         meaning=meaning,
         flags=[*flags, *result.flags],
+        shuffled=[each.score for each in shuffles],
+        more={key: _measured(key, result, shuffles, parts)[1:] for key in numbers},
         **result.more,
     )
 
@@ -157,29 +165,38 @@ def nothing(sample: Sample) -> Estimate:
     return Estimate(0.0, np.zeros(factors), np.zeros(0), np.zeros((0, factors)))
 
 
-def _chance(estimate: Estimator, sample: Sample, seed: int, permutations: int) -> float:
+def _shuffled(estimate: Estimator, sample: Sample, seed: int, permutations: int) -> list[Estimate]:
     rows = np.random.default_rng([seed, 1])
-    scores = [
-        estimate(
-            sample.permuted(rows.permutation(len(sample))), np.random.default_rng([seed, 0])
-        ).score
+    return [
+        estimate(sample.permuted(rows.permutation(len(sample))), np.random.default_rng([seed, 0]))
         for _ in range(permutations)
     ]
-    return float(np.mean(scores))
 
 
-def _interval(
-    estimate: Estimator, sample: Sample, seed: int, resamples: int, score: float
-) -> tuple[float, float] | None:
-    if not resamples:
-        return None
+def _halves(estimate: Estimator, sample: Sample, seed: int, resamples: int) -> list[Estimate]:
     rng = np.random.default_rng([seed, 2])
     half = len(sample) // 2
-    scores = []
+    found = []
     for _ in range(resamples):
         rows = rng.permutation(len(sample))[:half]
         part, own = sample.take(rows), np.random.default_rng(rng.integers(2**62))
-        scores.append(estimate(part, own).score if part.columns else 0.0)
-    low, high = np.quantile(np.array(scores) - np.mean(scores), [0.025, 0.975])
+        found.append(estimate(part, own) if part.columns else nothing(part))
+    return found
+
+
+def _measured(
+    key: str, result: Estimate, shuffles: list[Estimate], parts: list[Estimate]
+) -> tuple[float, float, Interval | None]:
+    """(value, chance, interval) of the score, or of another number that the estimator gives."""
+
+    def of(estimate: Estimate) -> float:
+        return float(estimate.more.get(key, 0.0)) if key else estimate.score
+
+    value, chance = of(result), float(np.mean([of(each) for each in shuffles]))
+    if not parts:
+        return value, chance, None
+    drawn = np.array([of(each) for each in parts])
+    low, high = np.quantile(drawn - drawn.mean(), [0.025, 0.975])
     # No score leaves 0 to 1 by chance alone, so neither do the ends.
-    return max(float(score + low), min(0.0, score)), min(float(score + high), max(1.0, score))
+    ends = max(float(value + low), min(0.0, value)), min(float(value + high), max(1.0, value))
+    return value, chance, ends

@@ -29,7 +29,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.groups import Groups
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.sampling import hybrid, prior
 from zscope.types import Codes, Observations
 
@@ -44,6 +44,20 @@ class SampleQuality(Result):
     floor: float
     extractor: str
     samples: int
+
+    no_interval = (
+        "the distance falls as samples grow, so that no part of them shows how sure it is; "
+        "compare it with that of real data"
+    )
+
+    def measures(self) -> list[Measure]:
+        """Against no chance: whole distributions are compared, and knowing which code belongs
+        to which observation makes no difference."""
+        best = f"none: knowing nothing would not change it; real data read {self.floor:.3g}"
+        return [
+            self.measure(f"Fréchet distance, {kind}", value, chance=best)
+            for kind, value in self.distances.items()
+        ]
 
     def summary(self) -> list[tuple[str, str]]:
         lines = [

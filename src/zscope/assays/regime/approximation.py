@@ -32,6 +32,8 @@ from zscope.results import Result
 class Polarisation(Result):
     """The relative gap and the latents it counts as active."""
 
+    no_chance = "posteriors that know nothing have no divergence for the gap to be a part of"
+
     gap: float
     standard_error: float  # with the active latents as they are
     samples: int

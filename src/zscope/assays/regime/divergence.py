@@ -29,9 +29,13 @@ from zscope.types import Codes
 class Divergence(Result):
     """Mean KL of each latent, in nats, and their sum: the rate."""
 
+    no_interval = "a single observation was encoded"
+
     per_latent: PerLatent
     rate: float
     samples: int
+    standard_error: float | None = None  # of the rate
+    chance: float = 0.0  # of posteriors that say nothing: they are the prior
 
     @property
     def score(self) -> float:
@@ -81,4 +85,7 @@ def divergence_of(kl: Codes) -> Divergence:
     """The same from divergences already at hand, under any prior (samples x latents)."""
     rows = as_rows(kl, "latent_divergence")
     mean: Tensor = rows.mean(0).cpu()
-    return Divergence(per_latent=mean, rate=float(mean.sum()), samples=len(rows))
+    error = float(rows.sum(1).std()) / len(rows) ** 0.5 if len(rows) > 1 else None
+    return Divergence(
+        per_latent=mean, rate=float(mean.sum()), samples=len(rows), standard_error=error
+    )

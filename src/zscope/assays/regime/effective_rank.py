@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Generator
 
+from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Result
@@ -29,10 +31,13 @@ from zscope.types import Matrix, Spectrum
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRank(Result):
+    no_chance = "it counts directions: codes of pure noise have the rank of their latents"
+
     score: float
     spectrum: Spectrum  # largest first
     latents: int
     samples: int
+    interval: Interval | None = None
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -41,9 +46,13 @@ class EffectiveRank(Result):
 
 
 def effective_rank(
-    codes: Array, *, of: Literal["covariance", "data"] = "covariance"
+    codes: Array,
+    *,
+    of: Literal["covariance", "data"] = "covariance",
+    resamples: int = 0,
+    generator: Generator | None = None,
 ) -> EffectiveRank:
-    """Effective rank of the codes (means, or sampled)."""
+    """Effective rank of the codes (means, or sampled); `resamples` halves give an interval."""
     rows = as_rows(codes, "effective_rank", least=2)
     values = torch.linalg.svdvals(rows - rows.mean(0))
     if float(values[0]) == 0:
@@ -52,8 +61,15 @@ def effective_rank(
             "share out. Has the posterior collapsed? See: zscope assay RUN variable-types"
         )
     spectrum = values.square() / len(rows) if of == "covariance" else values
+    score = spectral_rank(spectrum)
+
+    def of_part(part: Matrix) -> float:
+        inside = torch.linalg.svdvals(part - part.mean(0))
+        return spectral_rank(inside.square() if of == "covariance" else inside)
+
     return EffectiveRank(
-        score=spectral_rank(spectrum),
+        score=score,
+        interval=half_sampled(of_part, rows, score, resamples, generator, "effective_rank"),
         spectrum=spectrum,
         latents=rows.shape[1],
         samples=len(rows),

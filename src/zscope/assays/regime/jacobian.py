@@ -29,15 +29,20 @@ from torch import Generator, Tensor
 
 from zscope.assays.alignment.active import codes_of, some_rows
 from zscope.assays.alignment.jacobian import likelihood_of, linearise
+from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
-from zscope.types import Codes
+from zscope.results import Measure, Result
+from zscope.types import Codes, Matrix
+
+RESAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedVariance(Result):
+    no_interval = "it takes four codes or more"
+
     variance: Codes  # samples x latents
     gamma: float
     likelihood: str
@@ -46,14 +51,31 @@ class PredictedVariance(Result):
     ratio: Float[Tensor, "latents"] | None
     correlation: float | None
     flags: list[str]
+    interval: Interval | None = None  # of the correlation
+
+    def measures(self) -> list[Measure]:
+        """The correlation; that of variances that have nothing to do with each other is 0."""
+        if self.correlation is None:
+            return []
+        count = len(self.variance)
+        ends = self.interval
+        return [
+            self.measure("correlation", self.correlation, interval=ends, chance=0.0, samples=count)
+        ]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars, lines
 
         if self.actual is None:
             return bars(self.variance.mean(0), x="latent", y="predicted variance", ax=ax)
-        means = {"encoder": self.actual.mean(0), "decoder's prediction": self.variance.mean(0)}
-        return lines(means, x="latent", y="mean variance", markers=True, ax=ax)
+        predicted = self.variance.mean(0)
+        order = predicted.argsort().tolist()
+        means = {"encoder": self.actual.mean(0)[order], "decoder's prediction": predicted[order]}
+        precise = "latent, most precise first"
+        drawn = lines(means, x=precise, y="mean variance", markers=True, ax=ax)
+        if len(order) <= 16:
+            drawn.set_xticks(range(len(order)), [str(j) for j in order])
+        return drawn
 
 
 def predicted_variance(
@@ -97,13 +119,15 @@ def predicted_variance(
         eye = torch.eye(gram.shape[1], dtype=torch.float64)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
         predicted = inverse.diagonal(dim1=1, dim2=2)
-    actual = ratio = correlation = None
+    actual = ratio = correlation = ends = None
     if isinstance(codes, Posterior) and not codes.deterministic:
         actual = codes.variance.detach().cpu().double()[rows]
         ratio = (actual / predicted).median(0).values
         pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
         if bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
+            both = torch.cat([actual.log(), predicted.log()], 1)
+            ends = half_sampled(_correlated, both, correlation, RESAMPLES, generator, who)
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
@@ -113,4 +137,11 @@ def predicted_variance(
         ratio=ratio,
         correlation=correlation,
         flags=local.flags,
+        interval=ends,
     )
+
+
+def _correlated(both: Matrix) -> float:
+    """The correlation of the left half of the columns with the right half."""
+    pairs = torch.stack([part.flatten() for part in both.chunk(2, 1)])
+    return float(torch.corrcoef(pairs)[0, 1])

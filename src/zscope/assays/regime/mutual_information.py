@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -39,6 +40,11 @@ class MutualInformation(Result):
     matrix: Matrix  # I(z_i; z_j); the diagonal holds the entropy of each latent
     bins: int
     samples: int
+    interval: Interval | None = None
+
+    @property
+    def chance(self) -> float:
+        return self.floor
 
     @property
     def corrected(self) -> float:
@@ -57,9 +63,13 @@ def mutual_information(
     columns: Sequence[int] | None = None,
     bins: int = 20,
     permutations: int = 0,
+    resamples: int = 0,
     generator: Generator | None = None,
 ) -> MutualInformation:
-    """Averaged mutual information of the codes (means, or sampled), or of some columns."""
+    """Averaged mutual information of the codes (means, or sampled), or of some columns.
+
+    `resamples` halves of the rows give an interval: of the value with its floor in it.
+    """
     rows = as_rows(codes, "mutual_information", least=2)
     rows = rows if columns is None else rows[:, list(columns)]
     n, d = rows.shape
@@ -74,16 +84,28 @@ def mutual_information(
     occupied = torch.tensor([len(column.unique()) for column in labels.T], dtype=torch.float64)
     pairs = (occupied - 1) * (occupied - 1)[:, None] / (2 * n)
     floor = off_diagonal_mean(pairs)
+    source = fresh(generator)
     if permutations:
-        source = fresh(generator)
         floors = []
         for _ in range(permutations):
             order = torch.stack([torch.randperm(n, generator=source) for _ in range(d)], 1)
             shuffled = labels.gather(0, order.to(labels.device))
             floors.append(off_diagonal_mean(pairwise_information(shuffled, bins)))
         floor = sum(floors) / permutations
+    score = off_diagonal_mean(matrix)
+
+    def of_part(part: Matrix) -> float:
+        return off_diagonal_mean(pairwise_information(part.long(), bins))
+
     return MutualInformation(
-        score=off_diagonal_mean(matrix), floor=floor, matrix=matrix, bins=bins, samples=n
+        score=score,
+        floor=floor,
+        matrix=matrix,
+        bins=bins,
+        samples=n,
+        interval=half_sampled(
+            of_part, labels.double(), score, resamples, source, "mutual_information"
+        ),
     )
 
 

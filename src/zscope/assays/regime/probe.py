@@ -13,7 +13,7 @@ drop them, not to keep them, for the decoder never sees them.
 Bonheme 2023, section 6.4.1.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Result
 
 MOST_CLASSES = 100
 
@@ -41,6 +41,19 @@ class TypeProbe(Result):
     probed: list[int]  # the factors asked about: those with 2 to 100 values
     train: int
     test: int
+    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard, of accuracy
+
+    def measures(self) -> list[Measure]:
+        return [
+            self.measure(
+                f"{kind}, {subset}",
+                value,
+                standard_error=self.errors[kind][subset],
+                samples=self.test,
+            )
+            for kind, row in self.accuracy.items()
+            for subset, value in row.items()
+        ]
 
     def summary(self) -> list[tuple[str, str]]:
         lines = [("chance", f"{self.chance:.3f}")]
@@ -92,23 +105,31 @@ def type_probe(
     kinds: dict[str, Tensor] = {"mean": posterior.mean}
     if not posterior.deterministic:
         kinds["sampled"] = posterior.sample(source)
-    per_factor: dict[str, dict[str, list[float]]] = {}
+    right: dict[str, dict[str, np.ndarray]] = {}  # factors x held-out rows, true or false
     for kind, codes in kinds.items():
         rows = codes.double().cpu().numpy()
-        per_factor[kind] = {}
+        right[kind] = {}
         for name, columns in type_subsets(types).items():
             x = rows[:, columns]
-            per_factor[kind][name] = [
-                _accuracy(x[train], values[train, k], x[test], values[test, k],
-                          penalties, folds, state)
+            right[kind][name] = np.stack([
+                _told(x[train], values[train, k], x[test], values[test, k],
+                      penalties, folds, state)
                 for k in probed
-            ]  # fmt: skip
+            ])  # fmt: skip
     return TypeProbe(
         accuracy={
-            kind: {name: float(np.mean(scores)) for name, scores in row.items()}
-            for kind, row in per_factor.items()
+            kind: {name: float(each.mean()) for name, each in row.items()}
+            for kind, row in right.items()
         },
-        per_factor=per_factor,
+        per_factor={
+            kind: {name: each.mean(1).tolist() for name, each in row.items()}
+            for kind, row in right.items()
+        },
+        # Over rows: those that one factor is wrong on are often those of the others.
+        errors={
+            kind: {name: float(each.mean(0).std() / len(test) ** 0.5) for name, each in row.items()}
+            for kind, row in right.items()
+        },
         chance=float(np.mean([1 / classes[k] for k in probed])),
         probed=probed,
         train=len(train),
@@ -116,11 +137,11 @@ def type_probe(
     )
 
 
-def _accuracy(
+def _told(
     x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
     penalties: int, folds: int, state: Any,
-) -> float:  # fmt: skip
-    """Held-out accuracy of the best penalty, refitted on all training rows."""
+) -> np.ndarray:  # fmt: skip
+    """Which held-out rows the best penalty, refitted on all training rows, gets right."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -132,7 +153,7 @@ def _accuracy(
     _, y_codes = np.unique(np.concatenate([y, y_test]), return_inverse=True)
     y, y_test = y_codes[: len(y)], y_codes[len(y) :]
     if len(np.unique(y)) < 2:
-        return float(np.mean(y_test == y[0]))
+        return y_test == y[0]
     # Standardised: the means of passive latents are tiny, and the penalty would hide them.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
     search = GridSearchCV(
@@ -144,4 +165,4 @@ def _accuracy(
         # At the weakest penalties a separable factor has no optimum; accuracy settles before.
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(x, y)
-    return float(search.score(x_test, y_test))
+    return np.asarray(search.predict(x_test) == y_test)

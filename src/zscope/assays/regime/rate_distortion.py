@@ -21,7 +21,7 @@ Bonheme 2023, section 4.3.1.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -30,7 +30,7 @@ from torch import Generator, Tensor
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.types import Observations
 
 Likelihood = Literal["bernoulli", "gaussian"]
@@ -39,13 +39,31 @@ CHUNK_BYTES = 64 << 20
 
 @dataclass(frozen=True, eq=False)
 class RateDistortion(Result):
-    """In nats per sample."""
+    """In nats per sample. A model that ignores the observation has rate and information 0."""
+
+    no_interval = "it takes two observations or more"
+    no_chance = "there is no other observation whose code could stand in"
 
     distortion: float
     rate: float
     information: float | None  # None for posteriors with a full covariance
     likelihood: str
     samples: int
+    standard_errors: dict[str, float] = field(default_factory=dict)
+    ignorance: float | None = None  # the distortion of codes that belong to other observations
+
+    def measures(self) -> list[Measure]:
+        chances = {"distortion": self.ignorance, "rate": 0.0, "information": 0.0}
+        return [
+            self.measure(
+                name,
+                getattr(self, name),
+                standard_error=self.standard_errors.get(name),
+                chance=chance,
+            )
+            for name, chance in chances.items()
+            if getattr(self, name) is not None
+        ]
 
     @property
     def elbo(self) -> float:
@@ -76,25 +94,38 @@ def rate_distortion(
     source = fresh(generator)
     name, lost_by = _reading(autoencoder, observations, likelihood)
     device, dtype = autoencoder.place
-    lost, posteriors = 0.0, []
+    lost, unrelated, posteriors = [], [], []
     with evaluation(autoencoder):
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
             posterior = autoencoder.encode(x)
-            lost += float(lost_by(posterior.sample(source), x).double().sum())
+            z = posterior.sample(source)
+            lost.append(lost_by(z, x).double().cpu())
+            if len(x) > 1:
+                unrelated.append(lost_by(z, x.roll(1, 0)).double().cpu())
             posteriors.append(posterior.to("cpu"))
-    rate = float(torch.cat([part.kl().double().sum(1) for part in posteriors]).mean())
+    terms = {
+        "distortion": torch.cat(lost),
+        "rate": torch.cat([part.kl().double().sum(1) for part in posteriors]),
+    }
+    rate = float(terms["rate"].mean())
     spreads = [part.std for part in posteriors if part.std is not None]
     information = None
     if spreads:
         whole = Posterior(torch.cat([part.mean for part in posteriors]), torch.cat(spreads))
-        information = min(rate, carried_information(whole, generator=source))
+        terms["information"] = carried(whole, source)
+        information = min(rate, information_of(terms["information"]))
+    count = len(observations)
     return RateDistortion(
-        distortion=lost / len(observations),
+        distortion=float(terms["distortion"].mean()),
         rate=rate,
         information=information,
         likelihood=name,
-        samples=len(observations),
+        samples=count,
+        standard_errors={
+            name: float(each.std()) / count**0.5 for name, each in terms.items() if count > 1
+        },
+        ignorance=float(torch.cat(unrelated).mean()) if unrelated else None,
     )
 
 
@@ -125,18 +156,27 @@ def carried_information(posterior: Posterior, *, generator: Generator | None = N
             "carried_information: it needs a diagonal spread for each posterior; this encoder is "
             "deterministic or has a full covariance."
         )
+    return information_of(carried(posterior, fresh(generator)))
+
+
+def information_of(terms: Tensor) -> float:
+    return min(max(0.0, float(terms.mean())), math.log(len(terms)))
+
+
+def carried(posterior: Posterior, generator: Generator) -> Tensor:
+    """log q(z|x) - log q(z) of one draw of each posterior."""
     mean, variance = posterior.mean.double(), posterior.variance.double()
-    z = posterior.sample(fresh(generator)).double()
+    z = posterior.sample(generator).double()
     n, d = mean.shape
     log_norm = variance.log().sum(1)
     own = -0.5 * (((z - mean).square() / variance).sum(1) + log_norm)
     step = max(1, CHUNK_BYTES // (8 * n * d))
-    total = 0.0
+    terms = torch.empty(n, dtype=torch.float64)
     for start in range(0, n, step):
         gaps = (z[start : start + step, None] - mean).square().div_(variance).sum(2)
         log_q = torch.logsumexp(-0.5 * (gaps + log_norm), 1) - math.log(n)
-        total += float((own[start : start + step] - log_q).sum())
-    return min(max(0.0, total / n), math.log(n))
+        terms[start : start + step] = own[start : start + step] - log_q
+    return terms
 
 
 def _reading(

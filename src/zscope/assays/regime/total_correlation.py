@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
+from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Result
@@ -32,23 +33,48 @@ CONSTANT = 1e-12  # a variance up to this is none
 class TotalCorrelation(Result):
     """In nats; `floor` is what independent columns would read at this number of samples."""
 
+    no_interval = "none was asked for, or a half of the codes is linearly dependent"
+
     score: float
     floor: float
     dropped: list[int]  # latents that do not vary
     latents: int  # those that do
     samples: int
+    interval: Interval | None = None
+
+    @property
+    def chance(self) -> float:
+        return self.floor
 
 
-def total_correlation(codes: Array, *, columns: Sequence[int] | None = None) -> TotalCorrelation:
-    """Gaussian total correlation of the codes (means, or sampled), or of some columns."""
+def total_correlation(
+    codes: Array,
+    *,
+    columns: Sequence[int] | None = None,
+    resamples: int = 0,
+    generator: Generator | None = None,
+) -> TotalCorrelation:
+    """Gaussian total correlation of the codes (means, or sampled), or of some columns.
+
+    `resamples` halves of the rows give an interval.
+    """
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
     covariance = torch.cov(rows[:, chosen].T).reshape(len(chosen), len(chosen))
     dead = covariance.diagonal() <= CONSTANT
     kept = (~dead).nonzero().flatten()
     n, d = len(rows), len(kept)
+    score = covariance_total_correlation(covariance[kept][:, kept])
+    varied = rows[:, [chosen[int(j)] for j in kept]]
+
+    def of_part(part: Matrix) -> float:
+        inside = torch.cov(part.T).reshape(d, d)
+        varies = inside.diagonal() > CONSTANT
+        return covariance_total_correlation(inside[varies][:, varies])
+
     return TotalCorrelation(
-        score=covariance_total_correlation(covariance[kept][:, kept]),
+        score=score,
+        interval=half_sampled(of_part, varied, score, resamples, generator, "total_correlation"),
         floor=d * (d - 1) / (4 * n),
         dropped=[chosen[int(j)] for j in dead.nonzero().flatten()],
         latents=d,

@@ -14,7 +14,7 @@ Bonheme 2023, section 6.4.4, figures 6.4 to 6.8; corollary 6.3.1.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Generator
@@ -38,13 +38,17 @@ class Truncation(Result):
     table: dict[str, dict[str, tuple[float, float]]]
     subsets: dict[str, list[int]]
     samples: int
+    floors: dict[str, dict[str, float]] = field(default_factory=dict)  # of independent columns
 
     def summary(self) -> list[tuple[str, str]]:
-        return [
-            (f"{measure}, {subset}", f"mean {mean:.4g}, sampled {sampled:.4g}")
-            for measure, row in self.table.items()
-            for subset, (mean, sampled) in row.items()
-        ]
+        lines = []
+        for measure, row in self.table.items():
+            for subset, (mean, sampled) in row.items():
+                floor = self.floors.get(measure, {}).get(subset)
+                told = "" if floor is None else f" (independent {floor:.3g})"
+                value = f"mean {mean:.4g}, sampled {sampled:.4g}{told}"
+                lines.append((f"{measure}, {subset}", value))
+        return [*lines, ("samples", str(self.samples))]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -91,17 +95,17 @@ def truncation(
     types = variable_types(posterior.variance) if types is None else types
     mean, sampled = posterior.mean.double(), posterior.sample(fresh(generator)).double()
     table: dict[str, dict[str, tuple[float, float]]] = {measure: {} for measure in MEASURES}
+    floors: dict[str, dict[str, float]] = {measure: {} for measure in MEASURES[:2]}
     subsets = type_subsets(types)
     for name, columns in subsets.items():
         if len(columns) < 2:
             continue
-        table["total correlation"][name] = (
-            total_correlation(mean, columns=columns).score,
-            total_correlation(sampled, columns=columns).score,
-        )
-        table["mutual information"][name] = (
-            mutual_information(mean, columns=columns).score,
-            mutual_information(sampled, columns=columns).score,
-        )
+        for measure, of in (
+            ("total correlation", total_correlation),
+            ("mutual information", mutual_information),
+        ):
+            ours, theirs = of(mean, columns=columns), of(sampled, columns=columns)
+            table[measure][name] = ours.score, theirs.score
+            floors[measure][name] = theirs.floor
     table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
-    return Truncation(table=table, subsets=subsets, samples=len(posterior))
+    return Truncation(table=table, subsets=subsets, samples=len(posterior), floors=floors)

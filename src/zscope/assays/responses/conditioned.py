@@ -39,7 +39,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.types import Matrix
 
 # Of one group of observations at most so many are used: other groups say more.
@@ -63,11 +63,27 @@ class ConditionedResponseMatrix(Result):
     interval: Float[Tensor, "2 factors latents"] | None = None
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
+    disentanglement_chance: float | None = None  # as if each factor had varied with all others
+    completeness_chance: float | None = None
+
+    def measures(self) -> list[Measure]:
+        return [
+            self.measure(
+                name,
+                getattr(self, name),
+                interval=getattr(self, f"{name}_interval"),
+                chance=getattr(self, f"{name}_chance"),
+                samples=min(self.samples),
+            )
+            for name in ("disentanglement", "completeness")
+        ]
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("disentanglement (CDS)", _score(self.disentanglement, self.disentanglement_interval)),
-            ("completeness (CCS)", _score(self.completeness, self.completeness_interval)),
+            *(
+                (f"{each.name} ({short})", _told(each))
+                for each, short in zip(self.measures(), ("CDS", "CCS"), strict=True)
+            ),
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}"),
             ("samples by factor", ", ".join(map(str, self.samples))),
         ]
@@ -133,19 +149,30 @@ def conditioned_response_matrix(
         budget=budget,
     )
     kept = _kept(overall.causal if causal is None else causal, len(lists), who)
-    matrices = []
+    matrices, unconditioned = [], []
+    anyone = posterior[[at[int(row)] for row in whole]]
     for choice in choices:
         base = posterior[[at[int(row)] for row in choice.rows]].sample(generator)
         weights = choice.weights(resamples, generator)
         donors = base[torch.from_numpy(choice.donor).to(base.device)]
         squares = replaced_squares(autoencoder, base, donors, lists, weights, budget=budget)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
+        # The same for pairs that differ in everything: what there is without conditioning.
+        order = torch.randperm(len(anyone), generator=generator, device=generator.device)
+        drawn = anyone.sample(generator)[order.to(anyone.mean.device)]
+        once = torch.full((1, len(drawn)), 1 / len(drawn), dtype=torch.float64)
+        squares = replaced_squares(autoencoder, drawn, drawn.roll(1, 0), lists, once, budget=budget)
+        unconditioned.append(squares.diagonal(dim1=1, dim2=2).sqrt()[0])
     draws = torch.stack(matrices, dim=1)  # resamples x factors x latents
+    plain = torch.stack(unconditioned)
     scaled = autoencoder.prior is None if scaled is None else scaled
     if scaled:
         felt = 2**0.5 * overall.scale
         silent = overall.relative.diagonal() == 0
-        draws = torch.where(silent, 0, draws / torch.where(silent, 1, felt))
+        draws, plain = (
+            torch.where(silent, 0, each / torch.where(silent, 1, felt)) for each in (draws, plain)
+        )
+    chance = _scores(plain[:, kept], who)
     scores = [_scores(matrix[:, kept], who) for matrix in draws]
     both = interval(torch.tensor(scores, dtype=torch.float64))
     return ConditionedResponseMatrix(
@@ -162,6 +189,8 @@ def conditioned_response_matrix(
         interval=interval(draws),
         disentanglement_interval=None if both is None else (float(both[0, 0]), float(both[1, 0])),
         completeness_interval=None if both is None else (float(both[0, 1]), float(both[1, 1])),
+        disentanglement_chance=chance[0],
+        completeness_chance=chance[1],
     )
 
 
@@ -283,5 +312,7 @@ def _scores(matrix: Matrix, who: str) -> tuple[float, float]:
     )
 
 
-def _score(value: float, ends: tuple[float, float] | None) -> str:
-    return f"{value:.3f}" if ends is None else f"{value:.3f} ({ends[0]:.3f} to {ends[1]:.3f})"
+def _told(found: Measure) -> str:
+    ends = "" if isinstance(found.interval, str) else " ({:.3f} to {:.3f})".format(*found.interval)
+    chance = "" if isinstance(found.chance, str) else f", chance {found.chance:.3f}"
+    return f"{found.value:.3f}{ends}{chance}"

@@ -30,7 +30,7 @@ under every distribution that the model has: prior, posterior, hybrid and unifor
 and the scores after it; table 2 for the distributions of self-consistency.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -44,7 +44,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Result
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import prior as prior_samples
@@ -54,12 +54,16 @@ from zscope.types import Codes, Matrix
 
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
 Flavour = Literal["scale-free", "paper"]
+Interval = tuple[float, float]
 UNRESPONSIVE = 0.9
+BLOCKS, MANY = 16, 256
 
 
 @dataclass(frozen=True, eq=False)
 class Consistency(Result):
     """Rows: the unit intervened on. Columns: the unit observed."""
+
+    no_interval = "none was asked for, or the units are too many to draw samples again"
 
     invariance: Matrix
     equivariance: Matrix
@@ -72,6 +76,16 @@ class Consistency(Result):
     groups: list[list[int]]
     interventions: int
     samples: int
+    chances: dict[str, float] = field(default_factory=dict)  # of `means`: responses of other codes
+    intervals: dict[str, Interval] = field(default_factory=dict)  # of `means`
+
+    def measures(self) -> list[Measure]:
+        return [
+            self.measure(
+                name, value, interval=self.intervals.get(name), chance=self.chances.get(name)
+            )
+            for name, value in self.means.items()
+        ]
 
     def summary(self) -> list[tuple[str, str]]:
         lines = []
@@ -101,6 +115,7 @@ def interventional_consistency(
     groups: Groups | None = None,
     flavour: Flavour = "scale-free",
     levels: int = 1,
+    resamples: int = 0,
     generator: Generator | None = None,
     budget: int = BUDGET,
 ) -> Consistency:
@@ -108,7 +123,8 @@ def interventional_consistency(
 
     `codes` are recorded ones, or a `Posterior`. `base` says where N comes from: the prior
     where there is one, else hybrids. `levels` > 1 applies the response again and again and
-    compares the outcome with the start.
+    compares the outcome with the start. `resamples` > 0 adds intervals of the means, over
+    latent vectors and values drawn again (both at once: Owen, Ann. Appl. Stat. 1(2), 2007).
     """
     who = "interventional_consistency"
     generator = fresh(generator)
@@ -139,21 +155,23 @@ def interventional_consistency(
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
     known: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
-    scores: dict[str, Tensor] = {}
+    drifts: dict[str, _Drift] = {}
     for name in known:
         if name != "prior" or autoencoder.prior is not None:
             own = name == base  # its responses are known already
             drawn = noises if own else draw(name, autoencoder, recorded, samples, lists, generator)
-            scores[name] = self_consistency(
-                autoencoder,
-                drawn,
-                first=before if own else None,
-                groups=lists,
-                levels=levels,
-                budget=budget,
+            drifts[name] = _Drift(
+                autoencoder, drawn, before if own else None, lists, levels, budget
             )
+    scores = {name: drift.scores for name, drift in drifts.items()}
     units = list(range(len(lists)))
     alive = [unit for unit in units if unit not in collapsed]
+    unrelated = {name: drift.unrelated for name, drift in drifts.items()}
+    intervals: dict[str, Interval] = {}
+    if resamples:
+        intervals = errors.intervals(alive, resamples, generator) | {
+            f"self-consistency ({name})": drift.interval(alive) for name, drift in drifts.items()
+        }
     return Consistency(
         invariance=invariance,
         equivariance=equivariance,
@@ -166,6 +184,8 @@ def interventional_consistency(
         groups=lists,
         interventions=interventions,
         samples=samples,
+        chances=_means(1 - errors.unrelated[0], 1 - errors.unrelated[1], unrelated, alive),
+        intervals=intervals if len(alive) > 1 else {},
     )
 
 
@@ -182,16 +202,43 @@ def self_consistency(
 
     All levels are measured in the spread of the first responses, `first` if they are known.
     """
-    member = membership(partition(groups, noises.shape[1], "self_consistency"), noises.shape[1])
-    now = respond(autoencoder, noises, budget=budget) if first is None else first
-    spread, scores = _spread(now, member), []
-    for level in range(levels):
-        now = now if level == 0 else respond(autoencoder, now, budget=budget)
-        moved = _norms(now - noises, member).mean(0)
+    lists = partition(groups, noises.shape[1], "self_consistency")
+    return _Drift(autoencoder, noises, first, lists, levels, budget).scores
+
+
+class _Drift:
+    """How far latent vectors move from themselves: SCN, and what makes it a measurement."""
+
+    def __init__(
+        self,
+        autoencoder: Autoencoder,
+        noises: Codes,
+        first: Codes | None,
+        groups: list[list[int]],
+        levels: int,
+        budget: int,
+    ) -> None:
+        member = membership(groups, noises.shape[1])
+        now = respond(autoencoder, noises, budget=budget) if first is None else first
+        self.spread, scores = _spread(now, member), []
+        for level in range(levels):
+            now = now if level == 0 else respond(autoencoder, now, budget=budget)
+            self.moved = _norms(now - noises, member)
+            scores.append(self._score(self.moved.mean(0)))
+        self.scores = torch.stack(scores)
+        others = _norms(now.roll(1, 0) - noises, member).mean(0)
+        self.unrelated = self._score(others)[None]
+
+    def _score(self, moved: Tensor) -> Tensor:
         # Nothing moved where nothing varies: 0/0 is no error. What should vary and does not
         # is infinitely far from itself, in units of its own spread.
-        scores.append(1 - torch.where(moved == 0, 0, moved / spread))
-    return torch.stack(scores)
+        return 1 - torch.where(moved == 0, 0, moved / self.spread)
+
+    def interval(self, units: list[int]) -> Interval:
+        """95 % of the mean over these units, for the latent vectors drawn."""
+        each = torch.stack([self._score(row) for row in self.moved])[:, units].mean(1)
+        reach = 1.96 * float(each.std()) / len(each) ** 0.5
+        return float(each.mean()) - reach, float(each.mean()) + reach
 
 
 def draw(
@@ -217,7 +264,10 @@ def draw(
 
 
 class _Errors:
-    """Invariance and equivariance errors of all interventions, units x units."""
+    """Invariance and equivariance errors of all interventions, units x units.
+
+    `unrelated` are both for responses that belong to other latent vectors.
+    """
 
     def __init__(
         self,
@@ -235,8 +285,12 @@ class _Errors:
         settled = causes(autoencoder, before, budget=budget)
         # A unit of a causal block may have several causes for its one noise.
         wide = member.repeat_interleave(settled.shape[1] // latents, dim=1)
-        moved = torch.zeros(units * each, units, dtype=torch.float64)
+        # Sums over blocks of samples, so that samples can be drawn again by blocks.
+        blocks = min(BLOCKS if units <= MANY else 1, count)
+        moved = torch.zeros(blocks * units * each, units, dtype=torch.float64)
         strayed = torch.zeros_like(moved)
+        lost = torch.zeros(units * each, units, dtype=torch.float64)
+        others = settled.roll(1, 0)
 
         def which(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
             """(intervention, mask of its unit, its values) for each row."""
@@ -251,12 +305,15 @@ class _Errors:
             autoencoder, units * each * count, build, budget=budget
         ):
             intervention, unit, value = which(start, stop)
-            untouched = before[_rows(start, stop, count)]
+            rows = _rows(start, stop, count)
+            place = intervention.cpu() + rows * blocks // count * (units * each)
+            untouched = before[rows]
             change = _norms(posterior.mean - untouched, member)
-            moved.index_add_(0, intervention.cpu(), change)
+            moved.index_add_(0, place, change)
             wanted = causes(autoencoder, torch.where(unit, value, untouched))
             away = causes(autoencoder, posterior.mean) - wanted
-            strayed.index_add_(0, intervention.cpu(), _norms(away, wide))
+            strayed.index_add_(0, place, _norms(away, wide))
+            lost.index_add_(0, intervention.cpu(), _norms(others[rows] - wanted, wide))
         self.spread = _spread(before, member)
         effort = torch.cat(
             [
@@ -269,8 +326,44 @@ class _Errors:
             unit_size = self.spread.repeat_interleave(each)
         # 1 / U_I; an intervention that changes nothing makes no error.
         rate = torch.where(effort > 0, unit_size / effort, 0)
-        self.invariance = _averaged(moved / count, rate, self.spread, each)
-        self.equivariance = _averaged(strayed / count, rate, _spread(settled, wide), each)
+        self._sizes = torch.bincount(torch.arange(count) * blocks // count).double()
+        self._parts = [
+            _scaled(sums_.unflatten(0, (blocks, -1)), rate, spread).unflatten(1, (units, each))
+            for sums_, spread in ((moved, self.spread), (strayed, _spread(settled, wide)))
+        ]
+        self.invariance, self.equivariance = (part.sum(0).mean(1) / count for part in self._parts)
+        apart = _norms(before.roll(1, 0) - before, member).mean(0).expand(units * each, units)
+        self.unrelated = [
+            _scaled(error, rate, spread).unflatten(0, (units, each)).mean(1)
+            for error, spread in ((apart, self.spread), (lost / count, _spread(settled, wide)))
+        ]
+
+    def intervals(
+        self, units: list[int], resamples: int, generator: Generator
+    ) -> dict[str, Interval]:
+        """95 % of the means, with blocks of samples and interventions drawn again."""
+        draws: dict[str, list[float]] = {}
+        for _ in range(resamples if len(self._sizes) > 1 else 0):
+            blocks = _drawn_again(len(self._sizes), generator)
+            values = _drawn_again(self._parts[0].shape[2], generator)
+            count = float(blocks @ self._sizes) * float(values.sum())
+            both = [
+                1 - torch.einsum("b,bmvi,v->mi", blocks, part, values) / count
+                for part in self._parts
+            ]
+            for name, value in _means(both[0], both[1], {}, units).items():
+                draws.setdefault(name, []).append(value)
+        ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
+        return {
+            name: tuple(torch.quantile(torch.tensor(each, dtype=torch.float64), ends).tolist())
+            for name, each in draws.items()
+        }
+
+
+def _drawn_again(count: int, generator: Generator) -> Tensor:
+    """How often each of `count` things comes when as many are drawn with replacement."""
+    drawn = torch.randint(count, (count,), generator=generator, device=generator.device)
+    return torch.bincount(drawn.cpu(), minlength=count).double()
 
 
 def _rows(start: int, stop: int, count: int) -> Tensor:
@@ -278,11 +371,10 @@ def _rows(start: int, stop: int, count: int) -> Tensor:
     return torch.arange(start, stop) % count
 
 
-def _averaged(error: Tensor, rate: Tensor, spread: Tensor, each: int) -> Matrix:
-    """The mean over interventions of error / (U_I sigma_i); silent units make no error."""
+def _scaled(error: Tensor, rate: Tensor, spread: Tensor) -> Tensor:
+    """error / (U_I sigma_i) of each intervention; silent units make no error."""
     silent = (spread < NEGLIGIBLE * spread.max()) | (spread == 0)
-    scaled = error * rate[:, None] / torch.where(silent, torch.inf, spread)
-    return scaled.unflatten(0, (-1, each)).mean(1)
+    return error * rate[:, None] / torch.where(silent, torch.inf, spread)
 
 
 def _norms(codes: Tensor, member: Tensor) -> Tensor:

@@ -59,6 +59,11 @@ class HoleScore(Result):
         return len(self.displacement)
 
     @property
+    def chance(self) -> float:
+        """The share of posterior samples beyond the limit: 1 % by its definition."""
+        return float((self.reference > self.limit).double().mean())
+
+    @property
     def interval(self) -> tuple[float, float]:
         """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927)."""
         n, z = self.samples, 1.96

@@ -39,6 +39,7 @@ class Independence(Result):
     p_value: float | None  # of "the variables are independent"
     groups: list[list[int]]
     samples: int  # in each of the two clouds
+    chance: float = 0.0  # of independent variables
 
     def summary(self) -> list[tuple[str, str]]:
         return [
@@ -82,4 +83,4 @@ def independence(
         hybrids[:, group] = rest[order.to(rest.device)][:, group]
     variance = float(drawn.var(0, correction=0).mean())
     found = mmd(cloud, hybrids, variance=variance, permutations=permutations, generator=generator)
-    return Independence(found.value, found.standard_error, found.p_value, lists, half)
+    return Independence(found.value, found.standard_error, found.p_value, lists, half, found.chance)

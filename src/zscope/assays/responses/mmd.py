@@ -46,6 +46,7 @@ class Discrepancy:
     value: float
     standard_error: float
     p_value: float | None
+    chance: float  # to be expected of two clouds of one distribution
 
 
 def mmd(
@@ -101,7 +102,8 @@ def mmd(
     error = ((4 * (count - 2) * max(0.0, first) + 2 * second) / pairs) ** 0.5
     # Rounding must not decide between equal numbers, as they are for identical clouds.
     reached = int((chance >= value - 1e-12).sum())
-    return Discrepancy(value, error, (1 + reached) / (1 + permutations) if permutations else None)
+    p_value = (1 + reached) / (1 + permutations) if permutations else None
+    return Discrepancy(value, error, p_value, diagonal / count**2 if biased else 0.0)
 
 
 def _first_order(means: Tensor, second: float) -> float:

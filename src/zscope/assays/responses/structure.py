@@ -55,6 +55,7 @@ class StructureScore(Result):
     latents: int
     drawn: Codes
     responses: Codes
+    chance: float = 0.0  # of responses that are spread like the latent vectors
 
     def summary(self) -> list[tuple[str, str]]:
         return [
@@ -136,6 +137,7 @@ def structure_score(
         latents=drawn.shape[1],
         drawn=drawn,
         responses=responses,
+        chance=found.chance,
     )
 
 

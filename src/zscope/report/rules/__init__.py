@@ -88,8 +88,10 @@ RULES = (
     Rule(
         "scores at chance",
         0.02,
-        "A score is less than {threshold:g} above that of shuffled codes, or its interval reaches "
-        "down to it; a score that shuffled codes pass with 0.95 says nothing.",
+        "A score is less than {threshold:g} above the mean of shuffled codes, or less than three "
+        "standard deviations of their scores (its interval reaches down to their mean, where "
+        "fewer than five shuffles were made); a score that shuffled codes pass with 0.95 says "
+        "nothing.",
         scores.at_chance,
     ),
     Rule(

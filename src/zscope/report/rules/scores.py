@@ -2,14 +2,34 @@
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from zscope.assays.disentanglement.score import Score
 from zscope.report.findings import Facts, Finding, listed, title
+
+DEVIATIONS = 3
+"""A score of nothing lies farther than this above the mean of shuffled codes once in 700 times."""
+
+
+def spread(score: Score) -> float:
+    """The standard deviation over shuffles; 0 where they are too few to tell."""
+    return float(np.std(score.shuffled, ddof=1)) if len(score.shuffled) >= 5 else 0.0
+
+
+def told(score: Score) -> str:
+    """What shuffled codes get, and over how many shuffles that holds."""
+    deviation = spread(score)
+    more = f" ± {deviation:.3f} over {len(score.shuffled)} shuffles" if deviation else ""
+    return f"{score.chance:.3f}{more}"
 
 
 def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
     def near(score: Score) -> bool:
+        above = score.score - score.chance
+        if deviation := spread(score):
+            return above < max(threshold, DEVIATIONS * deviation)
         below = score.interval is not None and score.interval[0] <= score.chance
-        return below or score.score - score.chance < threshold
+        return below or above < threshold
 
     scores = {name: each for name, each in facts.results.items() if isinstance(each, Score)}
     blunt = {name: each for name, each in scores.items() if each.chance > 0.95}
@@ -19,7 +39,7 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"{listed([title(name) for name in chance])} {'is' if one else 'are'} at chance",
             "; ".join(
-                f"{title(name)} {each.score:.3f}, shuffled codes {each.chance:.3f}"
+                f"{title(name)} {each.score:.3f}, shuffled codes {told(each)}"
                 for name, each in chance.items()
             )
             + f"; {max(each.samples for each in chance.values()):,} observations.",
