@@ -113,6 +113,30 @@ def test_the_total_correlation_of_a_gaussian_is_recovered(estimator, correlation
     assert found.item() == pytest.approx(expected, abs=0.05)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_descending_it_takes_from_a_latent_what_another_knows(estimator):
+    """The known minimum: b = .8 a + .6 e shares nothing with a once .8 a is taken off."""
+    a, e = normals(400, 2).T
+    weight = torch.zeros(()).double().requires_grad_()
+    optimiser = torch.optim.Adam([weight], lr=0.05)
+    noise = 0.6 * torch.randn(400, 2, generator=seeded(2)).double()
+
+    def lost():
+        left = 0.8 * a + 0.6 * e - weight * a
+        mean = torch.stack([a, left / left.detach().std()], 1)
+        posterior = Posterior(mean, torch.full_like(mean, 0.6))
+        return total_correlation(mean + noise, posterior, estimator=estimator, samples=400)
+
+    before = lost().item()
+    for _ in range(50):
+        optimiser.zero_grad()
+        lost().backward()
+        optimiser.step()
+    assert before > 0.1
+    assert lost().item() == pytest.approx(0, abs=0.03)
+    assert weight.item() == pytest.approx(0.8, abs=0.1)
+
+
 def test_precise_posteriors_bias_the_estimate_as_the_docstring_warns():
     """64 independent codes in 10 dimensions with σ = .01: TC is 0, the estimate is not."""
     posterior = Posterior(normals(64, 10), torch.full((64, 10), 0.01).double())
