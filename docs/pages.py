@@ -19,6 +19,7 @@ def on_files(files: Any, config: Any) -> Any:
 
     pages = {**assay_pages(), **model_pages(), **data_pages(), **decision_pages()}
     pages["commands.md"] = commands_page()
+    pages["flavours.md"] = flavours_page()
     pages["index.md"] = (
         (HERE.parent / "README.md")
         .read_text()
@@ -56,6 +57,55 @@ def assay_pages() -> dict[str, str]:
     table = "\n".join(["| assay | the question it answers |", "| --- | --- |", *rows])
     pages["assays/index.md"] = f"# Assays\n\n{table}\n"
     return pages
+
+
+def flavours() -> dict[str, dict[str, str]]:
+    """assay -> flavour -> what it does, as its docstring says."""
+    import inspect
+    import re
+
+    from zscope.assays import CATALOGUE
+
+    found = {}
+    for name, entry in CATALOGUE.items():
+        if "flavour" not in inspect.signature(entry.load()).parameters:
+            continue
+        told = {}
+        for block in entry.cite.split("\n\n"):
+            parts = re.split(r'`flavour="([\w-]+)"`:?', block)
+            for flavour, text in zip(parts[1::2], parts[2::2], strict=True):
+                told[flavour] = " ".join(text.split()).strip(" ;")
+        found[name] = told
+    return found
+
+
+def flavours_page() -> str:
+    """One table of all definitions that a score can follow."""
+    import inspect
+
+    from zscope.assays import CATALOGUE
+
+    rows = []
+    for name, told in flavours().items():
+        default = inspect.signature(CATALOGUE[name].load()).parameters["flavour"].default
+        for flavour, text in told.items():
+            mark = " (default)" if flavour == default else ""
+            said = (text[:1].upper() + text[1:]).replace("|", "&#124;")
+            rows.append(f"| [{name}](assays/{name}.md) | `{flavour}`{mark} | {said} |")
+    return "\n".join(
+        [
+            "# Flavours",
+            "",
+            "Papers, their authors' code and common practice differ in what they call by one name. "
+            "The default is the definition that is right; the others reproduce old tables. `dlib` "
+            "is the widely used library of Locatello et al. (2019).",
+            "",
+            "| score | flavour | what it does |",
+            "| --- | --- | --- |",
+            *rows,
+            "",
+        ]
+    )
 
 
 def plain_signature(signature: Any) -> str:

@@ -1,11 +1,16 @@
 """The documentation names every assay, model, dataset and command, as they are now."""
 
 import importlib.util
+import inspect
+import re
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
+import torch
 
 import zscope as zs
+from zscope.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -27,6 +32,28 @@ def test_every_assay_has_a_page_with_its_question_and_its_source(pages):
         assert entry.question in page
         assert entry.attribute in page
         assert f"({name}.md)" in made["assays/index.md"]
+
+
+def test_the_table_of_flavours_is_complete(pages):
+    """A flavour that nobody knows is refused with the list of those that are known."""
+    table = pages.flavours_page()
+    codes = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    told = pages.flavours()
+    for name, entry in zs.assays.CATALOGUE.items():
+        function = entry.load()
+        if "flavour" not in inspect.signature(function).parameters:
+            continue
+        names = list(get_args(get_type_hints(function)["flavour"]))
+        if not names:
+            given = ([codes] * 3,) if name == "udr" else (codes, codes)
+            with pytest.raises(ConfigError) as refused:
+                function(*given, flavour="no-such-flavour")
+            names = re.search(r"one of: ([\w, -]+)\.", str(refused.value)).group(1).split(", ")
+        assert names == list(told[name]), name
+        for flavour, text in told[name].items():
+            assert len(text) > 20, (name, flavour)
+            assert f"(assays/{name}.md) | `{flavour}`" in table
+    assert table.count("(default)") == len(told) >= 14
 
 
 def test_every_model_has_a_page_with_its_options(pages):

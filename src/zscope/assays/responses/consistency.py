@@ -14,9 +14,9 @@ set to v. All are at most 1 (SCN is -inf for a unit that should vary and never d
 Off the diagonal INV = 1 says that nothing else moved; its diagonal is 0 where the
 intervention is fully felt and 1 where nobody noticed. 0/0 is 0.
 
-The paper writes U_I without dividing by sigma_m: the same for latents of scale 1, but
-then rescaling a latent changes the scores. `flavour="paper"` follows the print; by
-default permuting and rescaling latents changes nothing.
+`flavour="scale-free"`: as above; permuting and rescaling latents changes nothing.
+`flavour="paper"`: as printed, U_I is not divided by sigma_m: the same for latents of scale
+1, but rescaling a latent changes the scores.
 
 Collapsed units do not respond: sigma_m below 1e-4 of the largest, or INV[m,m] > 0.9.
 They score high for doing nothing, so that each mean is given without them and, in
