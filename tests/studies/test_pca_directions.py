@@ -15,6 +15,7 @@ from zscope.studies import (
     pca_directions_regime,
 )
 from zscope.studies.pca_directions import Cell, setups
+from zscope.studies.pca_directions_perturbed import Cell as Perturbed
 
 NAMES = ["pca-directions", "pca-directions-degenerate", "pca-directions-regime"]
 NAMES += ["pca-directions-perturbed"]
@@ -66,20 +67,81 @@ def test_pictures_are_measured_where_they_are(brief, real_data, tmp_path):
     assert found["β-VAE"].scores == []  # the digit is no factor
 
 
-def test_the_linear_table_holds_where_models_are_aligned():
-    def cell(distance, score):
-        return Cell([distance] * 3, [score] * 3, [0.0] * 3, [0.5] * 3)
+def cell(distance, score=0.5, gap=0.1, ratio=0.5, unused=0):
+    return Cell([distance] * 3, [score] * 3, [gap] * 3, [ratio] * 3, [unused] * 3)
 
-    aligned = {side: cell(*values) for side, values in zip(
-        (1.0, 1.2, 1.5, 2.0), ((0.5, 0.5), (0.2, 0.76), (0.01, 0.98), (0.0, 0.99)), strict=True
-    )}  # fmt: skip
-    aligned[1.0] = Cell([0.5] * 3, [0.2, 0.5, 0.9], [0.0] * 3, [0.99] * 3)
-    claims = pca_directions_degenerate.claims_of(aligned, cell(0.05, 0.9), 100)
-    assert [claim.holds for claim in claims] == [True] * 4
+
+def row(vae, ae, full, **options):
+    """A row of the table, (DtO, DS, gap) of each model."""
+    cells = {"β-VAE": cell(*vae, **options), "AE": cell(*ae), "Σ": cell(*full)}
+    return {**cells, "random": Cell([0.8], [], [0.5], [0.5])}
+
+
+LINEAR = row((0.0, 0.99, 0.0), (0.33, 0.71, 0.3), (0.34, 0.71, 0.3))
+
+
+@pytest.mark.parametrize(
+    ("found", "pruned", "holds"),
+    [
+        (LINEAR, 0.99, [True, True, True]),
+        (LINEAR, 0.5, [True, True, False]),
+        (row((0.3, 0.99, 0.1), (0.33, 0.7, 0.3), (0.34, 0.7, 0.3)), 0.99, [False, True, True]),
+        # An aligned autoencoder would be as bad for the claim as a β-VAE that is not.
+        (row((0.0, 0.99, 0.0), (0.33, 0.7, 0.3), (0.1, 0.95, 0.3)), 0.99, [False, False, True]),
+        # A latent that is not used looks aligned.
+        (row((0.0, 0.99, 0.0), (0.3, 0.7, 0.3), (0.3, 0.7, 0.3), unused=1), 0.99,
+         [False, True, True]),
+    ],
+)  # fmt: skip
+def test_the_linear_row_is_judged_by_its_numbers(found, pruned, holds):
+    claims = pca_directions.linear_claims(found, [0.999, pruned], 0.05)
+    assert [claim.holds for claim in claims] == holds
+    assert "smallest mean variance of a latent 0." in claims[2].measured
+
+
+def test_the_nonlinear_row_is_judged_by_its_numbers():
+    published = row((0.18, 0.73, 0.1), (0.54, 0.59, 0.3), (0.55, 0.42, 0.3))
+    assert [claim.holds for claim in pca_directions.bent(published)] == [True] * 3
+    turned = row((0.54, 0.59, 0.3), (0.18, 0.73, 0.1), (0.55, 0.42, 0.3))
+    assert [claim.holds for claim in pca_directions.bent(turned)][:2] == [False, False]
+    # Well aligned and yet without the factors: the two no longer go together.
+    apart = row((0.18, 0.4, 0.1), (0.54, 0.59, 0.3), (0.55, 0.7, 0.3))
+    assert [claim.holds for claim in pca_directions.bent(apart)] == [True, False, False]
+
+
+def test_pictures_are_judged_by_distance_and_gap():
+    better = row((1.59, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5))
+    claim = pca_directions.pictures("mnist", "", better, "")
+    assert claim.holds
+    assert "β-VAE 1.59±0.00, AE 1.83" in claim.measured
+    assert "alignment gap β-VAE 0.10" in claim.measured
+    further = row((1.95, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5))
+    assert not pca_directions.pictures("mnist", "", further, "").holds
+    wider = row((1.59, 0, 0.6), (1.83, 0, 0.5), (1.93, 0, 0.5))
+    assert not pca_directions.pictures("fashion", "", wider, "").holds
+    pruned = row((1.59, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5), unused=2)
+    assert "unused" in pca_directions.pictures("mnist", "", pruned, "").measured
+    assert not pca_directions.pictures("mnist", "", pruned, "").holds
+
+
+def test_the_linear_table_holds_where_models_are_aligned():
+    aligned = {1.0: Cell([0.5] * 3, [0.2, 0.5, 0.9], [0.0] * 3, [0.99] * 3)}
+    aligned |= {1.2: cell(0.2, 0.76), 1.5: cell(0.01, 0.98), 2.0: cell(0.0, 0.99)}
+
+    def judged(longer=(0.05, 0.9), **changed):
+        found = {**aligned, **{float(key[1:].replace("_", ".")): c for key, c in changed.items()}}
+        claims = pca_directions_degenerate.claims_of(found, cell(*longer), 100)
+        return [claim.holds for claim in claims]
+
+    assert judged() == [True] * 4
     # ρ = 2 not at rest: the order means nothing and is not asserted.
-    early = {**aligned, 2.0: cell(0.3, 0.6)}
-    assert not pca_directions_degenerate.claims_of(early, cell(0.05, 0.9), 100)[0].holds
-    assert not pca_directions_degenerate.claims_of(aligned, cell(0.2, 0.8), 100)[3].holds
+    assert judged(_2_0=cell(0.3, 0.6))[0] is False
+    assert judged(longer=(0.2, 0.8))[3] is False
+    assert judged(_1_5=cell(0.3, 0.7))[:2] == [False, False]
+    # At ρ = 1: equal lengths, orthogonal columns, and factors found by luck alone.
+    assert judged(_1_0=Cell([0.5] * 3, [0.2, 0.5, 0.9], [0.1] * 3, [0.99] * 3))[2] is False
+    assert judged(_1_0=Cell([0.5] * 3, [0.2, 0.5, 0.9], [0.0] * 3, [0.7] * 3))[2] is False
+    assert judged(_1_0=Cell([0.5] * 3, [0.5, 0.5, 0.5], [0.0] * 3, [0.99] * 3))[2] is False
 
 
 def test_the_degenerate_case_runs_to_the_end(brief, tmp_path):
@@ -130,3 +192,48 @@ def test_perturbed_sprites_run_to_the_end(monkeypatch, tmp_path):
     assert claims[-1].holds
     assert "(0.05, 80) 0.79 with 0.3%" in claims[-1].measured
     assert len(zs.data.load(str(tmp_path / "perturbed" / "perturbed.npz"))) == 384
+
+
+def test_perturbed_data_are_judged_by_their_numbers():
+    def mig(score, factors=None, active=3):
+        return Perturbed([score] * 4, [factors or [score] * 3] * 4, [active] * 4)
+
+    cells = {("β-VAE", "original"): mig(0.5), ("β-VAE", "changed"): mig(0.1)}
+    cells |= {("β-VAE", "noise"): mig(0.45)}
+    cells |= {("AE", kind): mig(0.06) for kind in ("original", "changed", "noise")}
+
+    def judged(gap=(-1.0, -3.0), largest=0.1, sweep=None, **changed):
+        found = {**cells, **{("β-VAE", kind): c for kind, c in changed.items()}}
+        claims = [pca_directions_perturbed.moved(largest, *gap)]
+        claims += pca_directions_perturbed.table(found)
+        claims += pca_directions_perturbed.details(found, sweep or {1.5: mig(0.2)})
+        return {claim.name for claim in claims if not claim.holds}
+
+    assert judged() == set()
+    assert judged(largest=0.1001) == {"P1"}
+    assert judged(gap=(-3.0, -1.0)) == {"P1"}
+    assert judged(changed=mig(0.48)) == {"P2", "P3"}
+    assert judged(noise=mig(0.1)) == {"P3"}
+    assert judged(changed=mig(0.1, [0.6, 0.0, 0.0])) == {"P5"}
+    assert judged(sweep={1.5: mig(0.6)}) == {"P6"}
+    # A recovery that comes with over-pruning does not count.
+    assert judged(sweep={1.5: mig(0.6, active=2)}) == set()
+    cells["AE", "original"] = mig(0.3)
+    assert judged() == {"P4"}
+
+
+@pytest.fixture
+def pictures_at_hand(real_data, tmp_path, monkeypatch):
+    """Real pictures in a folder of their own, where studies look for data."""
+    for name in ("mnist", "fashion-mnist"):
+        fetch(name, root=tmp_path / "data", from_dir=real_data)
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path / "data"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_every_claim_holds(name, pictures_at_hand, tmp_path):
+    claims = studies.load(name).run(tmp_path / "out", progress=lambda line: None)
+    assert claims
+    assert not [str(claim) for claim in claims if not claim.holds]
+    assert len(json.loads((tmp_path / "out" / "claims.json").read_text())["claims"]) == len(claims)

@@ -3,26 +3,28 @@
 A β-VAE with independent noise aligns its decoder with the latent axes; an autoencoder and a
 β-VAE whose noise may lean in any direction (Σ) have no reason to. Measured for each:
 distance to orthogonality (DtO) and, where the factors are known, the disentanglement score
-(DS), on held-out data.
+(DS), on held-out data. DtO counts only between models that use all their latents (an unused
+one is a direction of its own and looks aligned), and stands beside the alignment gap, which
+does not suffer where singular values are alike.
 
-    data         networks (table 3.1)                 small                      paper
-    linear       linear, 2 latents                    β .05, 10,000 steps, 12    β 1e-4, 187,500, 10
-    nonlinear    60-40-20 tanh, 2 latents             β 1e-3, 8,000 steps, 6     β 1e-3, 187,500, 10
-    MNIST        400 relu / 500-500 tanh, 6 latents   2,500 steps, 1 seed        150,000, 5
-    Fashion      the same                             2,500 steps, 1 seed        187,500, 5
+    data         networks (table 3.1)                 small                    paper
+    linear       linear, 2 latents                    β .05, 8,000 steps, 12   β 1e-4, 187,500, 10
+    nonlinear    60-40-20 tanh, 2 latents             β 1e-3, 5,000 steps, 6   β 1e-3, 187,500, 10
+    MNIST        400 relu / 500-500 tanh, 6 latents   1,000 steps, 3           150,000, 5
+    Fashion      the same                             1,000 steps, 3           187,500, 5
 
-(batches of 128, in the small linear case 256; xavier weights). Alignment is slow: the
-force is proportional to β. The small linear case therefore takes a larger β, which changes
-how long it takes and not where it ends, and a larger, decaying rate. Pictures are trained
-with squared error, which is what the theory is about; with Bernoulli pixels 4,000 steps
-were not enough to tell the models apart. The row of dSprites is left out here.
+(steps and seeds; in the paper batches of 128; xavier weights). Alignment is slow: the force
+is proportional to β. The small linear case therefore takes a larger β, which changes how
+long it takes and not where it ends; all small runs take a larger, decaying rate. Pictures
+are trained with squared error, which is what the theory is about; with Bernoulli pixels
+4,000 steps were not enough to tell the models apart. The row of dSprites is left out here.
 
 Zietlow, PhD thesis, Tübingen 2022, chapter 3. Random decoders are untrained networks; the
 source does not say how theirs were initialised, so only their order is asked.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +97,14 @@ def setups(scale: str) -> dict[str, Setup]:
                 "fashion-mnist", PICTURE_NETWORKS, 6, 1.0, 5, {**adagrad, "steps": 187_500}
             ),
         }
-    quick = {"batch": 256, "rate": 1e-2, "steps": 10_000, "schedule": "cosine"}
-    bent = {"batch": 128, "rate": 2e-3, "steps": 8000, "schedule": "cosine"}
-    pictures = {"batch": 128, "rate": 1e-3, "steps": 2500}
+    quick = {"batch": 256, "rate": 1e-2, "steps": 8000, "schedule": "cosine"}
+    bent = {"batch": 128, "rate": 3e-3, "steps": 5000, "schedule": "cosine"}
+    pictures = {"batch": 64, "rate": 2e-3, "steps": 1000, "schedule": "cosine"}
     return {
         "linear": Setup("square-linear", LINEAR_NETWORKS, 2, 0.05, 12, quick, 1),
         "nonlinear": Setup("square-nonlinear", NONLINEAR_NETWORKS, 2, 1e-3, 6, bent),
-        "mnist": Setup("mnist", PICTURE_NETWORKS, 6, 1.0, 1, pictures),
-        "fashion": Setup("fashion-mnist", PICTURE_NETWORKS, 6, 1.0, 1, pictures),
+        "mnist": Setup("mnist", PICTURE_NETWORKS, 6, 1.0, 3, pictures),
+        "fashion": Setup("fashion-mnist", PICTURE_NETWORKS, 6, 1.0, 3, pictures),
     }
 
 
@@ -119,7 +121,12 @@ def run(
     rows = {
         name: row(setup, root, tell) for name, setup in chosen.items() if "square" in setup.data
     }
-    claims = [*linear_claims(rows["linear"], chosen["linear"], tell), *bent(rows["nonlinear"])]
+    tell("square-linear: the plain VAE")
+    pruned = plain_variances(chosen["linear"])
+    claims = [
+        *linear_claims(rows["linear"], pruned, chosen["linear"].beta),
+        *bent(rows["nonlinear"]),
+    ]
     published = {"mnist": "1.59 against 1.83 and 1.93", "fashion": "1.36 against 1.87 and 2.02"}
     for name, numbers in published.items():
         try:
@@ -140,6 +147,7 @@ class Cell:
     scores: list[float]  # DS, empty where there are no factors to predict
     gaps: list[float]  # alignment gaps
     ratios: list[float]  # smallest over largest singular value, mean over codes
+    unused: list[int] = field(default_factory=list)  # latents whose codes do not spread
 
     @property
     def distance(self) -> str:
@@ -148,6 +156,11 @@ class Cell:
     @property
     def score(self) -> str:
         return spread(self.scores)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every model uses all its latents, so that distances can be compared."""
+        return not any(self.unused)
 
 
 def row(setup: Setup, root: str | Path | None, tell: Tell) -> dict[str, Cell]:
@@ -179,7 +192,7 @@ def trained(
 def measured(
     models: Sequence[Autoencoder], test: zs.Dataset, setup: Setup, *, scores: bool = True
 ) -> Cell:
-    """DtO over all latents (they are as many as are needed), gap, DS."""
+    """DtO over all latents, gap, DS, and whether there are latents that are not used."""
     cell = Cell([], [], [], [])
     for model in models:
         recording = zs.record(model, test, samples=5000)
@@ -189,6 +202,8 @@ def measured(
         cell.distances.append(found.distance)
         cell.gaps.append(found.alignment_gap)
         cell.ratios.append(float((found.spectra[:, -1] / found.spectra[:, 0]).mean()))
+        if model.prior is not None:  # without a prior codes have no natural scale
+            cell.unused.append(int((recording.codes.std(0) <= 0.5).sum()))
         if scores and recording.factors is not None and "square" in setup.data:
             score = zs.assays.predictability_gap(
                 recording.codes, recording.factors, flavour="paper", kinds="continuous"
@@ -209,21 +224,25 @@ def listed(found: dict[str, Cell], pick: Callable[[Cell], str]) -> str:
     return ", ".join(f"{name} {pick(cell)}" for name, cell in found.items() if pick(cell) != "-")
 
 
-def linear_claims(found: dict[str, Cell], setup: Setup, tell: Tell) -> list[Claim]:
+def plain_variances(setup: Setup) -> list[float]:
+    """The smallest mean variance of a latent in each VAE with β = 1."""
+    train, test = setup.load(None)  # made, not read
+    plain = trained(setup, train, "vae", steps=min(3000, setup.training["steps"]))
+    return [float(zs.record(model, test).posterior.variance.mean(0).min()) for model in plain]
+
+
+def linear_claims(found: dict[str, Cell], pruned: Sequence[float], beta: float) -> list[Claim]:
     distances = {name: float(np.mean(cell.distances)) for name, cell in found.items()}
     scores = {name: float(np.mean(found[name].scores)) for name in MODELS}
-    tell("linear: the plain VAE")
-    train, test = setup.load(None)
-    plain = trained(setup, train, "vae", steps=min(3000, setup.training["steps"]))
-    variances = [zs.record(model, test).posterior.variance.mean(0) for model in plain]
-    least = min(float(each.min()) for each in variances)
     return [
         Claim(
             "L1",
             "on linear data the β-VAE is aligned, AE and Σ are not (DtO; chance .55)",
             "β-VAE .00±.00, AE .33±.18, Σ .34±.35, random .79±.21",
-            f"{listed(found, lambda cell: cell.distance)} (β={setup.beta:g})",
-            distances["β-VAE"] < 0.05 and min(distances["AE"], distances["Σ"]) > 0.2,
+            f"{listed(found, lambda cell: cell.distance)} (β={beta:g})",
+            found["β-VAE"].whole
+            and distances["β-VAE"] < 0.05
+            and min(distances["AE"], distances["Σ"]) > 0.2,
         ),
         Claim(
             "L2",
@@ -236,8 +255,8 @@ def linear_claims(found: dict[str, Cell], setup: Setup, tell: Tell) -> list[Clai
             "L3",
             "the VAE with β = 1 prunes all latents of these data",
             "vastly over-prunes (section 3.3.3); theory: every λ below β/2",
-            f"smallest mean variance of a latent {least:.3f} in {len(plain)} runs",
-            least > 0.9,
+            f"smallest mean variance of a latent {min(pruned):.3f} in {len(pruned)} runs",
+            min(pruned) > 0.9,
         ),
     ]
 
@@ -253,7 +272,7 @@ def bent(found: dict[str, Cell]) -> list[Claim]:
             "on nonlinear data the β-VAE is better aligned than AE and Σ (DtO; chance .55)",
             "β-VAE .18±.02, AE .54±.13, Σ .55±.02, random .89±.16",
             listed(found, lambda cell: cell.distance),
-            distances["β-VAE"] < min(distances["AE"], distances["Σ"]),
+            found["β-VAE"].whole and distances["β-VAE"] < min(distances["AE"], distances["Σ"]),
         ),
         Claim(
             "N2",
@@ -283,7 +302,14 @@ def pictures(name: str, published: str, found: dict[str, Cell] | None, missing: 
     if found is None:
         return Claim(short, claim, published, missing, False)
     distances = {key: float(np.mean(cell.distances)) for key, cell in found.items()}
-    gaps = ", ".join(f"{key} {np.mean(found[key].gaps):.2f}" for key in MODELS)
-    measured = f"{listed(found, lambda cell: cell.distance)}; alignment gap {gaps}"
-    holds = distances["β-VAE"] < min(distances["AE"], distances["Σ"])
+    gaps = {key: float(np.mean(found[key].gaps)) for key in MODELS}
+    measured = (
+        f"{listed(found, lambda cell: cell.distance)}; alignment gap "
+        + ", ".join(f"{key} {gap:.2f}" for key, gap in gaps.items())
+        + ("" if found["β-VAE"].whole else "; some latents of the β-VAE are unused")
+    )
+    holds = found["β-VAE"].whole and all(
+        distances["β-VAE"] < distances[other] and gaps["β-VAE"] < gaps[other]
+        for other in ("AE", "Σ")
+    )
     return Claim(short, claim, published, measured, holds)
