@@ -18,7 +18,7 @@ model without an order has about 0.
 Leeb et al., "Structure by architecture", ICLR 2023, section 4.1 and fig. 4, who show it
 in traversals of 3D-Shapes (shape and orientation first, colours last) and print no number
 for it. The order is one of convolutions, in which late variables act on all pixels alike;
-fully connected structural decoders of this size showed none, and are not asked.
+fully connected decoders of this size put most into the last variable, and are not asked.
 """
 
 from dataclasses import dataclass
