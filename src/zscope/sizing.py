@@ -10,6 +10,8 @@ See `zscope.assays.dimension.fondue` for the search and its theory.
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +39,11 @@ from zscope.training import train
 
 # criterion -> the threshold it is published with
 THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
+SATURATED = (
+    "The kernel tells every two observations apart, so that the information kept is at its "
+    "ceiling whatever the decoder does, and the answer depends on the codes alone. Use the "
+    "criterion trace."
+)
 
 
 class Report(NamedTuple):
@@ -73,6 +80,12 @@ class Trials:
                 f"fondue: no criterion is called {criterion!r}. "
                 f"{did_you_mean(criterion, THRESHOLDS)}"
             )
+        taken = sorted({"latents", "seed"} & set(options or {}))
+        if taken:
+            raise ConfigError(
+                f"fondue: the option {taken[0]} is not the model's to choose here: the search "
+                "decides the latents, and seed= (--seed) all random numbers. Leave it out."
+            )
         whole = as_dataset(data)
         self.data, self.held_out = whole.split((0.9, 0.1), seed=seed)
         self.model, self.options = model, dict(options or {})
@@ -82,6 +95,7 @@ class Trials:
         self.samples, self.seed, self.watch = samples, seed, watch
         self.out = None if out is None else Path(out)
         self.known: dict[str, Any] = {}
+        self.flags: list[str] = []  # what must be known to read the answer
         self._refuse_unfit()
         self._remember()
 
@@ -126,16 +140,23 @@ class Trials:
         if self.out is not None:
             name = f"latents-{latents:03d}-steps-{steps}"
             folder = self.out / (name if beta is None else f"{name}-beta-{beta:.6g}")
-        run = train(
-            built,
-            self.data,
-            steps=steps,
-            seed=own,
-            out=folder,
-            resume=folder is not None,
-            progress=False,
-            **self.training,
-        )
+        try:
+            run = train(
+                built,
+                self.data,
+                steps=steps,
+                seed=own,
+                out=folder,
+                resume=folder is not None,
+                progress=False,
+                **self.training,
+            )
+        except KeyboardInterrupt:
+            # What the run says of itself is how to go on with that one model.
+            kept = f" All is kept in {self.out}: start the same command again to go on."
+            raise KeyboardInterrupt(
+                f"fondue: stopped while training {latents} latents.{kept if self.out else ''}"
+            ) from None
         assert run.model is not None
         return run.model
 
@@ -155,7 +176,10 @@ class Trials:
                 decoded = torch.cat(
                     [model.decode(part.to(device, dtype)).cpu() for part in z.split(256)]
                 )
-            return information_gap(recording.observations, decoded, z).score
+            found = information_gap(recording.observations, decoded, z)
+            if found.saturated and SATURATED not in self.flags:
+                self.flags.append(SATURATED)
+            return found.score
         sampled = self.criterion == "sampled"
         return trace_gap(posterior, sampled=sampled, generator=generator).score
 
@@ -175,8 +199,12 @@ class Trials:
             )
 
     def _settings(self) -> dict[str, Any]:
+        first = self.held_out.batch(slice(0, 64)).contiguous().numpy()
         return {
             "data": self.data.recipe or self.data.name,
+            "observations": len(self.data),
+            # Arrays have no name of their own, and files change.
+            "contents": sha256(first.tobytes()).hexdigest()[:16],
             "model": self.model,
             "options": self.options,
             "criterion": self.criterion,
@@ -198,11 +226,16 @@ class Trials:
                     f"{key}={now[key]!r} is asked for. Leave the option out to go on with it, or "
                     "choose another --out."
                 )
-        self.known = content["trials"]
+        self.known, self.flags = content["trials"], content["flags"]
 
     def _save(self) -> None:
         if self.out is not None:
-            content = {"format": store.FORMAT, "settings": self._settings(), "trials": self.known}
+            content = {
+                "format": store.FORMAT,
+                "settings": self._settings(),
+                "trials": self.known,
+                "flags": self.flags,
+            }
             store.write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())
 
 
@@ -218,24 +251,36 @@ def choose_latents(
 ) -> Fondue | StableFondue:
     """The number of latents that a model can use on these data.
 
-    `search` is "fondue" or "binary"; `stable` trains twice as long until the answer
-    repeats. `trials` are the options of `Trials`: model, options (of the model), criterion
-    ("trace", "sampled", "dimension", "information" or "types"), threshold, batch, rate,
-    samples, seed, out, watch.
+    `search` is "fondue" or "binary" (up to `limit`, at most 199); `stable` trains twice as
+    long until the answer repeats. `trials` are the options of `Trials`: model, options (of
+    the model), criterion ("trace", "sampled", "dimension", "information" or "types"),
+    threshold, batch, rate, samples, seed, out, watch.
     """
+    if search not in ("fondue", "binary"):
+        raise ConfigError(
+            f"fondue: search={search!r} is not known. Use 'fondue' or 'binary'; a search for β is "
+            "choose_beta, on the command line --search beta --latents N."
+        )
     family = Trials(data, **trials)
+    if family.criterion == "types" and (search == "binary" or trials.get("threshold") is not None):
+        raise ConfigError(
+            "fondue: the criterion types counts the latents that are not passive, so there is "
+            "nothing to bisect and no threshold. Leave search and threshold out, or use the "
+            "criterion trace."
+        )
     begin = family.intrinsic_dimension() if start is None else start
 
     def once(steps: int) -> Fondue:
+        return replace(searched(steps), flags=list(family.flags))
+
+    def searched(steps: int) -> Fondue:
         if family.criterion == "types":
             return fondue_types(lambda n: family.types(n, steps=steps), start=begin, limit=limit)
         if search == "binary":
-            high = min(limit, 200)
+            high = min(limit + 1, 200)  # which is never tried itself
             return binary_fondue(
                 lambda n: family.gap(n, steps=steps), high=high, threshold=family.threshold
             )
-        if search != "fondue":
-            raise ConfigError(f"fondue: search={search!r} is not known. Use 'fondue' or 'binary'.")
         return fondue(
             lambda n: family.gap(n, steps=steps),
             start=begin,
@@ -247,8 +292,15 @@ def choose_latents(
 
 
 def choose_beta(data: Any, *, latents: int, steps: int = 2000, **trials: Any) -> BetaFondue:
-    """The largest β at which a β-VAE of this size still uses all its latents."""
+    """The largest β at which a model of this size, a β-VAE unless another is named, still uses
+    all its latents."""
     family = Trials(data, **{"model": "beta-vae", **trials})
-    return fondue_beta(
+    if family.criterion == "types" or "beta" in family.options:
+        raise ConfigError(
+            "fondue: a search for β needs a gap that grows with β, which counts of types are not, "
+            "and a β that is free. Leave the criterion types and the option beta out."
+        )
+    found = fondue_beta(
         lambda beta: family.gap(latents, steps=steps, beta=beta), threshold=family.threshold
     )
+    return replace(found, flags=list(family.flags))

@@ -52,6 +52,14 @@ def test_a_plane_needs_two_latents():
     assert choose_latents(plane(), search="binary", limit=6, **SMALL).latents == 2
 
 
+def test_bisection_tries_the_largest_size_that_is_allowed(monkeypatch):
+    monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
+    monkeypatch.setattr(Trials, "_measure", lambda self, n: 0.0)
+    for limit, answer in ((1, 1), (6, 6), (512, 199)):
+        found = choose_latents(plane(100), search="binary", limit=limit)
+        assert (found.latents, found.status) == (answer, "limit")
+
+
 def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch):
     # The linear oracle instead of training: three latents are of use from 200 steps on.
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: (n, steps))
@@ -62,8 +70,40 @@ def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch
     assert (stable.latents, stable.steps) == (2, 50)
     stable = choose_latents(plane(200), steps=100, stable=True, start=2)
     assert (stable.latents, stable.steps) == (3, 200)
-    with pytest.raises(ConfigError, match="'fondue' or 'binary'"):
+    with pytest.raises(ConfigError, match="'fondue' or 'binary'.*--search beta"):
         choose_latents(plane(200), search="golden")
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    for more in ({"search": "binary"}, {"threshold": 1.0}):
+        with pytest.raises(ConfigError, match="nothing to bisect and no threshold"):
+            choose_latents(plane(100), criterion="types", **more)
+    for more in ({"criterion": "types"}, {"options": {"beta": 2}}):
+        with pytest.raises(ConfigError, match="a β that is free"):
+            choose_beta(plane(100), latents=2, **more)
+    for key in ("latents", "seed"):
+        with pytest.raises(ConfigError, match=f"the option {key} is not the model's to choose"):
+            choose_latents(plane(100), options={key: 3})
+
+
+def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
+    # 256 pixels of noise: any two are told apart, so the information is always the ceiling.
+    noise = np.random.default_rng(0).random((1200, 256)).astype(np.float32)
+    asked = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
+    for _ in ("trained", "remembered"):
+        found = choose_latents(noise, steps=3, start=2, limit=2, **asked)
+        assert any("tells every two observations apart" in flag for flag in found.flags)
+    clear = choose_latents(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
+    assert clear.flags == []
+
+
+def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monkeypatch):
+    def interrupted(*given, **more):
+        raise KeyboardInterrupt("train: go on with zscope train --resume")
+
+    monkeypatch.setattr("zscope.sizing.train", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"2 latents.*start the same command again"):
+        choose_latents(plane(100), steps=5, start=2, out=tmp_path)
 
 
 def test_the_types_of_a_trained_model_are_counted():
@@ -106,6 +146,8 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     assert {size for size, kept in again if not kept} == {trained[-1]}
     with pytest.raises(ConfigError, match=r"rate=0\.03, now rate=0\.1"):
         choose_latents(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
+    with pytest.raises(ConfigError, match="contents="):  # other numbers, also named "array"
+        choose_latents(2 * plane(), out=tmp_path, **SMALL)
 
 
 def test_every_criterion_measures_the_trained_model():
@@ -143,6 +185,36 @@ def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
     code, _, err = zscope("fondue", "plane.npy", "--search", "beta")
     assert code == 1
     assert "--latents 6" in err
+    code, _, err = zscope("fondue", "plane.npy", "--latents", 3)
+    assert (code, "--search beta" in err) == (1, True)
+
+
+def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkeypatch):
+    np.save(tmp_path / "plane.npy", plane(100))
+    seen = []
+
+    def trained(self, n, steps, beta):
+        seen.append(self.model)
+        return beta
+
+    monkeypatch.setattr(Trials, "_train", trained)
+    monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 4)
+    for given_, used in (((), "beta-vae"), (("--model", "beta-tcvae"), "beta-tcvae")):
+        words = ("fondue", "plane.npy", "--search", "beta", "--latents", 2, "--out", used)
+        code, out, err = zscope(*words, *given_)
+        assert code == 0, err
+        assert out.startswith("β = 4")
+        assert set(seen[-3:]) == {used}
+        assert (tmp_path / used / "fondue.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch):
+    np.save(tmp_path / "plane.npy", plane(100))
+    monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
+    monkeypatch.setattr(Trials, "_measure", lambda self, n: 9.0)
+    code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
+    assert code == 0, err
+    assert out.startswith("0 latents: not even the smallest is of use")
 
 
 # Compare

@@ -8,7 +8,9 @@ from typer import Argument, Option
 
 def fondue(
     dataset: Annotated[str, Argument(help="A name from `zscope data list`, or a file.")],
-    model: Annotated[str, Option(help="The model to size; a variational one.")] = "vae",
+    model: Annotated[
+        str, Option(help="The model to size; a variational one (with --search beta: beta-vae).")
+    ] = "vae",
     criterion: Annotated[
         str, Option(help="trace, sampled, dimension, information or types.")
     ] = "trace",
@@ -47,7 +49,7 @@ def fondue(
     """Find how many latents DATASET needs, by training models of growing size for a while.
 
     A search that was stopped goes on where it was when started again. The figure of the
-    gap against the number of latents is OUT/fondue.png.
+    gap against the number of latents (or β) is OUT/fondue.png.
 
     Examples:
 
@@ -64,7 +66,7 @@ def fondue(
     from zscope.errors import ConfigError
     from zscope.sizing import choose_beta, choose_latents
 
-    name = "beta-vae" if search == "beta" else model
+    name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
     loaded = data.load(dataset, root=root, **settings(data_option, "--data-option"))
     common: dict[str, Any] = {
@@ -80,12 +82,13 @@ def fondue(
         "out": folder,
         "watch": None if quiet or json else Trace(),
     }
+    if (search == "beta") != (latents is not None) or (search == "beta" and stable):
+        raise ConfigError(
+            "fondue: --search beta looks for the strongest β of a model of fixed size; name the "
+            "size, for instance --latents 6. Without it the size is what is looked for, and "
+            "--stable belongs to that search."
+        )
     if search == "beta":
-        if latents is None:
-            raise ConfigError(
-                "fondue: --search beta looks for the strongest β of a model of fixed size; name "
-                "the size, for instance --latents 6"
-            )
         result: Any = choose_beta(loaded, latents=latents, **common)
     else:
         result = choose_latents(
@@ -128,22 +131,17 @@ def counted(latents: int) -> str:
     return f"{latents} latent" if latents == 1 else f"{latents} latents"
 
 
-def draw(result: Any, folder: Path) -> Path | None:
-    """The gap against the number of latents, with the answer marked."""
-    from zscope.assays.dimension.fondue import Fondue, StableFondue
-
-    last = list(result.searches.values())[-1] if isinstance(result, StableFondue) else result
-    if not isinstance(last, Fondue):
-        return None
+def draw(result: Any, folder: Path) -> Path:
+    """The gap against the number of latents, or against β, with the answer marked."""
     from zscope.plots import save
 
     file = folder / "fondue.png"
     file.parent.mkdir(parents=True, exist_ok=True)
-    save(last.plot(), file)
+    save(result.plot(), file)
     return file
 
 
-def tell(result: Any, folder: Path, figure: Path | None, *, json: bool) -> None:
+def tell(result: Any, folder: Path, figure: Path, *, json: bool) -> None:
     """The answer in one line, or as JSON; kept in OUT/fondue.json either way."""
     from json import dumps
 
@@ -152,11 +150,11 @@ def tell(result: Any, folder: Path, figure: Path | None, *, json: bool) -> None:
     content = {"format": FORMAT, **result.to_dict()}
     write_whole(folder / "fondue.json", dumps(content, indent=1).encode())
     if json:
-        print(dumps({**content, "figure": None if figure is None else str(figure)}))
+        print(dumps({**content, "figure": str(figure)}))
         return
     beta = getattr(result, "beta", None)
     answer = counted(result.latents) if beta is None else f"β = {beta:.3g}"
-    status = getattr(result, "status", "found" if getattr(result, "stable", True) else "restless")
+    status = result.status if getattr(result, "stable", True) else "restless"
     notes = {
         "found": "",
         "limit": " or more: the limit was reached with all of use (raise --limit)",
@@ -164,4 +162,6 @@ def tell(result: Any, folder: Path, figure: Path | None, *, json: bool) -> None:
         "restless": ", but still changing with training: more --steps are needed",
     }
     print(f"{answer}{notes[status]}")
-    print(f"trials in {folder}" + ("" if figure is None else f", figure {figure}"))
+    for flag in result.flags:
+        print(flag)
+    print(f"trials in {folder}, figure {figure}")

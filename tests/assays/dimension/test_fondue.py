@@ -93,6 +93,23 @@ def test_a_gap_that_is_not_monotone_still_ends_at_a_crossing():
 def test_nan_is_refused():
     with pytest.raises(Undefined, match=r"evaluate\(4\) returned NaN.*diverge"):
         fondue(lambda n: math.nan, start=4)
+    with pytest.raises(Undefined, match=r"evaluate\(1\) returned NaN.*diverge"):
+        fondue_beta(lambda beta: math.nan)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda: fondue(step_at(3), start=math.nan),
+        lambda: fondue(step_at(3), start=4, limit=0),
+        lambda: fondue(step_at(3), start=4, threshold=math.nan),
+        lambda: binary_fondue(step_at(3), low=5, high=5),
+        lambda: fondue_types(lambda n: variable_types(variances(n, 0)), start=3, limit=-1),
+    ],
+)
+def test_searches_that_cannot_begin_are_refused(search):
+    with pytest.raises(Undefined, match="at least one size"):
+        search()
 
 
 @pytest.mark.parametrize(("beta", "expected"), [(1, 4), (2, 3), (4, 2), (8, 2)])
@@ -115,6 +132,8 @@ def test_bisection_trains_these_sizes():
     assert binary_fondue(step_at(10_000)).latents == 199
     assert binary_fondue(step_at(10_000)).status == "limit"
     assert binary_fondue(step_at(0)).status == "collapsed"
+    below = binary_fondue(step_at(2), low=5, high=9)  # 4 was never tried, so it is no answer
+    assert (below.latents, below.status) == (0, "collapsed")
 
 
 def test_the_search_over_beta_finds_the_root_of_the_linear_oracle():
@@ -165,6 +184,8 @@ def test_training_longer_until_the_answer_repeats():
     )
     assert (restless.stable, restless.steps) == (False, 400)
     assert dict(restless.summary())["400 steps"] == "8 latents"
+    collapsed = stable_fondue(lambda steps: fondue(step_at(0), start=4), steps=100)
+    assert (collapsed.stable, collapsed.status) == (True, "collapsed")
 
 
 # Gaps
@@ -254,6 +275,15 @@ def test_pictures_saturate_the_usual_kernel_but_not_the_median_one():
     assert not better.saturated
     with pytest.raises(Undefined, match="'silverman'"):
         renyi_entropy(x, bandwidth="scott")
+
+
+def test_a_gap_of_one_hundredth_is_just_within_its_threshold():
+    # Codes of 9 latents read 6.63 bits, saturated pictures log2(100) = 6.64.
+    x, z = normal(500, 256), normal(500, 9, seed=2)
+    gap = information_gap(x, x, z)
+    assert (math.floor(100 * gap.entropy), math.floor(100 * gap.information)) == (663, 664)
+    assert gap.score == -0.01
+    assert gap.score <= -0.01  # in floats 6.63 - 6.64 is not
 
 
 # Elbow

@@ -24,7 +24,7 @@ that belongs to it, with the upper limit that it lacks.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from zscope.assays.regime.types import VariableTypes
@@ -46,7 +46,7 @@ class Fondue(Result):
     """The answer and the models it took.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
-    answer is a lower bound); "collapsed" when not even one latent is of use (latents = 0).
+    answer is a lower bound); "collapsed" when not even the smallest is of use (latents = 0).
     """
 
     latents: int
@@ -54,6 +54,7 @@ class Fondue(Result):
     threshold: float
     status: Status
     limit: int
+    flags: list[str] = field(default_factory=list)  # what must be known to read the answer
 
     @property
     def score(self) -> int:
@@ -71,13 +72,28 @@ class Fondue(Result):
             ax=ax,
         )
         mark_answer(ax, self.latents)
-        ax.axhline(self.threshold, linestyle=":", color="grey", linewidth=0.7)
+        mark_threshold(ax, self.threshold)
         return ax
 
 
+def mark_threshold(ax: Any, threshold: float) -> None:
+    """A line at the gap that is put up with, named at its right end."""
+    ax.axhline(threshold, linestyle=":", color="grey", linewidth=0.7)
+    ax.annotate(
+        f"threshold {threshold:g}",
+        (1, threshold),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2),
+        textcoords="offset points",
+        ha="right",
+        fontsize="small",
+    )
+
+
 def mark_answer(ax: Any, latents: int) -> None:
-    """A line at the answer, named at its top."""
+    """A line at the answer, named at its top; ticks at whole numbers of latents."""
     ax.axvline(latents, linestyle="--", color="grey", linewidth=0.7)
+    ax.locator_params(axis="x", integer=True)
     ax.annotate(
         f"{latents} latent{'' if latents == 1 else 's'}",
         (latents, 1),
@@ -97,6 +113,7 @@ def fondue(
     limit: int = 512,
 ) -> Fondue:
     """Search for the number of latents; `start` is usually the data's intrinsic dimension."""
+    _refuse_unusable("fondue", threshold, start=start, limit=limit)
     gaps = _Gaps(evaluate, "fondue")
     low, high = 0, None
     n = min(limit, max(1, round(start)))
@@ -121,10 +138,12 @@ def binary_fondue(
 ) -> Fondue:
     """The same by plain bisection of a range that must hold the answer, as a baseline.
 
-    `high` itself is never tried: if all is good the answer is high - 1.
+    `high` itself is never tried: if all is good the answer is high - 1. If nothing in the
+    range is, the answer is 0: what lies below `low` was not looked at.
     """
+    _refuse_unusable("binary_fondue", threshold, start=low, limit=high - low)
     gaps = _Gaps(evaluate, "binary_fondue")
-    top = high
+    bottom, top = low, high
     while low < high:
         n = (low + high) // 2
         if gaps(n) <= threshold:
@@ -132,8 +151,18 @@ def binary_fondue(
         else:
             high = n
     found = low - 1
-    status: Status = "collapsed" if found == 0 else "limit" if found == top - 1 else "found"
-    return gaps.result(found, threshold, status, top)
+    if found < bottom:
+        return gaps.result(0, threshold, "collapsed", top)
+    return gaps.result(found, threshold, "limit" if found == top - 1 else "found", top)
+
+
+def _refuse_unusable(who: str, threshold: float, *, start: float, limit: int) -> None:
+    if not math.isfinite(start) or math.isnan(threshold) or limit < 1:
+        raise Undefined(
+            f"{who}: start={start}, threshold={threshold} and {limit} sizes to try; needed are "
+            "numbers, and at least one size. The usual start is the intrinsic dimension of the "
+            "data, the usual threshold 1 and the usual limit 512."
+        )
 
 
 class _Gaps:
@@ -145,18 +174,21 @@ class _Gaps:
 
     def __call__(self, n: int) -> float:
         if n not in self.known:
-            value = float(self.evaluate(n))
-            if math.isnan(value):
-                raise Undefined(
-                    f"{self.who}: evaluate({n}) returned NaN, which is neither below nor above "
-                    "the threshold. Did that model diverge? Lower its learning rate."
-                )
-            self.known[n] = value
+            self.known[n] = _number(self.evaluate(n), f"{self.who}: evaluate({n})")
         return self.known[n]
 
     def result(self, latents: int, threshold: float, status: Status, limit: int) -> Fondue:
         trials = [Trial(n, value) for n, value in self.known.items()]
         return Fondue(latents, trials, threshold, status, limit)
+
+
+def _number(value: Any, who: str) -> float:
+    if math.isnan(number := float(value)):
+        raise Undefined(
+            f"{who} returned NaN, which is neither below nor above the threshold. Did that model "
+            "diverge? Lower its learning rate."
+        )
+    return number
 
 
 class BetaTrial(NamedTuple):
@@ -172,6 +204,24 @@ class BetaFondue(Result):
     trials: list[BetaTrial]
     threshold: float
     status: Status
+    flags: list[str] = field(default_factory=list)
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        curve = sorted(self.trials)
+        ax = lines(
+            {"": [trial.value for trial in curve]},
+            at=[trial.beta for trial in curve],
+            x="β",
+            y="gap",
+            ax=ax,
+        )
+        ax.set_xscale("log")
+        if self.beta > 0:
+            ax.axvline(self.beta, linestyle="--", color="grey", linewidth=0.7)
+        mark_threshold(ax, self.threshold)
+        return ax
 
 
 def fondue_beta(
@@ -193,7 +243,7 @@ def fondue_beta(
 
     def good(beta: float) -> bool:
         if beta not in known:
-            known[beta] = float(evaluate(beta))
+            known[beta] = _number(evaluate(beta), f"fondue_beta: evaluate({beta:.3g})")
         return known[beta] <= threshold
 
     def result(beta: float, status: Status) -> BetaFondue:
@@ -233,6 +283,7 @@ def fondue_types(
     `evaluate(n)` returns the types of a model with n latents; n starts at twice the
     intrinsic dimension and is doubled until a passive latent appears, up to `limit`.
     """
+    _refuse_unusable("fondue_types", 0.0, start=start, limit=limit)
     n = min(limit, max(1, 2 * round(start)))
     trials = []
     while True:
@@ -253,6 +304,23 @@ class StableFondue(Result):
     steps: int
     searches: dict[int, Fondue]  # steps -> search
     stable: bool
+
+    @property
+    def last(self) -> Fondue:
+        """The search with the longest training."""
+        return self.searches[max(self.searches)]
+
+    @property
+    def status(self) -> Status:
+        """That of the last search."""
+        return self.last.status
+
+    @property
+    def flags(self) -> list[str]:
+        return self.last.flags
+
+    def plot(self, ax: Any = None) -> Any:
+        return self.last.plot(ax)
 
     def summary(self) -> list[tuple[str, str]]:
         lines = [(f"{steps} steps", f"{search.latents} latents")

@@ -118,9 +118,10 @@ def information_gap(
     information = renyi_information(x, decoded, batch=batch, bandwidth=bandwidth)
     ceiling = math.log2(information.batch)
     input_entropy = renyi_entropy(x, batch=batch, bandwidth=bandwidth).score
-    cut = [math.floor(100 * value) / 100 for value in (entropy.score, information.score)]
+    # Hundredths as whole numbers: 6.63 - 6.64 in floats is a little more than the threshold.
+    cut = [math.floor(100 * value) for value in (entropy.score, information.score)]
     return InformationGap(
-        score=cut[0] - cut[1],
+        score=(cut[0] - cut[1]) / 100,
         entropy=entropy.score,
         information=information.score,
         ceiling=ceiling,
