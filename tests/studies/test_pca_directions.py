@@ -206,7 +206,8 @@ def test_perturbed_data_are_judged_by_their_numbers():
         found = {**cells, **{("β-VAE", kind): c for kind, c in changed.items()}}
         claims = [pca_directions_perturbed.moved(largest, *gap)]
         claims += pca_directions_perturbed.table(found)
-        claims += pca_directions_perturbed.details(found, sweep or {1.5: mig(0.2)})
+        sweep = sweep or {1.5: mig(0.2)}
+        claims += pca_directions_perturbed.details(found, sweep, ["scale", "x", "y"])
         return {claim.name for claim in claims if not claim.holds}
 
     assert judged() == set()

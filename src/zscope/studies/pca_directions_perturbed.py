@@ -39,7 +39,6 @@ NAME = "pca-directions-perturbed"
 SUMMARY = "A change of at most 0.1 in every pixel takes the disentanglement away (table 4.2)."
 
 EPSILON = 0.1
-FACTORS = ("scale", "position_x", "position_y")
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def run(
         claims = [
             moved(changed.largest, *changed.gap),
             *table(cells),
-            *details(cells, sweep),
+            *details(cells, sweep, varying(original)),
             generator_claim(),
         ]
     keep(out, claims)
@@ -223,7 +222,16 @@ def table(cells: dict[tuple[str, str], Cell]) -> list[Claim]:
     ]
 
 
-def details(cells: dict[tuple[str, str], Cell], sweep: dict[float, Cell]) -> list[Claim]:
+def varying(data: zs.Dataset) -> list[str]:
+    """The factors with more than one value, as they are scored."""
+    return [
+        name for name, size in zip(data.factor_names, data.factor_sizes, strict=True) if size > 1
+    ]
+
+
+def details(
+    cells: dict[tuple[str, str], Cell], sweep: dict[float, Cell], names: Sequence[str]
+) -> list[Claim]:
     original, changed = cells["β-VAE", "original"], cells["β-VAE", "changed"]
     first, second = (np.mean(cell.factors, axis=0) for cell in (original, changed))
     needed = len(first)
@@ -243,7 +251,7 @@ def details(cells: dict[tuple[str, str], Cell], sweep: dict[float, Cell]) -> lis
             "figure 4.9: all six factors of Shapes3D",
             "; ".join(
                 f"{name} {a:.2f} -> {b:.2f}"
-                for name, a, b in zip(FACTORS, first, second, strict=False)
+                for name, a, b in zip(names, first, second, strict=True)
             ),
             bool((second < first).all()),
         ),
