@@ -136,6 +136,7 @@ def test_the_linear_table_holds_where_models_are_aligned():
     assert judged() == [True] * 4
     # ρ = 2 not at rest: the order means nothing and is not asserted.
     assert judged(_2_0=cell(0.3, 0.6))[0] is False
+    assert judged(_1_5=cell(0.01, 0.98, unused=1))[0] is False
     assert judged(longer=(0.2, 0.8))[3] is False
     assert judged(_1_5=cell(0.3, 0.7))[:2] == [False, False]
     # At ρ = 1: equal lengths, orthogonal columns, and factors found by luck alone.

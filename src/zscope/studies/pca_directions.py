@@ -8,7 +8,7 @@ one is a direction of its own and looks aligned), and stands beside the alignmen
 does not suffer where singular values are alike.
 
     data         networks (table 3.1)                 small                    paper
-    linear       linear, 2 latents                    β .05, 10,000 steps, 12  β 1e-4, 187,500, 10
+    linear       linear, 2 latents                    β .05, 12,000 steps, 12  β 1e-4, 187,500, 10
     nonlinear    60-40-20 tanh, 2 latents             β 1e-3, 6,000 steps, 6   β 1e-3, 187,500, 10
     MNIST        400 relu / 500-500 tanh, 6 latents   2,500 steps, 3           150,000, 5
     Fashion      the same                             1,500 steps, 2           187,500, 5
@@ -98,7 +98,7 @@ def setups(scale: str) -> dict[str, Setup]:
                 "fashion-mnist", PICTURE_NETWORKS, 6, 1.0, 5, {**adagrad, "steps": 187_500}
             ),
         }
-    quick = {"batch": 256, "rate": 1e-2, "steps": 10_000, "schedule": "cosine"}
+    quick = {"batch": 256, "rate": 1e-2, "steps": 12_000, "schedule": "cosine"}
     bent = {"batch": 128, "rate": 3e-3, "steps": 6000, "schedule": "cosine"}
     digits = {"batch": 32, "rate": 2e-3, "steps": 2500}
     clothes = {"batch": 32, "rate": 2e-3, "steps": 1500}
