@@ -7,7 +7,8 @@ nothing is left to align with. Trained as the linear data of table 3.3 (`pca_dir
 How aligned a model looks between the two is a matter of training time: the optimum has
 DtO = 0 for every ρ but 1, and the force towards it vanishes as ρ nears 1. So ρ = 1.2 is also
 trained three times as long, and the order of the table is asked only where ρ = 2 has come
-to rest and no latent is left unused, for that would look aligned. At ρ = 1 V is arbitrary: singular values and alignment gap are asked instead.
+to rest and no latent is left unused, for that would look aligned. At ρ = 1 V is arbitrary:
+singular values and alignment gap are asked instead.
 
 Zietlow, PhD thesis, Tübingen 2022, section 3.3.4.
 """
