@@ -1,5 +1,7 @@
 """Pruning: fewer latents, the same reconstructions."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -87,6 +89,37 @@ def test_a_pruned_model_is_a_model_like_any_other():
     jacobian = torch.func.jacfwd(lambda z: pruned.decode(z[None])[0])(torch.zeros(3))
     assert jacobian.shape == (8, 3)
     torch.testing.assert_close(pruned.causes(normal(4, 3)), normal(4, 3))
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "mse"])
+def test_a_pruned_model_loses_what_the_original_loses(likelihood):
+    model = zs.models.build("vae", shape=(4,), latents=3, hidden=(8,), likelihood=likelihood)
+    model.decoder.layers[0].weight.data[:, 1] = 0  # the decoder ignores latent 1
+    x = torch.rand(100, 4, generator=torch.Generator().manual_seed(0))
+    whole = model.encode(x)
+    pruned = zs.prune(model, [0, 2])
+    turned = zs.rotate_latents(model, torch.eye(3))
+    z = whole.sample(torch.Generator().manual_seed(1))
+    for other, codes in ((pruned, z[:, [0, 2]]), (turned, z)):
+        found = zs.assays.rate_distortion(other, x).likelihood
+        assert found == zs.assays.rate_distortion(model, x).likelihood
+        torch.testing.assert_close(other.output(codes), model.output(z))
+        torch.testing.assert_close(other.likelihood.nll(other.output(codes), x),
+                                   model.likelihood.nll(model.output(z), x))  # fmt: skip
+    copied = copy.deepcopy(pruned)
+    copied.original.decoder.layers[0].weight.data.zero_()
+    torch.testing.assert_close(pruned.output(z[:, [0, 2]]), model.output(z))
+    assert (copied.output(z[:, [0, 2]]) - model.output(z)).abs().max() > 1e-3
+
+
+def test_a_model_that_is_told_factors_is_told_them_after_pruning_too():
+    digits = zs.data.load("digits")
+    model = zs.models.build_for("ivae", digits, latents=3, backbone="mlp", hidden=(8,))
+    whole = zs.record(model, digits, samples=50)
+    part = zs.record(zs.prune(model, [2, 0]), digits, samples=50)
+    torch.testing.assert_close(part.codes, whole.codes[:, [2, 0]])
+    turned = zs.record(zs.rotate_latents(model, torch.eye(3)), digits, samples=50)
+    torch.testing.assert_close(turned.codes, whole.codes)
 
 
 def test_the_kept_part_of_a_full_covariance_is_its_marginal():

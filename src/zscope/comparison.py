@@ -1,15 +1,17 @@
 """Two models side by side: the similarity of all their layers and of their latents.
 
 Activations are taken once per model, by hooks, on the same observations, each model with
-noise of its own. Beside the heatmap stand two controls: the first model against itself untrained
-(layers near the input agree whatever was learned), and against shuffled samples (what no
-agreement reads). For the latents themselves Procrustes, SVCCA and PWCCA are given too:
-of CKA and Procrustes quote the smaller. Before stitching one model's decoder to the
-other's encoder, look at the similarity of the means: low means it will fail.
+noise of its own. Beside the heatmap stand two controls: the first model against an untrained
+one of its architecture, with weights of its own (layers near the input agree whatever was
+learned), and against shuffled samples (what no agreement reads). Models that began with the
+same weights agree for that reason too, which is said. For the latents themselves Procrustes,
+SVCCA and PWCCA are given too: of CKA and Procrustes quote the smaller. Before stitching one
+model's decoder to the other's encoder, look at the similarity of the means: low means it
+will fail.
 """
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,10 @@ from zscope.assays.similarity.heatmap import (
 from zscope.assays.similarity.procrustes import procrustes
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
-from zscope.errors import RunError, Undefined
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.loading import load
 from zscope.randomness import seed_of
-from zscope.recording import choose_rows, record
+from zscope.recording import auxiliary_of, choose_rows, record
 from zscope.results import Result
 
 
@@ -44,6 +46,7 @@ class Comparison(Result):
     heatmap: SimilarityHeatmap
     latents: dict[str, float]  # of the means: procrustes, angle, svcca, pwcca
     samples: int
+    flags: list[str] = field(default_factory=list)
 
     def plot(self, ax: Any = None) -> Any:
         return self.heatmap.plot(ax)
@@ -63,7 +66,7 @@ class Comparison(Result):
 
     def notes(self) -> list[str]:
         parts = ", ".join(f"{name} {value:.3f}" for name, value in self.latents.items())
-        return [f"means: {parts}", f"{self.samples} samples"]
+        return [f"means: {parts}", f"{self.samples} samples", *self.flags]
 
 
 def compare_models(
@@ -77,10 +80,18 @@ def compare_models(
     control: bool = True,
 ) -> Comparison:
     """Compare two models on up to `samples` observations of a dataset."""
-    x = observations(data, samples, seed)
+    for number, model in (("first", first), ("second", second)):
+        shape = getattr(model, "observation_shape", data.shape)
+        if tuple(shape) != data.shape:
+            raise ConfigError(
+                f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
+                f"those of {data.name} have {data.shape}, and both must see the same. Name data "
+                "that fit both with --data, or compare models of the same data."
+            )
+    seen = observations(data, samples, seed)
     # Prepared one after the other: only one model's activations are held at a time.
-    (ours, means), (theirs, others) = (ready(model, x) for model in (first, second))
-    raw = ready(untrained(first, seed=seed), x)[0] if control else None
+    (ours, means), (theirs, others) = (ready(model, seen) for model in (first, second))
+    raw = ready(untrained(first, seed=seed), seen)[0] if control else None
     heat = similarity_heatmap(
         ours,
         theirs,
@@ -89,7 +100,24 @@ def compare_models(
         debiased=debiased,
         generator=torch.Generator().manual_seed(seed_of(seed, 6)),
     )
-    return Comparison(heatmap=heat, latents=latent_similarity(means, others), samples=len(x))
+    return Comparison(
+        heatmap=heat,
+        latents=latent_similarity(means, others),
+        samples=len(seen),
+        flags=_shared_start(first, second),
+    )
+
+
+def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
+    """A warning where both were built from one seed, which gives like layers like weights."""
+    recipes = [getattr(model, "recipe", None) for model in (first, second)]
+    seeds = [None if r is None else r.get("options", {}).get("seed") for r in recipes]
+    if seeds[0] is None or seeds[0] != seeds[1]:
+        return []
+    return [
+        f"Both began with the weights of seed {seeds[0]}, and agree for that reason too: to see "
+        "what training alone makes alike, train one of them with another seed."
+    ]
 
 
 def latent_similarity(first: Tensor, second: Tensor) -> dict[str, float]:
@@ -151,12 +179,12 @@ def settling(
             f"compare: {run} has {len(saved)} checkpoints to compare with its final model. Train "
             "with --snapshot STEP (several times) to keep some, or name a second run."
         )
-    x = observations(data, samples, seed)
+    seen = observations(data, samples, seed)
     stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in saved}}
-    final = ready(model, x)[0]
+    final = ready(model, seen)[0]
     rows, layers = [], None
     for stage in stages.values():
-        heat = similarity_heatmap(ready(stage, x)[0], final, debiased=debiased)
+        heat = similarity_heatmap(ready(stage, seen)[0], final, debiased=debiased)
         shared = [name for name in heat.rows if name in heat.columns]
         layers = shared if layers is None else [name for name in layers if name in shared]
         rows.append({n: heat.matrix[heat.rows.index(n), heat.columns.index(n)] for n in shared})
@@ -165,7 +193,7 @@ def settling(
         similarity=torch.stack([torch.stack([row[name] for name in kept]) for row in rows]),
         steps=list(stages),
         layers=kept,
-        samples=len(x),
+        samples=len(seen),
     )
 
 
@@ -184,13 +212,21 @@ def correlations_over_training(
     return correlation_tracking(codes, threshold=threshold)
 
 
-def observations(data: Dataset, samples: int, seed: int) -> Tensor:
-    return data.batch(choose_rows(len(data), samples, seed))
+def observations(data: Dataset, samples: int, seed: int) -> Dataset:
+    """Some rows of the data, with their factors."""
+    if min(samples, len(data)) < 4:
+        raise Undefined(
+            f"compare: samples={samples} of the {len(data)} observations of {data.name}; at least "
+            "4 are needed, and some hundreds for numbers worth reading (2000 is usual)."
+        )
+    return data.subset(choose_rows(len(data), samples, seed))
 
 
-def ready(model: Autoencoder, x: Tensor) -> tuple[dict[str, Layer], Tensor]:
+def ready(model: Autoencoder, seen: Dataset) -> tuple[dict[str, Layer], Tensor]:
     """The layers of a model, and its latent means."""
-    taken = activations(model, x)
+    every = slice(0, len(seen))
+    x = seen.batch(every)
+    taken = activations(model, x, auxiliary=auxiliary_of(model, seen, every, x))
     return prepare_layers(taken), taken["mean"]
 
 
@@ -198,11 +234,13 @@ def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
     """The same architecture with fresh weights, as a control.
 
     A model of zscope is built again; in any other, every module that can reset its
-    parameters does so. The global random state is left as it was.
+    parameters does so. The weights are other than those any model is likely to have begun
+    with: beside its own, a model that learned little would look as if it had learned nothing
+    but its beginning. The global random state is left as it was.
     """
     recipe = getattr(model, "recipe", None)
     if recipe is not None:
-        options = {**recipe.get("options", {}), "seed": seed + 1}
+        options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
         return models.from_recipe({**recipe, "options": options}).eval()
     twin = copy.deepcopy(model)
     with torch.random.fork_rng(devices=[]):

@@ -35,6 +35,9 @@ class Pruned(Autoencoder):
         likelihood = getattr(autoencoder, "likelihood", None)
         if likelihood is not None:
             self.likelihood = likelihood
+        if hasattr(autoencoder, "output"):
+            self.output = self._output  # what the likelihood reads
+        self.needs_auxiliary = getattr(autoencoder, "needs_auxiliary", False)
 
     @property
     def prior(self) -> Prior:  # type: ignore[override]
@@ -66,6 +69,9 @@ class Pruned(Autoencoder):
 
     def decode(self, z: Codes) -> Tensor:
         return self.original.decode(self.restore(z))
+
+    def _output(self, z: Codes) -> Tensor:
+        return self.original.output(self.restore(z))  # type: ignore[operator]
 
     def causes(self, noise: Codes) -> Codes:
         return self.original.causes(self.restore(noise))[:, self.keep.to(noise.device)]

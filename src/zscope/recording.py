@@ -75,7 +75,7 @@ def record(
     with evaluation(autoencoder):
         for start in range(0, len(chosen), size):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
-            told = _auxiliary(autoencoder, chosen, slice(start, start + size), x)
+            told = auxiliary_of(autoencoder, chosen, slice(start, start + size), x)
             posterior = (
                 autoencoder.encode(x) if told is None else autoencoder.encode(x, told)
             ).detach()
@@ -91,7 +91,9 @@ def record(
     return Recording(autoencoder, _joined(parts), chosen, torch.from_numpy(rows), seed)
 
 
-def _auxiliary(autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor) -> Tensor | None:
+def auxiliary_of(
+    autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor
+) -> Tensor | None:
     """The factors, for a model whose encoder must be told them."""
     if not getattr(autoencoder, "needs_auxiliary", False):
         return None

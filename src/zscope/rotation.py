@@ -37,6 +37,9 @@ class Rotated(Autoencoder):
         likelihood = getattr(autoencoder, "likelihood", None)
         if likelihood is not None:
             self.likelihood = likelihood
+        if hasattr(autoencoder, "output"):
+            self.output = self._output  # what the likelihood reads
+        self.needs_auxiliary = getattr(autoencoder, "needs_auxiliary", False)
 
     @property
     def prior(self) -> Prior:  # type: ignore[override]
@@ -66,6 +69,9 @@ class Rotated(Autoencoder):
 
     def decode(self, z: Codes) -> Tensor:
         return self.original.decode(z @ self.U.to(z))
+
+    def _output(self, z: Codes) -> Tensor:
+        return self.original.output(z @ self.U.to(z))  # type: ignore[operator]
 
     def causes(self, noise: Codes) -> Codes:
         U = self.U.to(noise)

@@ -280,6 +280,49 @@ def test_a_checkpoint_is_compared_with_the_end_of_its_run(zscope, runs):
     assert out.splitlines()[1].split()[:2] == ["input", "1.000"]
 
 
+def test_the_control_has_weights_that_neither_run_began_with(runs):
+    """With the seed of a run it would be that run's own beginning, which it resembles."""
+    helix = zs.data.load("helix")
+    for run in runs:
+        model = zs.load(run)
+        raw = untrained(model)
+        begun = zs.models.from_recipe(model.recipe)
+        assert raw.recipe["options"]["seed"] not in (0, 1)
+        for name, weight in raw.state_dict().items():
+            assert not torch.equal(weight, begun.state_dict()[name])
+    first, second = map(zs.load, runs)
+    assert compare_models(first, second, helix, samples=100).flags == []
+    other = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(16,), seed=0)
+    (flag,) = compare_models(first, other, helix, samples=100).flags
+    assert "Both began with the weights of seed 0" in flag
+
+
+def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
+    digits = zs.data.load("digits")
+    model = zs.models.build_for("vae", digits, latents=2, backbone="mlp", hidden=(8,))
+    zs.train(model, digits, steps=2, out=tmp_path / "pictures")
+    for words, said in (
+        ((runs[0], "pictures"), "second model takes observations of shape (1, 8, 8)"),
+        ((runs[0], runs[1], "--samples", -5), "samples=-5"),
+        (("nowhere", runs[0]), "there is no run at nowhere"),
+    ):
+        code, _, err = zscope("compare", *words)
+        assert (code, said in err) == (1, True), err
+
+
+def test_models_that_are_told_factors_are_compared_too():
+    digits = zs.data.load("digits")
+    built = [
+        zs.models.build_for("ivae", digits, latents=2, backbone="mlp", hidden=(8,), seed=seed)
+        for seed in (0, 1)
+    ]
+    result = compare_models(*built, digits, samples=100)
+    recorded = [zs.record(model, digits, samples=100).codes for model in built]
+    heat = result.heatmap
+    found = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
+    assert found == pytest.approx(cka(*recorded).score, abs=1e-5)
+
+
 def test_a_foreign_model_is_its_own_untrained_control():
     layer = torch.nn.utils.skip_init(torch.nn.Linear, 3, 2)
     back = torch.nn.utils.skip_init(torch.nn.Linear, 2, 3)

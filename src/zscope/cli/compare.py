@@ -23,7 +23,7 @@ def compare(
         bool, Option("--plain", help="Plain CKA, biased upwards with few samples.")
     ] = False,
     control: Annotated[
-        bool, Option(help="Also compare with the first model untrained, and shuffled samples.")
+        bool, Option(help="Also compare with an untrained model, and with shuffled samples.")
     ] = True,
     seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
     figure: Annotated[Path | None, Option(help="Draw the heatmap into this file.")] = None,
@@ -46,8 +46,8 @@ def compare(
     from zscope.loading import load
     from zscope.recording import as_dataset
 
-    dataset = as_dataset(data_for(first, data, data_option, root))
     model = load(first)
+    dataset = as_dataset(data_for(first, data, data_option, root))
     options: dict[str, Any] = {"samples": samples, "seed": seed, "debiased": not plain}
     if second is None:
         result: Any = settling(Path(first), model, dataset, **options)

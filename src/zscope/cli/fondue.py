@@ -88,7 +88,7 @@ def fondue(
             "size, for instance --latents 6. Without it the size is what is looked for, and "
             "--stable belongs to that search."
         )
-    if search == "beta":
+    if latents is not None:
         result: Any = choose_beta(loaded, latents=latents, **common)
     else:
         result = choose_latents(

@@ -31,11 +31,13 @@ def activations(
     autoencoder: Autoencoder,
     observations: Observations,
     *,
+    auxiliary: Tensor | None = None,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> dict[str, Tensor]:
     """Layer name -> samples x features (float32, on the CPU), in the order of the flow.
 
+    `auxiliary` is a row for each observation, for models whose encoder must be told (iVAE).
     The decoder is fed a draw from the posterior, as in training. Without a generator the
     noise follows from the model's own means: the same model gives the same numbers again,
     and two models never share their noise. Shared noise would make the samples of two
@@ -51,7 +53,11 @@ def activations(
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
             seen.clear()
-            posterior = autoencoder.encode(x)
+            if auxiliary is None:
+                posterior = autoencoder.encode(x)
+            else:
+                told = auxiliary[start : start + batch].to(device, dtype)
+                posterior = autoencoder.encode(x, told)
             encoder = list(seen)
             seen.clear()
             if source is None:
