@@ -77,6 +77,18 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
     context.close()
 
 
+def test_every_finding_has_room_around_its_words(browser, saved):
+    """A class of the table once had the name of a level, and took the margins away."""
+    page = browser.new_page()
+    page.goto(saved.as_uri())
+    style = "all => all.map((e) => [getComputedStyle(e).paddingLeft, getComputedStyle(e).fontSize])"
+    styles = page.locator(".finding").evaluate_all(style)
+    levels = page.locator(".finding").evaluate_all("all => all.map((e) => e.className)")
+    assert len(set(levels)) > 1
+    assert len({tuple(each) for each in styles}) == 1
+    page.close()
+
+
 def test_paper_shows_what_is_folded_on_the_screen(browser, saved):
     page = browser.new_page()
     page.goto(saved.as_uri())

@@ -44,7 +44,7 @@ _ENTRIES = (
     ),
     Entry(
         "causal-structure-score",
-        "The same, seen by the latents that matter alone?",
+        "Do samples of the prior survive, seen by the latents that matter alone?",
         "zscope.assays.responses.structure:structure_score",
         takes=("autoencoder", "posterior"),
         options={"only_causal": True},

@@ -257,20 +257,23 @@ def looked_at(
 def reconstructed(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     """1 - |x - decoded|^2 / |x - mean|^2 over some observations, and a few to look at."""
     device, dtype = recording.autoencoder.place
+    # Evenly spread over the data, which are often sorted; those shown as well.
     count = min(COMPARED, len(recording))
+    rows = np.linspace(0, len(recording) - 1, count).round().astype(int)
+    few_rows = np.linspace(0, count - 1, min(8, count)).round().astype(int)
     squares = moments = 0.0
-    shown: tuple[Any, Any] | None = None
-    everything = recording.data.batch(slice(0, count))
+    everything = recording.data.batch(rows)
+    parts = []
     centre = everything.double().mean(0)
     with evaluation(recording.autoencoder):
         for start in range(0, count, 256):
             x = everything[start : start + 256]
-            codes = recording.codes[start : start + len(x)].to(device, dtype)
+            codes = recording.codes[rows[start : start + len(x)]].to(device, dtype)
             decoded = recording.autoencoder.decode(codes).float().cpu()
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
-            shown = shown or (x[:8], decoded[:8])
-    assert shown is not None
+            parts.append(decoded)
+    shown = everything[few_rows], torch.cat(parts)[few_rows]
     given, back = (part.numpy().astype(float) for part in shown)
     few: dict[str, Any] = {"shown": len(given)}
     if given.ndim == 4:

@@ -81,11 +81,27 @@ def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
         "failed": entry.name in report.failed,
-        "summary": [] if result is None else result.summary(),
+        "summary": [] if result is None else told_besides(result),
         "scores": [] if result is None else [each.to_dict() for each in result.measures()],
         "flags": [] if result is None else getattr(result, "flags", []),
         **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
     }
+
+
+def told_besides(result: Result) -> list[tuple[str, str]]:
+    """The lines of the summary that do not repeat a score, or what belongs to it."""
+    found = result.measures()
+    if not found:
+        return result.summary()
+    known = {"score", "score x 1000", "chance", "floor", "samples", "standard error", "flags"}
+    known |= {each.name for each in found}
+    values = {f"{each.value:.4g}" for each in found}  # the score under a name of its own
+    values |= {f"{each.chance:.4g}" for each in found if not isinstance(each.chance, str)}
+    return [
+        (key, value)
+        for key, value in result.summary()
+        if key not in known and key.partition(" (")[0] not in known and value not in values - {"0"}
+    ]
 
 
 def figures(result: Result, name: str, room: int) -> dict[str, Any]:
@@ -112,8 +128,10 @@ def group_of(entry: Entry) -> tuple[str, str]:
     """The folder of an assay, and what the assays in it are about."""
     module = entry.function.split(":")[0]
     package = module.rpartition(".")[0] or module
-    told = inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0]
-    return package.rpartition(".")[2], " ".join(told.split())
+    told = " ".join(inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0].split())
+    name = package.rpartition(".")[2]
+    told = told.removeprefix(f"{name.capitalize()}: ")
+    return name, told[:1].upper() + told[1:]
 
 
 def paragraphs(docstring: str) -> list[tuple[str, str]]:
@@ -147,11 +165,14 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def shown(value: Any) -> str:
-    """A score in at most four digits."""
+    """A score in four digits, and no more than three after the point."""
     if value is None:
         return ""
-    text = f"{value:.3f}" if 0.001 <= abs(value) < 1000 or value == 0 else f"{value:.2g}"
-    return text.replace("-", "−")
+    size = abs(value)
+    if size >= 10_000:
+        return f"{value:.3g}".replace("-", "−")
+    digits = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+    return number(value, digits)
 
 
 def coded(text: str) -> Any:

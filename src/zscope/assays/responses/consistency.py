@@ -90,9 +90,9 @@ class Consistency(Result):
     def summary(self) -> list[tuple[str, str]]:
         lines = []
         for name, whole in self.means_with_collapsed.items():
-            alone = f"{self.means[name]:.3f}" if name in self.means else "undefined"
-            more = f" ({whole:.3f} with collapsed units)" if self.collapsed else ""
-            lines.append((name, alone + more))
+            lines.append((name, f"{self.means[name]:.3f}" if name in self.means else "undefined"))
+            if self.collapsed:
+                lines.append((f"{name}, with collapsed units", f"{whole:.3f}"))
         return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
 
     def plot(

@@ -15,7 +15,6 @@ two clouds share no number and the p-value is exact.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -47,11 +46,6 @@ class Independence(Result):
             ("p-value", "not asked for" if self.p_value is None else f"{self.p_value:.3g}"),
             ("samples", str(self.samples)),
         ]
-
-    def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import bars
-
-        return bars([self.score], names=["codes against hybrids"], y="MMD²", ax=ax)
 
 
 def independence(

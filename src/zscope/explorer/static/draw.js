@@ -125,8 +125,9 @@ export function heat({ rows, columns, values, across, down, scale = "amount", ma
   const most = scale === "share" ? 1 : Math.max(0.05, ...flat.map(Math.abs)) // what is all but 0 looks so;
   const colour = (value) => (scale === "signed" || flat.some((v) => v < 0) ? signed(value / most) : amount(value / most));
   const written = columns.length <= 14;
+  const long = columns.length > 4 && columns.some((name) => String(name).length > 7);
   const cells = [];
-  const table = h("table", { className: `heat ${written ? "written" : columns.length > 40 ? "tiny" : ""}`, role: "grid", "aria-label": label });
+  const table = h("table", { className: `heat ${written ? "written" : columns.length > 40 ? "tiny" : ""} ${long ? "long" : ""}`, role: "grid", "aria-label": label });
   const header = h("tr", {}, h("td", { className: "corner" }), columns.map((name) => h("th", { scope: "col", className: marks.includes(name) ? "mark" : "", title: String(name) }, String(name))));
   table.append(h("caption", {}, h("span", { className: "across" }, across)), h("thead", {}, header));
   const body = h("tbody");
