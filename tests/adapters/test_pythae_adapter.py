@@ -86,3 +86,15 @@ def test_a_report_can_be_made_of_it():
     report = zs.assay(build("VAE"), X, names=["response-matrix", "variable-types"])
     assert report.failed == []
     assert report.title == "VAE"
+
+
+@pytest.mark.parametrize("command", ["assay", "report", "explore"])
+def test_a_folder_without_data_is_asked_for_data(tmp_path, monkeypatch, capsys, command):
+    from zscope.cli import main
+
+    build("VAE").save(str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["zscope", command, str(tmp_path)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 1
+    assert "Name them with --data" in " ".join(capsys.readouterr().err.split())
