@@ -165,7 +165,7 @@ def claims_of(found: dict[str, list[Order]], right: float) -> list[Claim]:
             "S3",
             "without the structure (adaptive: the same layers see all latents) there is no such "
             f"order: at most {SHARE:g} of it in the mean over seeds",
-            "no order in traversals of AdaAE; no number",
+            "AdaAE is the control of the paper; no number",
             "; ".join(
                 f"{what}: structural {structural:+.2f}, adaptive {adaptive:+.2f}"
                 for what, (structural, adaptive) in means.items()
