@@ -7,12 +7,17 @@ The theory looks at the loss without the variances of active latents. How wrong 
 is taken on held-out data while a β-VAE trains. The table gives the fraction of training
 after the last time it was 3 % or more, with as many latents as needed ("exact") and with
 ten. A fraction depends on how long one trains; the step at which the gap settles does not.
-So the published fractions are turned into steps (epochs of table 3.1, batches of 128) and
-compared with ours, which come from shorter runs: it holds if the gap has settled at most at
-twice the published step (or 1,000), and stays below 3 % to the end.
+So small runs are shorter than those of table 3.1 (epochs there, here steps with batches of
+128), and the fraction is that of the whole training, had the gap stayed where it is. It
+holds if that is 90 % or more (the lowest of the table is 90.6 %) and the gap was below 3 %
+for the last fifth of our run.
 
-Trained as in table 3.1 (Adam for pictures in the small runs). The row of dSprites is left
-out. Zietlow, PhD thesis, Tübingen 2022, section 3.3.2, eq. 3.38.
+    linear      Adam 1e-3, 30,000 steps of 187,500      pictures    Adam 1e-3, 2,000 steps of
+    nonlinear   Adam 1e-3, 15,000 steps of 187,500                  150,000 and 187,500
+
+Pictures have Bernoulli pixels here: with squared error less is paid for each pixel, variances
+are larger, and Δ_KL is still 5 to 7 % after 1,500 steps. The row of dSprites is left out.
+Zietlow, PhD thesis, Tübingen 2022, section 3.3.2, eq. 3.38.
 """
 
 from dataclasses import replace
@@ -58,12 +63,12 @@ def run(
             except DataError as error:
                 measured, holds = f"not measured: {error}", False
             else:
-                measured, holds = judged(gaps, every, (1 - fraction) * steps)
+                measured, holds = judged(gaps, every, steps)
             claims.append(
                 Claim(
                     f"{name[0].upper()}{latents}",
                     f"{name}, {latents} latents: Δ_KL stays below 3 % from early on",
-                    f"for {fraction:.1%} of training: from step {(1 - fraction) * steps:.0f} on",
+                    f"for {fraction:.1%} of training",
                     measured,
                     holds,
                 )
@@ -73,15 +78,17 @@ def run(
 
 
 def chosen(name: str, scale: str) -> Setup:
-    """The settings of table 3.1; small runs are a fraction of it, with the same β and rate."""
-    if scale == "paper":
-        return replace(setups("paper")[name], seeds=1)
+    """The settings of table 3.1; small runs are a part of them, with the same β."""
     setup = replace(setups("paper")[name], seeds=1)
     if name in ("mnist", "fashion"):
-        training: dict[str, Any] = {"batch": 128, "rate": 1e-3, "steps": 1500}
-    else:
-        training = {"batch": 128, "rate": 1e-3, "steps": 15_000}
-    return replace(setup, training=training)
+        setup = replace(setup, networks={**setup.networks, "likelihood": "bernoulli"})
+    if scale == "paper":
+        return setup
+    short: dict[str, dict[str, Any]] = {
+        "linear": {"batch": 128, "rate": 1e-3, "steps": 30_000},
+        "nonlinear": {"batch": 128, "rate": 1e-3, "steps": 15_000},
+    }
+    return replace(setup, training=short.get(name, {"batch": 64, "rate": 1e-3, "steps": 2000}))
 
 
 def gaps_of(
@@ -119,14 +126,17 @@ def gap_of(model: zs.Autoencoder, test: zs.Dataset) -> float:
         return 1.0
 
 
-def judged(gaps: list[float], every: int, published: float) -> tuple[str, bool]:
-    fraction = zs.assays.settled_fraction(gaps, limit=LIMIT)
-    last = max((k for k, gap in enumerate(gaps) if gap >= LIMIT), default=-1)
-    step = (last + 2) * every  # the first that was seen to be below, with all after it
+def judged(gaps: list[float], every: int, whole: int) -> tuple[str, bool]:
+    """What Δ_KL at equal steps says of a training of `whole` steps."""
+    over = [k for k, gap in enumerate(gaps) if gap >= LIMIT]
+    last = over[-1] if over else -1
+    ran = len(gaps) * every
     if last == len(gaps) - 1:
-        return f"not settled in {len(gaps) * every} steps: Δ_KL = {gaps[-1]:.1%} at the end", False
+        return f"not settled in {ran} steps: Δ_KL = {gaps[-1]:.1%} at the end", False
+    step = (last + 2) * every  # the first that was seen to be below, with all after it
+    fraction = 1 - step / max(whole, ran)
     measured = (
-        f"for {fraction:.1%} of {len(gaps) * every} steps: from step {step} on at the latest, "
-        f"Δ_KL = {gaps[-1]:.1%} at the end"
+        f"for {fraction:.1%} of {max(whole, ran)} steps: from step {step} of {ran} on at the "
+        f"latest, Δ_KL = {gaps[-1]:.1%} at the end"
     )
-    return measured, step <= max(2 * published, 1000) or last < 0
+    return measured, fraction >= 0.9 and (last + 1) / len(gaps) <= 0.8
