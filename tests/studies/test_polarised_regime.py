@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
+import zscope as zs
 from zscope import studies
 from zscope.errors import ConfigError
 from zscope.studies import Claim
@@ -55,6 +57,26 @@ def test_the_continuous_sprites_are_stretched_as_asked():
     )
     assert (wide.sum(0) > 0).sum() > (wide.sum(1) > 0).sum()
     assert wide.sum() == pytest.approx(round_.sum(), rel=0.05)
+
+
+def test_the_expected_loss_is_the_mean_of_the_sampled_one():
+    x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    model = zs.models.build(
+        "beta-vae", shape=(3,), latents=2, beta=2.0, backbone="linear", likelihood="mse"
+    ).double()
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(1)
+        drawn = torch.stack([model.losses(x, generator).total for _ in range(2000)])
+        expected = study.expected_loss(model, x, 2.0).item()
+    error = drawn.std().item() / len(drawn) ** 0.5
+    assert drawn.mean().item() == pytest.approx(expected, abs=4 * error)
+    assert error < 0.02
+
+
+def test_linear_models_reach_their_closed_form_to_three_decimals():
+    (claim,) = study.linear(lambda line: None)
+    assert claim.holds, str(claim)
+    assert "β=8: 0.4" in claim.measured
 
 
 @pytest.mark.slow
