@@ -20,7 +20,17 @@ def on_files(files: Any, config: Any) -> Any:
     pages = {**assay_pages(), **model_pages(), **data_pages(), **decision_pages()}
     pages["commands.md"] = commands_page()
     pages["flavours.md"] = flavours_page()
-    pages["index.md"] = (
+    pages["index.md"] = index_page()
+    for place, text in pages.items():
+        files.append(File.generated(config, place, content=text))
+    for name, picture in figures().items():
+        files.append(File.generated(config, f"assays/{name}.png", content=picture))
+    return files
+
+
+def index_page() -> str:
+    """The README, with links that hold here."""
+    return (
         (HERE.parent / "README.md")
         .read_text()
         .replace("](docs/", "](")
@@ -28,11 +38,6 @@ def on_files(files: Any, config: Any) -> Any:
         .replace("[benchmarks](benchmarks)", "`benchmarks/`")
         .replace("[CONTRIBUTING](CONTRIBUTING.md)", "`CONTRIBUTING.md`")
     )
-    for place, text in pages.items():
-        files.append(File.generated(config, place, content=text))
-    for name, picture in figures().items():
-        files.append(File.generated(config, f"assays/{name}.png", content=picture))
-    return files
 
 
 def assay_pages() -> dict[str, str]:

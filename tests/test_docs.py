@@ -74,6 +74,19 @@ def test_every_command_is_on_the_page_of_commands(pages):
     assert {"demo", "train", "assay", "report", "explore", "data fetch", "study run"} <= commands
 
 
+def test_every_picture_of_the_readme_is_there_small_and_described(pages):
+    shown = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert {Path(place).stem for _, place in shown} == {"report", "explorer"}
+    for text, place in shown:
+        assert len(text.split()) > 10
+        content = (ROOT / place).read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) <= 400_000
+    index = pages.index_page()
+    assert "](assets/report.png)" in index
+    assert "](docs/" not in index
+
+
 def test_every_decision_is_listed(pages):
     listed = pages.decision_pages()["decisions/index.md"]
     for file in (ROOT / "docs" / "decisions").glob("0*.md"):

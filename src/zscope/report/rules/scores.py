@@ -36,6 +36,7 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
     chance = {name: each for name, each in scores.items() if name not in blunt and near(each)}
     if chance:
         one = len(chance) == 1
+        it = "it" if one else "they"
         yield Finding(
             f"{listed([title(name) for name in chance])} {'is' if one else 'are'} at chance",
             "; ".join(
@@ -45,7 +46,7 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
             + f"; {max(each.samples for each in chance.values()):,} observations.",
             "check that factors and observations are in the same order before blaming the model"
             if len(chance) > (len(scores) - len(blunt)) / 2
-            else "here it cannot tell this model from one that knows nothing; compare by others",
+            else f"here {it} cannot tell this model from one that knows nothing; compare by others",
             "note",
             0.3 + 0.2 * len(chance) / len(scores),
         )
