@@ -24,8 +24,8 @@ from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 
 SPARE = 4  # candidates beyond those asked for, so that rounding cannot push one out unseen
-BLOCK_ROWS = 1024
-REFINE_BYTES = 16 << 20  # fits the processor's cache: each difference is then read only once
+BLOCK_ROWS = 2048
+REFINE_BYTES = 4 << 20  # fits the processor's cache: each difference is then read only once
 
 
 @dataclass(frozen=True, eq=False)
