@@ -97,6 +97,16 @@ def test_identical_posteriors_have_no_total_correlation(estimator):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_many_latents_do_not_underflow_in_single_precision(estimator):
+    """The density of 200 latents is about e^-284, which is 0 in float32; its logarithm is not."""
+    posterior = Posterior(torch.zeros(8, 200), torch.ones(8, 200))
+    z = posterior.sample(seeded(0))
+    assert log_densities(z, posterior).sum(2).exp().max() == 0
+    found = total_correlation(z, posterior, estimator=estimator, samples=1000)
+    assert found.item() == pytest.approx(0, abs=1e-3)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
 def test_the_total_correlation_of_a_gaussian_is_recovered(estimator, correlation):
     """Codes N(0, C) with correlation ρ, posteriors of standard deviation .6 inside them."""

@@ -189,6 +189,25 @@ def test_dci_takes_continuous_factors_by_regression_and_names_what_it_reports():
     assert not any("error" in name for name in found.to_dict())
 
 
+@pytest.mark.parametrize("predictor", ["boosting", "linear"])
+def test_informativeness_does_not_depend_on_the_units_or_the_shape_of_a_factor(predictor):
+    # 1 - 12 squared errors is right for factors uniform on 0 to 1 alone.
+    factors = np.column_stack([normal(600), normal(600, 5)])
+    codes = factors + 0.5 * normal((600, 2), 6)
+    plain = a.dci(codes, factors, predictor=predictor)
+    metres = a.dci(codes, 1000 * factors + 7, predictor=predictor)
+    assert metres.per_factor_informativeness == pytest.approx(plain.per_factor_informativeness)
+    # The best any predictor can do is the share of the variance that is no noise.
+    assert plain.informativeness == pytest.approx(1 / 1.25, abs=0.08)
+
+
+def test_the_older_dci_is_seeded_too():
+    factors = drawn((2, 2), 150)
+    codes = np.repeat(aligned(factors, noise=1.0), 2, axis=1)  # ties between equal codes
+    first, again = (a.dci(codes, factors, flavour="dlib") for _ in range(2))
+    assert np.array_equal(first.importance, again.importance)
+
+
 def test_dci_says_so_when_codes_tell_a_factor_only_together():
     one, other = drawn((2, 2), 1000).T
     codes = np.column_stack([one, other, normal(1000)]).astype(float)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from zscope.assays.similarity.cca import pwcca, svcca
 from zscope.assays.similarity.cka import StreamingCKA, cka
+from zscope.assays.similarity.heatmap import similarity_heatmap
 from zscope.assays.similarity.procrustes import procrustes
 from zscope.errors import Undefined
 
@@ -91,9 +92,46 @@ def test_unrelated_representations_read_zero_unless_plain():
     assert (plain.samples, plain.features) == (64, (128, 128))
 
 
+@pytest.mark.parametrize("n", [4, 5, 6, 7, 10, 13, 50])
+def test_samples_that_are_all_equally_far_apart_are_refused_whatever_rounding_leaves(n):
+    # The unbiased self-similarity of a simplex is 0: 0 / 0, on either side of 0 by rounding.
+    y = normal(n, 3, seed=n)
+    turn = torch.linalg.qr(normal(n, n, seed=n + 1)).Q
+    for x in (torch.eye(n).double(), 0.1 * torch.eye(n).double() + 0.3, turn):
+        for first, second, side in ((x, y, "first"), (y, x, "second")):
+            with pytest.raises(Undefined, match=f"{n} samples of the {side}.*equally far.*plain"):
+                cka(first, second)
+            with pytest.raises(Undefined, match="equally far"):
+                StreamingCKA().add(first, second).result()
+            names = ("corners", "y") if side == "first" else ("y", "corners")
+            with pytest.raises(Undefined, match="equally far.*'corners'"):
+                similarity_heatmap({names[0]: first}, {names[1]: second})
+        assert 0 < cka(x, y, debiased=False).score < 1
+        assert cka(x, x, debiased=False).score == pytest.approx(1)
+
+
+def test_a_representation_is_never_unlike_itself_however_few_the_samples():
+    # HSIC_1 of a matrix with itself is a sum of squares, so the root is always of a number > 0.
+    for seed in range(30):
+        x = normal(4, 500, seed=seed)
+        K = x.numpy() @ x.numpy().T
+        assert hsic_1(K, K) > 0
+        assert cka(x, x).score == pytest.approx(1)
+
+
+def test_unrelated_representations_may_come_out_below_zero_and_never_nan():
+    scores = [cka(normal(30, 8, seed=s), normal(30, 8, seed=500 + s)).score for s in range(30)]
+    assert min(scores) < 0 < max(scores)
+    assert all(math.isfinite(score) for score in scores)
+
+
 @pytest.mark.parametrize(
     ("n", "expected_cka", "expected_procrustes"),
-    [(100, (0.86, 0.67, 0.34), (0.90, 0.78, 0.57)), (500, (0.82, 0.55, 0.10), (0.84, 0.61, 0.27))],
+    [
+        (100, (0.86, 0.67, 0.34), (0.90, 0.78, 0.57)),
+        (500, (0.82, 0.55, 0.10), (0.84, 0.61, 0.27)),
+        (5000, (0.80, 0.51, 0.01), (0.81, 0.54, 0.08)),
+    ],
 )
 def test_shared_features_read_as_the_table_says(n, expected_cka, expected_procrustes):
     a, fresh = normal(n, 50, seed=1), normal(n, 50, seed=2)

@@ -17,7 +17,8 @@ default. For linear kernels
     n (n-3) HSIC_1 = |X^T Y|_F^2 - n / (n-2) sum_i |x_i|^2 |y_i|^2
                      + (sum_i |x_i|^2) (sum_i |y_i|^2) / ((n-1) (n-2))
 
-so it costs no more than the plain form. It needs at least 4 samples.
+so it costs no more than the plain form. It needs at least 4 samples that are not all
+equally far from each other: HSIC_1 of such a representation with itself is 0.
 
 Kornblith et al., ICML 2019; Song et al., JMLR 13, 2012, equation 5; Robert & Escoufier
 1976; Bonheme 2023, equation 2.2.
@@ -32,6 +33,8 @@ from torch import Tensor
 from zscope.assays.matrices import Array, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
+
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,11 +61,11 @@ def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
         products = [float((grams[id(p)] * grams[id(q)]).sum()) for p, q in pairs]
     else:
         products = [float((p.T @ q).square().sum()) for p, q in pairs]
+    plain = products[1:]
     if debiased:
         norms = ((norms_a, norms_b), (norms_a, norms_a), (norms_b, norms_b))
         products = [hsic(h, p, q, n) for h, (p, q) in zip(products, norms, strict=True)]
-    cross, own_a, own_b = products
-    score = _ratio(cross, own_a, own_b, n, features)
+    score = _ratio(products[0], products[1:], plain, n, features)
     return CKA(score=score, debiased=debiased, samples=n, features=features)
 
 
@@ -75,15 +78,20 @@ def _hsic(product: float, paired: float, total_a: float, total_b: float, n: int)
     return product - paired * n / (n - 2) + total_a * total_b / ((n - 1) * (n - 2))
 
 
-def _ratio(cross: float, own_a: float, own_b: float, n: int, features: tuple[int, int]) -> float:
-    """cross / sqrt(own_a own_b); the unbiased self-terms of pure noise can be 0 or below."""
-    if own_a <= 0 or own_b <= 0:
-        raise Undefined(
-            f"cka: with {n} samples and {features} features the unbiased self-similarity is "
-            "not positive: the samples are too few to tell a representation from noise. Record "
-            "more samples, or read the plain form: cka(x, y, debiased=False)."
-        )
-    return min(1.0, cross / math.sqrt(own_a) / math.sqrt(own_b))
+def _ratio(
+    cross: float, own: list[float], plain: list[float], n: int, features: tuple[int, int]
+) -> float:
+    """cross / sqrt(own_a own_b). `plain` are the self-terms before the bias is taken off: what
+    rounding leaves of them, on either side of 0, is no similarity."""
+    for side, term, whole in zip(("first", "second"), own, plain, strict=True):
+        if term <= ROUNDING * whole:
+            raise Undefined(
+                f"cka: all {n} samples of the {side} representation ({features} features) are "
+                "equally far from each other, so its unbiased self-similarity is 0 and nothing "
+                "can be measured by it. One-hot rows look so, or too few samples of many "
+                "features. Record more, or read the plain form: cka(x, y, debiased=False)."
+            )
+    return min(1.0, cross / math.sqrt(own[0]) / math.sqrt(own[1]))
 
 
 def _refuse_constant(total_a: float, total_b: float, n: int) -> None:
@@ -123,12 +131,13 @@ class StreamingCKA:
             raise Undefined(
                 f"StreamingCKA: {self.samples} samples so far; at least {least} are needed."
             )
-        own_a, own_b, cross = (side.product(debiased) for side in self._sides)
+        *own, cross = (side.product(debiased) for side in self._sides)
+        plain = [side.product(False) for side in self._sides[:2]]
         side = self._sides[2]
         features = (len(side.sum_a), len(side.sum_b))
         _refuse_constant(self._sides[0].total_a, self._sides[1].total_a, self.samples)
         return CKA(
-            score=_ratio(cross, own_a, own_b, self.samples, features),
+            score=_ratio(cross, own, plain, self.samples, features),
             debiased=debiased,
             samples=self.samples,
             features=features,

@@ -34,6 +34,7 @@ from zscope.types import Matrix
 
 BLOCK_BYTES = 128 << 20
 ROUNDING = 1e-6  # a layer that varies by less than this share is the same for all samples
+EQUALLY_FAR = 1e-6  # what float32 leaves of a self-similarity that is 0 without its bias
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,15 +231,18 @@ def _all_pairs(groups: list[dict[str, Layer]], n: int, debiased: bool) -> _Table
         layers += group.values()
     norms = torch.stack([layer.norms for layer in layers])
     products = _gram_products(layers, n)
+    plain = products.diagonal().clone()
     if debiased:
         paired, totals = norms @ norms.T, norms.sum(1)
         products = products - paired * n / (n - 2)
         products += torch.outer(totals, totals) / ((n - 1) * (n - 2))
     own = products.diagonal().clone()
-    if (own <= 0).any():
+    if (own <= EQUALLY_FAR * plain).any():
+        names = [name for group in groups for name in group]
         raise Undefined(
-            f"similarity_heatmap: {n} samples are too few to tell a layer from noise (its "
-            "unbiased self-similarity is not positive). Use more samples, or debiased=False."
+            f"similarity_heatmap: all {n} samples are equally far from each other in the layer "
+            f"{names[int((own / plain).argmin())]!r}, so its unbiased self-similarity is 0. Use "
+            "more samples, or debiased=False."
         )
     return _Table(places, (products / own.sqrt() / own.sqrt()[:, None]).clamp(max=1))
 
