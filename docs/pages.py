@@ -51,7 +51,12 @@ def assay_pages() -> dict[str, str]:
     for name, entry in CATALOGUE.items():
         function = entry.load()
         signature = inspect.signature(function)
-        text = [f"# {name}", entry.question, entry.cite]
+        first, _, rest = entry.cite.partition("\n\n")
+        again = entry.question.lower() in " ".join(first.split()).lower()
+        told = rest if again else entry.cite
+        # Each flavour is a paragraph of its own here.
+        told = told.replace("\n`flavour=", "\n\n`flavour=")
+        text = [f"# {name}", entry.question, told]
         call = f"zs.assays.{entry.attribute}{plain_signature(signature)}"
         text += ["## How it is called", f"```python\n{call}\n```", inspect.getdoc(function) or ""]
         text.append(f"```\nzscope assay RUN {name}\n```")
@@ -79,7 +84,8 @@ def flavours() -> dict[str, dict[str, str]]:
         for block in entry.cite.split("\n\n"):
             parts = re.split(r'`flavour="([\w-]+)"`:?', block)
             for flavour, text in zip(parts[1::2], parts[2::2], strict=True):
-                told[flavour] = " ".join(text.split()).strip(" ;")
+                said = " ".join(text.split()).strip(" ;")
+                told[flavour] = re.sub(r"^as above", "the formula of its page", said)
         found[name] = told
     return found
 

@@ -14,7 +14,8 @@ set to v. All are at most 1 (SCN is -inf for a unit that should vary and never d
 Off the diagonal INV = 1 says that nothing else moved; its diagonal is 0 where the
 intervention is fully felt and 1 where nobody noticed. 0/0 is 0.
 
-`flavour="scale-free"`: as above; permuting and rescaling latents changes nothing.
+`flavour="scale-free"`: as above, in units of each latent's own spread: permuting and
+rescaling latents changes nothing.
 `flavour="paper"`: as printed, U_I is not divided by sigma_m: the same for latents of scale
 1, but rescaling a latent changes the scores.
 
