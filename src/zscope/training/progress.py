@@ -21,7 +21,7 @@ class Progress:
 
 
 class Bar(Progress):
-    """A bar with step, loss, its terms, KL, active latents and time left."""
+    """A bar with step, loss, its terms, the types of the latents and time left."""
 
     def __init__(self, steps: int, first: int, title: str) -> None:
         from rich.console import Console
@@ -88,7 +88,8 @@ def sentence(row: dict[str, Any]) -> str:
     counts = ("format", "step", "active", "mixed", "passive", "variance")
     parts = [f"{NAMES.get(k, k)} {v:.4g}" for k, v in row.items() if k not in counts]
     if "active" in row:
-        parts.append(f"active {row['active']}/{row['active'] + row['mixed'] + row['passive']}")
+        parts.append(f"{row['active']} active, {row['mixed']} mixed, {row['passive']} passive")
+        parts.append(f"Σσ² {row['variance']:.2f}")
     return "  ".join(parts)
 
 
