@@ -73,6 +73,14 @@ class Pruned(Autoencoder):
     def _output(self, z: Codes) -> Tensor:
         return self.original.output(self.restore(z))  # type: ignore[operator]
 
+    def prior_given(self, auxiliary: Tensor) -> Posterior | None:
+        """The prior of the kept latents, where it depends on factors."""
+        given = getattr(self.original, "prior_given", lambda _: None)(auxiliary)
+        if given is None:
+            return None
+        keep = self.keep.to(given.mean.device)
+        return Posterior(given.mean[:, keep], given.std[:, keep])
+
     def causes(self, noise: Codes) -> Codes:
         return self.original.causes(self.restore(noise))[:, self.keep.to(noise.device)]
 

@@ -35,6 +35,25 @@ class Recording:
         """The posterior means."""
         return self.posterior.mean
 
+    @cached_property
+    def relative(self) -> Posterior:
+        """The posterior in units of the prior: what equals its prior is N(0, 1).
+
+        The posterior itself, unless the prior depends on the factors (an iVAE's does).
+        """
+        given = getattr(self.autoencoder, "prior_given", None)
+        if given is None or self.factors is None:
+            return self.posterior
+        device, dtype = self.autoencoder.place
+        with evaluation(self.autoencoder):
+            prior = given(self.factors.to(device, dtype))
+        if prior is None or self.posterior.std is None:
+            return self.posterior
+        prior = prior.detach().to("cpu")
+        return Posterior(
+            (self.posterior.mean - prior.mean) / prior.std, self.posterior.std / prior.std
+        )
+
     @property
     def factors(self) -> Tensor | None:
         values = self.data.factors

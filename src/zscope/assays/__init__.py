@@ -103,14 +103,14 @@ _ENTRIES = (
         "variable-types",
         "Which latents are used, which are noise, which are now this, now that?",
         "zscope.assays.regime.types:variable_types",
-        takes=("variances",),
+        takes=("variances", "kl=own_divergence"),
         needs=("spread",),
     ),
     Entry(
         "latent-divergence",
         "How many nats does each latent carry about the observation?",
         "zscope.assays.regime.divergence:latent_divergence",
-        takes=("posterior",),
+        takes=("relative",),
         needs=("spread",),
     ),
     Entry(

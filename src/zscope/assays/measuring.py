@@ -132,7 +132,7 @@ def unmet(entry: Entry, recording: Recorded) -> str | None:
             return reason
     for taken in entry.takes:
         part = taken.rpartition("=")[2]
-        if _part(recording, part) is None:
+        if part not in MAY_BE_ABSENT and _part(recording, part) is None:
             return f"no {part} were recorded. Record the model with data that have them"
     return None
 
@@ -174,9 +174,22 @@ def _kinds(recording: Recorded) -> list[str]:
     ]
 
 
+def _relative(recording: Recorded) -> Posterior:
+    """The posterior in units of the prior; the same for the prior N(0, I)."""
+    return getattr(recording, "relative", recording.posterior)
+
+
+def _own_divergence(recording: Recorded) -> Tensor | None:
+    """Nats of each latent, for models whose prior depends on the factors; None for others."""
+    relative = _relative(recording)
+    return None if relative is recording.posterior else relative.kl()
+
+
 # Parts that are not recorded but made of what is.
 DERIVED: dict[str, Callable[[Recorded], Any]] = {
-    "variances": lambda recording: recording.posterior.variance,
+    "variances": lambda recording: _relative(recording).variance,
+    "relative": _relative,
+    "own_divergence": _own_divergence,
     "base": _nearest_to_the_mean,
     "plane": _widest_plane,
     "some_codes": _some_codes,
@@ -184,3 +197,4 @@ DERIVED: dict[str, Callable[[Recorded], Any]] = {
     "first_code": lambda recording: recording.codes[0],
     "last_code": lambda recording: recording.codes[-1],
 }
+MAY_BE_ABSENT = {"own_divergence"}  # given by keyword, and None says something too

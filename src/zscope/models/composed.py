@@ -161,6 +161,11 @@ class Composed(Autoencoder):
             return self.decode(causes)  # says that there is no decoder
         return self.likelihood.mean(self.decoder(causes))
 
+    def prior_given(self, auxiliary: Tensor) -> Posterior | None:
+        """The prior of each row of factors; None for models whose prior depends on none."""
+        own = getattr(self.objective, "prior", None)
+        return None if own is None else own(auxiliary)
+
     def features(self, x: Tensor) -> Tensor:
         """What the last hidden layer of the encoder says of each observation."""
         return self.encoder.features(x)  # type: ignore[operator, union-attr]

@@ -24,13 +24,13 @@ def latent_table(
     """One row for each latent, most informative first.
 
     Columns: latent, type (active, mixed, passive), kl (nats), variance (mean of the
-    posterior variance), spread (standard deviation of the means), low and high (where 98 %
-    of the means lie), response (how much of a change made to the latent comes back, 0 to
-    1), and factor, told (the factor that draws of the latent tell most about, and what share
-    of that factor's entropy they tell beyond chance), as far as the model and the data have
-    them.
+    posterior variance, in units of the prior's), spread (standard deviation of the means),
+    low and high (where 98 % of the means lie), response (how much of a change made to the
+    latent comes back, 0 to 1), and factor, told (the factor that draws of the latent tell
+    most about, and what share of that factor's entropy they tell beyond chance), as far as
+    the model and the data have them.
     """
-    posterior = recording.posterior
+    posterior, relative = recording.posterior, recording.relative
     codes = posterior.mean.double()
     spread = codes.std(0, unbiased=False).tolist()
     low, high = ranges(codes).T.tolist()
@@ -39,9 +39,10 @@ def latent_table(
         for j in range(posterior.latents)
     ]
     if not posterior.deterministic:
-        types = variable_types(posterior.variance)
+        own = None if relative is posterior else relative.kl()
+        types = variable_types(relative.variance, kl=own)
         names = {j: name for name in ("active", "mixed", "passive") for j in getattr(types, name)}
-        kl = posterior.kl().double().mean(0).tolist()
+        kl = relative.kl().double().mean(0).tolist()
         for j, row in enumerate(rows):
             row |= {"type": names[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
     for j, row in enumerate(rows):

@@ -6,9 +6,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import zscope as zs
+from zscope.assays.measuring import measure
 from zscope.assays.regime.divergence import gaussian_kl
 from zscope.assays.regime.types import VarianceMoments, variable_types, variable_types_by_kl
 from zscope.errors import Undefined
+from zscope.report.latents import latent_table
 
 
 def mixture(active_share: float, samples: int = 1000) -> torch.Tensor:
@@ -118,6 +121,42 @@ def test_a_passive_latent_of_an_ivae_is_found_at_any_level_of_its_prior():
     kl = gaussian_kl(mean, variance.log(), torch.zeros(100, 2), prior.log())
     assert variable_types_by_kl(kl, variance / prior).labels == ["active", "passive"][::-1]
     assert variable_types(variance).active == [0, 1]  # the plain rule cannot see it
+
+
+def test_a_recorded_ivae_is_typed_by_its_own_prior():
+    digits = zs.data.load("digits")
+    model = zs.models.build_for("ivae", digits, latents=3, backbone="mlp", hidden=(8,))
+    last = model.objective.log_variance[-1]
+    last.weight.data.zero_()
+    last.bias.data = torch.tensor([-6.9, 0.0, 6.0])
+    model.encoder.head.weight.data.zero_()
+    # Latent 0 is its prior, of variance 0.001; latent 1 far more precise than its own; latent
+    # 2 is N(0, 1) under a prior of variance 400.
+    model.encoder.head.bias.data = torch.tensor([0.0, 1.0, 0.0, -6.9, -6.9, 0.0])
+    recording = zs.record(model, digits, samples=200)
+    types = measure(recording, ["variable-types"])["variable-types"]
+    assert (types.rule, types.labels) == ("kl", ["passive", "active", "active"])
+    assert variable_types(recording.posterior.variance).labels == ["active", "active", "passive"]
+    nats = measure(recording, ["latent-divergence"])["latent-divergence"].per_latent
+    expected = gaussian_kl(
+        recording.codes,
+        recording.posterior.variance.log(),
+        torch.zeros(1, 3),
+        torch.tensor([[-6.9, 0.0, 6.0]]),
+    ).mean(0)
+    torch.testing.assert_close(nats, expected, rtol=1e-4, atol=1e-5)
+    assert {row["latent"]: row["type"] for row in latent_table(recording)} == dict(
+        enumerate(types.labels)
+    )
+    pruned = zs.record(zs.prune(model, [2, 0]), digits, samples=200)
+    assert measure(pruned, ["variable-types"])["variable-types"].labels == ["active", "passive"]
+
+
+def test_a_model_with_the_usual_prior_is_typed_by_its_variances():
+    model = zs.models.build("vae", shape=(3,), latents=2, hidden=(8,))
+    recording = zs.record(model, torch.zeros(30, 3))
+    assert recording.relative is recording.posterior
+    assert measure(recording, ["variable-types"])["variable-types"].rule == "variance"
 
 
 def test_negative_divergences_are_refused():

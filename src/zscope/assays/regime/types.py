@@ -12,7 +12,8 @@ keep their indices. An ideal mixture, active for a share w of the samples, count
 active from w >= 1 - alpha and as passive up to w <= alpha. A constant variance such as
 0.5 is "mixed" by this rule though it is no mixture: it is listed in `intermediate`.
 
-For a prior other than N(0, I) use `variable_types_by_kl`.
+For a prior other than N(0, I) give the divergences too, as in `variable_types_by_kl`; the
+assay of a recorded iVAE does so by itself.
 
 Bonheme, "The Polarised Regime of Variational Autoencoders", PhD thesis, University of
 Kent, 2023: definition 6.3.1 and the detector of section 6.4.1.
@@ -152,12 +153,20 @@ class VarianceMoments:
         )
 
 
-def variable_types(variances: Array | Iterable[Any], *, alpha: float = 0.1) -> VariableTypes:
+def variable_types(
+    variances: Array | Iterable[Any], *, alpha: float = 0.1, kl: Array | None = None
+) -> VariableTypes:
     """The type of each latent, from posterior variances (not log-variances): one pass.
 
     `variances` is samples x latents, a tensor, an array or a memory map of any length; or
-    an iterable of such batches. Memory use does not depend on the number of samples.
+    an iterable of such batches. Memory use does not depend on the number of samples. With
+    `kl`, the divergence of each latent from a prior of its own, they are in units of that
+    prior's variance, and the rule is that of `variable_types_by_kl`.
     """
+    if kl is not None:
+        if not isinstance(variances, Tensor | np.ndarray):
+            variances = torch.cat([as_rows(batch, "variable_types") for batch in variances])
+        return variable_types_by_kl(kl, variances, alpha=alpha)
     batches = [variances] if isinstance(variances, Tensor | np.ndarray) else variances
     moments = VarianceMoments()
     for batch in batches:
@@ -206,7 +215,7 @@ def variable_types_by_kl(
         active = (moments.mean <= alpha + ROUNDING) & (moments.variance <= alpha + ROUNDING)
     passive = rows.mean(0).cpu() <= margin
     active = active.cpu() & ~passive
-    steady = moments.variance <= alpha
+    steady = moments.variance <= alpha + ROUNDING
     mixed = ~active & ~passive
     return VariableTypes(
         active=_indices(active),
