@@ -46,3 +46,14 @@ def same_rows(x: Array, y: Array, who: str, *, least: int = 2) -> tuple[Tensor, 
             "of both must be the same sample. Record both models with one seed on the same data."
         )
     return first, second.to(first.device)
+
+
+def centred(rows: Tensor) -> Tensor:
+    """Rows less their mean; exactly 0 in columns that differ by rounding alone.
+
+    The mean of equal numbers is often not that number, and what is left of it, however
+    small, would be measured like anything else.
+    """
+    gaps = rows - rows.mean(0)
+    still = gaps.abs().amax(0) <= 1e-13 * rows.abs().amax(0)
+    return gaps.masked_fill(still, 0.0)

@@ -166,6 +166,10 @@ def test_rank_ignores_rotation_shift_and_scale_but_not_one_latents_scale(seed):
 def test_identical_codes_have_no_rank():
     with pytest.raises(Undefined, match="all 50 codes are identical"):
         effective_rank(torch.ones(50, 4))
+    off_by_rounding = torch.full((37, 2), 0.1, dtype=torch.float64) * torch.tensor([1.0, 3.0])
+    assert (off_by_rounding - off_by_rounding.mean(0)).abs().max() > 0
+    with pytest.raises(Undefined, match="all 37 codes are identical"):
+        effective_rank(off_by_rounding)
 
 
 # Truncation
@@ -199,6 +203,14 @@ def test_a_collapsed_model_has_only_the_passive_subset():
     assert set(subsets) == {"full", "passive"}
     mixed = type_subsets(variable_types(torch.tensor([[0.01, 1.0], [0.01, 0.0]]).repeat(5, 1)))
     assert mixed == {"full": [0, 1], "active": [0], "mixed": [1], "active+mixed": [0, 1]}
+
+
+def test_one_latent_has_a_rank_but_nothing_to_share_or_draw():
+    single = truncation(Posterior(normal(50, 1), torch.ones(50, 1).double()))
+    assert single.table["total correlation"] == {}
+    assert single.table["effective rank"]["full"] == (1, 1)
+    with pytest.raises(Undefined, match="no two of the 1 latents"):
+        single.plot()
 
 
 def test_truncation_of_a_deterministic_encoder_is_refused():

@@ -172,6 +172,21 @@ def test_constant_layers_and_too_few_samples_are_refused():
         StreamingCKA().add(x, x).add(x[:, :2], x)
 
 
+@pytest.mark.parametrize("n", [10, 37, 999])
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 123.456])
+def test_equal_rows_are_refused_though_their_mean_is_off_by_rounding(n, value):
+    still = torch.full((n, 2), value, dtype=torch.float64) * torch.tensor([1.0, 3.0])
+    x = normal(n, 3)
+    for measure in (cka, procrustes, svcca, pwcca):
+        for first, second in ((still, x), (x, still)):
+            with pytest.raises(Undefined, match=f"same for all {n}"):
+                measure(first, second)
+    with pytest.raises(Undefined, match=f"same for all {n}"):
+        StreamingCKA().add(still[:7], x[:7]).add(still[7:], x[7:]).result()
+    half = torch.cat([still, x], 1)
+    assert cka(half, x).score == pytest.approx(1)
+
+
 # Procrustes
 
 

@@ -23,7 +23,7 @@ import torch
 from torch import Generator
 
 from zscope.assays.halves import Interval, half_sampled
-from zscope.assays.matrices import Array, as_rows
+from zscope.assays.matrices import Array, as_rows, centred
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Matrix, Spectrum
@@ -54,7 +54,7 @@ def effective_rank(
 ) -> EffectiveRank:
     """Effective rank of the codes (means, or sampled); `resamples` halves give an interval."""
     rows = as_rows(codes, "effective_rank", least=2)
-    values = torch.linalg.svdvals(rows - rows.mean(0))
+    values = torch.linalg.svdvals(centred(rows))
     if float(values[0]) == 0:
         raise Undefined(
             f"effective_rank: all {len(rows)} codes are identical, so there is no variance to "

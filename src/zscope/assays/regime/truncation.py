@@ -60,6 +60,11 @@ class Truncation(Result):
             for kind, value in zip(("mean", "sampled"), pair, strict=True)
             if math.isfinite(value)  # dependent latents share infinitely much
         ]
+        if not shown:
+            raise Undefined(
+                f"truncation: no two of the {len(self.subsets['full'])} latents share a finite "
+                "amount, so there are no bars to draw. The table holds what was measured."
+            )
         return bars([v for _, v in shown], names=[n for n, _ in shown], y="nats shared", ax=ax)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.assays.matrices import Array, same_rows
+from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Spectrum
@@ -54,7 +54,7 @@ def pwcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation
 
 def _compare(x: Array, y: Array, variance: float, who: str) -> CanonicalCorrelation:
     a, b = same_rows(x, y, who)
-    a, b = a - a.mean(0), b - b.mean(0)
+    a, b = centred(a), centred(b)
     basis_a, basis_b = _principal(a, variance, who), _principal(b, variance, who)
     kept = (basis_a.shape[1], basis_b.shape[1])
     if sum(kept) >= len(a):

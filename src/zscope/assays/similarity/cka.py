@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zscope.assays.matrices import Array, same_rows
+from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
 
@@ -50,7 +50,7 @@ class CKA(Result):
 def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     """Linear CKA of two representations of the same samples, in the same order."""
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
-    a, b = a - a.mean(0), b - b.mean(0)
+    a, b = centred(a), centred(b)
     n, features = len(a), (a.shape[1], b.shape[1])
     norms_a, norms_b = a.square().sum(1), b.square().sum(1)
     _refuse_constant(float(norms_a.sum()), float(norms_b.sum()), n)
@@ -148,7 +148,10 @@ class _Side:
     """Sums over samples from which |X^T Y|_F^2 and HSIC_1 of the centred rows follow."""
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
-        self.shift_a, self.shift_b = a.mean(0), b.mean(0)
+        # Of a column that does not vary, the value itself: the mean may be off by rounding.
+        self.shift_a, self.shift_b = (
+            torch.where((rows == rows[0]).all(0), rows[0], rows.mean(0)) for rows in (a, b)
+        )
         self.n = 0
         self.sum_a, self.sum_b = torch.zeros_like(a[0]), torch.zeros_like(b[0])
         self.cross = a.new_zeros(a.shape[1], b.shape[1])  # sum a b^T

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zscope.assays.matrices import Array, same_rows
+from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
 
@@ -58,7 +58,7 @@ def procrustes(x: Array, y: Array) -> Procrustes:
 
 
 def _unit(rows: Tensor, side: str) -> Tensor:
-    rows = rows - rows.mean(0)
+    rows = centred(rows)
     norm = torch.linalg.vector_norm(rows)
     if float(norm) == 0:
         raise Undefined(
