@@ -61,3 +61,12 @@ def test_one_variable_is_independent_of_nothing():
         independence(gaussian_codes(100, 1))
     with pytest.raises(Undefined, match=r"2 variable\(s\) and 6 codes"):
         independence(gaussian_codes(6, 2))
+
+
+def test_the_figure_shows_which_latents_rise_and_fall_together():
+    codes = gaussian_codes(2000, 3)
+    codes[:, 2] = codes[:, 0].exp()  # any increasing map keeps the ranks
+    found = independence(torch.cat([codes, torch.ones(2000, 1)], 1))
+    assert float(found.correlation[0, 2]) == pytest.approx(1)
+    assert abs(float(found.correlation[0, 1])) < 0.1
+    assert found.correlation[3, :3].abs().max() == found.correlation[:3, 3].abs().max() == 0

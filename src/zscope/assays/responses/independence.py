@@ -15,6 +15,7 @@ two clouds share no number and the p-value is exact.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from zscope.errors import Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
 from zscope.results import Result
+from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,7 @@ class Independence(Result):
     p_value: float | None  # of "the variables are independent"
     groups: list[list[int]]
     samples: int  # in each of the two clouds
+    correlation: Matrix  # of ranks, latents x latents: the part of the dependence one can see
     chance: float = 0.0  # of independent variables
 
     def summary(self) -> list[tuple[str, str]]:
@@ -46,6 +49,13 @@ class Independence(Result):
             ("p-value", "not asked for" if self.p_value is None else f"{self.p_value:.3g}"),
             ("samples", str(self.samples)),
         ]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Which latents rise and fall together; dependence may take other forms too."""
+        from zscope.plots import heatmap
+
+        shown = self.correlation.abs().fill_diagonal_(0)
+        return heatmap(shown, x="latent", y="latent", label="|rank correlation|", ax=ax)
 
 
 def independence(
@@ -77,4 +87,15 @@ def independence(
         hybrids[:, group] = rest[order.to(rest.device)][:, group]
     variance = float(drawn.var(0, correction=0).mean())
     found = mmd(cloud, hybrids, variance=variance, permutations=permutations, generator=generator)
-    return Independence(found.value, found.standard_error, found.p_value, lists, half, found.chance)
+    ranks = drawn.argsort(0).argsort(0).double()
+    varies = (drawn.std(0) > 0).double()  # a latent that does not is correlated with nothing
+    correlation = torch.corrcoef(ranks.T) * varies * varies[:, None]
+    return Independence(
+        score=found.value,
+        standard_error=found.standard_error,
+        p_value=found.p_value,
+        groups=lists,
+        samples=half,
+        correlation=correlation.cpu(),
+        chance=found.chance,
+    )
