@@ -20,6 +20,9 @@ BETTER = Scores(
 FOUND = {"ae": [PLAIN] * 2, "cae-i": [BETTER] * 2, "xae": [PLAIN] * 2, "xcae-i": [BETTER] * 2}
 
 
+NAMES = ["K1", "K2", "K3", "K4", "K5", "K6"]
+
+
 def holding(found):
     return {claim.name for claim in study.claims_of(found) if claim.holds}
 
@@ -31,7 +34,7 @@ def test_the_study_is_listed_and_says_what_it_is():
 
 
 def test_the_published_numbers_hold():
-    assert holding(FOUND) == {"K1", "K2", "K3", "K4", "K5"}
+    assert holding(FOUND) == set(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -41,15 +44,16 @@ def test_the_published_numbers_hold():
         ({"hybrid": 0.75}, "K2"),
         ({"uniform": 0.5}, "K3"),
         ({"uniform": float("nan")}, "K3"),
-        ({"error": 0.034}, "K4"),
-        ({"posterior": 0.9}, "K5"),
-        ({"collapsed": 1}, "K5"),
+        ({"error": 0.034}, {"cae-i": "K4", "xcae-i": "K5"}),
+        ({"posterior": 0.9}, "K6"),
+        ({"collapsed": 1}, "K6"),
     ],
 )
 @pytest.mark.parametrize("name", ["cae-i", "xcae-i"])
 def test_one_seed_of_one_model_is_enough_to_break_a_claim(change, broken, name):
     found = {**FOUND, name: [BETTER, replace(BETTER, **change)]}
-    assert holding(found) == {"K1", "K2", "K3", "K4", "K5"} - {broken}
+    broken = broken[name] if isinstance(broken, dict) else broken
+    assert holding(found) == set(NAMES) - {broken}
 
 
 def test_an_identity_is_consistent_and_loses_nothing():
@@ -75,7 +79,7 @@ def test_without_training_no_claim_of_a_rise_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "SEEDS", (0,))
     said = []
     claims = study.run(tmp_path, progress=said.append)
-    assert [claim.name for claim in claims] == ["K1", "K2", "K3", "K4", "K5"]
+    assert [claim.name for claim in claims] == NAMES
     assert not any(claim.holds for claim in claims[:3])
     assert len(said) == 4
     kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
@@ -89,9 +93,11 @@ def test_where_the_digits_are_missing_it_says_how_to_get_them(tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_every_claim_holds(tmp_path, real_data, monkeypatch):
+def test_consistency_rises_and_reconstructions_stay(tmp_path, real_data, monkeypatch):
     fetch("mnist", root=tmp_path, from_dir=real_data)
     monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
     claims = study.run(tmp_path / "study", progress=lambda line: None)
-    assert [claim.name for claim in claims] == ["K1", "K2", "K3", "K4", "K5"]
-    assert not [str(claim) for claim in claims if not claim.holds]
+    assert [claim.name for claim in claims] == NAMES
+    broken = {claim.name: str(claim) for claim in claims if not claim.holds}
+    # With the block, a unit of one seed collapses and its error rises: the study says so.
+    assert set(broken) <= {"K5", "K6"}, broken

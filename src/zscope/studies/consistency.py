@@ -12,7 +12,11 @@ differ in the penalty alone, AE and CAE-I, XAE and XCAE-I, seed by seed.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: table 2 (self-
 consistency, convolutions of 12 layers, 100,000 steps) and section 4. What the block does by
-itself (.75 to .81 for hybrids) is shown, and not asked.
+itself (.75 to .81 for hybrids) is shown, and not asked; here it did not rise.
+
+K5 and K6 did not hold at scale "small": under block and penalty together one of two seeds lost
+a unit, and its error rose by 15 %. Without the block the error stayed as it was (K4). All were
+asked with these tolerances before anything was run, K4 and K5 as one claim.
 """
 
 from dataclasses import dataclass
@@ -112,25 +116,25 @@ def claims_of(found: dict[str, list[Scores]]) -> list[Claim]:
         )
         for number, what in enumerate(published, 1)
     ]
-    ratios = [
-        with_penalty.error / plain.error
-        for first, second in PAIRS.items()
-        for plain, with_penalty in zip(found[first], found[second], strict=True)
-    ]
+    for number, (first, second) in enumerate(PAIRS.items(), len(claims) + 1):
+        pairs = zip(found[first], found[second], strict=True)
+        ratios = [with_penalty.error / plain.error for plain, with_penalty in pairs]
+        block = "with" if first.startswith("x") else "without"
+        claims.append(
+            Claim(
+                f"K{number}",
+                f"{block} the block it does not harm reconstruction: the squared error is at most "
+                f"{LOSS:g} times that without the penalty, in every seed",
+                "reconstructions comparable",
+                _listed({name: found[name] for name in (first, second)}, "error", 4)
+                + f"; largest ratio {max(ratios):.2f}",
+                max(ratios) <= LOSS,
+            )
+        )
     collapsed = {name: [each.collapsed for each in found[name]] for name in found}
     claims.append(
         Claim(
-            "K4",
-            f"it does not harm reconstruction: the squared error is at most {LOSS:g} times that "
-            "without the penalty, in every pair and seed",
-            "reconstructions comparable",
-            _listed(found, "error", 4) + f"; largest ratio {max(ratios):.2f}",
-            max(ratios) <= LOSS,
-        )
-    )
-    claims.append(
-        Claim(
-            "K5",
+            "K6",
             "nor is consistency bought with collapse: no more units collapse than without it, "
             "and codes of digits come back as well (posterior self-consistency, to 0.02)",
             "posterior: AE .96, XAE .96, XCAE .95",
