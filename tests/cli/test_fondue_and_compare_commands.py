@@ -204,6 +204,7 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
         code, out, err = zscope(*words, *given_)
         assert code == 0, err
         assert out.startswith("β = 4")
+        assert "too strong" in err
         assert set(seen[-3:]) == {used}
         assert (tmp_path / used / "fondue.png").read_bytes().startswith(b"\x89PNG")
 

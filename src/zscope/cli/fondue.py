@@ -119,10 +119,11 @@ class Trace:
                 print(f"{size:>16}: training {report.steps} steps …", end="\r", file=sys.stderr)
             return
         fits = report.value <= report.threshold
+        verdict = "fits" if fits else "too many" if report.beta is None else "too strong"
         said = "kept from before" if report.remembered else f"{self.clock() - self.began:.0f} s"
         line = (
             f"{size:>16}: gap {report.value:.3f} {'≤' if fits else '>'} {report.threshold:g}  "
-            f"{'fits' if fits else 'too many'}  ({said})"
+            f"{verdict}  ({said})"
         )
         print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
 

@@ -76,30 +76,35 @@ class Fondue(Result):
         return ax
 
 
-def mark_threshold(ax: Any, threshold: float) -> None:
-    """A line at the gap that is put up with, named at its right end."""
+def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
+    """A line at the gap that is put up with, named at its right or left end."""
     ax.axhline(threshold, linestyle=":", color="grey", linewidth=0.7)
     ax.annotate(
         f"threshold {threshold:g}",
-        (1, threshold),
+        (0 if left else 1, threshold),
         xycoords=("axes fraction", "data"),
-        xytext=(-2, 2),
+        xytext=(2 if left else -2, 2),
         textcoords="offset points",
-        ha="right",
+        ha="left" if left else "right",
         fontsize="small",
     )
 
 
 def mark_answer(ax: Any, latents: int) -> None:
     """A line at the answer, named at its top; ticks at whole numbers of latents."""
-    ax.axvline(latents, linestyle="--", color="grey", linewidth=0.7)
+    _mark(ax, latents, f"{latents} latent{'' if latents == 1 else 's'}")
     ax.locator_params(axis="x", integer=True)
+
+
+def _mark(ax: Any, place: float, name: str, *, left: bool = False) -> None:
+    ax.axvline(place, linestyle="--", color="grey", linewidth=0.7)
     ax.annotate(
-        f"{latents} latent{'' if latents == 1 else 's'}",
-        (latents, 1),
+        name,
+        (place, 1),
         xycoords=("data", "axes fraction"),
-        xytext=(3, -2),
+        xytext=(-3 if left else 3, -2),
         textcoords="offset points",
+        ha="right" if left else "left",
         va="top",
         fontsize="small",
     )
@@ -217,10 +222,11 @@ class BetaFondue(Result):
             y="gap",
             ax=ax,
         )
-        ax.set_xscale("log")
+        ax.set_xscale("log", base=2)  # as the search goes
+        ax.xaxis.set_major_formatter("{x:g}")
         if self.beta > 0:
-            ax.axvline(self.beta, linestyle="--", color="grey", linewidth=0.7)
-        mark_threshold(ax, self.threshold)
+            _mark(ax, self.beta, f"β = {self.beta:.3g}", left=True)
+        mark_threshold(ax, self.threshold, left=True)
         return ax
 
 
