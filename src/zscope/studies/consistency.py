@@ -1,7 +1,7 @@
 """Consistency training on MNIST: do interventions survive better, at no price in pixels?
 
 Trained: autoencoders of 6 latents on 28 x 28 digits, plain (AE), with the causal block (XAE),
-and each with the invariance penalty of weight 4 (CAE-I, XCAE-I); two seeds. Networks have two
+and each with the invariance penalty of weight 4 (CAE-I, XCAE-I); four seeds. Networks have two
 hidden layers of 256; Adam 1e-3 falling to 0, batches of 64. All four see the same batches.
 At scale "paper" the networks are the published convolutions.
 
@@ -14,9 +14,10 @@ differ in the penalty alone, AE and CAE-I, XAE and XCAE-I, seed by seed.
 consistency, convolutions of 12 layers, 100,000 steps) and section 4. What the block does by
 itself (.75 to .81 for hybrids) is shown, and not asked; here it did not rise.
 
-K5 and K6 did not hold at scale "small": under block and penalty together one of two seeds lost
-a unit, and its error rose by 15 %. Without the block the error stayed as it was (K4). All were
-asked with these tolerances before anything was run, K4 and K5 as one claim.
+The claims are told for each pair: K without the block, X with it. Two seeds were run first, and
+of those X1 to X3 held; with two more, X2 and X3 did not: beside units that collapse (seed 1)
+there are units that nearly do (seed 3), whose codes do not come back. At scale "small", block and
+penalty together cannot be relied on. No tolerance was changed after a run.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ NAME = "consistency"
 SUMMARY = "Consistency training makes interventions survive, and leaves reconstructions be."
 
 LATENTS = 6
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2, 3)
 PAIRS = {"ae": "cae-i", "xae": "xcae-i"}  # without the penalty, with it
 STEPS = {"small": 3000, "paper": 100_000}
 NETWORKS: dict[str, dict[str, Any]] = {
@@ -95,7 +96,18 @@ def scores(model: Autoencoder, held_out: zs.Dataset) -> Scores:
 
 
 def claims_of(found: dict[str, list[Scores]]) -> list[Claim]:
-    """The claims, from the scores of all models over the seeds."""
+    """The claims, from the scores of all models over the seeds: five for each pair."""
+    return [
+        claim
+        for letter, (first, second) in zip("KX", PAIRS.items(), strict=True)
+        for claim in claims_of_pair(letter, {first: found[first], second: found[second]})
+    ]
+
+
+def claims_of_pair(letter: str, found: dict[str, list[Scores]]) -> list[Claim]:
+    """`found` holds the models without the penalty, then those with it."""
+    plain, penalised = found.values()
+    where = "with the causal block" if letter == "X" else "without a block"
     published = {
         "invariance": "rises; the figures give no numbers",
         "hybrid": "AE .75, XAE .81, XCAE .88",
@@ -106,56 +118,46 @@ def claims_of(found: dict[str, list[Scores]]) -> list[Claim]:
         "hybrid": "makes hybrid codes come back better (self-consistency)",
         "uniform": "makes uniform codes come back better (self-consistency)",
     }
+
+    def rises(what: str) -> list[float]:
+        return [
+            getattr(after, what) - getattr(before, what)
+            for before, after in zip(plain, penalised, strict=True)
+        ]
+
     claims = [
         Claim(
-            f"K{number}",
-            f"consistency training {sentences[what]}: by more than {RISE} in every pair and seed",
+            f"{letter}{number}",
+            f"{where}, consistency training {sentences[what]}: by more than {RISE} in every seed",
             published[what],
-            _listed(found, what, 2) + f"; smallest rise {min(_rises(found, what)):+.3f}",
-            all(rise > RISE for rise in _rises(found, what)),
+            _listed(found, what, 2) + f"; smallest rise {min(rises(what)):+.3f}",
+            all(rise > RISE for rise in rises(what)),
         )
         for number, what in enumerate(published, 1)
     ]
-    for number, (first, second) in enumerate(PAIRS.items(), len(claims) + 1):
-        pairs = zip(found[first], found[second], strict=True)
-        ratios = [with_penalty.error / plain.error for plain, with_penalty in pairs]
-        block = "with" if first.startswith("x") else "without"
-        claims.append(
-            Claim(
-                f"K{number}",
-                f"{block} the block it does not harm reconstruction: the squared error is at most "
-                f"{LOSS:g} times that without the penalty, in every seed",
-                "reconstructions comparable",
-                _listed({name: found[name] for name in (first, second)}, "error", 4)
-                + f"; largest ratio {max(ratios):.2f}",
-                max(ratios) <= LOSS,
-            )
-        )
-    collapsed = {name: [each.collapsed for each in found[name]] for name in found}
-    claims.append(
+    ratios = [after.error / before.error for before, after in zip(plain, penalised, strict=True)]
+    collapsed = [[each.collapsed for each in models] for models in (plain, penalised)]
+    return [
+        *claims,
         Claim(
-            "K6",
-            "nor is consistency bought with collapse: no more units collapse than without it, "
+            f"{letter}4",
+            f"{where}, it does not harm reconstruction: the squared error is at most {LOSS:g} "
+            "times that without the penalty, in every seed",
+            "reconstructions comparable",
+            _listed(found, "error", 4) + f"; largest ratio {max(ratios):.2f}",
+            max(ratios) <= LOSS,
+        ),
+        Claim(
+            f"{letter}5",
+            f"{where}, consistency is not bought with collapse: no more units collapse, "
             "and codes of digits come back as well (posterior self-consistency, to 0.02)",
             "posterior: AE .96, XAE .96, XCAE .95",
             _listed(found, "posterior", 2)
             + "; collapsed "
-            + ", ".join(f"{n.upper()} {' '.join(map(str, c))}" for n, c in collapsed.items()),
-            all(rise >= -0.02 for rise in _rises(found, "posterior"))
-            and all(
-                sum(collapsed[after]) <= sum(collapsed[plain]) for plain, after in PAIRS.items()
-            ),
-        )
-    )
-    return claims
-
-
-def _rises(found: dict[str, list[Scores]], what: str) -> list[float]:
-    """What the penalty adds to a score, for all pairs and seeds."""
-    return [
-        getattr(with_penalty, what) - getattr(plain, what)
-        for first, second in PAIRS.items()
-        for plain, with_penalty in zip(found[first], found[second], strict=True)
+            + " and ".join(" ".join(map(str, each)) for each in collapsed),
+            all(rise >= -0.02 for rise in rises("posterior"))
+            and sum(collapsed[1]) <= sum(collapsed[0]),
+        ),
     ]
 
 
