@@ -58,6 +58,7 @@ Flavour = Literal["scale-free", "paper"]
 Interval = tuple[float, float]
 UNRESPONSIVE = 0.9
 BLOCKS, MANY = 16, 256
+FEW = 4  # interventions on each unit from which chance is known well enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +292,7 @@ class _Errors:
         moved = torch.zeros(blocks * units * each, units, dtype=torch.float64)
         strayed = torch.zeros_like(moved)
         lost = torch.zeros(units * each, units, dtype=torch.float64)
-        others = settled.roll(1, 0)
+        others, few = settled.roll(1, 0), min(each, FEW)
 
         def which(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
             """(intervention, mask of its unit, its values) for each row."""
@@ -314,7 +315,10 @@ class _Errors:
             wanted = causes(autoencoder, torch.where(unit, value, untouched))
             away = causes(autoencoder, posterior.mean) - wanted
             strayed.index_add_(0, place, _norms(away, wide))
-            lost.index_add_(0, intervention.cpu(), _norms(others[rows] - wanted, wide))
+            first = intervention % each < few
+            if bool(first.any()):
+                gap = others[rows[first.cpu()]] - wanted[first]
+                lost.index_add_(0, intervention[first].cpu(), _norms(gap, wide))
         self.spread = _spread(before, member)
         effort = torch.cat(
             [
@@ -335,7 +339,7 @@ class _Errors:
         self.invariance, self.equivariance = (part.sum(0).mean(1) / count for part in self._parts)
         apart = _norms(before.roll(1, 0) - before, member).mean(0).expand(units * each, units)
         self.unrelated = [
-            _scaled(error, rate, spread).unflatten(0, (units, each)).mean(1)
+            _scaled(error, rate, spread).unflatten(0, (units, each))[:, :few].mean(1)
             for error, spread in ((apart, self.spread), (lost / count, _spread(settled, wide)))
         ]
 
