@@ -82,11 +82,18 @@ def train(
                 "train: MODEL and DATASET are needed, for instance: zscope train beta-vae sprites "
                 "--latents 6. To go on with a run: zscope train --out RUN --resume"
             )
+        chosen = settings(set_, "--set")
+        for key in ("name", "shape", "latents", "data"):
+            if key in chosen:
+                raise ConfigError(
+                    f"--set: {key} is no option of a model: it follows from MODEL, DATASET and "
+                    "--latents. Leave it out of --set."
+                )
         run = begin(
             model,
             dataset,
             latents=latents,
-            model_options={"seed": seed, **settings(set_, "--set")},
+            model_options={"seed": seed, **chosen},
             data_options=settings(data_option, "--data-option"),
             split=None if split is None else fractions(split),
             root=root,

@@ -165,7 +165,8 @@ class Dataset:
         The rows of each part stay in ascending order, so that reading a memory map in
         order stays cheap. Rows left over by rounding go to the first part.
         """
-        if not fractions or min(fractions) <= 0 or sum(fractions) > 1 + 1e-9:
+        # Said so that it also refuses NaN, for which every comparison is false.
+        if not fractions or not (min(fractions) > 0 and sum(fractions) <= 1 + 1e-9):
             raise DataError(
                 f"{self.name}: split into {tuple(fractions)}; fractions must be positive and add "
                 "up to at most 1, for instance (0.8, 0.1, 0.1)."

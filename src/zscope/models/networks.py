@@ -22,6 +22,7 @@ from typing import Any
 
 from torch import nn
 
+from zscope.errors import ConfigError
 from zscope.models import convolutional
 from zscope.models.entry import Option, one_of, sizes, whole
 from zscope.models.layers import (
@@ -100,6 +101,11 @@ def mlp_decoder_blocks(
 ) -> tuple[Shape, list[Block], Block]:
     """A block for each hidden layer, from a vector as wide as the first."""
     widths = list(reversed(hidden)) if decoder_hidden is None else list(decoder_hidden)
+    if not widths:
+        raise ConfigError(
+            "models: latents enter this decoder between its hidden layers, and hidden or "
+            "decoder_hidden leaves it none. Give at least one size, for instance hidden=256."
+        )
     layers = dense([widths[0], *widths], decoder_activation or activation)
     blocks = [layers[2 * number : 2 * number + 2] for number in range(len(widths))]
     last: Block = [nn.Linear(widths[-1], math.prod(shape))]

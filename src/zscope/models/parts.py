@@ -229,4 +229,4 @@ def _decoder_blocks(
 def _lengthened(own: Mapping[str, Any], layers: int) -> dict[str, Any]:
     """Options of an mlp with at least so many hidden layers, the last one repeated."""
     hidden = list(own["hidden"])
-    return {**own, "hidden": hidden + [hidden[-1]] * max(0, layers - len(hidden))}
+    return {**own, "hidden": hidden + hidden[-1:] * max(0, layers - len(hidden))}

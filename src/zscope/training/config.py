@@ -68,6 +68,12 @@ class TrainConfig(BaseModel):
     def _parts_fit(self) -> "TrainConfig":
         if (self.schedule == "halving") != (self.halve_every is not None):
             raise ValueError("schedule 'halving' and halve_every go together")
+        late = [step for step in self.snapshots if not 1 <= step <= self.steps]
+        if late:
+            raise ValueError(
+                f"a snapshot at step {late[0]} would never be taken: steps run from 1 to "
+                f"{self.steps}"
+            )
         if self.batch % self.devices:
             raise ValueError(
                 f"batch {self.batch} cannot be shared evenly by {self.devices} devices"

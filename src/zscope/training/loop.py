@@ -93,8 +93,15 @@ def configure(
             f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
             "clear when to stop."
         )
-    batch = min(batch, len(dataset))
+    if isinstance(batch, int) and batch >= 1:  # anything else is refused below, by its name
+        batch = min(batch, len(dataset))
     if steps is None:
+        if not isinstance(epochs, int | float) or not math.isfinite(epochs) or epochs <= 0:
+            raise ConfigError(
+                f"train: epochs={epochs!r}; a positive number of passes over the data is needed. "
+                "Give another, or count updates with steps."
+            )
+        checked("train", steps=1, batch=batch)
         steps = max(1, round(epochs * (len(dataset) // batch)))  # type: ignore[operator]
     return checked(
         "train",
