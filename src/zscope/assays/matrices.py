@@ -17,7 +17,13 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
     not finite: no measurement of such rows would mean anything.
     """
     if not isinstance(values, Tensor):
-        values = torch.from_numpy(np.array(values, dtype=np.float64))
+        try:
+            values = torch.from_numpy(np.array(values, dtype=np.float64))
+        except (ValueError, TypeError) as error:
+            raise Undefined(
+                f"{who}: got something that is not a table of numbers ({error}). Are there words "
+                "in it? Number them: np.unique(words, return_inverse=True)[1]"
+            ) from error
     rows = values.detach().to(torch.float64)
     if rows.ndim == 0:
         raise Undefined(f"{who}: got a single number; samples x columns are needed.")

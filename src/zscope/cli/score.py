@@ -93,6 +93,8 @@ def _read(
 
 def _table(path: Path, wanted: str = "variances") -> dict[str, "np.ndarray"]:
     """The columns of a file by name; an array without names calls them 0, 1, 2, …"""
+    from zipfile import BadZipFile
+
     import numpy as np
 
     from zscope.errors import DataError
@@ -112,7 +114,7 @@ def _table(path: Path, wanted: str = "variances") -> dict[str, "np.ndarray"]:
             if suffix == ".npz":
                 return _member(dict(loaded), path, wanted)
             return _named(loaded, path)
-    except (ValueError, OSError, EOFError, KeyError) as error:
+    except (ValueError, OSError, EOFError, KeyError, BadZipFile) as error:
         raise DataError(
             f"score: {path} cannot be read ({type(error).__name__}: {error}). Is it complete, and "
             "what its name says? Save it again with np.save or np.savez."
@@ -151,8 +153,13 @@ def _named(
 ) -> dict[str, "np.ndarray"]:
     from zscope.errors import DataError
 
+    if values.dtype.names or values.dtype.kind == "c":
+        raise DataError(
+            f"score: {path} holds values of type {values.dtype}, which are not single numbers or "
+            "words. Save a plain array: samples x columns."
+        )
     values = values.reshape(-1, 1) if values.ndim == 1 else values
-    if values.ndim != 2:
+    if values.ndim != 2 or 0 in values.shape:
         raise DataError(
             f"score: {path} holds an array of shape {values.shape}; samples x columns are needed. "
             "Flatten it: array.reshape(len(array), -1)"
@@ -162,6 +169,11 @@ def _named(
         raise DataError(
             f"score: {path} has {len(names)} factor_names for {values.shape[1]} columns. Give one "
             "for each."
+        )
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"score: {path} has the factor_names {', '.join(names)}, some of them twice. Give each "
+            "factor its own name."
         )
     return {name: values[:, k] for k, name in enumerate(names)}
 
@@ -198,11 +210,19 @@ def _factor_values(
                 "Leave out rows whose factors are not known, from both files."
             )
         try:
-            values.append(column.astype(np.float64))
-            kinds.append(guessed_kind(values[-1]))
+            numbers = column.astype(np.float64)
         except ValueError:
             values.append(np.unique(column.astype(str), return_inverse=True)[1].astype(np.float64))
             kinds.append("categorical")
+            continue
+        unknown = np.flatnonzero(~np.isfinite(numbers))
+        if len(unknown):
+            raise DataError(
+                f"score: {path} has {numbers[unknown[0]]} for {name} in row {int(unknown[0])} "
+                "(counting from 0). Leave out rows whose factors are not known, from both files."
+            )
+        values.append(numbers)
+        kinds.append(guessed_kind(numbers))
     return np.column_stack(values), kinds
 
 

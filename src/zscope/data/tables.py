@@ -94,6 +94,8 @@ class CsvTable:
         self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
         if self._delimiter not in first and ";" in first:
             self._delimiter = ";"
+        if not first.strip():
+            raise DataError(f"{path}: the first line is empty. Is the file complete?")
         start = next(csv.reader([first], delimiter=self._delimiter), [])
         self._headed = not all(_is_number(cell) for cell in start)
         self.columns = [cell.strip() for cell in start]

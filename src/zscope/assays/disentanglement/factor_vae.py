@@ -48,7 +48,8 @@ class Groups:
     def of(cls, labels: np.ndarray) -> "Groups":
         counts = np.bincount(labels)
         starts = np.cumsum(counts) - counts
-        held = counts >= 2
+        # In a half of the rows it may be that none share a value: each then stands for itself.
+        held = counts >= (2 if counts.max() >= 2 else 1)
         return cls(order_of(labels), starts[held], counts[held], int((counts == 1).sum()))
 
     def draw(self, groups: np.ndarray, each: int, rng: np.random.Generator) -> np.ndarray:
@@ -100,7 +101,7 @@ def held_flags(who: str, sample: Sample) -> list[str]:
     flags = []
     for k, labels in zip(sample.columns, sample.labels.T, strict=True):
         groups = Groups.of(labels)
-        if not len(groups.counts):
+        if groups.counts.max() < 2:
             raise Undefined(
                 f"{who}: no two of {len(sample)} rows share a value of factor {k}, so it cannot "
                 "be held. Is it continuous? Say so with kinds=, or record more samples."

@@ -177,6 +177,6 @@ def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
 
 def _squared_correlation(code: np.ndarray, values: np.ndarray) -> float:
     covariance = np.cov(code, values)
-    if covariance[0, 0] <= 1e-12:
+    if covariance[0, 0] <= 1e-12 or covariance[1, 1] == 0:
         return 0.0
     return float(covariance[0, 1] ** 2 / (covariance[0, 0] * covariance[1, 1]))

@@ -87,6 +87,13 @@ def udr(
     """Codes of the same observations by two or more models, in the same order of rows."""
     chosen("udr", "flavour", flavour, ("zscope", "dlib"))
     chosen("udr", "similarity", similarity, ("lasso", "spearman"))
+    if resamples == 1 or resamples < 0:
+        raise ConfigError(
+            f"udr: resamples={resamples} gives no interval; at least 2 are needed, 200 give steady "
+            "ends. Leave it at 0 for no interval."
+        )
+    if kl is not None and variances is not None:
+        raise ConfigError("udr: kl and variances say the same in two ways. Give one of them.")
     models = [
         as_rows(each, f"udr: model {a}", least=FEWEST).cpu().numpy() for a, each in enumerate(codes)
     ]
@@ -149,6 +156,11 @@ def _informative(
                 raise Undefined(
                     f"udr: the variances of model {a} are not all positive (smallest "
                     f"{numbers.min():.3g}). Were log-variances passed? Pass posterior.variance."
+                )
+            if numbers.shape != rows.shape:
+                raise Undefined(
+                    f"udr: model {a} has codes of shape {rows.shape}, but variances of shape "
+                    f"{numbers.shape}. Pass posterior.variance of the same observations."
                 )
             numbers = 0.5 * (np.square(rows) + numbers - 1 - np.log(numbers))
         divergence = numbers[:, 0] if np.ndim(each) == 1 else numbers.mean(0)
