@@ -6,6 +6,7 @@ import pytest
 from zscope.assays.disentanglement.beta_vae import beta_vae_score
 from zscope.assays.disentanglement.factor_vae import factor_vae_score
 from zscope.assays.disentanglement.mig import mig
+from zscope.assays.disentanglement.modularity import modularity_of_codes
 from zscope.assays.disentanglement.sap import sap
 from zscope.assays.disentanglement.udr import udr
 from zscope.cli.score import _factor_values, _table
@@ -68,3 +69,9 @@ def test_two_factors_of_one_name_are_not_taken_for_one(tmp_path):
 def test_an_unknown_factor_value_is_named_with_its_row(tmp_path):
     with pytest.raises(DataError, match="nan for hue in row 2"):
         _factor_values({"hue": np.array([0.0, 1.0, np.nan])}, tmp_path)
+
+
+def test_modularity_of_a_code_does_not_depend_on_the_size_of_its_information():
+    shares = np.array([[1.0, 0.5]])
+    for size in (1.0, 1e-7):
+        assert modularity_of_codes(size * shares) == pytest.approx(0.75)

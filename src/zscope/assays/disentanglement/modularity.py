@@ -89,7 +89,8 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
 
 def modularity_of_codes(information: np.ndarray) -> np.ndarray:
     """The formula above for each row; 0 for a code without information."""
-    squares = np.square(information)
+    # Relative to the best of the code: the square of little information is no rounding error.
+    squares = np.square(ratio(information, information.max(1, keepdims=True)))
     best = squares.max(1)
     rest = ratio(squares.sum(1) - best, best * max(1, squares.shape[1] - 1))
     return np.where(best > 0, 1 - rest, 0)

@@ -10,12 +10,19 @@ bootstrap (Politis & Romano, 1992).
 import torch
 from torch import Generator, Tensor
 
+from zscope.errors import ConfigError
+
 
 def block_weights(samples: int, resamples: int, generator: Generator) -> Tensor:
     """Row 0: every sample once. Further rows: circular blocks drawn with replacement.
 
     Every row sums to 1.
     """
+    if resamples == 1 or resamples < 0:
+        raise ConfigError(
+            f"resampling: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
+            "steady ends. Leave it at 0 for no interval."
+        )
     weights = torch.zeros(resamples + 1, samples, dtype=torch.float64)
     weights[0] = 1
     length = max(1, round(samples ** (1 / 3)))
