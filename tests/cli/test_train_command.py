@@ -148,3 +148,16 @@ def test_values_are_read_as_what_they_look_like():
     assert value("[1, 2]") == [1, 2]
     with pytest.raises(ConfigError, match="key=value"):
         settings(["=3"], "--set")
+
+
+@pytest.mark.parametrize("given", [("--steps", "9"), ("--set", "beta=4"), ("--latents", "3")])
+def test_options_are_not_dropped_silently_when_a_run_is_repeated(
+    tmp_path, monkeypatch, capsys, given
+):
+    code, _, err = here(
+        "train", "--out", "run", "--resume", *given,
+        monkeypatch=monkeypatch, capsys=capsys, cwd=tmp_path,
+    )  # fmt: skip
+    assert code == 1
+    assert given[0] in err
+    assert "Leave it out" in err

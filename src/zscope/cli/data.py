@@ -74,10 +74,16 @@ def info(
     """
     from zscope.cli.options import settings
     from zscope.data import CATALOGUE, looks_like_path
+    from zscope.errors import ConfigError
 
     own = name not in CATALOGUE and looks_like_path(name)
     if own:
         entry = _own(name, settings(data_option, "--data-option"))
+    elif data_option:
+        raise ConfigError(
+            f"data info: --data-option says how a path is read, and {name} is a name. Leave it "
+            f"out here; give it when {name} is used: zscope train MODEL {name} --data-option ..."
+        )
     else:
         entry = {**_summary(name, root), **_details(name, root)}
     if json:

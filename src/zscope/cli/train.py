@@ -64,6 +64,9 @@ def train(
 
       zscope train --config runs/mine/run.json --out runs/again
     """
+    asked = dict(locals())
+    from inspect import signature
+
     from zscope.cli.options import fractions, settings
     from zscope.errors import ConfigError
 
@@ -74,6 +77,15 @@ def train(
             raise ConfigError(
                 f"train: both MODEL ({model}) and --config were given. The configuration names "
                 "its own model and data: leave one of the two out."
+            )
+        kept = ("config", "out", "resume", "root", "quiet", "json")
+        usual = signature(train).parameters
+        given = [k for k in usual if k not in kept and asked[k] != usual[k].default]
+        if given:
+            flag = "--" + given[0].strip("_").replace("_", "-")
+            raise ConfigError(
+                f"train: {flag} was given, but the run repeats the settings of {config}. Leave it "
+                "out, or start a new run with MODEL and DATASET."
             )
         run = repeat(config, out, resume=resume, root=root, progress=not quiet)
     else:
