@@ -70,6 +70,20 @@ def test_a_model_is_found_by_its_import_path_in_any_of_the_usual_forms(target, l
     assert model.decode(model.encode(X).mean).shape == X.shape
 
 
+def test_files_of_one_name_in_two_folders_are_two_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for folder, factor in (("one", 2), ("two", 3)):
+        (tmp_path / folder).mkdir()
+        text = f"both = (lambda x: {factor} * x, lambda z: z / {factor})\n"
+        (tmp_path / folder / "samename.py").write_text(text)
+    scales = [
+        zs.load(f"{tmp_path / folder / 'samename.py'}:both").encode(X).mean[0, 3] / X[0, 3]
+        for folder in ("one", "two", "one")
+    ]
+    assert [round(float(scale)) for scale in scales] == [2, 3, 2]
+    sys.modules.pop("samename", None)
+
+
 def test_an_autoencoder_is_returned_as_it_is():
     model = zs.wrap(lambda x: x, lambda z: z)
     assert zs.load(model) is model

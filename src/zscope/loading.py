@@ -4,9 +4,12 @@ Objects and folders of other libraries are recognised by `zscope.adapters`.
 """
 
 import importlib
+import importlib.util
 import os
 import sys
+from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -95,6 +98,7 @@ def from_files(text: str) -> Autoencoder:
 def imported(text: str) -> Any:
     """The object at "package.module:attribute" or "file.py:attribute"."""
     place, _, attribute = text.rpartition(":")
+    file = None
     if place.endswith(".py"):
         file = Path(place).resolve()
         if not file.is_file():
@@ -110,6 +114,8 @@ def imported(text: str) -> Any:
         sys.path.insert(0, folder)
     try:
         module = importlib.import_module(place)
+        if file is not None and Path(module.__file__ or "").resolve() != file:
+            module = _apart(file)  # another module has that name already
     except Exception as error:
         raise InterfaceError(
             f"load: importing {place!r} raised {type(error).__name__}: {error}. Is it installed "
@@ -126,6 +132,22 @@ def imported(text: str) -> Any:
             )
         value = getattr(value, part)
     return value
+
+
+def _apart(file: Path) -> ModuleType:
+    """A file as a module under a name of its own."""
+    name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, file)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def called(factory: Any, owner: str) -> Any:

@@ -131,7 +131,9 @@ def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path
         assert word in out
     last = out.strip().splitlines()[-1]
     assert "traversals.png" in last
-    assert "zscope assay zscope-demo" in last
+    assert "zscope explore zscope-demo" in last
+    assert "report.html" in last
+    assert ">Findings<" in (tmp_path / "zscope-demo" / "report.html").read_text()
     code, again, _ = zscope("demo", "--steps", 3, "--quiet")
     assert (code, again) == (0, out)
     code, said, _ = zscope("demo", "--steps", 3, "--json")

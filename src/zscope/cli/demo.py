@@ -1,4 +1,4 @@
-"""zscope demo: train, measure and look, in under two minutes."""
+"""zscope demo: train, measure, look and report, in under two minutes."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,16 +6,17 @@ from typing import Annotated, Any
 from typer import Option
 
 STEPS = 3000
+ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # seconds in all
 
 
 def demo(
-    out: Annotated[Path, Option(help="Where the run and its figure go.")] = Path("zscope-demo"),
+    out: Annotated[Path, Option(help="Where the run, figure and report go.")] = Path("zscope-demo"),
     steps: Annotated[int, Option(help="Updates to make.")] = STEPS,
     seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
     quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
 ) -> None:
-    """Train a small β-VAE on built-in pictures, say which latents it uses, and draw them.
+    """Train a small β-VAE on built-in pictures, say what its latents do, and write a report.
 
     Called again, it goes on where it stopped, or shows what it found.
     """
@@ -57,14 +58,17 @@ def demo(
     recording = record(model, pictures, samples=4000, seed=seed)
     rows = latent_table(recording, response_diagonal(recording, seed))
     figure = draw(recording, rows, out / "traversals.png")
+    page, findings = reported(recording, out, seed, quiet=quiet or json)
     if json:
         from json import dumps
 
-        print(dumps({"run": str(out), "figure": str(figure), "latents": rows}))
+        found = {"run": str(out), "figure": str(figure), "report": str(page), "latents": rows}
+        print(dumps(found))
     else:
         print_table(rows)
         print(sentence(rows))
-        print(f"Look next at {figure} (what each latent does), then: zscope assay {out}")
+        print(findings)
+        print(f"Look next at {page} (in a browser) and {figure}, then: zscope explore {out}")
 
 
 def response_diagonal(recording: Any, seed: int) -> list[float]:
@@ -78,6 +82,28 @@ def response_diagonal(recording: Any, seed: int) -> list[float]:
         recording.autoencoder, recording.posterior, samples=500, generator=generator
     )
     return result.relative.diagonal().tolist()
+
+
+def reported(recording: Any, out: Path, seed: int, *, quiet: bool) -> tuple[Path, str]:
+    """The page of the assays that take seconds, and its findings in words."""
+    from zscope.cli.report import config_of, repeated
+    from zscope.report.build import build, catalogued, watched
+
+    page, samples, resamples = out / "report.html", len(recording.codes), 5
+    command = repeated(str(out), ASSAYS, None, None, None, samples, resamples, seed)
+    with watched(False if quiet else None) as say:
+        made = build(
+            recording,
+            catalogued(ASSAYS),
+            resamples=resamples,
+            seed=seed,
+            progress=say,
+            title=str(out),
+            command=command,
+            config=config_of(str(out)),
+        )
+        made.save(page, progress=say)
+    return page, str(made)
 
 
 def draw(recording: Any, rows: list[dict[str, Any]], file: Path) -> Path:
