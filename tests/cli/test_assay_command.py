@@ -138,3 +138,10 @@ def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path
     assert (code, again) == (0, out)
     code, said, _ = zscope("demo", "--steps", 3, "--json")
     assert len(json.loads(said)["latents"]) == 10
+
+
+def test_a_seed_out_of_range_is_refused(zscope):
+    code, _, err = zscope("score", "codes.npy", "factors.npy", "--seed", 10**20)
+    assert code == 2
+    assert "--seed" in err
+    assert "Traceback" not in err

@@ -98,6 +98,4 @@ def test_consistency_rises_and_reconstructions_stay(tmp_path, real_data, monkeyp
     monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
     claims = study.run(tmp_path / "study", progress=lambda line: None)
     assert [claim.name for claim in claims] == NAMES
-    broken = {claim.name: str(claim) for claim in claims if not claim.holds}
-    # With the block, a unit of some seeds collapses or answers by half: the study says so.
-    assert set(broken) <= {"X2", "X3", "X4", "X5"}, broken
+    assert not [str(claim) for claim in claims if not claim.holds]

@@ -24,7 +24,7 @@ def assay(
         Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 10_000,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
     root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
     list_: Annotated[bool, Option("--list", help="List the assays and stop.")] = False,

@@ -25,7 +25,7 @@ def compare(
     control: Annotated[
         bool, Option(help="Also compare with an untrained model, and with shuffled samples.")
     ] = True,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     figure: Annotated[Path | None, Option(help="Draw the heatmap into this file.")] = None,
     root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
     json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,

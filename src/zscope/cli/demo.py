@@ -12,7 +12,7 @@ ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # 
 def demo(
     out: Annotated[Path, Option(help="Where the run, figure and report go.")] = Path("zscope-demo"),
     steps: Annotated[int, Option(help="Updates to make.")] = STEPS,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ def explore(
         str | None, Option(metavar="TARGET", help="A second model, seen beside the first.")
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 4000,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     port: Annotated[int, Option(help="Where to listen; 0 takes a free port.")] = 0,
     host: Annotated[
         str, Option(help="The address to listen at; others than 127.0.0.1 are open to others.")

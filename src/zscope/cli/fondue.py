@@ -30,7 +30,9 @@ def fondue(
     batch: Annotated[int, Option(help="Observations in each update.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-3,
     samples: Annotated[int, Option(help="Held-out observations to measure on.")] = 10_000,
-    seed: Annotated[int, Option(help="Decides split, weights, batches and noise.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, max=2**32 - 1, help="Decides split, weights, batches and noise.")
+    ] = 0,
     set_: Annotated[
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),

@@ -28,7 +28,9 @@ def perturb(
     rounds: Annotated[int, Option(help="Rounds of the modifier at most.")] = 10_000,
     modifier_rate: Annotated[float, Option(help="Learning rate of modifier and decoders.")] = 1e-4,
     control: Annotated[bool, Option(help="Also write a copy with uniform noise.")] = True,
-    seed: Annotated[int, Option(help="Decides weights, batches and noise.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, max=2**32 - 1, help="Decides weights, batches and noise.")
+    ] = 0,
     resume: Annotated[bool, Option("--resume", help="Go on with what is in --out.")] = False,
     root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
     quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,

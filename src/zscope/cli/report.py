@@ -26,7 +26,7 @@ def report(
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 5_000,
     resamples: Annotated[int, Option(help="Half-samples for 95 % intervals; 0 for none.")] = 20,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
     quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
     json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,

@@ -32,7 +32,7 @@ def score(
         Path | None, Option(help="Posterior variances, to tell passive latents by their type.")
     ] = None,
     resamples: Annotated[int, Option(help="Half-samples for 95 % intervals, e.g. 200.")] = 0,
-    seed: Annotated[int, Option(help="Makes every draw repeatable.")] = 0,
+    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
     json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
 ) -> None:
     """Score how well CODES disentangle known FACTORS.

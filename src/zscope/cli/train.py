@@ -16,7 +16,9 @@ def train(
     epochs: Annotated[float | None, Option(help="Passes over the data, instead of steps.")] = None,
     batch: Annotated[int, Option(help="Observations in each update.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
-    seed: Annotated[int, Option(help="Decides weights, batches and noise.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, max=2**32 - 1, help="Decides weights, batches and noise.")
+    ] = 0,
     set_: Annotated[
         list[str] | None,
         Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),

@@ -9,9 +9,9 @@ does not suffer where singular values are alike.
 
     data         networks (table 3.1)                 small                    paper
     linear       linear, 2 latents                    β .05, 12,000 steps, 12  β 1e-4, 187,500, 10
-    nonlinear    60-40-20 tanh, 2 latents             β 1e-3, 6,000 steps, 6   β 1e-3, 187,500, 10
+    nonlinear    60-40-20 tanh, 2 latents             β 1e-3, 5,000 steps, 6   β 1e-3, 187,500, 10
     MNIST        400 relu / 500-500 tanh, 6 latents   2,500 steps, 3           150,000, 5
-    Fashion      the same                             1,500 steps, 2           187,500, 5
+    Fashion      the same                             1,000 steps, 2           187,500, 5
 
 (steps and seeds; in the paper batches of 128; xavier weights). Alignment is slow: the force
 is proportional to β. The small linear case therefore takes a larger β, which changes how
@@ -99,9 +99,9 @@ def setups(scale: str) -> dict[str, Setup]:
             ),
         }
     quick = {"batch": 256, "rate": 1e-2, "steps": 12_000, "schedule": "cosine"}
-    bent = {"batch": 128, "rate": 3e-3, "steps": 6000, "schedule": "cosine"}
+    bent = {"batch": 128, "rate": 3e-3, "steps": 5000, "schedule": "cosine"}
     digits = {"batch": 32, "rate": 2e-3, "steps": 2500}
-    clothes = {"batch": 32, "rate": 2e-3, "steps": 1500}
+    clothes = {"batch": 32, "rate": 2e-3, "steps": 1000}
     return {
         "linear": Setup("square-linear", LINEAR_NETWORKS, 2, 0.05, 12, quick, 1),
         "nonlinear": Setup("square-nonlinear", NONLINEAR_NETWORKS, 2, 1e-3, 6, bent),
