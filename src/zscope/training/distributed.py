@@ -1,11 +1,12 @@
 """One run on several devices: processes that share each batch (torch.distributed, DDP).
 
 Process r takes rows r, r + N, r + 2N, … of each batch; gradients are averaged, so N
-processes make the update that one process would make on the whole batch. Losses that compare
-the rows of a batch with each other (β-TCVAE, WAE, DIP-VAE, FactorVAE's shuffled codes, the
-consistency penalty, batch norm) see the rows of their process alone. Noise comes from (seed, step, process), so a stochastic
-model sees other draws than on one device, and the same ones each time it runs on N. On the CPU the processes talk by gloo over the
-loopback interface, on CUDA by nccl.
+processes make the update that one process would make on the whole batch. Losses that
+compare the rows of a batch with each other (β-TCVAE, WAE, DIP-VAE, FactorVAE's shuffled
+codes, the consistency penalty, batch norm) see the rows of their process alone. Noise
+comes from (seed, step, process), so a stochastic model sees other draws than on one
+device, and the same ones each time it runs on N. On the CPU the processes talk by gloo
+over the loopback interface, on CUDA by nccl.
 """
 
 import copy
