@@ -53,3 +53,24 @@ def real_models() -> Path:
     if not (folder / "vae-mnist.safetensors").is_file():
         pytest.skip(f"needs the models in {folder} (set ZSCOPE_REAL_MODELS)")
     return folder
+
+
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real one, which may not be missing where the change is judged."""
+    if not Path(CHROMIUM).exists():
+        how = f"no browser at {CHROMIUM}: apt-get install chromium, or set CHROMIUM to its path"
+        if os.environ.get("CI"):
+            pytest.fail(how)
+        pytest.skip(how)
+    from playwright.sync_api import sync_playwright
+
+    without = ("gpu", "background-networking", "component-update", "sync")
+    flags = ["--no-sandbox", *(f"--disable-{part}" for part in without)]
+    with sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield opened
+        opened.close()

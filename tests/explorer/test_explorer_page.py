@@ -1,23 +1,13 @@
 """The explorer in a real browser."""
 
-import os
 import re
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from zscope.explorer.serving import prepared
 
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
   canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data)"""
@@ -64,21 +54,6 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not Path(CHROMIUM).exists():
-        how = f"no browser at {CHROMIUM}: apt-get install chromium, or set CHROMIUM to its path"
-        if os.environ.get("CI"):
-            pytest.fail(how)
-        pytest.skip(how)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        opened = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @contextmanager

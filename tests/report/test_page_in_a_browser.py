@@ -1,22 +1,10 @@
 """The page in a real browser: opened from disk, on a screen, a phone, in the dark, on paper."""
 
-import os
-from pathlib import Path
-
 import pytest
 import torch
 
 import zscope as zs
 from zscope.data.dataset import from_arrays
-
-CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="module")
@@ -36,21 +24,6 @@ def saved(tmp_path_factory):
     data = from_arrays(x, name="a_very_long_name_of_a_file_without_any_space_in_it" * 2)
     report = zs.assay(model, data, names=names, resamples=0)
     return report.save(tmp_path_factory.mktemp("page") / "report.html")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    if not Path(CHROMIUM).exists():
-        how = f"no browser at {CHROMIUM}: apt-get install chromium, or set CHROMIUM to its path"
-        if os.environ.get("CI"):
-            pytest.fail(how)
-        pytest.skip(how)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize("width", [1200, 390, 320])

@@ -8,8 +8,6 @@ import torch
 
 import zscope as zs
 from zscope import studies
-from zscope.data.fetching import fetch
-from zscope.errors import DataError
 from zscope.studies import consistency as study
 from zscope.studies.consistency import Scores
 
@@ -84,18 +82,3 @@ def test_without_training_no_claim_of_a_rise_holds(tmp_path, monkeypatch):
     assert len(said) == 4
     kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert [claim["holds"] for claim in kept] == [claim.holds for claim in claims]
-
-
-def test_where_the_digits_are_missing_it_says_how_to_get_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="zscope data fetch mnist"):
-        study.run(None, progress=print)
-
-
-@pytest.mark.slow
-def test_consistency_rises_and_reconstructions_stay(tmp_path, real_data, monkeypatch):
-    fetch("mnist", root=tmp_path, from_dir=real_data)
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    claims = study.run(tmp_path / "study", progress=lambda line: None)
-    assert [claim.name for claim in claims] == NAMES
-    assert not [str(claim) for claim in claims if not claim.holds]

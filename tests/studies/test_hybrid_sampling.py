@@ -10,8 +10,6 @@ import torch
 import zscope as zs
 from zscope import studies
 from zscope.autoencoder import Posterior
-from zscope.data.fetching import fetch
-from zscope.errors import DataError
 from zscope.studies import hybrid_sampling as study
 from zscope.studies.hybrid_sampling import Quality
 
@@ -102,18 +100,3 @@ def test_without_training_the_claims_do_not_all_hold(tmp_path, monkeypatch):
     assert len(said) == 4
     kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert [claim["holds"] for claim in kept] == [claim.holds for claim in claims]
-
-
-def test_where_the_digits_are_missing_it_says_how_to_get_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="zscope data fetch mnist"):
-        study.run(None, progress=print)
-
-
-@pytest.mark.slow
-def test_every_claim_holds(tmp_path, real_data, monkeypatch):
-    fetch("mnist", root=tmp_path, from_dir=real_data)
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    claims = study.run(tmp_path / "study", progress=lambda line: None)
-    assert [claim.name for claim in claims] == ["H1", "H2"]
-    assert not [str(claim) for claim in claims if not claim.holds]

@@ -1,4 +1,4 @@
-"""The study of the polarised regime: its data, its claims, and (slow) that they hold."""
+"""The study of the polarised regime: its data, its claims, and that they can fail."""
 
 import json
 
@@ -92,11 +92,3 @@ def test_without_training_most_claims_do_not_hold_and_the_study_says_so(tmp_path
     assert {"C3", "C6", "C7", "C8", "C9"} <= broken
     assert len(json.loads((tmp_path / "claims.json").read_text())["claims"]) == 13
     assert any("FONDUE" in line for line in said)
-
-
-@pytest.mark.slow
-def test_every_claim_holds(tmp_path):
-    claims = study.run(tmp_path, progress=lambda line: None)
-    assert [claim.name for claim in claims] == [f"C{k}" for k in range(1, 14)]
-    assert not [str(claim) for claim in claims if not claim.holds]
-    assert len(json.loads((tmp_path / "claims.json").read_text())["claims"]) == 13

@@ -8,8 +8,6 @@ import torch
 
 import zscope as zs
 from zscope import studies
-from zscope.data.fetching import fetch
-from zscope.errors import DataError
 from zscope.studies import structural as study
 from zscope.studies.structural import Order
 
@@ -102,18 +100,3 @@ def test_the_classifier_reads_digits():
     digits = zs.data.load("digits")
     assert study.accuracy(study.classifier(digits, steps=200), digits) > 0.9
     assert study.accuracy(study.classifier(digits, steps=1), digits) < 0.5
-
-
-def test_where_the_digits_are_missing_it_says_how_to_get_them(tmp_path, monkeypatch):
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    with pytest.raises(DataError, match="zscope data fetch mnist"):
-        study.run(None, progress=print)
-
-
-@pytest.mark.slow
-def test_every_claim_holds(tmp_path, real_data, monkeypatch):
-    fetch("mnist", root=tmp_path, from_dir=real_data)
-    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    claims = study.run(tmp_path / "study", progress=lambda line: None)
-    assert [claim.name for claim in claims] == ["S1", "S2", "S3"]
-    assert not [str(claim) for claim in claims if not claim.holds]

@@ -19,9 +19,14 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from zscope.errors import ConfigError, did_you_mean
 from zscope.store import FORMAT, write_whole
+
+if TYPE_CHECKING:
+    from zscope.autoencoder import Autoencoder
+    from zscope.data.dataset import Dataset
 
 # name -> module. A new study is one module, one test and one line here.
 CATALOGUE = {
@@ -74,3 +79,16 @@ def keep(out: str | Path | None, claims: Iterable[Claim]) -> None:
     if out is not None:
         content = {"format": FORMAT, "claims": [asdict(claim) for claim in claims]}
         write_whole(Path(out) / "claims.json", json.dumps(content, indent=1).encode())
+
+
+def trained(name: str, data: "Dataset", *, steps: int, seed: int, **options: Any) -> "Autoencoder":
+    """A model of digits after training: batches of 64, Adam at 1e-3 falling to 0."""
+    from zscope import models
+    from zscope.training import train
+
+    model = models.build(name, shape=data.shape, seed=seed, **options)
+    done = train(
+        model, data, steps=steps, batch=64, rate=1e-3, schedule="cosine", seed=seed, progress=False
+    )
+    assert done.model is not None
+    return done.model

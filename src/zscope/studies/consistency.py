@@ -28,7 +28,7 @@ from typing import Any
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.studies import Claim, Tell, keep
+from zscope.studies import Claim, Tell, keep, trained
 
 NAME = "consistency"
 SUMMARY = "Consistency training makes interventions survive, and leaves reconstructions be."
@@ -68,23 +68,23 @@ def run(
         found[name] = []
         for seed in SEEDS:
             progress(f"training {name}, seed {seed}, {STEPS[scale]} steps")
-            options = NETWORKS[scale] | (
-                {"consistency_weight": WEIGHT[scale]} if name in PAIRS.values() else {}
+            model = trained(
+                name, train, steps=STEPS[scale], seed=seed, latents=LATENTS, **options(name, scale)
             )
-            model = trained(train, STEPS[scale], seed, name, **options)
             found[name].append(scores(model, held_out))
     claims = claims_of(found)
     keep(out, claims)
     return claims
 
 
-def trained(data: zs.Dataset, steps: int, seed: int, name: str, **networks: Any) -> Autoencoder:
-    block = {"gate_steps": steps} if name.startswith("x") else {}
-    model = zs.models.build(name, shape=data.shape, latents=LATENTS, seed=seed, **networks, **block)
-    run = zs.train(
-        model, data, steps=steps, batch=64, rate=1e-3, schedule="cosine", seed=seed, progress=False
-    )
-    return run.model  # type: ignore[return-value]
+def options(name: str, scale: str) -> dict[str, Any]:
+    """Networks, and what only models with a block or with a penalty have."""
+    chosen = dict(NETWORKS[scale])
+    if name.startswith("x"):
+        chosen["gate_steps"] = STEPS[scale]
+    if name in PAIRS.values():
+        chosen["consistency_weight"] = WEIGHT[scale]
+    return chosen
 
 
 def scores(model: Autoencoder, held_out: zs.Dataset) -> Scores:

@@ -32,7 +32,7 @@ from typing import Any
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.recording import Recording
-from zscope.studies import Claim, Tell, keep
+from zscope.studies import Claim, Tell, keep, trained
 from zscope.studies.structural import accuracy, classifier
 
 NAME = "hybrid-sampling"
@@ -73,20 +73,13 @@ def run(
         found[name] = []
         for seed in SEEDS:
             progress(f"training {name}, seed {seed}, {STEPS[scale]} steps")
-            model = trained(train, STEPS[scale], seed, name, **options, **NETWORKS[scale])
+            own = {"latents": LATENTS, **options, **NETWORKS[scale]}
+            model = trained(name, train, steps=STEPS[scale], seed=seed, **own)
             recorded = zs.record(model, train, samples=len(train))
             found[name].append(quality(model, recorded, held_out, reader))
     claims = claims_of(found, accuracy(reader, held_out))
     keep(out, claims)
     return claims
-
-
-def trained(data: zs.Dataset, steps: int, seed: int, name: str, **options: Any) -> Autoencoder:
-    model = zs.models.build(name, shape=data.shape, latents=LATENTS, seed=seed, **options)
-    run = zs.train(
-        model, data, steps=steps, batch=64, rate=1e-3, schedule="cosine", seed=seed, progress=False
-    )
-    return run.model  # type: ignore[return-value]
 
 
 def quality(

@@ -54,9 +54,9 @@ class Setup:
     training: dict[str, Any]
     codes: int = 300  # at which the Jacobian is taken
 
-    def load(self, root: str | Path | None, **options: Any) -> tuple[zs.Dataset, zs.Dataset]:
+    def load(self) -> tuple[zs.Dataset, zs.Dataset]:
         """Training and test data: 80 % and 10 %."""
-        data = zs.data.load(self.data, root=root, **options)
+        data = zs.data.load(self.data)
         train, _, test = data.split((0.8, 0.1, 0.1))
         return train, test
 
@@ -111,19 +111,12 @@ def setups(scale: str) -> dict[str, Setup]:
 
 
 def run(
-    out: str | Path | None = None,
-    *,
-    scale: str = "small",
-    progress: Tell | None = print,
-    root: str | Path | None = None,
+    out: str | Path | None = None, *, scale: str = "small", progress: Tell = print
 ) -> list[Claim]:
     """Train, measure, and say what holds; the claims are also written to OUT/claims.json."""
-    tell = progress or (lambda text: None)
     chosen = setups(scale)
-    rows = {
-        name: row(setup, root, tell) for name, setup in chosen.items() if "square" in setup.data
-    }
-    tell("square-linear: the plain VAE")
+    rows = {name: row(setup, progress) for name, setup in chosen.items() if "square" in setup.data}
+    progress("square-linear: the plain VAE")
     pruned = plain_variances(chosen["linear"])
     claims = [
         *linear_claims(rows["linear"], pruned, chosen["linear"].beta),
@@ -132,7 +125,7 @@ def run(
     published = {"mnist": "1.59 against 1.83 and 1.93", "fashion": "1.36 against 1.87 and 2.02"}
     for name, numbers in published.items():
         try:
-            found = row(chosen[name], root, tell)
+            found = row(chosen[name], progress)
         except DataError as error:
             found = None
             seen = f"not measured: {error}"
@@ -165,9 +158,9 @@ class Cell:
         return not any(self.unused)
 
 
-def row(setup: Setup, root: str | Path | None, tell: Tell) -> dict[str, Cell]:
+def row(setup: Setup, tell: Tell) -> dict[str, Cell]:
     """Every model of a row of the table, and the untrained decoder ("random")."""
-    train, test = setup.load(root)
+    train, test = setup.load()
     found: dict[str, Cell] = {}
     for name, model in MODELS.items():
         tell(f"{setup.data}: {name}, {setup.seeds} seeds, {setup.training['steps']} steps")
@@ -228,7 +221,7 @@ def listed(found: dict[str, Cell], pick: Callable[[Cell], str]) -> str:
 
 def plain_variances(setup: Setup) -> list[float]:
     """The smallest mean variance of a latent in each VAE with β = 1."""
-    train, test = setup.load(None)  # made, not read
+    train, test = setup.load()
     plain = trained(setup, train, "vae", steps=min(3000, setup.training["steps"]))
     return [float(zs.record(model, test).posterior.variance.mean(0).min()) for model in plain]
 

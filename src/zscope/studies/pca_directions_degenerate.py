@@ -28,18 +28,13 @@ SIDES = (1.0, 1.2, 1.5, 2.0)
 
 
 def run(
-    out: str | Path | None = None,
-    *,
-    scale: str = "small",
-    progress: Tell | None = print,
-    root: str | Path | None = None,
+    out: str | Path | None = None, *, scale: str = "small", progress: Tell = print
 ) -> list[Claim]:
     """Train, measure, and say what holds; the claims are also written to OUT/claims.json."""
-    tell = progress or (lambda text: None)
     setup = setups(scale)["linear"]
     steps = setup.training["steps"]
-    found = {side: cell(setup, side, steps, tell) for side in SIDES}
-    longer = cell(setup, 1.2, 3 * steps, tell)
+    found = {side: cell(setup, side, steps, progress) for side in SIDES}
+    longer = cell(setup, 1.2, 3 * steps, progress)
     claims = claims_of(found, longer, steps)
     keep(out, claims)
     return claims

@@ -90,21 +90,16 @@ PAPER = Plan(
 
 
 def run(
-    out: str | Path | None = None,
-    *,
-    scale: str = "small",
-    progress: Tell | None = print,
-    root: str | Path | None = None,
+    out: str | Path | None = None, *, scale: str = "small", progress: Tell = print
 ) -> list[Claim]:
     """Train, measure, and say what holds; the claims are also written to OUT/claims.json."""
-    tell = progress or (lambda text: None)
     plan = PAPER if scale == "paper" else SMALL
-    original = zs.data.load(root=root, **plan.data)
+    original = zs.data.load(**plan.data)
     with TemporaryDirectory() as folder:
         place = Path(folder) if out is None else Path(out)
-        tell(f"β-VAE on the original data, {plan.seeds} seeds")
+        progress(f"β-VAE on the original data, {plan.seeds} seeds")
         restarts = trained(plan, original, "beta-vae")
-        tell("the modifier")
+        progress("the modifier")
         changed = perturb(
             original,
             epsilon=EPSILON,
@@ -122,11 +117,11 @@ def run(
         for name, model in (("β-VAE", "beta-vae"), ("AE", "ae")):
             for kind, each in data.items():
                 if (name, kind) not in cells:
-                    tell(f"{name} on the {kind} data, {plan.seeds} seeds")
+                    progress(f"{name} on the {kind} data, {plan.seeds} seeds")
                     cells[name, kind] = measured(trained(plan, each, model), each)
         sweep = {}
         for factor in plan.scales:
-            tell(f"β-VAE on the changed data, β times {factor:g}")
+            progress(f"β-VAE on the changed data, β times {factor:g}")
             models = trained(plan, changed.dataset, "beta-vae", beta=factor * plan.beta)
             sweep[factor] = measured(models, changed.dataset)
         claims = [

@@ -45,21 +45,16 @@ PUBLISHED = {
 
 
 def run(
-    out: str | Path | None = None,
-    *,
-    scale: str = "small",
-    progress: Tell | None = print,
-    root: str | Path | None = None,
+    out: str | Path | None = None, *, scale: str = "small", progress: Tell = print
 ) -> list[Claim]:
     """Train, measure, and say what holds; the claims are also written to OUT/claims.json."""
-    tell = progress or (lambda text: None)
     claims = []
     for name, (steps, *fractions) in PUBLISHED.items():
         setup = chosen(name, scale)
         for latents, fraction in zip((setup.latents, 10), fractions, strict=True):
-            tell(f"{name}: {latents} latents, {setup.training['steps']} steps")
+            progress(f"{name}: {latents} latents, {setup.training['steps']} steps")
             try:
-                gaps, every = gaps_of(setup, latents, scale, root)
+                gaps, every = gaps_of(setup, latents, scale)
             except DataError as error:
                 measured, holds = f"not measured: {error}", False
             else:
@@ -91,13 +86,11 @@ def chosen(name: str, scale: str) -> Setup:
     return replace(setup, training=short.get(name, {"batch": 64, "rate": 1e-3, "steps": 3000}))
 
 
-def gaps_of(
-    setup: Setup, latents: int, scale: str, root: str | Path | None
-) -> tuple[list[float], int]:
+def gaps_of(setup: Setup, latents: int, scale: str) -> tuple[list[float], int]:
     """Δ_KL at equal steps of one run, and how many steps lie between."""
     steps = setup.training["steps"]
     every = 500 if scale == "paper" else steps // 30
-    train, test = setup.load(root)
+    train, test = setup.load()
     test = test.subset(range(min(2000, len(test))))
     model = setup.build(train, "beta-vae", 0, latents=latents)
     gaps = []

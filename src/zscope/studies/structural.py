@@ -23,14 +23,13 @@ fully connected decoders of this size put most into the last variable, and are n
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.studies import Claim, Tell, keep
+from zscope.studies import Claim, Tell, keep, trained
 
 NAME = "structural"
 SUMMARY = "Structural decoders put non-linear information first and linear information last."
@@ -72,21 +71,12 @@ def run(
         found[name] = []
         for seed in SEEDS:
             progress(f"training {name}, seed {seed}, {STEPS[scale]} steps")
-            model = trained(train, STEPS[scale], seed, name, **SIZE[scale])
+            own = {"latents": LATENTS, "backbone": "structural", **SIZE[scale]}
+            model = trained(name, train, steps=STEPS[scale], seed=seed, **own)
             found[name].append(order(model, held_out.batch(slice(0, 2000)), reader))
     claims = claims_of(found, right)
     keep(out, claims)
     return claims
-
-
-def trained(data: zs.Dataset, steps: int, seed: int, name: str, **size: Any) -> Autoencoder:
-    model = zs.models.build(
-        name, shape=data.shape, latents=LATENTS, seed=seed, backbone="structural", **size
-    )
-    run = zs.train(
-        model, data, steps=steps, batch=64, rate=1e-3, schedule="cosine", seed=seed, progress=False
-    )
-    return run.model  # type: ignore[return-value]
 
 
 def classifier(data: zs.Dataset, steps: int = 1500) -> Autoencoder:
@@ -97,7 +87,8 @@ def classifier(data: zs.Dataset, steps: int = 1500) -> Autoencoder:
     run = zs.train(
         model, data, steps=steps, batch=128, rate=1e-3, schedule="cosine", progress=False
     )
-    return run.model  # type: ignore[return-value]
+    assert run.model is not None
+    return run.model
 
 
 def accuracy(reader: Autoencoder, data: zs.Dataset) -> float:

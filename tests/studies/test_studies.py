@@ -1,0 +1,33 @@
+"""Every study of the catalogue: run whole, and where its data are missing."""
+
+import json
+
+import pytest
+
+from zscope import studies
+from zscope.data.fetching import fetch
+from zscope.errors import DataError
+
+
+@pytest.fixture
+def pictures_at_hand(real_data, tmp_path, monkeypatch):
+    """Real pictures in a folder of their own, where studies look for data."""
+    for name in ("mnist", "fashion-mnist"):
+        fetch(name, root=tmp_path / "data", from_dir=real_data)
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path / "data"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", studies.names())
+def test_every_claim_holds(name, pictures_at_hand, tmp_path):
+    claims = studies.load(name).run(tmp_path / "out", progress=lambda line: None)
+    assert claims
+    assert not [str(claim) for claim in claims if not claim.holds]
+    assert len(json.loads((tmp_path / "out" / "claims.json").read_text())["claims"]) == len(claims)
+
+
+@pytest.mark.parametrize("name", ["consistency", "structural", "hybrid-sampling"])
+def test_where_the_digits_are_missing_it_says_how_to_get_them(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="zscope data fetch mnist"):
+        studies.load(name).run(None, progress=lambda line: None)
