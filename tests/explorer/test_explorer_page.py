@@ -454,6 +454,9 @@ def test_a_model_that_throws_is_said_on_the_page_which_goes_on(browser, pictures
                 slider.evaluate(SET, value)
                 page.locator("#alert").wait_for(state="visible" if shown else "hidden")
                 if shown:
+                    # The traversal, asked a moment later, is answered; the message stays.
+                    page.wait_for_selector("h3:has-text('Traversal of z0')")
+                    page.evaluate(QUIET)
                     said = page.locator("#alert").inner_text()
                     assert "raised RuntimeError: out of range" in said
                     assert "Go back to a data sample" in said

@@ -1,6 +1,6 @@
 // The page: tabs, header, and one view at a time.
 
-import { api, h, hashOf, queryOf, readHash } from "./core.js";
+import { GONE, api, h, hashOf, queryOf, readHash } from "./core.js";
 import { dark } from "./colour.js";
 import * as compare from "./compare.js";
 import * as graph from "./graph.js";
@@ -19,19 +19,34 @@ const remembered = {};
 let current = null;
 let saving = null;
 
+const failures = new Map(); // from what was asked to what went wrong
+
 function fail(error) {
   if (error.name === "AbortError") return;
-  alertBox.replaceChildren(
-    h("span", {}, error.message),
-    h("button", { type: "button", "aria-label": "Dismiss the message", onclick: clear }, "×"),
-  );
-  alertBox.hidden = false;
+  failures.set(error.about, error.message);
+  complain();
 }
 
-function clear() {
-  alertBox.hidden = true;
-  alertBox.replaceChildren();
+/** Take the message about `question` away, or all of them. */
+function clear(question = null) {
+  if (question === null) failures.clear();
+  else failures.delete(question);
+  complain();
 }
+
+function complain() {
+  alertBox.hidden = failures.size === 0;
+  if (alertBox.hidden) alertBox.replaceChildren();
+  else
+    alertBox.replaceChildren(
+      h("span", {}, [...new Set(failures.values())].map((message) => h("p", {}, message))),
+      h("button", { type: "button", "aria-label": "Dismiss the message", onclick: () => clear() }, "×"),
+    );
+}
+
+document.addEventListener("answered", (event) => {
+  if (failures.delete(GONE) | failures.delete(event.detail)) complain();
+});
 
 /** What a view may do to the page. */
 function contextOf(name, session) {

@@ -36,7 +36,6 @@ export function make(context) {
   const same = new Latest(async () => {
     try {
       const answer = await api("compare", { sample: state.sample });
-      context.clear();
       const figures = [["data sample", answer.sample.observation, null], ...answer.models.map((model) => [model.name, model.decoded, model])];
       through.replaceChildren(
         ...figures.map(([name, shown, model]) => {
@@ -54,7 +53,6 @@ export function make(context) {
     async (signal) => {
       try {
         found = await working.during("Comparing …", api("similarity", { of: state.of }, signal));
-        context.clear();
         render();
       } catch (error) {
         context.fail(error);

@@ -18,6 +18,8 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+export const GONE = "the server"; // what a message is about that any answer takes away
+
 let open = 0; // questions without an answer yet
 
 function asking(by) {
@@ -25,11 +27,17 @@ function asking(by) {
   document.getElementById("view").setAttribute("aria-busy", open > 0);
 }
 
-/** Ask the server: the answer, or an Error whose message can be shown. */
+/** Ask the server: the answer, or an Error whose message can be shown. A later answer to the
+ * same question takes its message away (the event "answered"), that to another one does not. */
 export async function api(name, parameters = {}, signal = undefined) {
   asking(1);
   try {
-    return await ask(name, parameters, signal);
+    const answer = await ask(name, parameters, signal);
+    document.dispatchEvent(new CustomEvent("answered", { detail: name }));
+    return answer;
+  } catch (error) {
+    error.about ??= name;
+    throw error;
   } finally {
     asking(-1);
   }
@@ -48,7 +56,8 @@ async function ask(name, parameters, signal) {
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("explorer: the server does not answer. Was it stopped in the terminal? Start it again with: zscope explore");
+    const gone = new Error("explorer: the server does not answer. Was it stopped in the terminal? Start it again with: zscope explore");
+    throw Object.assign(gone, { about: GONE });
   }
   let content = null;
   try {

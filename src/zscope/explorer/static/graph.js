@@ -36,7 +36,6 @@ export function make(context) {
       Object.assign(threshold, { max: Math.max(found.largest * 1.02, 1e-6), step: Math.max(found.largest / 400, 1e-9) });
       threshold.value = found.threshold;
       shown.textContent = number(found.threshold, 3);
-      context.clear();
       render();
       if (first && found.nodes.length) {
         const strongest = found.edges[0];

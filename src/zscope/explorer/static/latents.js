@@ -32,7 +32,6 @@ export function make(context) {
     try {
       const answer = await api("latents", asked);
       draw(answer);
-      context.clear();
       if (since !== null) {
         // After the frame with the new picture is on the screen.
         requestAnimationFrame(() =>
@@ -171,7 +170,6 @@ export function make(context) {
         strip(look, found.frames.map((frame) => frame.decoded), { captions: found.frames.map((frame) => `${frame.pass}`), label: "after passes:" }),
         h("p", { className: "hint" }, found.arrived ? `It came to rest after ${passes} ${passes === 1 ? "pass" : "passes"}, having moved ${precise(found.steps[0])} in the first.` : `Still moving by ${precise(found.steps.at(-1))} after ${passes} passes.`),
       );
-      context.clear();
       if (!calm()) {
         for (const frame of found.frames) {
           if (mine !== playing) return;
@@ -187,7 +185,10 @@ export function make(context) {
       context.fail(error);
     }
   }
-  const stop = () => playing++;
+  function stop() {
+    playing++;
+    context.clear("project"); // the code it failed for is left
+  }
 
   const root = h(
     "div",

@@ -51,7 +51,6 @@ export function make(context) {
         }
         arrived(await working.during("Working out the fine map …", api("map", wanted, signal)));
         finest = which;
-        context.clear();
       } catch (error) {
         context.fail(error);
       }
@@ -79,7 +78,6 @@ export function make(context) {
       picture.show(answer.decoded);
       about.replaceChildren(...moved(answer.moved, session.holes));
       open.hidden = false;
-      context.clear();
       render();
     } catch (error) {
       context.fail(error);
@@ -92,13 +90,13 @@ export function make(context) {
       path = null;
       if (!state.a || !state.b) {
         strips.replaceChildren();
+        context.clear("path");
         render();
         return;
       }
       render();
       try {
         path = await walking.during("Looking for the path …", api("path", { ...question(), start: state.a, end: state.b, within: state.within }, signal));
-        context.clear();
         render();
         film();
       } catch (error) {

@@ -38,7 +38,6 @@ export function make(context) {
       about.textContent = KINDS[state.kind][1];
       try {
         found = await working.during("Working out the matrix …", api("matrix", { kind: state.kind }, signal));
-        context.clear();
         render();
         if (state.row !== null) pick(state.row, state.column);
         else {

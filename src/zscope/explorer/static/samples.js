@@ -38,7 +38,6 @@ export function make(context) {
     async (signal) => {
       try {
         found = await working.during("Drawing and decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
-        context.clear();
         render();
       } catch (error) {
         context.fail(error);

@@ -29,7 +29,6 @@ export function traversal(context, { onpick = null, steps = 11, size = 64 } = {}
         h("div", { className: "beside" }, chart, key(names)),
         found.moved?.some((one) => one.hole) ? h("p", { className: "hint" }, "Underlined: in a hole, it moves further than 99 % of posterior samples do.") : "",
       );
-      context.clear();
     } catch (error) {
       context.fail(error);
     }
