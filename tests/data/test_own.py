@@ -572,3 +572,30 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
     np.savez(tmp_path / "d.npz", x=np.zeros((3, 2)), y=[0.0, np.nan, 1.0])
     with pytest.raises(DataError, match="factor y is nan in row 1"):
         load_path(tmp_path / "d.npz")
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "said"),
+    [
+        ("x.npy", {"array": "a"}, "array='a' does not apply to .npy"),
+        ("x.npy", {"features": "a"}, "features='a' does not apply to .npy"),
+        ("x.npy", {"factors": "a.npy,b.npy"}, "2 files of factors"),
+        ("x.npz", {"features": "a"}, "does not apply to .npz"),
+        ("x.npz", {"names": "a,a"}, "not all different"),
+    ],
+)
+def test_what_would_be_passed_over_is_refused(tmp_path, file, options, said):
+    x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
+    np.save(tmp_path / "x.npy", x)
+    np.savez(tmp_path / "x.npz", images=x, factors=y)
+    with pytest.raises(ConfigError, match=said):
+        load_path(tmp_path / file, **options)
+
+
+def test_factors_of_one_name_do_not_hide_each_other(tmp_path):
+    x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
+    np.savez(tmp_path / "x.npz", images=x, factors=y, factor_names=["a", "a"])
+    with pytest.raises(DataError, match="name of its own"):
+        load_path(tmp_path / "x.npz")
+    with pytest.raises(DataError, match="several of them called 'a'"):
+        zscope.data.from_arrays(x, y, factor_names=("a", "a"))

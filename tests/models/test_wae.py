@@ -83,3 +83,8 @@ def test_a_random_encoder_is_an_option():
     x = torch.rand(16, 5, generator=seeded(0))
     assert model.losses(x, seeded(1)).posterior is not None
     assert model.recipe["options"]["posterior"] == "gaussian"
+
+
+def test_a_single_code_has_nothing_to_be_compared_with():
+    with pytest.raises(zs.ZscopeError, match="--batch 2"):
+        mmd(torch.zeros(1, 3), torch.zeros(1, 3))

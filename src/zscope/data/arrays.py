@@ -23,6 +23,11 @@ PROVENANCE = "provenance"  # facts about the data, as JSON
 def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
     columns = None
     if factors:
+        if len(factors) > 1:
+            raise ConfigError(
+                f"{path.name}: {len(factors)} files of factors ({', '.join(factors)}); for a .npy "
+                "file one is read. Put their columns side by side in one file."
+            )
         other = Path(factors[0]).expanduser()
         other = other if other.is_absolute() or other.exists() else path.parent / other
         if other.suffix != ".npy":
@@ -166,6 +171,11 @@ def _columns(values: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
         raise DataError(
             f"factors: {len(names)} names ({', '.join(names)}) for {table.shape[1]} factors. "
             "Give one for each."
+        )
+    if len(set(names)) < len(names):
+        raise DataError(
+            f"factors: {len(names)} names ({', '.join(names)}), some of them equal, so that one "
+            "factor would hide another. Give each a name of its own."
         )
     return {name: _words(table[:, k]) for k, name in enumerate(names)}
 

@@ -9,13 +9,13 @@ into floats as a whole: `batch` converts just the rows it is asked for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.errors import DataError
+from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
 
 LARGE = 256 * 2**20  # bytes
@@ -103,6 +103,18 @@ class Dataset:
             raise DataError(
                 f"{self.name}: {values.shape[1]} factors, but {len(names)} names, {len(sizes)} "
                 f"sizes and {len(kinds)} kinds. Give one of each for every factor."
+            )
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DataError(
+                f"{self.name}: {len(names)} factors, several of them called {twice[0]!r}. Results "
+                "are told by name, so one would hide the other. Give each a name of its own."
+            )
+        unknown = [kind for kind in kinds if kind not in get_args(Kind)]
+        if unknown:
+            raise DataError(
+                f"{self.name}: {unknown[0]!r} is no kind of factor. "
+                f"{did_you_mean(str(unknown[0]), get_args(Kind))}"
             )
         for part, value in (
             ("factors", values),

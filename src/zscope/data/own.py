@@ -46,6 +46,12 @@ OPTIONS = {
     "or by name (dose=continuous).",
     "resolution": "Side in pixels to resize pictures to.",
 }
+# Options that only some files have; the rest apply to all.
+ONLY = {
+    "factors": (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".parquet"),
+    "features": (".csv", ".tsv", ".parquet"),
+    "array": (".npz", ".h5", ".hdf5"),
+}
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,13 @@ def load_path(
     path = Path(path)
     side = None if resolution is None else pixels(path.name, "resolution", resolution)
     reader = _reader(path)
+    suffix = "folder" if path.is_dir() else path.suffix.lower()
+    for option, value in {"factors": factors, "features": features, "array": array}.items():
+        if value is not None and suffix not in ONLY[option]:
+            raise ConfigError(
+                f"{path.name}: {option}={value!r} does not apply to {suffix}; it is for "
+                f"{', '.join(ONLY[option])}. Leave it out."
+            )
     try:
         found = reader(
             path,
@@ -276,6 +289,11 @@ def _named(
         raise ConfigError(
             f"{who}: {len(names)} names ({', '.join(names)}) for {len(columns)} factors. Give one "
             "for each."
+        )
+    if len(set(names)) < len(names):
+        raise ConfigError(
+            f"{who}: the names of the factors ({', '.join(names)}) are not all different. Give "
+            "each one of its own."
         )
     return dict(zip(names, columns.values(), strict=True))
 

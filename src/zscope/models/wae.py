@@ -13,6 +13,7 @@ the random one of the paper. Tolstikhin et al., ICLR 2018, arXiv:1711.01558, alg
 
 import torch
 
+from zscope.errors import ConfigError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
 from zscope.models.objectives import Losses, Scalar
@@ -33,6 +34,11 @@ def wae(batch: Batch, *, weight: float) -> Losses:
 def mmd(codes: Codes, drawn: Codes) -> Scalar:
     """MMD² between two clouds of equal size, with gradients."""
     count, latents = codes.shape
+    if count < 2:
+        raise ConfigError(
+            f"wae: a batch of {count}, in which no two codes can be compared. Train with --batch 2 "
+            "or more (64 is usual)."
+        )
     both = torch.cat([codes, drawn])
     squares = both.square().sum(1)
     apart = (squares[:, None] + squares - 2 * both @ both.T).clamp_min(0)
