@@ -108,6 +108,14 @@ def test_the_last_factor_of_a_grid_runs_fastest():
         (np.zeros((4, 2)), {"factors": np.zeros((3, 1))}, "\\(3, 1\\) for 4 samples"),
         (np.zeros((4, 2)), {"factors": np.full((4, 1), np.nan)}, "NaN or infinite"),
         (np.zeros((4, 2)), {"factors": np.zeros((4, 2)), "factor_names": ("a",)}, "1 names"),
+        (np.zeros((4, 2)), {"factors": np.zeros(4), "factor_kinds": ("ordinal",) * 3}, "3 kinds"),
+        (np.zeros((4, 2)), {"factors": [[1], [2, 3], [4], [5]]}, "factors given as a list"),
+        (np.zeros((4, 0)), {}, "4 samples of shape \\(0,\\)"),
+        (np.float64(1), {}, "shape \\(\\)"),
+        ([[1, 2], [3]], {}, "list cannot be read as one array .*the same length"),
+        (torch.zeros(4, 3).to_sparse(), {}, "Tensor cannot be read as one array"),
+        (np.array([[0.0], [1e300]]), {}, "1e\\+300 in row 1"),
+        (np.array([[0.0], [np.nan]], np.float32), {}, "nan in row 1"),
     ],
 )
 def test_unfit_arrays_are_refused(images, options, match):
@@ -123,6 +131,23 @@ def test_unfit_splits_and_subsets_are_refused():
         data.split((0.9, 0.1))
     with pytest.raises(DataError, match="rows 3 to 5, but there are 5"):
         data.subset([3, 5])
+    for fractions in (np.array(["a"]), np.array(0.5), ()):
+        with pytest.raises(DataError, match="fractions must be positive"):
+            data.split(fractions)
+    for rows in (np.ones(3, bool), np.ones((5, 1), bool), [[0, 1]], [0.5, 1.0], 3, ["a"]):
+        with pytest.raises(DataError, match="subset by .*one entry for each of the 5 samples"):
+            data.subset(np.array(rows))
+    with pytest.raises(DataError, match="0 samples"):
+        data.subset([])
+
+
+def test_numbers_of_numpy_and_bfloat16_are_read_as_numbers():
+    data = from_arrays(torch.arange(10, dtype=torch.bfloat16)[:, None], np.arange(10) % 2)
+    assert data.batch([3]).item() == 3
+    first, second = data.split(np.array([0.5, 0.5]), seed=np.int64(2**40))
+    same, _ = data.split((0.5, 0.5), seed=2**40)
+    assert torch.equal(first.batch(slice(None)), same.batch(slice(None)))
+    assert len(second) == 5
 
 
 def test_unknown_names_and_options_get_the_nearest_known_ones():
@@ -142,7 +167,7 @@ def test_every_name_has_a_source_that_describes_it():
 
 
 def test_large_arrays_are_converted_row_by_row(monkeypatch):
-    monkeypatch.setattr("zscope.data.dataset.LARGE", 1000)
+    monkeypatch.setattr("zscope.data.own.LARGE", 1000)
     rows = np.arange(2000, dtype=np.float64).reshape(1000, 2)
     data = from_arrays(rows)
     assert not isinstance(data.images, np.ndarray)

@@ -8,6 +8,9 @@ beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble dra
 each member's numbers first, exactly as that member alone would, and plays them back.
 """
 
+from operator import index
+from typing import SupportsIndex
+
 import torch
 from torch import Generator, Tensor
 
@@ -42,7 +45,7 @@ def fresh(generator: Generator | None, device: torch.device | str = "cpu") -> Ge
     return torch.Generator(device).manual_seed(0) if generator is None else generator
 
 
-def seed_of(*parts: int) -> int:
+def seed_of(*parts: SupportsIndex) -> int:
     """One well-mixed 63-bit seed from several numbers (run seed, step, process).
 
     SplitMix64 (Steele, Lea & Flood, OOPSLA 2014) over the parts in turn; it is called at
@@ -50,7 +53,7 @@ def seed_of(*parts: int) -> int:
     """
     state = 0
     for part in parts:
-        state = (state ^ part) + 0x9E3779B97F4A7C15 & _WORD
+        state = (state ^ index(part)) + 0x9E3779B97F4A7C15 & _WORD
         state = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 & _WORD
         state = (state ^ state >> 27) * 0x94D049BB133111EB & _WORD
         state ^= state >> 31

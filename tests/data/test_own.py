@@ -528,7 +528,7 @@ def test_pickled_objects_are_never_opened(tmp_path, suffix):
     [
         (np.zeros((0, 4)), "there are no samples"),
         (np.zeros((4, 0)), "there are no samples"),
-        (np.float64(3.0), "a single number"),
+        (np.float64(3.0), "shape \\(\\); samples x features is needed"),
         (np.zeros(4), "samples x features is needed"),
         (np.zeros((2, 2, 2, 2, 2)), "needed are pictures"),
         (np.array(["a", "b"]), "are not numbers"),
@@ -599,3 +599,26 @@ def test_factors_of_one_name_do_not_hide_each_other(tmp_path):
         load_path(tmp_path / "x.npz")
     with pytest.raises(DataError, match="several of them called 'a'"):
         zscope.data.from_arrays(x, y, factor_names=("a", "a"))
+
+
+@pytest.mark.parametrize("kinds", [["ordinal"], ["ordinal"] * 3])
+def test_kinds_in_a_file_that_do_not_match_its_factors_are_refused(tmp_path, kinds):
+    file = tmp_path / "x.npz"
+    factors = np.arange(12).reshape(6, 2)
+    np.savez(file, images=np.zeros((6, 4)), factors=factors, factor_kinds=np.array(kinds))
+    with pytest.raises(DataError, match=f"{len(kinds)} factor_kinds .* for 2 factors"):
+        zscope.data.load(file)
+    told = zscope.data.load(file, kinds="continuous,ordinal")
+    assert told.factor_kinds == ("continuous", "ordinal")
+
+
+def test_a_file_of_factors_that_is_not_there_is_named(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((6, 4)))
+    with pytest.raises(DataError, match="factors='nowhere.npy', but there is no such file"):
+        zscope.data.load(tmp_path / "x.npy", factors="nowhere.npy")
+
+
+def test_a_side_that_is_infinite_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((6, 1, 8, 8), np.uint8))
+    with pytest.raises(ConfigError, match="whole number of pixels"):
+        zscope.data.load(tmp_path / "x.npy", resolution=float("inf"))

@@ -66,13 +66,15 @@ def folder(root: str | Path | None = None) -> Path:
     return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "zscope"
 
 
-def load(name: str, *, root: str | Path | None = None, **options: Any) -> Dataset:
+def load(name: str | Path, *, root: str | Path | None = None, **options: Any) -> Dataset:
     """A dataset by name, or from a file or folder of one's own by its path.
 
     `options` are those of the dataset (`zscope data info NAME` lists them), for instance
     `load("sprites", resolution=32)`.
     """
-    if name not in CATALOGUE and looks_like_path(name):
+    own = isinstance(name, Path)
+    name = str(name)
+    if own or (name not in CATALOGUE and looks_like_path(name)):
         from zscope.data.own import OPTIONS, load_path
 
         _check_options(name, options, OPTIONS)

@@ -35,6 +35,11 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found
                 f"{path.name}: factors={factors[0]!r}; for a .npy file, the path of another .npy "
                 "file with the factors is needed, one row a sample."
             )
+        if not other.is_file():
+            raise DataError(
+                f"{path.name}: factors={factors[0]!r}, but there is no such file here or beside "
+                f"{path}. Is the path right?"
+            )
         columns = _columns(np.asarray(_open_npy(other)), [])
     return Found(_open_npy(path), columns)
 
@@ -102,7 +107,7 @@ def _read_arrays(
         columns.update(_columns(values, [name] if single and values.ndim == 1 else labels))
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
     kinds = None
-    if KINDS in shapes and shapes[KINDS] == (len(columns),):
+    if KINDS in shapes and columns:
         kinds = [_text(kind) for kind in np.ravel(get(KINDS))]
     return Found(get(array), columns or None, about, kinds)
 

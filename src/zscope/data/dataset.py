@@ -9,7 +9,8 @@ into floats as a whole: `batch` converts just the rows it is asked for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from operator import index
+from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,7 +19,6 @@ from torch import Tensor
 from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
 
-LARGE = 256 * 2**20  # bytes
 GUESSED = "guessed_kinds"  # in the provenance: factors whose kind nobody has told
 
 Kind = Literal["categorical", "ordinal", "continuous"]
@@ -62,10 +62,11 @@ class Dataset:
                 "(samples, channels, height, width) or rows (samples, features), as uint8 or "
                 "float32. Convert them, or read them with zs.data.load('file.npy')."
             )
-        if shape[0] == 0:
+        if 0 in shape:
             raise DataError(
-                f"{self.name}: 0 samples. The file or the selection is empty: nothing can be "
-                "encoded or trained on it."
+                f"{self.name}: {shape[0]} samples of shape {shape[1:]}. The file or the selection "
+                "is empty: nothing can be encoded or trained on it. Choose rows and columns that "
+                "hold something."
             )
         if len(shape) == 2 and dtype != np.dtype(np.float32):
             raise DataError(
@@ -96,8 +97,8 @@ class Dataset:
         if not self.factor_kinds:
             object.__setattr__(self, "provenance", {**self.provenance, GUESSED: list(names)})
         sizes = self.factor_sizes or tuple(
-            0 if kind == "continuous" else len(np.unique(values[:, k]))
-            for k, kind in enumerate(kinds)
+            0 if kind == "continuous" else len(np.unique(column))
+            for column, kind in zip(values.T, kinds, strict=False)
         )
         if not len(names) == len(kinds) == len(sizes) == values.shape[1]:
             raise DataError(
@@ -159,8 +160,16 @@ class Dataset:
     def subset(self, rows: Sequence[int] | np.ndarray) -> "Dataset":
         """Some of the samples, in the given order; the observations are not copied."""
         rows = np.asarray(rows)
-        if rows.dtype == bool:
+        if rows.shape == (0,):
+            rows = rows.astype(np.int64)
+        if rows.dtype == bool and rows.shape == (len(self),):
             rows = np.flatnonzero(rows)
+        if rows.dtype.kind not in "iu" or rows.ndim != 1:
+            raise DataError(
+                f"{self.name}: subset by {rows.dtype} of shape {rows.shape}; needed are the "
+                f"numbers of the rows, or a mask with one entry for each of the {len(self)} "
+                "samples. Is the mask of other data?"
+            )
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise DataError(
                 f"{self.name}: subset asked for rows {rows.min()} to {rows.max()}, but there are "
@@ -170,26 +179,35 @@ class Dataset:
         return replace(self, images=Chosen(self.images, rows), factors=factors, recipe=None)
 
     def split(
-        self, fractions: Sequence[float] = (0.7, 0.1, 0.2), *, seed: int = 0
+        self,
+        fractions: Sequence[float] | np.ndarray = (0.7, 0.1, 0.2),
+        *,
+        seed: SupportsIndex = 0,
     ) -> tuple["Dataset", ...]:
         """Random parts of the given sizes, disjoint, the same for the same seed.
 
         The rows of each part stay in ascending order, so that reading a memory map in
         order stays cheap. Rows left over by rounding go to the first part.
         """
+        try:
+            shares = [float(fraction) for fraction in fractions]
+            seed = index(seed)
+        except (TypeError, ValueError):
+            shares = []
         # Said so that it also refuses NaN, for which every comparison is false.
-        if not fractions or not (min(fractions) > 0 and sum(fractions) <= 1 + 1e-9):
+        if not shares or not (min(shares) > 0 and sum(shares) <= 1 + 1e-9):
             raise DataError(
-                f"{self.name}: split into {tuple(fractions)}; fractions must be positive and add "
-                "up to at most 1, for instance (0.8, 0.1, 0.1)."
+                f"{self.name}: split into {fractions!r} with seed={seed!r}; fractions must be "
+                "positive and add up to at most 1, for instance (0.8, 0.1, 0.1), and the seed a "
+                "whole number."
             )
         order = np.random.default_rng(seed_of(seed, 1)).permutation(len(self))
-        sizes = [int(fraction * len(self) + 1e-9) for fraction in fractions]
-        if sum(fractions) > 1 - 1e-9:
+        sizes = [int(fraction * len(self) + 1e-9) for fraction in shares]
+        if sum(shares) > 1 - 1e-9:
             sizes[0] = len(self) - sum(sizes[1:])
         if min(sizes) == 0:
             raise DataError(
-                f"{self.name}: {len(self)} samples split into {tuple(fractions)} leave a part "
+                f"{self.name}: {len(self)} samples split into {tuple(shares)} leave a part "
                 "without samples. Use fewer or larger parts."
             )
         ends = np.cumsum(sizes)
@@ -197,7 +215,7 @@ class Dataset:
         for part, (end, size) in enumerate(zip(ends, sizes, strict=True)):
             chosen = self.subset(np.sort(order[end - size : end]))
             if self.recipe is not None and "split" not in self.recipe:
-                split = {"fractions": list(fractions), "seed": seed, "part": part}
+                split = {"fractions": shares, "seed": seed, "part": part}
                 chosen = replace(chosen, recipe={**self.recipe, "split": split})
             parts.append(chosen)
         return tuple(parts)
@@ -254,12 +272,11 @@ def from_arrays(
 
     Pictures may be samples x height x width (grey), x channels x height x width, or
     x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
-    the second has not); whole numbers other than bytes, and float64, become float32.
+    the second has not); whole numbers other than bytes, and real ones, become float32.
+    NaN and infinite numbers are refused: at once, or in large data when they are read.
     """
-    if isinstance(images, Tensor):
-        images = images.detach().cpu().numpy()
-    if isinstance(images, list | tuple):
-        images = np.asarray(images)
+    if isinstance(images, Tensor | list | tuple):
+        images = _as_array(images, name, "observations")
     if not hasattr(images, "shape") or not hasattr(images, "dtype"):
         raise DataError(
             f"{name}: observations of type {type(images).__name__}; an array or tensor is needed "
@@ -270,7 +287,7 @@ def from_arrays(
             f"{name}: observations of type {images.dtype} are not numbers. Rows of different "
             "lengths, or text? Give one numeric array with samples first."
         )
-    if len(images.shape) == 1:
+    if len(images.shape) < 2:
         raise DataError(
             f"{name}: observations of shape {tuple(images.shape)}; samples x features is needed. "
             "For a single feature use x.reshape(-1, 1)."
@@ -280,16 +297,12 @@ def from_arrays(
     if len(images.shape) == 4 and images.shape[3] in (1, 3, 4) and images.shape[1] not in (1, 3, 4):
         images = images.transpose(0, 3, 1, 2)
     pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
-    if not pictures_of_bytes and images.dtype != np.float32:
-        from zscope.data.own import Real  # reads own files by way of this function
+    if not pictures_of_bytes and len(images):
+        from zscope.data.own import real_rows  # reads own files by way of this function
 
-        # Large data are converted as their rows are read, never as a whole.
-        real = Real(images, name)
-        images = real if 8 * int(np.prod(images.shape)) > LARGE else images.astype(np.float32)
-    if isinstance(factors, Tensor):
-        factors = factors.detach().cpu().numpy()
+        images = real_rows(images, name)
     if factors is not None:
-        factors = np.asarray(factors)
+        factors = _as_array(factors, name, "factors")
         factors = factors[:, None] if factors.ndim == 1 else factors
     return Dataset(
         name=name,
@@ -298,3 +311,18 @@ def from_arrays(
         factor_names=tuple(factor_names),
         factor_kinds=tuple(factor_kinds),
     )
+
+
+def _as_array(values: Any, name: str, what: str) -> np.ndarray:
+    try:
+        if isinstance(values, Tensor):
+            values = values.detach().cpu()
+            # NumPy has no bfloat16.
+            return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{name}: {what} given as a {type(values).__name__} cannot be read as one array "
+            f"({str(error).splitlines()[0]}). Have all rows the same length? Give one dense array "
+            "with samples first."
+        ) from error

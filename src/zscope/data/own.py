@@ -99,7 +99,7 @@ def load_path(
             f"{error}). Is it complete, and what its name says? Write it again, or convert it to "
             ".npy with np.save."
         ) from error
-    images = observations(found.observations, name=path.name)
+    images = from_arrays(found.observations, name=path.name).images
     if side is not None and images.shape[2:] != (side, side):
         images = _resized(images, side, path)
     about: dict[str, Any] = {**found.about, "path": str(path.resolve())}
@@ -111,7 +111,14 @@ def load_path(
             )
         return Dataset(path.name, images, provenance=about)
     table = _named(found.factors, _listed(names), path.name)
-    kinds = found.kinds if kinds is None else kinds
+    if kinds is None and found.kinds is not None:
+        if len(found.kinds) != len(table):
+            raise DataError(
+                f"{path.name}: the file says {len(found.kinds)} factor_kinds "
+                f"({', '.join(found.kinds)}) for {len(table)} factors ({', '.join(table)}). Write "
+                "one for each into the file, or overrule them with kinds=."
+            )
+        kinds = found.kinds
     values, described, categories = factor_table(table, kinds, name=path.name)
     if categories:
         about["categories"] = categories
@@ -177,30 +184,18 @@ class Real:
         )
 
 
-def observations(found: Any, *, name: str) -> Any:
-    """An array of any usual layout and type as observations of a Dataset, without copying it.
-
-    Small data are converted and checked at once; of large data, the rows that are read.
-    """
-    if len(found.shape) == 0:
-        raise DataError(f"{name}: a single number; needed are rows of samples.")
-    # What one row becomes says how to arrange them all, and refuses what cannot be used.
-    sample = from_arrays(found[:1], name=name)
-    if len(found.shape) == 3:
-        found = found[:, None]
-    elif found.shape[1:] != sample.shape:
-        found = found.transpose(0, 3, 1, 2)
-    if sample.images.dtype == np.uint8:
-        return found
+def real_rows(found: Any, name: str) -> Any:
+    """Numbers of any type as float32: small data converted and checked at once, of large
+    data the rows that are read."""
     real = Real(found, name)
-    if found.dtype.itemsize * found.size > LARGE:
+    if max(4, found.dtype.itemsize) * int(np.prod(found.shape)) > LARGE:
         return real
-    if found.dtype == np.float32 and found.dtype.isnative:
-        step = max(1, PIECE // max(1, found[:1].nbytes))
-        for start in range(0, len(found), step):
-            real[start : start + step]
-        return found
-    return real[:]
+    if found.dtype != np.float32 or not found.dtype.isnative:
+        return real[:]
+    step = max(1, PIECE // max(1, found[:1].nbytes))
+    for start in range(0, len(found), step):
+        real[start : start + step]
+    return found
 
 
 def factor_table(

@@ -86,7 +86,7 @@ def pixels(who: str, option: str, value: Any) -> int:
     """The value of an option that counts pixels along a side."""
     try:
         number = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = 0
     if number < 1 or number != float(value):
         raise ConfigError(
