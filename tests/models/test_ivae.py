@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from test_linear_vae import crossed, sprung
-from torch import distributions
+from torch import distributions, nn
 from worlds import seeded
 
 import zscope as zs
@@ -259,3 +259,15 @@ def test_what_it_needs_is_said():
         zs.models.build("ivae", shape=(4,), latents=2, auxiliary=[[1]])
     with pytest.raises(zs.ZscopeError, match="array has none"):
         zs.train(model.float(), torch.zeros(64, 4), steps=1)
+
+
+@pytest.mark.parametrize("column", [[float("nan"), 1], [0, float("inf")], [1, 0], [0, 1, 2], True])
+def test_columns_that_are_no_range_are_refused(column):
+    with pytest.raises(ConfigError, match="finite \\[least, most\\]"):
+        zs.models.build("ivae", shape=(4,), latents=2, auxiliary=[column])
+
+
+def test_the_layer_that_joins_features_and_u_has_the_activation_of_the_backbone():
+    for activation, layer in (("relu", nn.ReLU), ("tanh", nn.Tanh)):
+        model = zs.models.build("ivae", shape=(4,), latents=2, auxiliary=2, activation=activation)
+        assert isinstance(model.encoder.joint[1], layer)

@@ -4,6 +4,7 @@ import json
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -353,3 +354,29 @@ def test_unscaled_pictures_are_refused_once_asked(name):
         small(name).check_observations(255 * pictures(4, 1, 8, 8))
     small(name).check_observations(pictures(4, 1, 8, 8))
     small(name, likelihood="mse").check_observations(255 * pictures(4, 1, 8, 8))
+
+
+def test_whole_numbers_are_read_to_the_last_digit_and_from_numpy():
+    large = 2**53 + 1  # no float has this value
+    for given in (large, np.int64(large), str(large)):
+        assert small("vae", seed=given).recipe["options"]["seed"] == large
+    options = {"beta": np.float32(3), "hidden": np.array([4, 5])}
+    model = zs.models.build("beta-vae", shape=(4,), latents=2, **options)
+    written = json.loads(json.dumps(model.recipe))["options"]
+    assert (written["beta"], written["hidden"]) == (3, [4, 5])
+
+
+@pytest.mark.parametrize("latents", [2**31, 10**400, True, 0, -1])
+def test_numbers_of_latents_that_cannot_be_are_refused(latents):
+    with pytest.raises(ConfigError, match="latents=.*whole number"):
+        zs.models.build("vae", shape=(4,), latents=latents)
+
+
+def test_a_seed_that_would_stand_for_another_is_refused():
+    with pytest.raises(ConfigError, match="seed=.*at most"):
+        small("vae", seed=2**64)
+
+
+def test_a_model_that_no_memory_holds_is_refused_with_its_size():
+    with pytest.raises(ConfigError, match="latents=2000000000 has .* weights .* GB"):
+        zs.models.build("vae", shape=(4,), latents=2_000_000_000, hidden=1_000_000)

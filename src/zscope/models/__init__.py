@@ -140,7 +140,14 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> A
             needs=known.needs,
             conditional=known.conditional,
         )
-    initialise(model, seed=chosen["seed"], weights=chosen["weights"])
+    try:
+        initialise(model, seed=chosen["seed"], weights=chosen["weights"])
+    except RuntimeError as error:
+        count = sum(parameter.numel() for parameter in model.parameters())
+        raise ConfigError(
+            f"models: {name} with latents={latents} has {count:,} weights ({4e-9 * count:.1f} GB), "
+            "for which there is no memory. Use fewer latents or smaller layers."
+        ) from error
     model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": written}
     return model
 

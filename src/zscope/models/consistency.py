@@ -9,8 +9,10 @@ causal block). With n units, T vectors and J values for each unit,
 
 L_EQV also asks that the value itself comes back. N are draws of the prior for variational
 models, hybrids of the batch's codes for all others. All interventions are decoded and
-encoded in one go, on the same N: T (1 + nJ) rows beside those of the batch. Neither N nor
-v carries gradients: they are samples, and shrinking the codes must not help.
+encoded in one go, on the same N: T (1 + nJ) rows beside those of the batch. Values and
+hybrids are taken from the batch without repeats, so J, and for hybrids T, are at most its
+number of rows, whatever is asked for. Neither N nor v carries gradients: they are samples,
+and shrinking the codes must not help.
 
 "On the interventional consistency of autoencoders", algorithms 1 and 2, eq. 12; the sum of
 L_EQV includes m, as in eq. 12 (without it, and without a block, it would equal L_INV).
@@ -27,8 +29,15 @@ from zscope.randomness import normal
 
 OPTIONS = {
     "consistency_weight": Option(4.0, "Weight of the consistency penalty.", not_negative),
-    "interventions": Option(1, "Values given to each unit in a step.", whole(1)),
-    "vectors": Option(8, "Latent vectors that each intervention is made on.", whole(1)),
+    "interventions": Option(
+        1, "Values given to each unit in a step; at most one for each row of the batch.", whole(1)
+    ),
+    "vectors": Option(
+        8,
+        "Latent vectors that each intervention is made on; of models without a spread, at most "
+        "one for each row of the batch.",
+        whole(1),
+    ),
 }
 
 

@@ -1,8 +1,9 @@
 """What the catalogue knows about a model: its formula, its paper, and its options."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
+from numbers import Integral, Real
 from typing import Any, Literal
 
 
@@ -48,14 +49,16 @@ class Entry:
     decodes: bool = True
 
 
-def whole(least: int) -> Callable[[Any], int]:
-    """Reads a whole number that is at least `least`."""
+def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
+    """Reads a whole number that is at least `least`, and at most `most`."""
 
     def read(value: Any) -> int:
-        number = _number(value)
-        if number is None or number != int(number) or number < least:
+        number = _whole(value)
+        if number is None or number < least:
             raise ValueError(f"a whole number from {least} up is needed")
-        return int(number)
+        if number > most:
+            raise ValueError(f"a whole number of at most {most} is needed")
+        return number
 
     return read
 
@@ -99,7 +102,7 @@ def sizes(value: Any) -> list[int]:
     """Reads layer sizes: (400, 300), [400, 300], 400, or the text "400,300"."""
     if isinstance(value, str):
         value = [part for part in value.strip("[]() ").split(",") if part.strip()]
-    parts = value if isinstance(value, Sequence) else [value]
+    parts = value if isinstance(value, Iterable) else [value]
     try:
         return [whole(1)(part) for part in parts]
     except ValueError:
@@ -108,10 +111,22 @@ def sizes(value: Any) -> list[int]:
 
 def _number(value: Any) -> float | None:
     """A finite number, also from text; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, Real | str):
         return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if isfinite(number) else None
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, also from text and from real numbers without fraction."""
+    try:
+        # Not by way of a real number, which has no room for large ones.
+        if isinstance(value, str) or (isinstance(value, Integral) and not isinstance(value, bool)):
+            return int(value)
+    except ValueError:
+        pass
+    number = _number(value)
+    return int(number) if number is not None and number.is_integer() else None

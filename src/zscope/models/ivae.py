@@ -7,15 +7,17 @@
 σ† comes from a network of u (three hidden layers of 50, leaky ReLU of slope 0.1; its
 logarithm is kept within ±10); μ† is 0, or comes from another such network
 (`prior_mean=learned`). The encoder sees u beside the last features of its trunk, with a
-hidden layer for both. u are the factors of the data: numbers scaled to [0, 1], categories
-as one column each. Learning both μ† and σ† leaves no stationary point short of a plain
-autoencoder (Bonheme 2023, theorem 5.2.1).
+hidden layer for both, of the backbone's activation. u are the factors of the data: numbers
+scaled to [0, 1], categories as one column each. Learning both μ† and σ† leaves no
+stationary point short of a plain autoencoder (Bonheme 2023, theorem 5.2.1).
 
 Khemakhem et al., AISTATS 2020, arXiv:1907.04809, eq. 8; networks as in Bonheme 2023,
 appendix A.2.
 """
 
+import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from zscope.autoencoder import Posterior
 from zscope.errors import InterfaceError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, one_of, whole
-from zscope.models.layers import Encoder, refuse_other_shape
+from zscope.models.layers import Encoder, dense, refuse_other_shape
 from zscope.models.objectives import Losses, kl_to_standard_normal, seen_from
 from zscope.models.vae import POINT
 
@@ -92,12 +94,14 @@ class Scaling(nn.Module):
 class ConditionalEncoder(nn.Module):
     """An encoder that is told u beside the last features of its trunk."""
 
-    def __init__(self, encoder: Encoder, columns: Sequence[Column]) -> None:
+    def __init__(
+        self, encoder: Encoder, columns: Sequence[Column], *, activation: str = "relu"
+    ) -> None:
         super().__init__()
         self.shape, self.trunk, self.scaling = encoder.shape, encoder.trunk, Scaling(columns)
         width = encoder.head.in_features + self.scaling.width
         linear = not any(isinstance(m, nn.Linear | nn.Conv2d) for m in encoder.trunk.modules())
-        self.joint = nn.Sequential(*[] if linear else [nn.Linear(width, width), nn.ReLU()])
+        self.joint = nn.Sequential(*[] if linear else dense([width, width], activation))
         self.head = nn.Linear(width, encoder.head.out_features)
 
     def forward(self, x: Tensor, auxiliary: Tensor | None) -> Tensor:
@@ -119,20 +123,25 @@ def _network(inputs: int, outputs: int) -> nn.Sequential:
 
 def _columns(value: Any) -> list[int | list[float]]:
     """Reads a number of columns in [0, 1], or a list of categories' counts and ranges."""
-    if isinstance(value, int | str) and not isinstance(value, bool):
+    if isinstance(value, Integral | str) and not isinstance(value, bool):
         return [[0.0, 1.0] for _ in range(whole(1)(value))]
     try:
         read: list[int | list[float]] = [
-            whole(1)(column) if isinstance(column, int) else [float(end) for end in column]
+            whole(1)(column) if isinstance(column, Integral) else [float(end) for end in column]
             for column in value
         ]
-        fits = all(isinstance(column, int) or len(column) == 2 for column in read)
+        # Said so that it also refuses NaN, for which every comparison is false.
+        fits = all(
+            isinstance(column, int)
+            or (len(column) == 2 and -math.inf < column[0] <= column[1] < math.inf)
+            for column in read
+        )
     except (TypeError, ValueError):
         fits, read = False, []
     if not read or not fits:
         raise ValueError(
-            "the columns of the auxiliary variable are needed, a [least, most] or a number of "
-            "categories for each; zs.models.build_for(name, data, latents=...) reads them off"
+            "the columns of the auxiliary variable are needed, a finite [least, most] or a number "
+            "of categories for each; zs.models.build_for(name, data, latents=...) reads them off"
         )
     return read
 

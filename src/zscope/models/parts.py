@@ -62,7 +62,7 @@ PARTS = {
     "weights": Option(
         "torch", "Law of the initial weights: torch or xavier.", one_of(["torch", "xavier"])
     ),
-    "seed": Option(0, "Decides the initial weights.", whole(0)),
+    "seed": Option(0, "Decides the initial weights.", whole(0, 2**64 - 1)),
 }  # fmt: skip
 
 # option -> (the part it belongs to, the choices of that part with which it has an effect)
@@ -108,11 +108,9 @@ def assemble(
         block = CausalBlock(latents, size=chosen["unit"], steps=chosen["gate_steps"])
     inputs = latents if block is None else latents * block.size
     if not known.decodes:
-        return Assembly(backbone.encoder(shape, reading.outputs(latents), **own), None, None, None)
+        return Assembly(_encoder(known, shape, latents, chosen, own), None, None, None)
     if kind == "hourglass":
-        encoder = backbone.encoder(shape, reading.outputs(latents), **own)
-        if known.conditional:
-            encoder = ConditionalEncoder(encoder, chosen["auxiliary"])  # type: ignore[arg-type]
+        encoder = _encoder(known, shape, latents, chosen, own)
         return Assembly(encoder, backbone.decoder(shape, inputs, **own), block, None)
     variables = chosen["variables"]
     longer = _lengthened(own, variables) if chosen["backbone"] == "mlp" else dict(own)
@@ -134,10 +132,20 @@ def assemble(
             activation=own["activation"],
         )
     else:
-        encoder = backbone.encoder(shape, reading.outputs(latents), **own)
-        if known.conditional:
-            encoder = ConditionalEncoder(encoder, chosen["auxiliary"])  # type: ignore[arg-type]
+        encoder = _encoder(known, shape, latents, chosen, own)
     return Assembly(encoder, decoder, block, groups)
+
+
+def _encoder(
+    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+) -> nn.Module:
+    outputs = POSTERIORS[chosen["posterior"]].outputs(latents)
+    encoder: Any = BACKBONES[chosen["backbone"]].encoder(shape, outputs, **own)
+    if not known.conditional:
+        return encoder
+    return ConditionalEncoder(
+        encoder, chosen["auxiliary"], activation=own.get("activation", "relu")
+    )
 
 
 def penalty(chosen: Mapping[str, Any]) -> Objective | None:

@@ -49,7 +49,7 @@ class TrainConfig(BaseModel):
     steps: int = Field(ge=1, description="Updates to make.")
     batch: int = Field(64, ge=1, description="Observations in each update.")
     rate: float = Field(1e-4, gt=0, allow_inf_nan=False, description="Learning rate.")
-    seed: int = Field(0, ge=0, description="Decides batches and noise.")
+    seed: int = Field(0, ge=0, lt=2**64, description="Decides batches and noise.")
     optimiser: Literal["adam", "adagrad"] = "adam"
     schedule: Literal["constant", "linear", "cosine", "halving"] = "constant"
     halve_every: int | None = Field(None, ge=1, description="Steps between halvings.")
@@ -115,8 +115,9 @@ def explain(error: ValidationError) -> str:
             from zscope.errors import did_you_mean
 
             said, given = f"no such setting. {did_you_mean(place, TrainConfig.model_fields)}", ""
-        parts.append(f"{place}: {said}{given}")
-    return "; ".join(parts) + ". Correct this and start again."
+        parts.append(f"{place}: {said.rstrip('.')}{given}")
+    ended = "" if parts[-1].endswith("?") else "."
+    return "; ".join(parts) + f"{ended} Correct this and start again."
 
 
 def read_config(path: str | Path) -> TrainConfig:
