@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import zscope as zs
-from zscope import perturbation
 from zscope.cli.data import app
 from zscope.data.perturbed import largest_change, moved, reflected, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
-from zscope.perturbation import Choice, Game, choose, described_factors, perturb, settled
+from zscope.perturbation import choose, perturb
+from zscope.perturbation import game as playing
+from zscope.perturbation.game import Choice, Game, described_factors, settled
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
 
@@ -205,8 +206,8 @@ def test_each_turn_changes_its_own_side_and_never_an_encoder(sprites, trained):
         "decoders": torch.optim.Adam(game.decoder_parameters(), lr=1e-3),
         "modifier": torch.optim.Adam(game.modifier.parameters(), lr=1e-3),
     }
-    config = perturbation.checked("test", steps=8, batch=16, seed=0)
-    row = perturbation.one_round(game, adam, config, 0)
+    config = playing.checked("test", steps=8, batch=16, seed=0)
+    row = playing.one_round(game, adam, config, 0)
     assert row["round"] == 1
     assert row["gap"] == pytest.approx(row["entangled"] - row["disentangled"])
     changed = {k for k, v in game.state_dict().items() if not torch.equal(v, before[k])}
@@ -289,18 +290,18 @@ def test_a_stopped_run_taken_up_again_gives_the_same_data(sprites, tmp_path, mon
         "latents": 3, "options": OPTIONS, "control": False, "progress": False,
     }  # fmt: skip
     whole = perturb(sprites, out=tmp_path / "whole", **settings)
-    plain = perturbation.one_round
+    plain = playing.one_round
 
     def stopping(game, optimisers, config, number):
         if number == 7:
             raise KeyboardInterrupt
         return plain(game, optimisers, config, number)
 
-    monkeypatch.setattr(perturbation, "CHECKPOINT_EVERY", 3)
-    monkeypatch.setattr(perturbation, "one_round", stopping)
+    monkeypatch.setattr(playing, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(playing, "one_round", stopping)
     with pytest.raises(KeyboardInterrupt):
         perturb(sprites, out=tmp_path / "parts", **settings)
-    monkeypatch.setattr(perturbation, "one_round", plain)
+    monkeypatch.setattr(playing, "one_round", plain)
     with pytest.raises(RunError, match="already holds a perturbation.*--resume"):
         perturb(sprites, out=tmp_path / "parts", **settings)
     with pytest.raises(ConfigError, match="started with epsilon=0.1, now epsilon=0.2"):

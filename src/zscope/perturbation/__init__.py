@@ -1,0 +1,275 @@
+"""Perturb a dataset so that VAEs no longer disentangle it, though no pixel moves by more than ε.
+
+VAEs align their latents with the directions in which data vary most *locally*. A change that
+is tiny everywhere but turns those directions takes the alignment with the factors away,
+and the disentanglement with it: it came from the data, not from the objective.
+
+    x' = x + ε m(w),      |m| <= 1,      same factors w
+
+1. Train `restarts` β-VAEs that differ in their seed alone. Take the one with the lowest MIG
+   ("entangled") and the one with the highest ("disentangled"), or several of each (`pairs`).
+2. Freeze their encoders, and always feed them the original x. Their decoders go on from
+   where they are.
+3. m is a decoder that sees the factors through a single neuron (all of w becomes one number
+   s(w)) and ends in tanh. Ordered factors enter standardised, categories one-hot.
+4. In turn: 3 batches for the decoders, each minimising its reconstruction loss of x' from
+   samples of its frozen posterior, then 1 batch for m, minimising
+
+       L_rec(entangled) - L_rec(disentangled).
+
+   Five latent samples for each picture; Adam 1e-4 (0.9, 0.999, 1e-7). It stops when the gap
+   between the losses has settled, or after `rounds`.
+5. The whole dataset is rewritten (`data/perturbed.py`: range, bounds, provenance), and a
+   control is written with uniform noise of the same ε.
+
+Everything is kept in a folder as it is made, and an interrupted run goes on where it was.
+
+Zietlow, PhD thesis, Tübingen 2022, sections 4.2.2-4.3.3 and figure 4.2; Zietlow, Rolinek &
+Martius, "Demystifying inductive biases for β-VAE based architectures", ICML 2021. Not said
+there and chosen here: ten restarts; runs that use fewer latents than there are factors
+are not chosen while enough others are left; when to stop.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope import models, store
+from zscope.assays import mig
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
+from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
+from zscope.errors import ConfigError, DataError, RunError
+from zscope.perturbation.game import AGAIN, Choice, Game, averaged, play
+from zscope.recording import record
+from zscope.training import train
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbation:
+    """What came out: the datasets, the models behind them, and how the losses went."""
+
+    dataset: Dataset
+    control: Dataset | None
+    scores: list[float]  # MIG of each restart on the original data
+    active: list[int]  # latents in use in each restart
+    entangled: list[int]  # restarts
+    disentangled: list[int]
+    before: dict[str, float]  # losses on the original data: entangled, disentangled, gap
+    history: list[dict[str, Any]]  # the same on the changed data, for every round
+    largest: float  # max |x' - x|
+    flags: list[str]
+
+    @property
+    def gap(self) -> tuple[float, float]:
+        """L_rec(entangled) - L_rec(disentangled) on the original data, and in the last rounds."""
+        return self.before["gap"], averaged(self.history)["gap"]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset.provenance["path"],
+            "control": None if self.control is None else self.control.provenance["path"],
+            "scores": self.scores,
+            "active": self.active,
+            "entangled": self.entangled,
+            "disentangled": self.disentangled,
+            "gap": list(self.gap),
+            "rounds": self.history[-1]["round"],
+            "largest_change": self.largest,
+            "flags": self.flags,
+        }
+
+
+def perturb(
+    data: Dataset,
+    *,
+    epsilon: float,
+    out: str | Path,
+    model: str = "beta-vae",
+    latents: int | None = None,
+    options: dict[str, Any] | None = None,
+    restarts: int | Sequence[Autoencoder] = 10,
+    steps: int = 30_000,
+    rate: float = 1e-4,
+    batch: int = 64,
+    pairs: int = 1,
+    rounds: int = 10_000,
+    modifier_rate: float = 1e-4,
+    control: bool = True,
+    seed: int = 0,
+    resume: bool = False,
+    progress: bool | None = None,
+) -> Perturbation:
+    """Run the whole procedure in the folder `out`; `zs.data.load(out/"perturbed.npz")` after.
+
+    `restarts` is how many models to train (each for `steps`, with `options` of `model`), or
+    models that are trained already. `latents` is the number of factors unless said. With
+    `resume` an interrupted run is taken up, and settings must be the same.
+    """
+    who = "perturb"
+    out = Path(out)
+    if varying(data) < 2:
+        raise DataError(
+            f"{who}: {data.name} has fewer than two factors that vary, and the change is made "
+            "from them. Give data with factors: zscope data list"
+        )
+    trained = None if isinstance(restarts, int) else list(restarts)
+    count = restarts if isinstance(restarts, int) else len(restarts)
+    if count < 2 * pairs or pairs < 1 or rounds < 1:
+        raise ConfigError(
+            f"{who}: restarts={count}, pairs={pairs}, rounds={rounds}; at least one pair, one "
+            "round and two restarts for every pair are needed."
+        )
+    if not 0 < epsilon <= 1:
+        raise ConfigError(f"{who}: epsilon={epsilon}; it must lie above 0 and not above 1.")
+    latents = latents or varying(data)
+    options = dict(options or {})
+    settings = {
+        "data": data.recipe or data.name,
+        "epsilon": epsilon,
+        "model": model if trained is None else "given",
+        "latents": latents,
+        "options": options,
+        "restarts": count,
+        "steps": steps,
+        "rate": rate,
+        "batch": min(batch, len(data)),
+        "pairs": pairs,
+        "rounds": rounds,
+        "modifier_rate": modifier_rate,
+        "seed": seed,
+    }
+    begin(out, settings, resume)
+    batch = min(batch, len(data))
+    if trained is None:
+        trained = []
+        for number in range(count):
+            built = models.build(
+                model, shape=data.shape, latents=latents, **{**options, "seed": seed + number}
+            )
+            folder = out / "original" / f"seed-{seed + number}"
+            if progress or (progress is None and sys.stderr.isatty()):
+                print(f"restart {number + 1} of {count}", file=sys.stderr, flush=True)
+            try:
+                run = train(
+                    built,
+                    data,
+                    steps=steps,
+                    batch=batch,
+                    rate=rate,
+                    seed=seed + number,
+                    out=folder,
+                    resume=resume and folder.exists(),
+                    progress=progress,
+                )
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"perturb: stopped and saved in restart {number + 1} of {count}. {AGAIN}"
+                ) from None
+            assert run.model is not None
+            trained.append(run.model)
+    chosen = choose(trained, data, pairs)
+    game = Game(data, trained, chosen, epsilon=epsilon, seed=seed, options=options)
+    before = game.untouched(batch, seed)
+    history = play(
+        game,
+        out / "modifier",
+        rounds=rounds,
+        batch=batch,
+        rate=modifier_rate,
+        seed=seed,
+        resume=resume,
+        progress=progress,
+    )
+    about = {"change": "modifier trained against disentanglement", "settings": settings}
+    about["chosen"] = {"entangled": chosen.entangled, "disentangled": chosen.disentangled}
+    about["rounds"] = history[-1]["round"]
+    changed = write_perturbed(
+        out / "perturbed.npz", data, game.change, epsilon=epsilon, about=about
+    )
+    noisy = None
+    if control:
+        noisy = write_noisy(out / "noise.npz", data, epsilon=epsilon, seed=seed)
+    result = Perturbation(
+        dataset=changed,
+        control=noisy,
+        scores=chosen.scores,
+        active=chosen.active,
+        entangled=chosen.entangled,
+        disentangled=chosen.disentangled,
+        before=before,
+        history=history,
+        largest=largest_change(data, changed),
+        flags=chosen.flags,
+    )
+    content = {"format": store.FORMAT, "settings": settings, "result": result.to_dict()}
+    store.write_whole(out / "perturbation.json", json.dumps(content, indent=1).encode())
+    return result
+
+
+def begin(out: Path, settings: dict[str, Any], resume: bool) -> None:
+    """Write the settings down, or check that they are those of the run to go on with."""
+    file = out / "perturbation.json"
+    plain = json.loads(json.dumps(settings))
+    if file.is_file():
+        before = store.read_json(file)["settings"]
+        if not resume:
+            raise RunError(
+                f"perturb: {out} already holds a perturbation. Go on with it by --resume "
+                "(resume=True), or choose another folder."
+            )
+        changed = [key for key in plain if before.get(key) != plain[key]]
+        if changed:
+            key = changed[0]
+            raise ConfigError(
+                f"perturb: {out} was started with {key}={before.get(key)!r}, now {key}="
+                f"{plain[key]!r} is asked for. Leave the option out or choose another folder."
+            )
+        return
+    if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
+        raise RunError(
+            f"perturb: {out} is not empty and holds no perturbation. So that nothing of yours is "
+            "overwritten, choose a new or empty folder."
+        )
+    content = {"format": store.FORMAT, "settings": plain}
+    store.write_whole(file, json.dumps(content, indent=1).encode())
+
+
+def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
+    """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
+    needed = varying(data)
+    scores, active = [], []
+    for model in trained:
+        recording = record(model, data)
+        if recording.posterior.std is None:
+            raise ConfigError(
+                "perturb: the models must have independent noise in their latents: use vae, "
+                "beta-vae or the like, whose alignment the change attacks."
+            )
+        variances = recording.posterior.variance
+        active.append(int((variances.double().mean(0) < 0.8).sum()))
+        factors = recording.factors
+        assert factors is not None
+        kinds = list(data.factor_kinds)
+        scores.append(mig(recording.codes, factors, variances=variances, kinds=kinds).score)
+    order = sorted(range(len(scores)), key=lambda k: scores[k])
+    usable = [k for k in order if active[k] >= needed]
+    flags = []
+    if len(usable) < 2 * pairs:
+        flags.append(
+            f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
+            f"({needed}), so others were chosen too: β may be too large."
+        )
+        usable = order
+    return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
+
+
+def varying(data: Dataset) -> int:
+    """How many factors take more than one value."""
+    values = np.zeros((1, 0)) if data.factors is None else data.factors
+    return int((values != values[0]).any(0).sum())
