@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, DataName, DataOption, Quiet, Root, Seed, Weights, settings
+
 
 def assay(
     target: Annotated[
@@ -13,23 +15,16 @@ def assay(
     names: Annotated[
         list[str] | None, Argument(metavar="[ASSAY]...", help="Which; all that apply, if none.")
     ] = None,
-    data: Annotated[
-        str | None, Option(help="A dataset by name or a file; for a run, its own data.")
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
-    weights: Annotated[
-        Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
-    ] = None,
+    data: DataName = None,
+    data_option: DataOption = None,
+    weights: Weights = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 10_000,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
+    seed: Seed = 0,
     figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
+    root: Root = None,
     list_: Annotated[bool, Option("--list", help="List the assays and stop.")] = False,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Measure the latent space of TARGET with the named assays, or with all that apply.
 
@@ -84,7 +79,6 @@ def data_for(target: str, data: str | None, options: list[str] | None, root: Pat
     """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
     from zscope import data as datasets
     from zscope import store
-    from zscope.cli.options import settings
     from zscope.errors import ConfigError
 
     if data is not None:

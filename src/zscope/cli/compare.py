@@ -5,19 +5,16 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
+
 
 def compare(
     first: Annotated[str, Argument(help="A run, a checkpoint file, or package.module:attribute.")],
     second: Annotated[
         str | None, Argument(help="Another; left out: the checkpoints of the first run.")
     ] = None,
-    data: Annotated[
-        str | None, Option(help="A dataset by name or a file; for runs, the first run's data.")
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
+    data: DataName = None,
+    data_option: DataOption = None,
     samples: Annotated[int, Option(help="Observations to compare on.")] = 2000,
     plain: Annotated[
         bool, Option("--plain", help="Plain CKA, biased upwards with few samples.")
@@ -25,10 +22,10 @@ def compare(
     control: Annotated[
         bool, Option(help="Also compare with an untrained model, and with shuffled samples.")
     ] = True,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
+    seed: Seed = 0,
     figure: Annotated[Path | None, Option(help="Draw the heatmap into this file.")] = None,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    root: Root = None,
+    json: AsJson = False,
 ) -> None:
     """Compare FIRST and SECOND layer by layer (CKA), and their latents in other ways too.
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from zscope.cli.options import AsJson, Root, settings
 from zscope.cli.perturb import perturb
 
 app = Typer(
@@ -13,12 +14,6 @@ app = Typer(
     no_args_is_help=True,
     help="Datasets: what is here, what can be had, and getting it. Start with: zscope data list",
 )
-
-Root = Annotated[
-    Path | None,
-    Option(help="Where datasets are kept (default $ZSCOPE_DATA, else ~/.cache/zscope)."),
-]
-AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
 
 @app.command("list")
@@ -72,7 +67,6 @@ def info(
 
       zscope data info ./cells.csv --data-option factors=dose,plate
     """
-    from zscope.cli.options import settings
     from zscope.data import CATALOGUE, looks_like_path
     from zscope.errors import ConfigError
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Option
 
+from zscope.cli.options import AsJson, Quiet, Seed
+
 STEPS = 3000
 ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # seconds in all
 
@@ -12,9 +14,9 @@ ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # 
 def demo(
     out: Annotated[Path, Option(help="Where the run, figure and report go.")] = Path("zscope-demo"),
     steps: Annotated[int, Option(help="Updates to make.")] = STEPS,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    seed: Seed = 0,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Train a small β-VAE on built-in pictures, say what its latents do, and write a report.
 

@@ -5,24 +5,19 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from zscope.cli.options import DataName, DataOption, Root, Seed, Weights
+
 
 def explore(
     target: Annotated[str, Argument(help="A run, or package.module:attribute.")],
-    data: Annotated[
-        str | None, Option(help="A dataset by name or a file; for a run, its own data.")
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
-    weights: Annotated[
-        Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
-    ] = None,
+    data: DataName = None,
+    data_option: DataOption = None,
+    weights: Weights = None,
     compare: Annotated[
         str | None, Option(metavar="TARGET", help="A second model, seen beside the first.")
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 4000,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
+    seed: Seed = 0,
     port: Annotated[int, Option(help="Where to listen; 0 takes a free port.")] = 0,
     host: Annotated[
         str, Option(help="The address to listen at; others than 127.0.0.1 are open to others.")
@@ -30,7 +25,7 @@ def explore(
     browser: Annotated[
         bool, Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
+    root: Root = None,
 ) -> None:
     """Explore the latent space of TARGET in the browser, until Ctrl-C.
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, DataOption, ModelOption, Root, Seed, settings
+
 
 def fondue(
     dataset: Annotated[str, Argument(help="A name from `zscope data list`, or a file.")],
@@ -30,23 +32,15 @@ def fondue(
     batch: Annotated[int, Option(help="Observations in each update.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-3,
     samples: Annotated[int, Option(help="Held-out observations to measure on.")] = 10_000,
-    seed: Annotated[
-        int, Option(min=0, max=2**32 - 1, help="Decides split, weights, batches and noise.")
-    ] = 0,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
+    seed: Seed = 0,
+    set_: ModelOption = None,
+    data_option: DataOption = None,
     out: Annotated[
         Path | None, Option(help="Where trials are kept (default runs/fondue-MODEL-DATASET-SEED).")
     ] = None,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
+    root: Root = None,
     quiet: Annotated[bool, Option("--quiet", help="No trace of the trials.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Find how many latents DATASET needs, by training models of growing size for a while.
 
@@ -64,7 +58,6 @@ def fondue(
       zscope fondue sprites --search beta --latents 6
     """
     from zscope import data
-    from zscope.cli.options import settings
     from zscope.errors import ConfigError
     from zscope.sizing import choose_beta, choose_latents
 

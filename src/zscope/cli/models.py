@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any
 
-from typer import Argument, Option, Typer
+from typer import Argument, Typer
+
+from zscope.cli.options import AsJson
 
 app = Typer(
     rich_markup_mode=None,
@@ -10,7 +12,6 @@ app = Typer(
     help="Models: what can be trained, and with which options. Start with: zscope models list",
 )
 
-AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
 NEEDS = {
     "factors": "data with factors or labels",

@@ -1,9 +1,34 @@
-"""Reading `key=value` options from the command line."""
+"""Options that several commands have, and the reading of `key=value`."""
 
 import json
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
 
 from zscope.errors import ConfigError
+
+DataName = Annotated[
+    str | None, Option(help="A dataset by name or a file; for a run, its own data.")
+]
+DataOption = Annotated[
+    list[str] | None,
+    Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
+]
+ModelOption = Annotated[
+    list[str] | None,
+    Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),
+]
+Weights = Annotated[
+    Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
+]
+Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")]
+Root = Annotated[
+    Path | None,
+    Option(help="Where datasets are kept (default $ZSCOPE_DATA, else ~/.cache/zscope)."),
+]
+Quiet = Annotated[bool, Option("--quiet", help="No progress.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
 
 def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, DataOption, ModelOption, Quiet, Root, Seed, settings
+
 
 def perturb(
     dataset: Annotated[str, Argument(help="Data with factors: a name, or a path.")],
@@ -14,27 +16,19 @@ def perturb(
     pairs: Annotated[int, Option(help="Entangled and disentangled models of each kind.")] = 1,
     model: Annotated[str, Option(help="The model that is restarted.")] = "beta-vae",
     latents: Annotated[int | None, Option(help="Its latents (default: one a factor).")] = None,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=8."),
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
+    set_: ModelOption = None,
+    data_option: DataOption = None,
     steps: Annotated[int, Option(help="Updates of each restart.")] = 30_000,
     rate: Annotated[float, Option(help="Learning rate of the restarts.")] = 1e-4,
     batch: Annotated[int, Option(help="Observations in each update.")] = 64,
     rounds: Annotated[int, Option(help="Rounds of the modifier at most.")] = 10_000,
     modifier_rate: Annotated[float, Option(help="Learning rate of modifier and decoders.")] = 1e-4,
     control: Annotated[bool, Option(help="Also write a copy with uniform noise.")] = True,
-    seed: Annotated[
-        int, Option(min=0, max=2**32 - 1, help="Decides weights, batches and noise.")
-    ] = 0,
+    seed: Seed = 0,
     resume: Annotated[bool, Option("--resume", help="Go on with what is in --out.")] = False,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    root: Root = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Move every pixel by at most EPSILON so that VAEs entangle the factors.
 
@@ -48,7 +42,6 @@ def perturb(
 
       zscope train beta-vae perturbed/sprites/perturbed.npz --latents 5 --set beta=8
     """
-    from zscope.cli.options import settings
     from zscope.data import load
     from zscope.perturbation import perturb as run
 

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, DataName, DataOption, Quiet, Root, Seed, Weights
+
 
 def report(
     target: Annotated[str, Argument(help="A run, package.module:attribute, file.py:attribute, …")],
@@ -14,22 +16,15 @@ def report(
     out: Annotated[
         Path, Option("--out", "-o", help="The page; its numbers go beside it, as .json.")
     ] = Path("report.html"),
-    data: Annotated[
-        str | None, Option(help="A dataset by name or a file; for a run, its own data.")
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
-    weights: Annotated[
-        Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
-    ] = None,
+    data: DataName = None,
+    data_option: DataOption = None,
+    weights: Weights = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 5_000,
     resamples: Annotated[int, Option(help="Half-samples for 95 % intervals; 0 for none.")] = 20,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    seed: Seed = 0,
+    root: Root = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Measure TARGET and write a page with findings, figures and every score.
 

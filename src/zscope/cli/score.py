@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import AsJson, Seed
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -32,8 +34,8 @@ def score(
         Path | None, Option(help="Posterior variances, to tell passive latents by their type.")
     ] = None,
     resamples: Annotated[int, Option(help="Half-samples for 95 % intervals, e.g. 200.")] = 0,
-    seed: Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")] = 0,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    seed: Seed = 0,
+    json: AsJson = False,
 ) -> None:
     """Score how well CODES disentangle known FACTORS.
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option, Typer
 
+from zscope.cli.options import AsJson, Quiet, Root
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -27,9 +29,9 @@ def run(
     name: Annotated[str, Argument(help="A name from `zscope study list`.")],
     scale: Annotated[str, Option(help="small (minutes on two cores) or paper.")] = "small",
     out: Annotated[Path | None, Option(help="Where its runs go (default studies/NAME).")] = None,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    root: Root = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Repeat the study NAME; exit code 1 if a claim does not hold.
 

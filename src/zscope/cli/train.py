@@ -5,6 +5,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from zscope.cli.options import (
+    AsJson,
+    DataOption,
+    ModelOption,
+    Quiet,
+    Root,
+    Seed,
+    fractions,
+    settings,
+)
+
 
 def train(
     model: Annotated[str | None, Argument(help="A name from `zscope models list`.")] = None,
@@ -16,17 +27,9 @@ def train(
     epochs: Annotated[float | None, Option(help="Passes over the data, instead of steps.")] = None,
     batch: Annotated[int, Option(help="Observations in each update.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
-    seed: Annotated[
-        int, Option(min=0, max=2**32 - 1, help="Decides weights, batches and noise.")
-    ] = 0,
-    set_: Annotated[
-        list[str] | None,
-        Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),
-    ] = None,
-    data_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="An option of the data, e.g. resolution=32."),
-    ] = None,
+    seed: Seed = 0,
+    set_: ModelOption = None,
+    data_option: DataOption = None,
     split: Annotated[
         str | None, Option(help="Train on the first part of a split, e.g. 0.8,0.1,0.1.")
     ] = None,
@@ -50,9 +53,9 @@ def train(
     config: Annotated[
         Path | None, Option(help="Repeat the run that this run.json describes.")
     ] = None,
-    root: Annotated[Path | None, Option(help="Where datasets are kept.")] = None,
-    quiet: Annotated[bool, Option("--quiet", help="No progress.")] = False,
-    json: Annotated[bool, Option("--json", help="Print JSON for another program.")] = False,
+    root: Root = None,
+    quiet: Quiet = False,
+    json: AsJson = False,
 ) -> None:
     """Train MODEL on DATASET.
 
@@ -69,7 +72,6 @@ def train(
     asked = dict(locals())
     from inspect import signature
 
-    from zscope.cli.options import fractions, settings
     from zscope.errors import ConfigError
 
     if config is None and model is None and resume and out is not None:
