@@ -130,3 +130,10 @@ def test_other_matrices_are_refused():
         zs.rotate_latents(identity(2), torch.tensor([[1.0, 1], [0, 1]]))
     with pytest.raises(InterfaceError, match=r"\(3, 3\) is needed"):
         zs.rotate_latents(identity(3), torch.eye(2))
+
+
+def test_a_prior_that_depends_on_factors_is_not_rotated():
+    digits = zs.data.load("digits")
+    model = zs.models.build_for("ivae", digits, latents=3, backbone="mlp", hidden=(8,))
+    with pytest.raises(InterfaceError, match="prior of this model depends on factors"):
+        zs.rotate_latents(model, torch.eye(3))

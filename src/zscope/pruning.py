@@ -15,40 +15,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.autoencoder import Autoencoder, Posterior, Prior
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.derived import Derived
 from zscope.errors import InterfaceError
 from zscope.types import Codes
 
 
-class Pruned(Autoencoder):
+class Pruned(Derived):
     """A model with fewer latents; made by `prune`."""
 
     keep: Tensor
     fill: Tensor
 
     def __init__(self, autoencoder: Autoencoder, keep: Tensor, fill: Tensor) -> None:
-        super().__init__()
-        self.original = autoencoder
+        super().__init__(autoencoder, len(keep))
         self.register_buffer("keep", keep)
         self.register_buffer("fill", fill)
-        self.latents = len(keep)
-        likelihood = getattr(autoencoder, "likelihood", None)
-        if likelihood is not None:
-            self.likelihood = likelihood
-        if hasattr(autoencoder, "output"):
-            self.output = self._output  # what the likelihood reads
-        self.needs_auxiliary = getattr(autoencoder, "needs_auxiliary", False)
-
-    @property
-    def prior(self) -> Prior:  # type: ignore[override]
-        return self.original.prior
-
-    @property
-    def place(self) -> tuple[torch.device, torch.dtype]:
-        return self.original.place
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
-        whole = self.original.encode(x) if auxiliary is None else self.original.encode(x, auxiliary)
+        whole = self._encoded(x, auxiliary)
         keep = self.keep.to(whole.mean.device)
         mean = whole.mean[:, keep]
         if whole.scale_tril is not None:
@@ -57,7 +42,7 @@ class Pruned(Autoencoder):
             return Posterior(mean, scale_tril=torch.linalg.cholesky(part))
         return Posterior(mean, None if whole.std is None else whole.std[:, keep])
 
-    def restore(self, z: Float[Tensor, "samples kept"]) -> Codes:
+    def seen(self, z: Float[Tensor, "samples own"]) -> Codes:
         """All latents of the original: the given ones in their places, constants elsewhere."""
         if z.shape[1] != self.latents:
             raise InterfaceError(
@@ -66,12 +51,6 @@ class Pruned(Autoencoder):
             )
         whole = self.fill.to(z).expand(len(z), -1)
         return whole.index_copy(1, self.keep.to(z.device), z)
-
-    def decode(self, z: Codes) -> Tensor:
-        return self.original.decode(self.restore(z))
-
-    def _output(self, z: Codes) -> Tensor:
-        return self.original.output(self.restore(z))  # type: ignore[operator]
 
     def prior_given(self, auxiliary: Tensor) -> Posterior | None:
         """The prior of the kept latents, where it depends on factors."""
@@ -82,7 +61,7 @@ class Pruned(Autoencoder):
         return Posterior(given.mean[:, keep], given.std[:, keep])
 
     def causes(self, noise: Codes) -> Codes:
-        return self.original.causes(self.restore(noise))[:, self.keep.to(noise.device)]
+        return self.original.causes(self.seen(noise))[:, self.keep.to(noise.device)]
 
 
 def prune(

@@ -17,42 +17,27 @@ Zietlow, PhD thesis, Tübingen 2022, eq. 3.3-3.4, propositions 2 and 3, section 
 """
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from zscope.autoencoder import Autoencoder, Posterior, Prior
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.derived import Derived
 from zscope.errors import InterfaceError
 from zscope.types import Codes, Matrix
 
 
-class Rotated(Autoencoder):
+class Rotated(Derived):
     """A model with rotated latents; made by `rotate_latents`."""
 
     U: Tensor
 
     def __init__(self, autoencoder: Autoencoder, U: Tensor, diagonal: bool) -> None:
-        super().__init__()
-        self.original, self.diagonal = autoencoder, diagonal
+        super().__init__(autoencoder, len(U))
+        self.diagonal = diagonal
         self.register_buffer("U", U)
-        self.latents = len(U)
-        likelihood = getattr(autoencoder, "likelihood", None)
-        if likelihood is not None:
-            self.likelihood = likelihood
-        if hasattr(autoencoder, "output"):
-            self.output = self._output  # what the likelihood reads
-        self.needs_auxiliary = getattr(autoencoder, "needs_auxiliary", False)
-
-    @property
-    def prior(self) -> Prior:  # type: ignore[override]
-        return self.original.prior
-
-    @property
-    def place(self) -> tuple[torch.device, torch.dtype]:
-        return self.original.place
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
-        before = (
-            self.original.encode(x) if auxiliary is None else self.original.encode(x, auxiliary)
-        )
+        before = self._encoded(x, auxiliary)
         U = self.U.to(before.mean)
         mean = before.mean @ U.T
         if before.deterministic:
@@ -67,11 +52,8 @@ class Rotated(Autoencoder):
         signs = torch.where(upper.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(upper)
         return Posterior(mean, scale_tril=(signs[..., None] * upper).mT)
 
-    def decode(self, z: Codes) -> Tensor:
-        return self.original.decode(z @ self.U.to(z))
-
-    def _output(self, z: Codes) -> Tensor:
-        return self.original.output(z @ self.U.to(z))  # type: ignore[operator]
+    def seen(self, z: Float[Tensor, "samples own"]) -> Codes:
+        return z @ self.U.to(z)
 
     def causes(self, noise: Codes) -> Codes:
         U = self.U.to(noise)
@@ -89,6 +71,12 @@ def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = Fals
         raise InterfaceError(
             f"rotate_latents: U has shape {tuple(U.shape)}, but the model has {latents} latents: "
             f"({latents}, {latents}) is needed."
+        )
+    if getattr(autoencoder, "needs_auxiliary", False):
+        raise InterfaceError(
+            "rotate_latents: the prior of this model depends on factors, latent by latent. Rotated "
+            "it would no longer be independent, and nothing could be measured against it. Rotate a "
+            "model whose prior is N(0, I)."
         )
     U = U.detach().double().cpu()
     off = float((U @ U.T - torch.eye(latents, dtype=torch.float64)).abs().max())
