@@ -139,3 +139,22 @@ def test_plain_calls_repeat_themselves_and_seeds_differ(name):
 def test_what_cannot_be_drawn_is_refused(call, error, said):
     with pytest.raises(error, match=said):
         call()
+
+
+@pytest.mark.parametrize("vary", [[2], [-1], [0, 7]])
+def test_groups_to_vary_that_do_not_exist_are_refused(vary):
+    """They would leave the base as it is, in every sample."""
+    codes = gaussian_codes(10, 2)
+    with pytest.raises(ConfigError, match=r"vary=.*there are 2 \(0 to 1\)"):
+        zs.sampling.hybrid(codes, 5, base=codes[0], vary=vary)
+
+
+def test_the_base_of_hybrids_may_be_an_array():
+    codes = gaussian_codes(10, 2)
+    drawn = zs.sampling.hybrid(codes, 5, base=codes[0].numpy(), vary=[1])
+    assert (drawn[:, 0] == codes[0, 0]).all()
+
+
+def test_a_number_of_latents_below_one_is_refused():
+    with pytest.raises(ConfigError, match="latents=0.*at least 1"):
+        zs.sampling.prior(0, 5)

@@ -14,6 +14,9 @@ Everywhere `codes` may be a tensor, an array, or a `Posterior`, from which one d
 each observation is recorded first.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Generator, Tensor
@@ -33,6 +36,7 @@ def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None
             "its codes instead: zs.sampling.hybrid(codes, samples)"
         )
     latents = model.latents if isinstance(model, Autoencoder) else model
+    whole("sampling.prior", 1, latents=latents)
     generator = fresh(generator)
     return torch.randn(_count(samples), latents, generator=generator, device=generator.device)
 
@@ -53,8 +57,8 @@ def hybrid(
     *,
     groups: Groups | None = None,
     store: int | None = None,
-    base: Tensor | None = None,
-    vary: list[int] | None = None,
+    base: Tensor | np.ndarray | None = None,
+    vary: Sequence[int] | None = None,
     generator: Generator | None = None,
 ) -> Codes:
     """Codes whose variables come from different recorded codes.
@@ -66,8 +70,7 @@ def hybrid(
     stored = recorded_codes(codes, "sampling.hybrid", generator)
     lists = partition(groups, stored.shape[1], "sampling.hybrid")
     if store is not None:
-        if store < 1:
-            raise ConfigError(f"sampling.hybrid: store={store}; at least one code must be stored.")
+        whole("sampling.hybrid", 1, store=store)
         stored = stored[_order(len(stored), generator)[:store].to(stored.device)]
     if (base is None) != (vary is None):
         raise ConfigError(
@@ -75,7 +78,13 @@ def hybrid(
             "groups that are drawn anew."
         )
     new = stored.new_empty(_count(samples), stored.shape[1])
+    if vary is not None and not set(vary) <= set(range(len(lists))):
+        raise ConfigError(
+            f"sampling.hybrid: vary={list(vary)} names groups that do not exist; there are "
+            f"{len(lists)} (0 to {len(lists) - 1}). Give the numbers of those to draw anew."
+        )
     if base is not None:
+        base = torch.as_tensor(base)
         if base.numel() != stored.shape[1]:
             raise ConfigError(
                 f"sampling.hybrid: the base has {base.numel()} numbers, but the codes have "
@@ -135,7 +144,21 @@ def _order(count: int, generator: Generator) -> Tensor:
     return torch.randperm(count, generator=generator, device=generator.device)
 
 
+def whole(who: str, least: int | None = None, **options: Any) -> None:
+    """Refuse options that are no whole numbers, or below `least`.
+
+    Without this they would fail somewhere inside, or pass for another number.
+    """
+    for name, value in options.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool):
+            raise ConfigError(
+                f"{who}: {name}={value!r}, but a whole number is needed. If it was worked out, "
+                f"round it: {name}=int(...)."
+            )
+        if least is not None and value < least:
+            raise ConfigError(f"{who}: {name}={value}, but at least {least} is needed.")
+
+
 def _count(samples: int) -> int:
-    if samples < 1:
-        raise ConfigError(f"sampling: samples={samples}; at least one code must be drawn.")
-    return samples
+    whole("sampling", 1, samples=samples)
+    return int(samples)

@@ -274,3 +274,21 @@ def test_a_recording_is_measured_from_the_catalogue_and_drawn():
         zs.assays.sample_quality(
             identity(2), gaussian_codes(8, 2), posterior=zs.Posterior(gaussian_codes(8, 2))
         )
+
+
+def test_sets_too_small_for_their_neighbours_are_refused():
+    """Three rows have no third neighbour: without radii nothing would lie within anything."""
+    few, many = gaussian_codes(3, 2), gaussian_codes(30, 2)
+    with pytest.raises(Undefined, match="30 and 3 rows.*3 neighbours"):
+        precision_recall(many, few)
+    with pytest.raises(ConfigError, match="neighbours=0"):
+        precision_recall(many, many, neighbours=0)
+    # Many rows that are all the same are not too few: they reach no further than themselves.
+    found = precision_recall(many, torch.zeros(30, 2, dtype=torch.float64))
+    assert found.recall == 0
+
+
+@pytest.mark.parametrize("given", [5, "words", None, torch.zeros(4, 2) * 1j])
+def test_what_is_no_table_of_numbers_is_refused(given):
+    with pytest.raises(Undefined, match="frechet_distance: got"):
+        frechet_distance(given, given)

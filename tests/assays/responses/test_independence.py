@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from worlds import gaussian_codes, seeded
 
 import zscope as zs
@@ -70,3 +71,15 @@ def test_the_figure_shows_which_latents_rise_and_fall_together():
     assert float(found.correlation[0, 2]) == pytest.approx(1)
     assert abs(float(found.correlation[0, 1])) < 0.1
     assert found.correlation[3, :3].abs().max() == found.correlation[:3, 3].abs().max() == 0
+
+
+def test_equal_numbers_share_a_rank_whatever_the_order_of_the_rows():
+    """Sorted rows of few values: in their order, the ranks of unrelated latents would agree."""
+    first = torch.arange(3).repeat_interleave(399).double()
+    codes = torch.stack([first, torch.arange(3).repeat(399).double()], 1)
+    expected = spearmanr(codes[:, 0], codes[:, 1]).statistic
+    assert expected == pytest.approx(0)
+    for rows in (codes, codes[torch.randperm(1197, generator=seeded(1))]):
+        found = independence(rows, permutations=0).correlation
+        assert float(found[0, 1]) == pytest.approx(expected, abs=1e-9)
+        assert found.diagonal().tolist() == pytest.approx([1, 1])

@@ -362,3 +362,23 @@ def test_on_the_helix_the_path_keeps_to_its_strand_where_the_straight_line_hops(
                 assert distance_to_strand(model.decode(path.points), n).max() < 0.5
                 assert distance_to_strand(model.decode(path.straight), n).max() > 0.9
                 assert path.cost < 0.5 * path.straight_cost
+
+
+def test_a_code_on_the_edge_of_the_map_is_not_off_it():
+    """In single precision the edge at 0.7 is a little below 0.7."""
+    plane = response_map(identity(2), torch.zeros(2), grid=5, extent=(-0.7, 0.7))
+    path = manifold_path(plane, np.array([0.7, 0.7]), np.array([-0.7, 0.1]))
+    assert path.cost == 0
+    assert np.allclose(path.points[[0, -1]], [[0.7, 0.7], [-0.7, 0.1]])
+    with pytest.raises(ConfigError, match="lies off the map"):
+        manifold_path(plane, np.array([0.7001, 0.7]), np.array([-0.7, 0.1]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"samples": 0}, {"samples": -5}, {"neighbours": 0}, {"relax": -1}, {"temperature": math.inf}],
+)
+def test_numbers_that_cannot_be_meant_are_refused(options):
+    codes = gaussian_codes(20, 2)
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        manifold_path(identity(2), codes[0], codes[1], codes=codes, **options)

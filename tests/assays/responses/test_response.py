@@ -4,7 +4,7 @@ from worlds import constant, curved, gaussian_codes, identity, linear, permuted,
 
 import zscope as zs
 from zscope.assays import response
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 
 
 def test_an_identity_autoencoder_returns_every_code():
@@ -60,3 +60,11 @@ def test_codes_with_nan_are_refused_with_their_row():
     codes[4, 1] = torch.nan
     with pytest.raises(Undefined, match=r"1 of 9 codes hold NaN.*row 4"):
         response(identity(2), codes)
+
+
+@pytest.mark.parametrize("samples", [0, -1])
+def test_no_samples_are_not_all_of_them(samples):
+    codes = gaussian_codes(10, 2)
+    for given in (codes, zs.Posterior(codes)):
+        with pytest.raises(ConfigError, match=f"response: samples={samples}.*at least 1"):
+            response(identity(2), given, samples=samples)

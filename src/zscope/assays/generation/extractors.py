@@ -29,7 +29,16 @@ BATCH = 256
 
 def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
     """The features of some observations in float64, a row for each, on the CPU."""
-    x = observations if isinstance(observations, Tensor) else torch.tensor(np.asarray(observations))
+    try:
+        given = isinstance(observations, Tensor)
+        x = observations if given else torch.tensor(np.asarray(observations))
+    except (TypeError, ValueError) as error:
+        raise Undefined(f"{who}: got something that is not a table of numbers ({error}).") from None
+    if x.ndim == 0 or x.is_complex():
+        raise Undefined(
+            f"{who}: got numbers of shape {tuple(x.shape)} and type {x.dtype}; needed are real "
+            "ones, a row for each observation."
+        )
     if len(x) == 0:
         raise Undefined(f"{who}: 0 observations were given. Give at least two.")
     if extractor is None:

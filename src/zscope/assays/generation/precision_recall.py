@@ -25,6 +25,7 @@ from zscope.assays.dimension.neighbours import nearest_neighbours
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.errors import Undefined
 from zscope.results import Result
+from zscope.sampling import whole
 
 BLOCK_BYTES = 32 << 20
 
@@ -51,12 +52,18 @@ def precision_recall(
 
     `name` replaces what the result calls the extractor.
     """
+    whole("precision_recall", 1, neighbours=neighbours)
     first = extract(real, extractor, "precision_recall")
     second = extract(generated, extractor, "precision_recall")
     if first.shape[1] != second.shape[1]:
         raise Undefined(
             f"precision_recall: features of shape {tuple(first.shape)} and {tuple(second.shape)} "
             "have different columns. Were both extracted by the same network?"
+        )
+    if min(len(first), len(second)) <= neighbours:
+        raise Undefined(
+            f"precision_recall: sets of {len(first)} and {len(second)} rows, whose members cannot "
+            f"have {neighbours} neighbours each. Give more observations: thousands are usual."
         )
     return PrecisionRecall(
         precision=_share_within(second, first, neighbours),

@@ -30,7 +30,7 @@ from zscope.errors import Undefined
 from zscope.groups import Groups
 from zscope.randomness import fresh
 from zscope.results import Measure, Result
-from zscope.sampling import hybrid, prior
+from zscope.sampling import hybrid, prior, whole
 from zscope.types import Codes, Observations
 
 
@@ -96,6 +96,7 @@ def sample_quality(
     `groups` are the variables that hybrids exchange whole; by default those of a structural
     model, else single latents.
     """
+    whole("sample_quality", 8, samples=samples)
     generator = fresh(generator)
     count = min(samples, len(observations) // 2)
     if count < 8 or len(posterior) != len(observations):

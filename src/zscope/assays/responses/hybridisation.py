@@ -23,7 +23,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.responses.engine import BUDGET, decode
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import Result
@@ -83,6 +83,11 @@ def hybridisation(
     Exactly two codes (three for `double`) are base and alternative(s), in this order; of
     more, they are drawn at random.
     """
+    if on not in ("noises", "causes"):
+        raise ConfigError(
+            f"hybridisation: on={on!r} is not known; units are taken on='noises' (the codes) or, "
+            "in a model with a causal block, on='causes'."
+        )
     generator = fresh(generator)
     if isinstance(codes, Posterior):
         codes = codes.mean

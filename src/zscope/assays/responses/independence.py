@@ -28,6 +28,7 @@ from zscope.errors import Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
 from zscope.results import Result
+from zscope.sampling import whole
 from zscope.types import Matrix
 
 
@@ -71,6 +72,10 @@ def independence(
     Up to `samples` codes in each cloud; of a `Posterior`, draws. `groups` are the variables
     asked about; within a group there may be dependence.
     """
+    from scipy.stats import rankdata
+
+    whole("independence", samples=samples)
+    whole("independence", 0, permutations=permutations)
     generator = fresh(generator)
     drawn = base_samples(codes, 2 * samples, "independence", generator).double()
     lists = partition(groups, drawn.shape[1], "independence")
@@ -87,9 +92,11 @@ def independence(
         hybrids[:, group] = rest[order.to(rest.device)][:, group]
     variance = float(drawn.var(0, correction=0).mean())
     found = mmd(cloud, hybrids, variance=variance, permutations=permutations, generator=generator)
-    ranks = drawn.argsort(0).argsort(0).double()
-    varies = (drawn.std(0) > 0).double()  # a latent that does not is correlated with nothing
-    correlation = torch.corrcoef(ranks.T) * varies * varies[:, None]
+    # Equal numbers share a rank: in the order of the rows, codes of few values would look
+    # dependent if the rows were sorted.
+    ranks = torch.from_numpy(rankdata(drawn.cpu().numpy(), axis=0)).to(drawn)
+    varies = drawn.amin(0) < drawn.amax(0)  # a latent that does not is correlated with nothing
+    correlation = torch.where(varies & varies[:, None], torch.corrcoef(ranks.T), 0.0)
     return Independence(
         score=found.value,
         standard_error=found.standard_error,

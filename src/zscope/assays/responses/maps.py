@@ -36,6 +36,7 @@ from zscope.assays.responses.engine import BUDGET, decode, responses
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
+from zscope.sampling import whole
 from zscope.types import Codes
 
 Axis = Float[Tensor, "points"]
@@ -122,6 +123,10 @@ def response_map(
     vectors = as_codes(base, "response_map: base")
     latents = vectors.shape[1]
     pair = _dims(dims, latents)
+    whole("response_map", grid=grid)
+    whole("response_map", 0, decode_grid=decode_grid)
+    if not floor >= 0:
+        raise ConfigError(f"response_map: floor={floor}; it is a share of the map, 0 or more.")
     if grid < 2:
         raise ConfigError(
             f"response_map: grid={grid}; derivatives need at least 2 points a side. The default "
@@ -257,6 +262,8 @@ def _decoded(
 
 
 def _dims(dims: Sequence[int], latents: int) -> tuple[int, int]:
+    for dim in dims:
+        whole("response_map", dims=dim)
     if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= dim < latents for dim in dims):
         raise ConfigError(
             f"response_map: dims={tuple(dims)} of a model with {latents} latents; a map needs two "
@@ -270,10 +277,13 @@ def _extent(
     extent: Any, codes: Tensor | None, dims: tuple[int, int]
 ) -> tuple[list[float], list[float]]:
     if extent is not None:
-        numbers = torch.as_tensor(extent, dtype=torch.float64).flatten()
-        if numbers.numel() == 2:
-            numbers = numbers.repeat(2)
-        if numbers.numel() != 4 or not numbers.isfinite().all():
+        try:
+            numbers = np.asarray(extent, dtype=np.float64).flatten()
+        except (TypeError, ValueError):
+            numbers = np.empty(0)
+        if len(numbers) == 2:
+            numbers = np.tile(numbers, 2)
+        if len(numbers) != 4 or not np.isfinite(numbers).all():
             raise ConfigError(
                 f"response_map: extent={extent!r}; give (low, high) for both latents, or (low, "
                 "high, low, high)."

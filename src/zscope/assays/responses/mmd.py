@@ -33,6 +33,7 @@ from torch import Generator, Tensor
 
 from zscope.errors import Undefined
 from zscope.randomness import fresh
+from zscope.sampling import whole
 from zscope.types import Codes
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -63,6 +64,7 @@ def mmd(
     Memory does not grow with the square of the samples: kernels are summed in blocks of
     rows. `permutations=0` leaves the p-value out.
     """
+    whole("mmd", 0, permutations=permutations)
     if x.shape != y.shape or len(x) < 4:
         raise Undefined(
             f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two of equal shape with "

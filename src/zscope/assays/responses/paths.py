@@ -38,6 +38,7 @@ from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError
 from zscope.randomness import fresh
 from zscope.results import Result
+from zscope.sampling import whole
 from zscope.types import Codes
 
 # Moves to the 32 nearest directions of a grid, up to sign: with the 8 nearest alone a path
@@ -102,14 +103,18 @@ def manifold_path(
     100 in a plane and 20 in all latents, where each asks the model); 0 leaves the path on
     its graph, for models without gradients.
     """
+    whole("manifold_path", points=points, frames=frames)
+    whole("manifold_path", 1, samples=samples, neighbours=neighbours)
+    if relax is not None:
+        whole("manifold_path", 0, relax=relax)
     if points < 2 or frames < 2:
         raise ConfigError(
             f"manifold_path: points={points}, frames={frames}; a path has at least its two ends."
         )
-    if temperature is not None and not temperature > 0:
+    if temperature is not None and not 0 < temperature < float("inf"):
         raise ConfigError(
-            f"manifold_path: temperature={temperature}; it must be above 0, or the path could "
-            "wander for free where the field vanishes. Leave it out for a default."
+            f"manifold_path: temperature={temperature}; it must be a number above 0, or the path "
+            "could wander for free where the field vanishes. Leave it out for a default."
         )
     plane = subject if isinstance(subject, ResponseMap) else None
     space: _Plane | _Everywhere
@@ -167,7 +172,8 @@ class _Plane:
         self.bounds = torch.tensor([[low0, high0], [low1, high1]], dtype=torch.float64)
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
-        vector = as_codes(value, f"manifold_path: {name}")[0].double()
+        # The map's edge is a number of the model's own type: a code on it is rounded alike.
+        vector = as_codes(value, f"manifold_path: {name}")[0].to(self.map.base.dtype).double()
         if len(vector) == self.map.base.shape[1]:
             vector = vector[list(self.map.dims)]
         if len(vector) != 2:

@@ -23,7 +23,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
 
@@ -75,10 +75,11 @@ def response(
     `samples` limits how many codes are used, chosen at random.
     """
     generator = fresh(generator)
+    if samples is not None:
+        whole("response", 1, samples=samples)
     if isinstance(codes, Posterior):
-        codes = posterior_samples(
-            codes, min(samples or len(codes), len(codes)), generator=generator
-        )
+        count = len(codes) if samples is None else min(samples, len(codes))
+        codes = posterior_samples(codes, count, generator=generator)
     else:
         codes = recorded_codes(codes, "response")
         if samples is not None and samples < len(codes):

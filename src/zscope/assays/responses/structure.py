@@ -36,7 +36,7 @@ from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
 
@@ -102,7 +102,7 @@ def structure_score(
     `only_causal`; otherwise they are found with a response matrix.
     """
     generator = fresh(generator)
-    _check(response, statistic, samples)
+    _check(response, statistic, samples, permutations)
     if autoencoder.prior is None:
         codes = _codes_for_hybrids(posterior, generator)
         draw = lambda: hybrid_samples(codes, samples, groups=groups, generator=generator)  # noqa: E731
@@ -185,7 +185,9 @@ def _codes_for_hybrids(
     return recorded_codes(posterior, "structure_score", generator)
 
 
-def _check(response: str, statistic: str, samples: int) -> None:
+def _check(response: str, statistic: str, samples: int, permutations: int) -> None:
+    whole("structure_score", samples=samples)
+    whole("structure_score", 0, permutations=permutations)
     if response not in ("sampled", "mean") or statistic not in ("unbiased", "biased"):
         raise ConfigError(
             f"structure_score: response={response!r}, statistic={statistic!r}; known are "

@@ -24,7 +24,7 @@ from zscope.assays.responses.engine import BUDGET, respond
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError
 from zscope.results import Result
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ def traversal_responses(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
     *,
-    base: Tensor | None = None,
+    base: Tensor | np.ndarray | None = None,
     steps: int = 21,
     range: float = 0.99,
     budget: int = BUDGET,
@@ -70,6 +70,7 @@ def traversal_responses(
         codes = codes.mean
     codes = recorded_codes(codes, "traversal_responses")
     latents = codes.shape[1]
+    whole("traversal_responses", steps=steps)
     if steps < 2 or not 0 < range <= 1:
         raise ConfigError(
             f"traversal_responses: steps={steps}, range={range}; at least 2 steps are needed, over "
@@ -77,7 +78,8 @@ def traversal_responses(
         )
     if base is None:
         base = codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
-    elif base.numel() != latents:
+    base = torch.as_tensor(base)
+    if base.numel() != latents:
         raise ConfigError(
             f"traversal_responses: the base has {base.numel()} numbers, but the codes have "
             f"{latents} latents. Give one code, for instance base=codes[0]."
