@@ -163,3 +163,34 @@ def test_codes_or_a_map_are_asked_for():
         drift(plane, ZERO[None])
     with pytest.raises(ConfigError, match="at least one pass"):
         drift(wells(), ZERO[None], steps=0)
+
+
+def test_codes_that_run_away_leave_the_others_their_answer():
+    """z -> z^3 pulls |z| < 1 to 0 and drives the rest beyond what single precision can hold."""
+    codes = torch.tensor([[0.5, -0.3], [1.5, 0.2], [0.2, -3.0]])
+    found = drift(responding(lambda z: z**3, 2), codes)
+    assert found.unconverged == [1, 2]
+    assert np.allclose(found.fixed_points, [[0, 0]], atol=1e-6)
+    assert found.limits.isfinite().all()
+    doubled = drift(responding(lambda z: 2 * z, 2), codes)
+    assert doubled.unconverged == [0, 1, 2]
+    assert (doubled.passes < 30).all()
+
+
+def test_a_leap_beside_a_point_that_repels_is_no_arrival():
+    """4 z (1 - z) sends 1 - 1e-9 to within 4e-9 of 0, from where it grows fourfold a pass."""
+    chaotic = responding(lambda z: 4 * z * (1 - z), 1)
+    codes = torch.tensor([[0.3], [1 - 1e-9], [0.7]], dtype=torch.float64)
+    assert drift(chaotic, codes).unconverged == [0, 1, 2]
+
+
+def test_a_line_of_fixed_points_does_not_attract_along_itself():
+    codes = gaussian_codes(200, 2).float() + 3
+    line = responding(lambda z: z * torch.tensor([0.0, 1.0]), 2)
+    assert ", of which 0 attract" in dict(drift(line, codes).summary())["fixed points"]
+
+
+@pytest.mark.parametrize("options", [{"kept": -1}, {"steps": -3}, {"grid": 0}])
+def test_numbers_that_cannot_be_meant_are_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        drift(identity(2), gaussian_codes(5, 2), **options)

@@ -9,10 +9,12 @@ Jacobian of R there, is below 1: one pass leaves that share of a small deviation
 A code counts as converged when what is left of its way, judged by how its last steps
 shrank, |step| ratio / (1 - ratio), is within the tolerance times the spread of the codes
 and its step within a hundredth of that; slow codes are not mistaken for arrived ones.
-Codes that circle or are still on their way after the last step are listed in
-`unconverged` and belong to no basin (-1). A continuum of fixed points, such as every code
-of an identity autoencoder, is one set with a large `spread`. Permuting latents permutes
-everything; the order of the codes does not matter.
+Codes that circle, run away (further than 1e6 times the largest code: they are not followed
+there) or are still on their way after the last step are listed in `unconverged` and belong
+to no basin (-1). Of a continuum of fixed points, such as all codes of an identity
+autoencoder, those that lie close together are one set, whose `spread` says how far it
+reaches; its rate is 1. Permuting latents permutes everything; the order of the codes does
+not matter.
 
 Radhakrishnan et al., "Memorization in overparameterized autoencoders", 2018, show that
 trained autoencoders contract towards such attractors.
@@ -27,11 +29,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.responses.engine import BUDGET, location, respond
 from zscope.assays.responses.maps import Axis, ResponseMap, as_codes, in_plane
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
 from zscope.results import Result
+from zscope.sampling import whole
 from zscope.types import Codes
 
 
@@ -70,7 +73,8 @@ class Drift(Result):
         return values
 
     def summary(self) -> list[tuple[str, str]]:
-        attracting = int((self.rates < 1).sum())
+        # Along a line of fixed points the rate is 1, but for the rounding of differences.
+        attracting = int((self.rates < 1 - 1e-3).sum())
         lines = [
             ("fixed points", f"{len(self.fixed_points)}, of which {attracting} attract"),
             ("not converged", f"{len(self.unconverged)} of {len(self.basin)} codes"),
@@ -109,6 +113,8 @@ def drift(
     times that of each other are one fixed point. The trajectories of `kept` codes, evenly
     chosen, are returned. A map of several base vectors is followed at the first of them.
     """
+    whole("drift", steps=steps, grid=grid)
+    whole("drift", 0, kept=kept)
     if steps < 1 or not tolerance > 0 or grid < 2:
         raise ConfigError(
             f"drift: steps={steps}, tolerance={tolerance}, grid={grid}; at least one pass, a "
@@ -173,12 +179,15 @@ def _follow(
 ) -> tuple[Codes, Tensor, Tensor, Tensor]:
     """(limits, passes made, which converged, trajectories of some codes)."""
     here = start.clone()
+    unit = torch.finfo(location(autoencoder, start)[1]).eps
+    lost = 1e6 * max(1.0, float(start.double().norm(dim=1).max()))
     passes = torch.zeros(len(start), dtype=torch.int64)
     arrived = torch.zeros(len(start), dtype=torch.bool)
+    away = torch.zeros(len(start), dtype=torch.bool)
     before = torch.full((len(start),), float("inf"), dtype=torch.float64)
     seen = [start[followed]]
     for _ in range(steps):
-        moving = (~arrived).nonzero()[:, 0]
+        moving = (~arrived & ~away).nonzero()[:, 0]
         if len(moving) == 0:
             break
         there = respond(autoencoder, here[moving], budget=budget)
@@ -188,12 +197,16 @@ def _follow(
         ratio = step / before[moving].clamp_min(torch.finfo(torch.float64).tiny)
         left = torch.where(ratio < 1, step * ratio / (1 - ratio).clamp_min(1e-12), torch.inf)
         # A code first falls fast onto the manifold, then creeps along it; at the turn both its
-        # step and its way to go look small, so the step must be smaller still.
-        close = (step <= reach / 100) & (left <= reach) & before[moving].isfinite()
+        # step and its way to go look small, so the step must be smaller still. And one leap
+        # may end beside a point that repels: two small steps must follow one another.
+        close = (step <= reach / 100) & (left <= reach) & (before[moving] <= reach)
         here[moving] = there
         before[moving] = step
         passes[moving] += 1
-        arrived[moving[close | (step == 0)]] = True
+        # Where a code rests, rounding may go on for ever and does not shrink.
+        rests = step <= 2 * unit * there.double().norm(dim=1)
+        arrived[moving[close | rests]] = True
+        away[moving[there.double().norm(dim=1) > lost]] = True
         seen.append(here[followed])
     return here, passes, arrived, torch.stack(seen, dim=1)
 

@@ -109,7 +109,7 @@ def causes(autoencoder: Autoencoder, noises: Codes, *, budget: int = BUDGET) -> 
     if type(autoencoder).causes is Autoencoder.causes:
         return noises
     size = max(1, min(_LARGEST, budget // (_UNSEEN * 8 * noises.shape[1])))
-    device, dtype = _place(autoencoder, noises)
+    device, dtype = location(autoencoder, noises)
     parts = []
     for start in range(0, len(noises), size):
         part = noises[start : start + size]
@@ -154,7 +154,7 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
         )
     if len(example) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
-    place = _place(autoencoder, example)
+    place = location(autoencoder, example)
     if place[0].type == "cpu":
         budget = min(budget, _CACHED * torch.get_num_threads())
     most = max(1, min(_LARGEST, int(budget / _needed(autoencoder, example, place))))
@@ -197,7 +197,7 @@ def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:
 
 def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
     """One chunk, checked. To be called in evaluation mode, which takes a while to set."""
-    device, dtype = _place(autoencoder, codes)
+    device, dtype = location(autoencoder, codes)
     x = autoencoder.decode(codes.detach().to(device, dtype))
     if x.ndim == 0 or len(x) != len(codes):
         raise InterfaceError(
@@ -246,7 +246,7 @@ def _refuse(role: str, came: Tensor, codes: Codes, start: int) -> None:
     )
 
 
-def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
+def location(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
     """Where the weights are; a model without weights takes the codes as they come."""
     if any(parameter.is_floating_point() for parameter in autoencoder.parameters()):
         return autoencoder.place
