@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 from worlds import constant, gaussian_codes, identity, rescaled, responding, seeded
 
 import zscope as zs
@@ -115,3 +116,22 @@ def test_posterior_samples_measured_once_serve_many_vectors():
         assert part.to_dict() == whole.to_dict()
     with pytest.raises(Undefined, match="codes with 3 latents against.* 2"):
         measured.score(gaussian_codes(2, 3))
+
+
+def test_the_interval_knows_that_the_limit_was_measured_too():
+    """Where 0.9 z answers z, a hole is a long vector: shares are those of chi-squared, 3."""
+    model, spread, inside, trials = responding(lambda z: 0.9 * z, 3, prior="normal"), 0.6, 0, 150
+    truth = chi2.sf(spread**2 * chi2.ppf(0.99, 3), 3)
+    for seed in range(trials):
+        codes = spread * gaussian_codes(600, 3, seed)
+        found = holes(model, codes, samples=600, generator=seeded(seed))
+        inside += found.interval[0] <= truth <= found.interval[1]
+    assert inside / trials > 0.88  # 0.95 promised; as a share of a fixed limit it is 0.6
+
+
+def test_rounding_leaves_an_exact_autoencoder_without_holes_and_its_interval_alone():
+    model = responding(lambda z: z * (1 + 1e-9), 2, prior="normal")
+    found = holes(model, gaussian_codes(500, 2), samples=500)
+    assert found.score == found.chance == 0
+    assert found.interval[0] == 0
+    assert found.interval[1] < 0.01

@@ -1,13 +1,51 @@
-"""How often each sample counts in a resample."""
+"""How often each sample counts in a resample, and how far out an interval is cut."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy.stats import norm, t
+from worlds import gaussian_codes, identity, seeded
 
-from zscope.assays.responses.resampling import block_weights
+from zscope.assays.responses.conditioned import conditioned_response_matrix
+from zscope.assays.responses.consistency import interventional_consistency
+from zscope.assays.responses.matrix import response_matrix
+from zscope.assays.responses.resampling import block_tail, block_weights, tail
 from zscope.errors import ConfigError
 
 
 @pytest.mark.parametrize("resamples", [-1, 1])
 def test_a_number_of_resamples_that_gives_no_interval_is_refused(resamples):
-    with pytest.raises(ConfigError, match="no interval"):
-        block_weights(10, resamples, torch.Generator())
+    codes, factors = gaussian_codes(60, 2), np.indices((3, 20)).reshape(2, -1).T
+    with pytest.raises(ConfigError, match=r"response_matrix: resamples=.*at least"):
+        response_matrix(identity(2), codes, resamples=resamples)
+    with pytest.raises(ConfigError, match=r"conditioned_.*: resamples=.*at least"):
+        conditioned_response_matrix(identity(2), codes, factors, resamples=resamples)
+    with pytest.raises(ConfigError, match=r"interventional_.*: resamples=.*at least"):
+        interventional_consistency(identity(2), codes, resamples=resamples)
+
+
+def test_the_share_cut_off_is_that_of_students_distribution():
+    """Standardised, a mean of n numbers reaches as far as t with n - 1 degrees of freedom."""
+    for units in (2, 5, 16, 100):
+        wide = t.ppf(0.975, units - 1) * math.sqrt(units / (units - 1))
+        assert tail(units) == pytest.approx(norm.cdf(-wide), abs=1e-12)
+    assert tail(10**6) == pytest.approx(0.025, rel=1e-3)
+    assert block_tail(64) < tail(16) < block_tail(100_000) < 0.025
+
+
+def test_intervals_of_few_samples_hold_the_truth_nearly_as_often_as_they_say():
+    """The plain percentiles of the same draws hold it in about 86 % of cases."""
+    truth, inside, plain, trials = math.sqrt(2), 0, 0, 150
+    for seed in range(trials):
+        codes = gaussian_codes(48, 1, seed)
+        found = response_matrix(identity(1), codes, resamples=100, generator=seeded(seed))
+        low, high = found.interval[:, 0, 0]
+        inside += bool(low <= truth <= high)
+        squares = (codes - codes.roll(-1, 0)).square()
+        draws = (block_weights(48, 100, seeded(seed))[1:] @ squares).sqrt()
+        low, high = torch.quantile(draws, torch.tensor([0.025, 0.975], dtype=torch.float64))
+        plain += bool(low <= truth <= high)
+    assert inside / trials > 0.88
+    assert inside - plain > 0.02 * trials, (inside, plain)

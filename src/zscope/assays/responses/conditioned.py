@@ -34,12 +34,19 @@ from torch import Generator, Tensor
 
 from zscope.assays.responses.engine import BUDGET, encode
 from zscope.assays.responses.matrix import Rule, replaced_squares, response_matrix
-from zscope.assays.responses.resampling import block_weights, interval
+from zscope.assays.responses.resampling import (
+    block_tail,
+    block_weights,
+    check_resamples,
+    interval,
+    tail,
+)
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
 from zscope.results import Measure, Result
+from zscope.sampling import whole
 from zscope.types import Matrix
 
 # Of one group of observations at most so many are used: other groups say more.
@@ -121,6 +128,8 @@ def conditioned_response_matrix(
     `resamples` > 0 adds intervals, over groups of observations.
     """
     who = "conditioned_response_matrix"
+    whole(who, 2, samples=samples)
+    check_resamples(resamples, who)
     generator = fresh(generator)
     batch, known, names = _observations(data, factors, who)
     if posterior is not None and len(posterior) != len(known):
@@ -130,8 +139,8 @@ def conditioned_response_matrix(
         )
     choices = [Chosen(known, factor, samples, generator, who) for factor in range(len(names))]
     # The causal latents are those of the data as a whole, not of the chosen groups.
-    whole = torch.randperm(len(known), generator=generator, device=generator.device)[:samples]
-    rows = np.unique(np.concatenate([*(choice.rows for choice in choices), whole.cpu().numpy()]))
+    everyone = torch.randperm(len(known), generator=generator, device=generator.device)[:samples]
+    rows = np.unique(np.concatenate([*(choice.rows for choice in choices), everyone.cpu().numpy()]))
     if posterior is None:
         posterior = encode(autoencoder, batch, rows, budget=budget)
     else:
@@ -140,7 +149,7 @@ def conditioned_response_matrix(
     lists = partition(groups, posterior.latents, who)
     overall = response_matrix(
         autoencoder,
-        posterior[[at[int(row)] for row in whole]],
+        posterior[[at[int(row)] for row in everyone]],
         samples=samples,
         groups=lists,
         threshold=threshold,
@@ -150,7 +159,7 @@ def conditioned_response_matrix(
     )
     kept = _kept(overall.causal if causal is None else causal, len(lists), who)
     matrices, unconditioned = [], []
-    anyone = posterior[[at[int(row)] for row in whole]]
+    anyone = posterior[[at[int(row)] for row in everyone]]
     for choice in choices:
         base = posterior[[at[int(row)] for row in choice.rows]].sample(generator)
         weights = choice.weights(resamples, generator)
@@ -174,7 +183,8 @@ def conditioned_response_matrix(
         )
     chance = _scores(plain[:, kept], who)
     scores = [_scores(matrix[:, kept], who) for matrix in draws]
-    both = interval(torch.tensor(scores, dtype=torch.float64))
+    both = interval(torch.tensor(scores, dtype=torch.float64), min(c.tail for c in choices))
+    entries = [interval(draws[:, k], choice.tail) for k, choice in enumerate(choices)]
     return ConditionedResponseMatrix(
         matrix=draws[0],
         disentanglement=scores[0][0],
@@ -186,7 +196,7 @@ def conditioned_response_matrix(
         samples=[len(choice.rows) for choice in choices],
         unusable=[choice.unusable for choice in choices],
         factor_names=names,
-        interval=interval(draws),
+        interval=None if both is None else torch.stack([e for e in entries if e is not None], 1),
         disentanglement_interval=None if both is None else (float(both[0, 0]), float(both[1, 0])),
         completeness_interval=None if both is None else (float(both[0, 1]), float(both[1, 1])),
         disentanglement_chance=chance[0],
@@ -236,6 +246,12 @@ class Chosen:
         self._sizes = [len(part) for part in parts]
         # A large group of which a part is used stands for all of its observations.
         self._shares = [len(rows) for rows in taken]
+
+    @property
+    def tail(self) -> float:
+        """What an interval cuts off at each end, with so many groups to draw again."""
+        sizes = self._sizes
+        return block_tail(sizes[0]) if len(sizes) == 1 else tail(len(sizes))
 
     def weights(self, resamples: int, generator: Generator) -> Tensor:
         """How much each observation counts: row 0 as they are, then groups drawn again."""

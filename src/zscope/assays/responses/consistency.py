@@ -39,26 +39,25 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, causes, respond, responses
+from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
+from zscope.assays.responses.resampling import check_resamples, tail
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, membership, partition, sums
+from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import Measure, Result
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import prior as prior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.sampling import uniform as uniform_samples
 from zscope.types import Codes, Matrix
 
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
-Flavour = Literal["scale-free", "paper"]
 Interval = tuple[float, float]
 UNRESPONSIVE = 0.9
-BLOCKS, MANY = 16, 256
-FEW = 4  # interventions on each unit from which chance is known well enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +90,10 @@ class Consistency(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         lines = []
-        for name, whole in self.means_with_collapsed.items():
+        for name, overall in self.means_with_collapsed.items():
             lines.append((name, f"{self.means[name]:.3f}" if name in self.means else "undefined"))
             if self.collapsed:
-                lines.append((f"{name}, with collapsed units", f"{whole:.3f}"))
+                lines.append((f"{name}, with collapsed units", f"{overall:.3f}"))
         return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
 
     def plot(
@@ -132,6 +131,8 @@ def interventional_consistency(
     generator = fresh(generator)
     if flavour not in ("scale-free", "paper"):
         raise ConfigError(f"{who}: flavour={flavour!r}; known are 'scale-free' and 'paper'.")
+    whole(who, interventions=interventions, samples=samples, levels=levels)
+    check_resamples(resamples, who)
     if interventions < 1 or samples < 2 or levels < 1:
         raise ConfigError(
             f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "
@@ -152,7 +153,7 @@ def interventional_consistency(
         len(recorded), (interventions,), generator=generator, device=generator.device
     )
     values = recorded[rows.to(recorded.device)].to(noises)
-    errors = _Errors(autoencoder, noises, before, values, lists, flavour, budget)
+    errors = Errors(autoencoder, noises, before, values, lists, flavour, budget)
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
@@ -171,7 +172,8 @@ def interventional_consistency(
     unrelated = {name: drift.unrelated for name, drift in drifts.items()}
     intervals: dict[str, Interval] = {}
     if resamples:
-        intervals = errors.intervals(alive, resamples, generator) | {
+        again = [_means(*both, {}, alive) for both in errors.drawn_again(resamples, generator)]
+        intervals = _intervals(again, min(errors.blocks, interventions)) | {
             f"self-consistency ({name})": drift.interval(alive) for name, drift in drifts.items()
         }
     return Consistency(
@@ -222,13 +224,13 @@ class _Drift:
     ) -> None:
         member = membership(groups, noises.shape[1])
         now = respond(autoencoder, noises, budget=budget) if first is None else first
-        self.spread, scores = _spread(now, member), []
+        self.spread, scores = spread_of(now, member), []
         for level in range(levels):
             now = now if level == 0 else respond(autoencoder, now, budget=budget)
-            self.moved = _norms(now - noises, member)
+            self.moved = norms(now - noises, member)
             scores.append(self._score(self.moved.mean(0)))
         self.scores = torch.stack(scores)
-        others = _norms(now.roll(1, 0) - noises, member).mean(0)
+        others = norms(now.roll(1, 0) - noises, member).mean(0)
         self.unrelated = self._score(others)[None]
 
     def _score(self, moved: Tensor) -> Tensor:
@@ -265,135 +267,6 @@ def draw(
     )
 
 
-class _Errors:
-    """Invariance and equivariance errors of all interventions, units x units.
-
-    `unrelated` are both for responses that belong to other latent vectors.
-    """
-
-    def __init__(
-        self,
-        autoencoder: Autoencoder,
-        noises: Codes,
-        before: Codes,
-        values: Float[Tensor, "interventions latents"],
-        groups: list[list[int]],
-        flavour: Flavour,
-        budget: int,
-    ) -> None:
-        units, each = len(groups), len(values)
-        count, latents = noises.shape
-        member = membership(groups, latents).to(noises.device)
-        settled = causes(autoencoder, before, budget=budget)
-        # A unit of a causal block may have several causes for its one noise.
-        wide = member.repeat_interleave(settled.shape[1] // latents, dim=1)
-        # Sums over blocks of samples, so that samples can be drawn again by blocks.
-        blocks = min(BLOCKS if units <= MANY else 1, count)
-        moved = torch.zeros(blocks * units * each, units, dtype=torch.float64)
-        strayed = torch.zeros_like(moved)
-        lost = torch.zeros(units * each, units, dtype=torch.float64)
-        others, few = settled.roll(1, 0), min(each, FEW)
-
-        def which(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-            """(intervention, mask of its unit, its values) for each row."""
-            intervention = torch.arange(start, stop, device=noises.device) // count
-            return intervention, member[intervention // each], values[intervention % each]
-
-        def build(start: int, stop: int) -> Tensor:
-            _, unit, value = which(start, stop)
-            return torch.where(unit, value, noises[_rows(start, stop, count)])
-
-        for start, stop, posterior in responses(
-            autoencoder, units * each * count, build, budget=budget
-        ):
-            intervention, unit, value = which(start, stop)
-            rows = _rows(start, stop, count)
-            place = intervention.cpu() + rows * blocks // count * (units * each)
-            untouched = before[rows]
-            change = _norms(posterior.mean - untouched, member)
-            moved.index_add_(0, place, change)
-            wanted = causes(autoencoder, torch.where(unit, value, untouched))
-            away = causes(autoencoder, posterior.mean) - wanted
-            strayed.index_add_(0, place, _norms(away, wide))
-            first = intervention % each < few
-            if bool(first.any()):
-                gap = others[rows[first.cpu()]] - wanted[first]
-                lost.index_add_(0, intervention[first].cpu(), _norms(gap, wide))
-        self.spread = _spread(before, member)
-        effort = torch.cat(
-            [
-                (noises[:, None, group] - values[:, group]).double().norm(dim=-1).mean(0).cpu()
-                for group in groups
-            ]
-        )
-        unit_size = torch.ones_like(effort)
-        if flavour == "scale-free":
-            unit_size = self.spread.repeat_interleave(each)
-        # 1 / U_I; an intervention that changes nothing makes no error.
-        rate = torch.where(effort > 0, unit_size / effort, 0)
-        self._sizes = torch.bincount(torch.arange(count) * blocks // count).double()
-        self._parts = [
-            _scaled(sums_.unflatten(0, (blocks, -1)), rate, spread).unflatten(1, (units, each))
-            for sums_, spread in ((moved, self.spread), (strayed, _spread(settled, wide)))
-        ]
-        self.invariance, self.equivariance = (part.sum(0).mean(1) / count for part in self._parts)
-        apart = _norms(before.roll(1, 0) - before, member).mean(0).expand(units * each, units)
-        self.unrelated = [
-            _scaled(error, rate, spread).unflatten(0, (units, each))[:, :few].mean(1)
-            for error, spread in ((apart, self.spread), (lost / count, _spread(settled, wide)))
-        ]
-
-    def intervals(
-        self, units: list[int], resamples: int, generator: Generator
-    ) -> dict[str, Interval]:
-        """95 % of the means, with blocks of samples and interventions drawn again."""
-        draws: dict[str, list[float]] = {}
-        for _ in range(resamples if len(self._sizes) > 1 else 0):
-            blocks = _drawn_again(len(self._sizes), generator)
-            values = _drawn_again(self._parts[0].shape[2], generator)
-            count = float(blocks @ self._sizes) * float(values.sum())
-            both = [
-                1 - torch.einsum("b,bmvi,v->mi", blocks, part, values) / count
-                for part in self._parts
-            ]
-            for name, value in _means(both[0], both[1], {}, units).items():
-                draws.setdefault(name, []).append(value)
-        ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-        return {
-            name: tuple(torch.quantile(torch.tensor(each, dtype=torch.float64), ends).tolist())
-            for name, each in draws.items()
-        }
-
-
-def _drawn_again(count: int, generator: Generator) -> Tensor:
-    """How often each of `count` things comes when as many are drawn with replacement."""
-    drawn = torch.randint(count, (count,), generator=generator, device=generator.device)
-    return torch.bincount(drawn.cpu(), minlength=count).double()
-
-
-def _rows(start: int, stop: int, count: int) -> Tensor:
-    """Which of `count` samples each row is about, when they are gone through again and again."""
-    return torch.arange(start, stop) % count
-
-
-def _scaled(error: Tensor, rate: Tensor, spread: Tensor) -> Tensor:
-    """error / (U_I sigma_i) of each intervention; silent units make no error."""
-    silent = (spread < NEGLIGIBLE * spread.max()) | (spread == 0)
-    return error * rate[:, None] / torch.where(silent, torch.inf, spread)
-
-
-def _norms(codes: Tensor, member: Tensor) -> Tensor:
-    """The Euclidean norm of each group of columns, in float64 on the CPU."""
-    if member.shape[0] == member.shape[1]:  # single latents: no squares to lose digits in
-        return sums(codes.double().abs(), member).cpu()
-    return sums(codes.double().square(), member).sqrt().cpu()
-
-
-def _spread(codes: Tensor, member: Tensor) -> Tensor:
-    """The standard deviation of each group of columns."""
-    return sums(codes.double().var(0, correction=0), member).sqrt().cpu()
-
-
 def _means(
     invariance: Matrix, equivariance: Matrix, scores: dict[str, Tensor], units: list[int]
 ) -> dict[str, float]:
@@ -408,3 +281,13 @@ def _means(
     for name, levels in scores.items():
         means[f"self-consistency ({name})"] = float(levels[-1, units].mean())
     return means
+
+
+def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]:
+    """95 % of each mean over the draws, of which the blocks or the values were few."""
+    cut = tail(units)
+    ends = torch.tensor([cut, 1 - cut], dtype=torch.float64)
+    return {
+        name: tuple(torch.quantile(torch.tensor([d[name] for d in draws]).double(), ends).tolist())
+        for name in (draws[0] if draws else ())
+    }

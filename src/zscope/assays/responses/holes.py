@@ -33,7 +33,7 @@ from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
 FELT = 0.1
@@ -65,10 +65,18 @@ class HoleScore(Result):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927)."""
+        """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927).
+
+        The limit is known from draws too: what it may be off by is added in squares.
+        """
         n, z = self.samples, 1.96
         centre = (self.score + z**2 / (2 * n)) / (1 + z**2 / n)
         reach = z / (1 + z**2 / n) * (self.score * (1 - self.score) / n + (z / (2 * n)) ** 2) ** 0.5
+        off = z * (self.chance * (1 - self.chance) / len(self.reference)) ** 0.5
+        ends = np.clip([1 - self.chance - off, 1 - self.chance + off], 0, 1)
+        low, high = np.quantile(self.reference.numpy(), ends)
+        between = float(((self.displacement > low) & (self.displacement <= high)).double().mean())
+        reach = (reach**2 + (between / 2) ** 2) ** 0.5
         return max(0.0, centre - reach), min(1.0, centre + reach)
 
     def summary(self) -> list[tuple[str, str]]:
@@ -118,7 +126,8 @@ class Known:
             answers = respond(self.autoencoder, codes, budget=budget)
         moved = _distance(answers - codes, self.used, self.unit)
         below = torch.searchsorted(self.reference, moved, side="left")
-        in_hole = moved > max(self.limit, self.floor)
+        limit = max(self.limit, self.floor)
+        in_hole = moved > limit
         return HoleScore(
             score=float(in_hole.double().mean()),
             displacement=moved,
@@ -126,7 +135,7 @@ class Known:
             percentile=100 * below.double() / len(self.reference),
             holes=in_hole.nonzero().flatten().tolist(),
             reference=self.reference,
-            limit=self.limit,
+            limit=limit,
             ignored=self.ignored,
             source=source,
         )
@@ -201,6 +210,7 @@ def holes(
     budget: int = BUDGET,
 ) -> HoleScore:
     """The share of prior samples that lie in holes; of hybrids, for models without a prior."""
+    whole("holes", samples=samples)
     generator = fresh(generator)
     if autoencoder.prior is None:
         drawn: Codes = hybrid_samples(posterior, samples, generator=generator)

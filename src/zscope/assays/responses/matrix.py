@@ -33,14 +33,19 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.responses.engine import BUDGET, respond, responses
-from zscope.assays.responses.resampling import block_weights, interval
+from zscope.assays.responses.resampling import (
+    block_tail,
+    block_weights,
+    check_resamples,
+    interval,
+)
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, Matrix
 
 if TYPE_CHECKING:
@@ -170,6 +175,7 @@ def response_matrix(
             f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
             "'relative' (M_jj >= threshold sigma_j)."
         )
+    check_resamples(resamples, "response_matrix")
     generator = fresh(generator)
     base = base_samples(posterior, samples, "response_matrix", generator)
     lists = partition(groups, base.shape[1], "response_matrix")
@@ -181,6 +187,7 @@ def response_matrix(
     negligible = scales < NEGLIGIBLE * scales.amax(1, keepdim=True)
     hidden = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (felt == 0)
     relatives = torch.where(hidden, 0, matrices / felt.clamp_min(torch.finfo(felt.dtype).tiny))
+    cut = block_tail(len(base))
     rule = rule or ("relative" if autoencoder.prior is None else "absolute")
     return ResponseMatrix(
         matrix=matrices[0],
@@ -191,8 +198,8 @@ def response_matrix(
         threshold=threshold,
         groups=lists,
         samples=len(base),
-        interval=interval(matrices),
-        relative_interval=interval(relatives),
+        interval=interval(matrices, cut),
+        relative_interval=interval(relatives, cut),
     )
 
 
@@ -200,6 +207,7 @@ def base_samples(
     posterior: Posterior | Tensor | np.ndarray, samples: int, who: str, generator: Generator
 ) -> Codes:
     """Draws from the aggregate posterior in random order, each observation at most once."""
+    whole(who, samples=samples)
     if not isinstance(posterior, Posterior):
         posterior = Posterior(recorded_codes(posterior, who))
     count = min(samples, len(posterior))
