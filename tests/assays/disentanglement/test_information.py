@@ -62,6 +62,14 @@ def test_width_bins_are_numpys_histogram_with_the_maximum_in_the_last_bin():
     assert np.bincount(width_bins(values)[:, 0], minlength=20).tolist() == expected.tolist()
 
 
+@pytest.mark.parametrize("low", [1e16, 5e-324])
+def test_width_bins_of_a_range_with_fewer_numbers_than_bins(low):
+    values = np.repeat([low, np.nextafter(low, 1e300)], [30, 10])[:, None]
+    counts = np.bincount(width_bins(values)[:, 0], minlength=20)
+    assert counts[counts > 0].tolist() == [30, 10]
+    assert len(counts) == 20
+
+
 def test_few_rows_get_fewer_bins():
     assert [bins_for(n) for n in (20, 100, 200, 10_000)] == [2, 10, 20, 20]
 

@@ -365,9 +365,30 @@ def test_predictability_gap_paper():
     kinds = ["categorical", "continuous"]
     found = a.predictability_gap(codes, factors, flavour="paper", kinds=kinds)
     assert found.per_factor == pytest.approx([(accuracy[-1] - accuracy[-2]) / constant, gap])
-    found = a.predictability_gap(codes, factors, kinds=kinds)
-    floored = max(accuracy[-2], constant)
-    assert found.per_factor[0] == pytest.approx((accuracy[-1] - floored) / (1 - constant))
+
+
+def test_predictability_gap_gives_a_tie_to_the_nearest_value():
+    labels = drawn((3,), 500)[:, 0]
+    codes = np.column_stack([labels + 0.6 * normal(500, 5), normal(500, 7)])
+    train, test = split(500, 0.8)
+    constant = np.mean(labels[test] == np.bincount(labels[train]).argmax())
+
+    def nearer_first(distances):  # each more than all further ones together
+        return 1 + 0.1 * 0.5 ** np.arange(1, 6) + 0 * distances
+
+    first, second = (
+        KNeighborsClassifier(5, weights=nearer_first)
+        .fit(z[train, None], labels[train])
+        .score(z[test, None], labels[test])
+        for z in codes.T
+    )
+    found = a.predictability_gap(codes, labels, variances=np.full((500, 2), 0.01))
+    expected = (first - max(second, constant)) / (1 - constant)
+    assert found.score == pytest.approx(expected)
+    swapped = a.predictability_gap(codes, 2 - labels, variances=np.full((500, 2), 0.01))
+    assert swapped.score == found.score
+    paper = [a.predictability_gap(codes, y, flavour="paper").score for y in (labels, 2 - labels)]
+    assert paper[0] != paper[1]
 
 
 def test_predictability_gap_of_a_square():

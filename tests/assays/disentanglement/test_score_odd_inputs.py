@@ -1,8 +1,12 @@
 """Arrays and files that are not what they should be, and parts that hold too little."""
 
+import warnings
+
 import numpy as np
 import pytest
+from known_codes import NAMES, drawn, normal, score
 
+import zscope.assays as a
 from zscope.assays.disentanglement.beta_vae import beta_vae_score
 from zscope.assays.disentanglement.factor_vae import factor_vae_score
 from zscope.assays.disentanglement.mig import mig
@@ -29,6 +33,66 @@ def test_a_factor_that_is_constant_among_the_training_rows_has_no_correlation():
         factor = np.zeros(20)
         factor[row] = 1
         assert np.isfinite(sap(CODES, factor, flavour="dlib", kinds="continuous").score)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [1e300, -1e39, 1e-200])
+def test_numbers_beyond_single_precision_are_refused_with_their_row(name, size):
+    codes, factors = normal((60, 2)), drawn((3, 2), 60)
+    codes[7] = 9
+    with pytest.raises(Undefined, match=rf"{name}: the codes go up to 9e.*row 7.*scale"):
+        score(name, codes * size, factors)
+    with pytest.raises(Undefined, match=rf"{name}: the factors go up to 9e.*row 7"):
+        score(name, normal((60, 2)), codes * size)
+
+
+def test_udr_refuses_numbers_beyond_single_precision():
+    with pytest.raises(Undefined, match="udr: model 1: the codes go up to"):
+        udr([CODES, CODES * 1e300])
+
+
+def test_of_many_factors_those_never_drawn_count_zero(monkeypatch):
+    monkeypatch.setattr("zscope.assays.disentanglement.beta_vae.TRAIN", 30)
+    monkeypatch.setattr("zscope.assays.disentanglement.beta_vae.TEST", 20)
+    found = beta_vae_score(normal((60, 2)), drawn((2,) * 40, 60), flavour="dlib")
+    assert np.isfinite(found.per_factor).all()
+    assert np.isfinite(found.matrix).all()
+    assert (found.per_factor == 0).sum() >= 20
+
+
+def test_sap_of_one_latent_is_never_below_the_guess():
+    labels = drawn((3,), 200)[:, 0]
+    for seed in range(5):  # noise does worse than guessing about every other time
+        found = sap(normal((200, 1), seed), labels, variances=np.full((200, 1), 0.01))
+        assert min(found.score, *found.shuffled) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sap", {"flavour": "dlib"}),
+        ("explicitness", {}),
+        ("explicitness", {"flavour": "dlib"}),
+        ("dci", {"predictor": "linear"}),
+        ("dci", {"flavour": "dlib"}),
+    ],
+)
+def test_a_value_for_every_row_or_two_is_no_cause_for_a_warning(name, options):
+    values = np.r_[0:30, 0:3]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own = {"variances": np.full((33, 1), 0.01), "kinds": "categorical", **options}
+        found = score(name, values.astype(float), values, **own)
+    assert np.isfinite(found.score)
+
+
+def test_dcimig_of_a_factor_without_a_code_does_not_depend_on_the_order_of_latents():
+    # The second factor is told by neither code, and chance tells less to the code of few values.
+    factors = drawn((3, 30), 400)
+    codes = np.column_stack([factors[:, 0] > 0, factors[:, 0] + 0.1 * normal(400)])
+    one_way, other_way = (a.dcimig(z, factors) for z in (codes, codes[:, ::-1]))
+    assert one_way.active == [0, 1]
+    assert one_way.score == pytest.approx(other_way.score, abs=1e-12)
 
 
 def test_words_among_the_factors_are_refused():

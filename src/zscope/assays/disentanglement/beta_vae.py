@@ -83,9 +83,12 @@ def _accuracy(sample: Sample, rng: np.random.Generator, *, scaled: bool) -> Esti
     test, test_labels = difference_features(sample, codes, TEST, rng)
     predicted = logistic_regression(train, train_labels).predict(test)
     right = predicted == test_labels
-    factors = len(sample.columns)
-    each = np.array([right[test_labels == k].mean() for k in range(factors)])
-    matrix = np.stack([train[train_labels == k].mean(0) for k in range(factors)], 1)
+    factors = range(len(sample.columns))
+    # Of thousands of factors some are never drawn: nothing was right about them.
+    tried = np.maximum(np.bincount(test_labels, minlength=len(factors)), 1)
+    each = np.bincount(test_labels, weights=right, minlength=len(factors)) / tried
+    drawn = np.maximum(np.bincount(train_labels, minlength=len(factors)), 1)
+    matrix = np.stack([train[train_labels == k].sum(0) / drawn[k] for k in factors], 1)
     # A latent serves the factor it hardly differs in: 1 - smallest / largest difference.
     largest = np.maximum(matrix.max(1), 1e-300)
     return Estimate(float(right.mean()), each, 1 - matrix.min(1) / largest, matrix)

@@ -25,7 +25,6 @@ Eastwood & Williams, "A framework for the quantitative evaluation of disentangle
 representations", ICLR 2018 (openreview:By-7dz-AZ), section 2.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,7 +36,7 @@ from torch import Generator
 
 from zscope.assays.disentanglement.explicitness import r_squared, standardised
 from zscope.assays.disentanglement.information import information, quantile_bins, ratio
-from zscope.assays.disentanglement.logistic import logistic_regression
+from zscope.assays.disentanglement.logistic import logistic_regression, quiet
 from zscope.assays.disentanglement.sample import (
     Sample,
     chosen,
@@ -195,6 +194,7 @@ def _boosted(
     except ImportError as error:
         raise MissingExtra("dci", "lightgbm", "boost") from error
 
+    train, test = _ranked(train, test)
     # Equal gains go to the first of the codes. Putting these in an order of their own, by
     # the ranks of two rows, makes the result independent of the order they came in.
     order = np.lexsort([(train < train[row]).sum(0) for row in (0, -1)])
@@ -230,6 +230,21 @@ def _boosted(
     return model.feature_importance("gain")[back], names[chosen_class]
 
 
+def _ranked(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each code as its place among the training rows, from 1 on.
+
+    Trees go by order alone, but LightGBM keeps a bin of its own for numbers near 0, so that
+    the offset of a code would matter.
+    """
+    ranks = np.empty(train.shape), np.empty(test.shape)
+    for j, known in enumerate(np.sort(train, axis=0).T):
+        different = known[np.concatenate([[True], known[1:] != known[:-1]])]
+        for rows, places in zip((train, test), ranks, strict=True):
+            below = np.searchsorted(different, rows[:, j])
+            places[:, j] = (below + np.searchsorted(different, rows[:, j], side="right") + 1) / 2
+    return ranks
+
+
 def _linear(
     train: np.ndarray, values: np.ndarray, test: np.ndarray, classes: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -238,11 +253,9 @@ def _linear(
         if not hasattr(model, "coef_"):
             return np.zeros(train.shape[1]), model.predict(test)
         return np.abs(model.coef_).mean(0), model.predict(test)
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LassoCV
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet():
         lasso = LassoCV(cv=5, random_state=0).fit(train, values)
     return np.abs(lasso.coef_), lasso.predict(test)
 
@@ -254,5 +267,6 @@ def _forest(
 
     if (values == values[0]).all():
         return np.zeros(train.shape[1]), np.full(len(test), values[0])
-    model = GradientBoostingClassifier(random_state=0).fit(train, values)
+    with quiet():
+        model = GradientBoostingClassifier(random_state=0).fit(train, values)
     return np.abs(model.feature_importances_), model.predict(test)

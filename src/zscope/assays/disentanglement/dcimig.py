@@ -81,5 +81,7 @@ def _estimate(information: np.ndarray, possible: np.ndarray) -> Estimate:
     credit[np.arange(len(gaps)), first] = gaps
     best = credit.argmax(0)
     columns = np.arange(information.shape[1])
-    told, most = credit[best, columns], possible[best, columns]
+    told = credit[best, columns]
+    # Without a code of its own a factor counts whole, whichever latent comes first.
+    most = np.where(told > 0, possible[best, columns], possible.max(0))
     return Estimate(float(told.sum() / most.sum()), told / most, gaps, information)

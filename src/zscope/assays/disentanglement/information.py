@@ -59,7 +59,11 @@ def width_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
     """
     result = np.empty(values.shape, dtype=np.int64, order="F")
     for column in range(values.shape[1]):
-        edges = np.histogram_bin_edges(values[:, column], bins)
+        low, high = values[:, column].min(), values[:, column].max()
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        # NumPy's histogram has these edges too, but refuses a range with fewer numbers than bins.
+        edges = np.linspace(low, high, bins + 1)
         result[:, column] = np.digitize(values[:, column], edges[:-1]) - 1
     return result
 

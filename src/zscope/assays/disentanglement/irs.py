@@ -15,7 +15,8 @@ Because groups are smaller than the whole, noise does not score 0: compare with 
 `variances`: latents that are not passive), discrete factors as they are (continuous ones in
 20 bins), values seen in fewer than 10 rows left out and counted in `small_groups`.
 `flavour="dlib"`: the 99 % quantile in the numerator only, every factor re-binned to 20
-equal-width bins, all codes that are not constant. Noise then scores about .36.
+equal-width bins, all codes that are not constant. Noise then scores about .36, and codes of a
+few values can score a little below 0.
 
 Suter et al., "Robustly disentangled causal mechanisms: validating deep representations for
 interventional robustness", ICML 2019, the interventional robustness score.

@@ -1,6 +1,8 @@
 """Logistic regression as scikit-learn fits it, for any number of classes."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,24 @@ def logistic_regression(
     used as it is: its score on other rows says how good it is.
     """
     from sklearn.dummy import DummyClassifier
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     if (labels == labels[0]).all():
         return DummyClassifier().fit(points, labels)
+    with quiet():
+        return LogisticRegression(C=strength, max_iter=steps).fit(points, labels)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what scikit-learn warns of and a score takes into account.
+
+    A fit that has not converged is judged by its score on other rows; factors with a value
+    for almost every row are named in the flags.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return LogisticRegression(C=strength, max_iter=steps).fit(points, labels)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        yield

@@ -35,6 +35,7 @@ from zscope.randomness import fresh
 KINDS = ("categorical", "ordinal", "continuous")
 FEWEST = 20
 MANY_VALUES = 64
+LARGEST = 1e38
 CACHED = ("bins", "information", "plain_information", "values")
 
 
@@ -152,8 +153,8 @@ def prepared(
     who: str, codes: Array, factors: Array, kinds: str | Sequence[str] | None
 ) -> tuple[Sample, list[str]]:
     """All latents that have codes and all factors that vary, with flags about the others."""
-    rows = as_rows(codes, who, least=2).cpu().numpy()
-    values = as_rows(factors, who, least=2).cpu().numpy()
+    rows = numbers_of(codes, who, "codes", least=2)
+    values = numbers_of(factors, who, "factors", least=2)
     if len(rows) != len(values):
         raise Undefined(
             f"{who}: {len(rows)} codes but {len(values)} rows of factors; row i of both must be "
@@ -197,6 +198,24 @@ def prepared(
         tuple(vary),
     )
     return sample, flags
+
+
+def numbers_of(values: Array, who: str, what: str, *, least: int) -> np.ndarray:
+    """The rows of an array, whose numbers must have squares that can be summed.
+
+    Beyond single precision the predictors of other libraries fail, or never end; far below
+    it the spread of numbers that do vary comes out as 0.
+    """
+    rows = as_rows(values, who, least=least).cpu().numpy()
+    largest = float(max(rows.max(), -rows.min()))
+    if largest > LARGEST or 0 < largest < 1 / LARGEST:
+        row = int(np.abs(rows).max(1).argmax())
+        raise Undefined(
+            f"{who}: the {what} go up to {largest:.3g} (row {row}), outside the range of single "
+            "precision. Has training diverged or died out, or does a number stand for a missing "
+            "value? Leave such rows out, or scale the numbers."
+        )
+    return rows
 
 
 def _kinds(who: str, values: np.ndarray, kinds: str | Sequence[str] | None) -> list[str]:

@@ -28,6 +28,7 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.explicitness import r_squared
+from zscope.assays.disentanglement.logistic import quiet
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.sample import (
     Sample,
@@ -102,7 +103,8 @@ def _by_kind(sample: Sample, _: np.random.Generator) -> Estimate:
 
 def _estimate(matrix: np.ndarray, guess: np.ndarray) -> Estimate:
     _, top, second = top_two(matrix)
-    gaps = top - (guess if len(matrix) == 1 else second)
+    # A single latent may do worse than the guess by chance, but there is nothing below it.
+    gaps = np.maximum(top - guess, 0) if len(matrix) == 1 else top - second
     return Estimate(float(gaps.mean()), gaps, matrix.max(1), matrix)
 
 
@@ -148,9 +150,6 @@ def _straight_line(
 
 
 def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
     train, test = sample.split()
@@ -168,8 +167,7 @@ def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
                 matrix[j, place] = np.mean(labels[test] == labels[train[0]])
                 continue
             machine = LinearSVC(C=0.01, class_weight="balanced", random_state=0)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)
+            with quiet():
                 machine.fit(code[train], labels[train])
             matrix[j, place] = np.mean(machine.predict(code[test]) == labels[test])
     return _estimate(matrix, np.zeros(len(sample.columns)))

@@ -35,7 +35,7 @@ from torch import Generator
 
 from zscope.assays.disentanglement.information import ratio
 from zscope.assays.disentanglement.mcc import correlations
-from zscope.assays.disentanglement.sample import FEWEST, chosen, seed_from
+from zscope.assays.disentanglement.sample import FEWEST, chosen, numbers_of, seed_from
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
@@ -95,7 +95,7 @@ def udr(
     if kl is not None and variances is not None:
         raise ConfigError("udr: kl and variances say the same in two ways. Give one of them.")
     models = [
-        as_rows(each, f"udr: model {a}", least=FEWEST).cpu().numpy() for a, each in enumerate(codes)
+        numbers_of(each, f"udr: model {a}", "codes", least=FEWEST) for a, each in enumerate(codes)
     ]
     _check(models)
     masks, flags = _informative(models, kl, variances)
