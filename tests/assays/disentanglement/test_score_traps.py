@@ -297,3 +297,13 @@ def test_an_incomplete_grid_is_no_obstacle():
     for name in ("mig", "irs", "factor_vae_score", "beta_vae_score", "dci"):
         found = getattr(a, name)(aligned(factors), factors)
         assert found.score > found.chance + 0.2
+
+
+@pytest.mark.parametrize("flavour", ["zscope", "dlib"])
+def test_small_groups_do_not_tell_noise_which_factor_is_shared(flavour):
+    # With itself as a partner one row in six, a row would give the factor of 60 values away.
+    factors = drawn((2, 60), 360)
+    noise = normal((360, 4))
+    found = a.beta_vae_score(noise, factors, flavour=flavour, variances=np.full((360, 4), 0.01))
+    assert found.score == pytest.approx(0.5, abs=0.1)
+    assert found.chance == pytest.approx(0.5, abs=0.1)

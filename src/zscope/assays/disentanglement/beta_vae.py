@@ -9,7 +9,8 @@ Unchanged by the order of the latents and by relabelling values.
 The classifier may combine codes, so that a rotated representation loses less than it does
 in the FactorVAE score: this is the weaker demand.
 
-Pairs are drawn from the rows, as for the FactorVAE score. `flavour="zscope"`: latents in
+Pairs are two different rows that share the value: a row paired with itself would give small
+groups away, and with them the factor, whatever the codes. `flavour="zscope"`: latents in
 use, each scaled by its standard deviation, so that the score does not depend on their
 scale. `flavour="dlib"`: all codes as they are.
 
@@ -108,8 +109,8 @@ def difference_features(
         for start in range(0, count, AT_ONCE):
             size = min(AT_ONCE, count - start)
             shared = rng.choice(len(weights), size=size * BATCH, p=weights)
-            pairs = groups.draw(shared, 2, rng)
-            first, second = (np.take(codes, side, axis=0) for side in pairs.T)
+            pairs = groups.pairs(shared, rng)
+            first, second = (np.take(codes, side, axis=0) for side in pairs)
             differences = np.abs(first - second).reshape(size, BATCH, -1)
             points[place : place + size] = np.einsum("pbj->pj", differences) / BATCH
             place += size
