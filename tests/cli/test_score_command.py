@@ -143,6 +143,34 @@ def test_what_cannot_be_read_is_refused_with_a_way_forward(run, arrays, tmp_path
         run("codes.npy", "gaps.csv")
 
 
+def test_the_only_array_of_a_file_is_not_taken_for_codes_and_factors_alike(run, arrays):
+    codes, factors = arrays
+    np.savez("codes.npz", codes=codes)
+    np.savez("factors.npz", factors=factors)
+    np.savez("unnamed.npz", codes)
+    np.savez("empty.npz")
+    for name in ("codes.npz", "unnamed.npz"):
+        with pytest.raises(ConfigError, match="factors are missing"):
+            run(name)
+    with pytest.raises(DataError, match="holds factors, and which are the codes is not clear"):
+        run("factors.npz")
+    with pytest.raises(DataError, match="holds no array"):
+        run("empty.npz", "factors.npz")
+    assert "400 samples" in run("unnamed.npz", "factors.npz", *FEW)
+
+
+@pytest.mark.parametrize("marker", ["NA", " n/a", "?", "None"])
+def test_a_mark_for_a_missing_number_is_no_category(run, arrays, tmp_path, marker):
+    save(arrays)
+    sizes = arrays[1][:, 1].astype(str).tolist()
+    (tmp_path / "sizes.csv").write_text("\n".join(["size", *sizes[:7], marker, *sizes[8:], ""]))
+    with pytest.raises(DataError, match="no value of size in row 7"):
+        run("codes.npy", "sizes.csv")
+    hats = ["bowler" if shape else "none" for shape in arrays[1][:, 0]]
+    (tmp_path / "hats.csv").write_text("\n".join(["hat", *hats, ""]))
+    assert "hat" in run("codes.npy", "hats.csv", *FEW)
+
+
 def test_mistakes_in_the_numbers_are_those_of_the_library(run, arrays):
     save(arrays)
     np.save("short.npy", arrays[1][:399])

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 SUFFIXES = (".npy", ".npz", ".csv", ".tsv", ".parquet")
+ROLES = ("codes", "factors", "variances")
+UNKNOWN = ("", "na", "n/a", "null", "none", "?", "-")  # among numbers
 
 
 def score(
@@ -82,7 +84,7 @@ def _read(
     table = _table(codes, "codes")
     if factors is not None:
         columns = _table(factors, "factors")
-    elif codes.suffix.lower() == ".npz":
+    elif codes.suffix.lower() == ".npz" and _holds_factors(codes):
         columns = _table(codes, "factors")
     else:
         raise ConfigError(
@@ -91,6 +93,13 @@ def _read(
         )
     values, kinds = _factor_values(columns, factors or codes)
     return _numbers(table, codes), list(columns), values, kinds
+
+
+def _holds_factors(path: Path) -> bool:
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as arrays:
+        return "factors" in arrays.files
 
 
 def _table(path: Path, wanted: str = "variances") -> dict[str, "np.ndarray"]:
@@ -137,15 +146,16 @@ def _columns(path: Path) -> dict[str, "np.ndarray"]:
 
 
 def _member(arrays: Mapping[str, "np.ndarray"], path: Path, wanted: str) -> dict[str, "np.ndarray"]:
-    """The wanted array of an .npz file, or its only one."""
+    """The wanted array of an .npz file, or its only one if that is called nothing else."""
     from zscope.errors import DataError
 
-    if wanted not in arrays and len(arrays) > 1:
+    others = [name for name in arrays if name not in ROLES]
+    if wanted not in arrays and (len(arrays) != 1 or not others):
         raise DataError(
-            f"score: {path} holds {', '.join(arrays)}, and which are the {wanted} is not clear. "
-            f"Save it with np.savez(path, {wanted}=...)."
+            f"score: {path} holds {', '.join(arrays) or 'no array'}, and which are the {wanted} is "
+            f"not clear. Save it with np.savez(path, {wanted}=...)."
         )
-    name = wanted if wanted in arrays else next(iter(arrays))
+    name = wanted if wanted in arrays else others[0]
     named = arrays.get("factor_names") if wanted == "factors" else None
     return _named(arrays[name], path, None if named is None else [str(each) for each in named])
 
@@ -205,7 +215,7 @@ def _factor_values(
 
     values, kinds = [], []
     for name, column in columns.items():
-        missing = np.flatnonzero(column.astype(str) == "")
+        missing = _missing(column)
         if len(missing):
             raise DataError(
                 f"score: {path} has no value of {name} in row {int(missing[0])} (counting from 0). "
@@ -226,6 +236,21 @@ def _factor_values(
         values.append(numbers)
         kinds.append(guessed_kind(numbers))
     return np.column_stack(values), kinds
+
+
+def _missing(column: "np.ndarray") -> "np.ndarray":
+    """The rows without a value: empty cells, and NA and the like where all others are numbers."""
+    import numpy as np
+
+    if column.dtype.kind in "biuf":
+        return np.zeros(0, dtype=np.int64)
+    cells = column.astype(str)
+    unknown = np.isin(np.char.lower(np.char.strip(cells)), UNKNOWN)
+    try:
+        cells[~unknown].astype(np.float64)
+    except ValueError:  # words, of which "none" may be one
+        unknown = cells == ""
+    return np.flatnonzero(unknown)
 
 
 def _listed(kinds: str) -> str | list[str]:

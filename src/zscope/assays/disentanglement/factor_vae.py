@@ -59,13 +59,10 @@ class Groups:
 
     def pairs(self, groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Two different random rows of every one of the groups."""
-        counts = self.counts[groups]
+        starts, counts = self.starts[groups], self.counts[groups]
         first = (rng.random(len(groups)) * counts).astype(np.int64)
         apart = 1 + (rng.random(len(groups)) * (counts - 1)).astype(np.int64)
-        places = first, (first + apart) % counts
-        return self.rows[self.starts[groups] + places[0]], self.rows[
-            self.starts[groups] + places[1]
-        ]
+        return self.rows[starts + first], self.rows[starts + (first + apart) % counts]
 
 
 def factor_vae_score(
