@@ -179,3 +179,24 @@ def test_configurations_that_are_not_there_or_not_json_are_refused(tmp_path):
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(ConfigError, match="holds a list"):
         read_config(tmp_path / "list.json")
+
+
+def test_a_finished_run_without_its_weights_says_what_can_be_done(tmp_path):
+    train(tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    with pytest.raises(RunError, match="Put it back, or repeat the run.*--out NEW"):
+        store.open_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("change", [{"config": []}, {"step": "x"}, {"status": None}])
+def test_a_run_that_was_edited_is_refused_by_what_is_wrong(tmp_path, change):
+    content = {"format": 1, "status": "finished", "step": 3, "config": {}, **change}
+    (tmp_path / "run.json").write_text(json.dumps(content))
+    with pytest.raises(RunError, match=f"holds {next(iter(change))}=.*it was edited"):
+        store.open_run(tmp_path)
+
+
+def test_settings_of_another_format_are_refused(tmp_path):
+    (tmp_path / "run.json").write_text(json.dumps({"format": 2, "config": {"steps": 3}}))
+    with pytest.raises(ConfigError, match="has format 2"):
+        read_config(tmp_path)

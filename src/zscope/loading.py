@@ -73,10 +73,12 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     if not run.finished:
         saved = store.checkpoints(path)
         last = f", or load its last checkpoint: {saved[-1][1]}" if saved else ""
+        way = f"zscope train --out {path} --resume"
+        if run.config.get("data") is None:  # which the command line cannot make
+            way = f"the same call of zs.train with out={str(path)!r} and resume=True"
         raise RunError(
             f"load: the run {path} is not finished ({run.status}, step {run.step} of "
-            f"{run.config['steps']}). Go on with: zscope train --config {path}/run.json --out "
-            f"{path} --resume{last}"
+            f"{run.config.get('steps')}). Go on with: {way}{last}"
         )
     file = path / "model.safetensors"
     tensors, _ = store.read_tensors(file)

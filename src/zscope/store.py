@@ -158,6 +158,13 @@ def open_run(path: str | Path) -> Run:
             f"store: {path / 'run.json'} lacks {', '.join(missing)}: it was edited, or written "
             "by another program. Restore it, or train again."
         )
+    kinds = {"status": str, "step": int, "config": dict}
+    wrong = [key for key, kind in kinds.items() if not isinstance(content[key], kind)]
+    if wrong:
+        raise RunError(
+            f"store: {path / 'run.json'} holds {wrong[0]}={content[wrong[0]]!r}, which no run "
+            "writes: it was edited. Restore it, or train again."
+        )
     run = Run(
         path=path,
         config=content["config"],
@@ -168,8 +175,8 @@ def open_run(path: str | Path) -> Run:
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(
             f"store: {path} says it finished, but model.safetensors is missing. Was it moved or "
-            f"deleted? Continue from the last checkpoint: zscope train --config {path}/run.json "
-            f"--out {path} --resume"
+            "deleted? Put it back, or repeat the run in a new folder: zscope train --config "
+            f"{path / 'run.json'} --out NEW"
         )
     return run
 

@@ -55,3 +55,15 @@ def test_what_one_process_finds_wrong_is_said_once(tmp_path):
 def test_a_batch_that_cannot_be_shared_is_refused():
     with pytest.raises(ConfigError, match="batch 33 cannot be shared evenly by 2 devices"):
         zs.train(build(), ROWS, steps=1, batch=33, devices=2)
+
+
+def test_a_causal_block_of_one_unit_has_no_weights_that_the_others_wait_for():
+    rows = np.random.default_rng(0).random((32, 4), np.float32)
+    run = zs.train(
+        zs.models.build("xae", shape=(4,), latents=1, hidden=(8,)),
+        rows,
+        steps=3,
+        batch=8,
+        devices=2,
+    )
+    assert run.finished

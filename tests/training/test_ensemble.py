@@ -1,12 +1,17 @@
 """Training several seeds together gives each the run it would have alone."""
 
+import threading
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import zscope as zs
-from zscope.errors import ConfigError, InterfaceError
+from zscope import store
+from zscope.errors import ConfigError, InterfaceError, RunError
 
 ROWS = np.random.default_rng(2).normal(size=(200, 3)).astype(np.float32)
 SEEDS = [0, 3, 11]
@@ -79,3 +84,28 @@ def test_what_cannot_be_stacked_is_refused():
 def test_a_member_that_breaks_stops_the_ensemble():
     with pytest.raises(zs.ZscopeError, match="'reconstruction' broke at step"):
         zs.train_ensemble(build, ROWS * 1e25, seeds=[0, 1], steps=50)
+
+
+def test_an_interrupted_ensemble_says_that_it_cannot_be_resumed(tmp_path, monkeypatch):
+    @contextmanager
+    def at_once():
+        asked = threading.Event()
+        asked.set()
+        yield asked
+
+    monkeypatch.setattr("zscope.training.ensemble.watch_interrupts", at_once)
+    rows = np.zeros((20, 3), np.float32)
+    make = partial(zs.models.build, "ae", shape=(3,), latents=1, hidden=(4,))
+    with pytest.raises(KeyboardInterrupt, match="after step 1 of 9.*cannot be resumed.*remove"):
+        zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
+    assert {store.open_run(tmp_path / f"seed-{k}").status for k in (1, 2)} == {"interrupted"}
+    with pytest.raises(RunError, match="seed-1 already holds a run .*cannot be resumed.*remove"):
+        zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
+
+
+def test_weights_that_are_not_trained_do_not_stop_an_ensemble():
+    rows = np.random.default_rng(0).random((20, 3), np.float32)
+    make = partial(zs.models.build, "xae", shape=(3,), latents=1, hidden=(4,))
+    runs = zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=3)
+    alone = zs.train(make(seed=1), rows, steps=3, seed=1)
+    assert runs[0].history[-1]["loss"] == pytest.approx(alone.history[-1]["loss"], rel=1e-5)

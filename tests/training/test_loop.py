@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,7 +20,8 @@ from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
 from zscope.models.objectives import Losses
 from zscope.randomness import seed_of
 from zscope.training import TrainConfig
-from zscope.training.loop import batch_rows
+from zscope.training.feeding import batch_rows
+from zscope.training.keeping import how_to_resume
 
 ROWS = np.random.default_rng(0).normal(size=(256, 4)).astype(np.float32) @ np.diag([2, 1, 0.1, 0.1])
 ROWS = ROWS.astype(np.float32)
@@ -273,8 +275,10 @@ def test_unfit_models_data_and_settings_are_refused():
         zs.train(small(), ROWS, steps=1, device="cuda:99")
     bad = ROWS.copy()
     bad[:] = np.nan
-    with pytest.raises(zs.ZscopeError, match="NaN or infinite"):
+    with pytest.raises(zs.ZscopeError, match="nan in row 0"):
         zs.train(small(), bad, steps=1)
+    with pytest.raises(zs.ZscopeError, match="NaN or infinite"):
+        zs.train(small(), zs.data.Dataset("bad", bad), steps=1)
 
 
 SCRIPT = """
@@ -285,7 +289,7 @@ model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
 print("ready", flush=True)
 if len(sys.argv) > 4:
     # Killed by itself, so that no machine is too fast for it.
-    from zscope.training.loop import History
+    from zscope.training.keeping import History
     plain = History.add
 
     def add(self, row):
@@ -356,10 +360,41 @@ def test_an_interrupt_saves_and_says_how_to_resume(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert "stopped and saved after step" in said
-    assert "--resume" in said
+    assert "resume=True" in said  # the data are an array, which no command can make
     run = store.open_run(out)
     assert run.status == "interrupted"
     assert store.checkpoints(out)[-1][0] == run.step
     with pytest.raises(RunError, match=f"not finished \\(interrupted, step {run.step} of 200000"):
         zs.load(out)
     assert zs.load(store.checkpoints(out)[-1][1]).latents == 2
+
+
+def test_rows_of_a_model_with_batch_statistics_are_all_of_one_kind():
+    pictures = np.random.default_rng(0).random((64, 1, 8, 8), np.float32)
+    options = {"backbone": "consistency", "depth": 2, "filters": 4, "pools": 1}
+    made = [zs.models.build("ae", shape=(1, 8, 8), latents=2, **options) for _ in range(2)]
+    short, long = (
+        zs.train(model, pictures, steps=steps, batch=16, rate=1e-2, log_every=5)
+        for model, steps in zip(made, (5, 10), strict=True)
+    )
+    # The last row of a run is the row of that step in a longer one.
+    assert short.history[-1] == long.history[1]
+    counts = [b for name, b in made[0].named_buffers() if "num_batches" in name]
+    assert counts
+    assert all(count == 5 for count in counts)
+
+
+def test_the_way_to_go_on_names_what_is_needed():
+    config = TrainConfig(steps=9, model={"name": "vae", "shape": [4], "latents": 2},
+                         data={"name": "digits"})  # fmt: skip
+    said = how_to_resume(Path("my runs/one"), 3, config, "/data")
+    assert said.endswith("zscope train --out 'my runs/one' --resume --root /data")
+    own = how_to_resume(Path("one"), 3, TrainConfig(steps=9), None)
+    assert "zs.train with out='one' and resume=True" in own
+
+
+def test_a_failed_run_is_not_offered_to_be_gone_on_with(tmp_path):
+    with pytest.raises(TrainingError):
+        zs.train(Breaking(25), ROWS, steps=40, batch=16, out=tmp_path / "run")
+    with pytest.raises(RunError, match=r"failed, step .*fail again: choose another folder"):
+        zs.train(Breaking(25), ROWS, steps=40, batch=16, out=tmp_path / "run")

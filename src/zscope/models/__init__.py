@@ -169,6 +169,7 @@ def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Autoenco
 
 def from_recipe(recipe: dict[str, Any]) -> Autoencoder:
     """The model that a run's configuration describes, with its initial weights."""
+    recipe = recipe if isinstance(recipe, dict) else {}
     missing = {"name", "shape", "latents"} - set(recipe)
     if missing:
         raise ConfigError(

@@ -42,7 +42,9 @@ class CausalBlock(nn.Module):
         self.units, self.size, self.steps = units, size, steps
         self.functions = nn.ModuleList(_function(child, size) for child in range(units))
         # The gates of unit 1, then of unit 2, …: those of one child stand together.
-        self.logits = nn.Parameter(torch.empty(units * (units - 1) // 2))
+        edges = units * (units - 1) // 2
+        # A single unit has no edges: nothing to train, and no gradient that others wait for.
+        self.logits = nn.Parameter(torch.empty(edges), requires_grad=edges > 0)
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zscope.errors import ConfigError
+from zscope.store import FORMAT
 
 Fraction = float
 
@@ -137,9 +138,20 @@ def read_config(path: str | Path) -> TrainConfig:
             "a run as a pattern."
         ) from error
     if not isinstance(content, dict):
-        raise ConfigError(f"config: {path} holds a {type(content).__name__}, not settings.")
+        raise ConfigError(
+            f"config: {path} holds a {type(content).__name__}, not settings by name. Take the "
+            "run.json of a run as a pattern."
+        )
+    if content.get("format", FORMAT) != FORMAT:
+        raise ConfigError(
+            f"config: {path} has format {content['format']!r}; this zscope reads format {FORMAT}. "
+            "Was it written by another version? Update zscope, or write the settings anew."
+        )
     settings = content.get("config", content)
     if not isinstance(settings, dict):
-        raise ConfigError(f"config: {path}: 'config' is not a group of settings.")
+        raise ConfigError(
+            f"config: {path}: 'config' is a {type(settings).__name__}, not a group of settings. "
+            "Was it edited by hand? Take the run.json of a run as a pattern."
+        )
     settings = {key: value for key, value in settings.items() if key != "format"}
     return checked(f"config: {path}", **settings)

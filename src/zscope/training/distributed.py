@@ -14,6 +14,7 @@ import os
 import signal
 import tempfile
 import threading
+import traceback
 from multiprocessing import connection, parent_process
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from zscope.errors import ConfigError, TrainingError, ZscopeError
 from zscope.models.objectives import Losses
 from zscope.randomness import Source
 from zscope.training.config import TrainConfig
+from zscope.training.keeping import begin, finished_before
 
 
 class Shared:
@@ -64,8 +66,6 @@ def train_on_many(
     progress: bool | None,
 ) -> store.Run:
     """Start `config.devices` processes, wait for them, and return the run they made."""
-    from zscope.training.loop import begin, finished_before
-
     if torch.cuda.is_available() and config.devices > torch.cuda.device_count():
         raise ConfigError(
             f"train: devices={config.devices}, but this machine has {torch.cuda.device_count()} "
@@ -176,6 +176,16 @@ def _work(
         _leave(said, 1)
     except ZscopeError as error:
         said.put((type(error).__name__, str(error)))
+        _leave(said, 1)
+    except Exception as error:
+        traceback.print_exc()  # it would be lost with this process
+        lines = str(error).strip().splitlines() or [""]
+        message = (
+            f"train: process {rank} of {config.devices} raised {type(error).__name__}: "
+            f"{lines[0][:200]} (the whole of it stands above). Does the model train with "
+            "devices=1? All of its weights must take part in the loss."
+        )
+        said.put(("TrainingError", message))
         _leave(said, 1)
     distributed.destroy_process_group()
 

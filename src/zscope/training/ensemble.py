@@ -20,20 +20,16 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from zscope import store
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.models.objectives import Losses
 from zscope.randomness import Shapes, Tape, normal, seed_of
 from zscope.recording import as_dataset
+from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.feeding import Feed, batch_rows
+from zscope.training.keeping import History, begin
 from zscope.training.loop import (
-    History,
-    begin,
-    check_finite,
-    check_first_batch,
-    check_weights,
     configure,
     describe,
-    how_to_resume,
     make_optimisers,
     pick_device,
     update,
@@ -76,7 +72,7 @@ def train_ensemble(
 
     The models must have one architecture and no running statistics (batch normalisation).
     `settings` are those of `train`. With `out`, each run is written to out/seed-N when it
-    has finished; an ensemble cannot be resumed halfway.
+    has finished; an ensemble cannot be resumed halfway, only started again elsewhere.
     """
     if not len(seeds) or len(set(seeds)) < len(seeds):
         raise ConfigError(
@@ -98,6 +94,7 @@ def train_ensemble(
         check_first_batch(model, dataset, config, device)
     feed = Feed(models[0], dataset, device)
     paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
+    refuse_runs([path for path in paths if path is not None and store.is_run(path)])
     runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
     histories = [History(run, 0) for run in runs]
 
@@ -134,10 +131,9 @@ def train_ensemble(
             still = {name: stack.detach() for name, stack in parameters.items()}
             plain = make_fx(together)(still, *arguments[1:])
             # A trace may drop a stop of gradients: kept only if its slopes are the true ones.
+            trained = [stack for stack in parameters.values() if stack.requires_grad]
             slopes = [
-                torch.autograd.grad(
-                    run(*arguments)[0].sum(), list(parameters.values()), allow_unused=True
-                )
+                torch.autograd.grad(run(*arguments)[0].sum(), trained, allow_unused=True)
                 for run in (plain, together)
             ]
             alike = all(
@@ -154,23 +150,36 @@ def train_ensemble(
             if member == 0:
                 bar.update(step, row)
 
+    def refuse_broken(step: int, measured: Measured) -> None:
+        totals = measured[1]
+        if not math.isfinite(totals.sum().item()):
+            # A sum of finite losses may overflow, and then none of them is broken.
+            for member in (~totals.isfinite()).nonzero()[:1, 0].tolist():
+                check_finite(member_losses(measured, member), step, paths[member], exact=True)
+
     bar = show(progress, config.steps, 0, f"{dataset.name} × {len(seeds)}")
     with watch_interrupts() as interrupted, bar:
         for step in range(config.steps):
             measured = measure(step)
-            totals = measured[1]
-            if not math.isfinite(totals.sum().item()):
-                member = int((~totals.isfinite()).nonzero()[0, 0])
-                check_finite(member_losses(measured, member), step, paths[member], exact=True)
+            refuse_broken(step, measured)
             if step % config.log_every == 0:
                 note(step, measured)
             else:
                 bar.update(step, None)
             update(optimisers, measured[0].sum(), config, step, clip_each)
             if interrupted.is_set():
-                raise KeyboardInterrupt(how_to_resume(None, step + 1, config))
+                for run in runs:
+                    run.status = "interrupted"
+                    run.save()
+                raise KeyboardInterrupt(
+                    f"train_ensemble: stopped after step {step + 1} of {config.steps}. An ensemble "
+                    "cannot be resumed: start it again"
+                    + ("." if out is None else f", in another folder, or remove this one: {out}")
+                )
         with torch.no_grad():
-            note(config.steps, measure(config.steps))
+            measured = measure(config.steps)
+            refuse_broken(config.steps, measured)
+            note(config.steps, measured)
 
     for member, (run, model, history) in enumerate(zip(runs, models, histories, strict=True)):
         for name, parameter in model.named_parameters():
@@ -221,6 +230,15 @@ def clip_each(parameters: list[Tensor], largest: float) -> None:
     factors = (largest / (norms + 1e-6)).clamp(max=1)
     for gradient in gradients:
         gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+
+def refuse_runs(there: list[Path]) -> None:
+    if there:
+        run = store.open_run(there[0])
+        raise RunError(
+            f"train_ensemble: {run.path} already holds a run ({run.status}). An ensemble cannot "
+            "be resumed, and overwrites nothing: choose another folder for out, or remove this one."
+        )
 
 
 def refuse_unlike(models: list[Autoencoder]) -> None:

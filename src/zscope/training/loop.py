@@ -6,32 +6,33 @@ weights and optimiser, and a resumed run repeats the history of an uninterrupted
 for bit (on one machine, with one number of threads).
 
 A row of the history at step s holds the loss on batch s of the model after s updates:
-row 0 is the untrained model, the last row the trained one.
+row 0 is the untrained model, the last row the trained one. All rows, the last too, are
+losses as training sees them: of relaxed gates where there is a causal block, of the
+statistics of the batch where it is normalised.
 """
 
-import json
 import math
-import os
-import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from zscope import __version__, store
-from zscope.autoencoder import Autoencoder, evaluation
+from zscope import store
+from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
+from zscope.errors import ConfigError, InterfaceError
 from zscope.models.objectives import Losses
 from zscope.randomness import seed_of
 from zscope.recording import as_dataset
+from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, checked
-from zscope.training.feeding import Feed, batch_rows
+from zscope.training.feeding import Feed
+from zscope.training.keeping import History, begin, finished_before, forget_old, how_to_resume
 from zscope.training.monitor import regime
 from zscope.training.progress import Progress, show
 
@@ -74,11 +75,11 @@ def train(
 def configure(
     model: Autoencoder,
     dataset: Dataset,
-    steps: int | None,
-    epochs: float | None,
-    batch: int,
-    rate: float,
-    seed: int,
+    steps: Any,
+    epochs: Any,
+    batch: Any,
+    rate: Any,
+    seed: Any,
     settings: dict[str, Any],
 ) -> TrainConfig:
     """The checked configuration of a run of this model on these data."""
@@ -93,16 +94,14 @@ def configure(
             f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
             "clear when to stop."
         )
-    if isinstance(batch, int) and batch >= 1:  # anything else is refused below, by its name
-        batch = min(batch, len(dataset))
+    batch = min(checked("train", steps=1, batch=batch).batch, len(dataset))
     if steps is None:
-        if not isinstance(epochs, int | float) or not math.isfinite(epochs) or epochs <= 0:
+        if not isinstance(epochs, Real) or not math.isfinite(epochs) or epochs <= 0:
             raise ConfigError(
                 f"train: epochs={epochs!r}; a positive number of passes over the data is needed. "
                 "Give another, or count updates with steps."
             )
-        checked("train", steps=1, batch=batch)
-        steps = max(1, round(epochs * (len(dataset) // batch)))  # type: ignore[operator]
+        steps = max(1, round(float(epochs) * (len(dataset) // batch)))
     return checked(
         "train",
         model=getattr(model, "recipe", None),
@@ -173,7 +172,8 @@ def run_loop(
             done = step + 1
             if asked_to_stop(interrupted, stop, note, config):
                 save(done, "interrupted")
-                raise KeyboardInterrupt(how_to_resume(path, done, config))
+                root = dataset.provenance.get("root")
+                raise KeyboardInterrupt(how_to_resume(path, done, config, root))
             if done in config.snapshots or (
                 done % config.checkpoint_every == 0 and done < config.steps
             ):
@@ -181,7 +181,7 @@ def run_loop(
                 save(done)
         generator.manual_seed(seed_of(config.seed, config.steps, rank))
         x, extras = feed.at(config, config.steps, rank)
-        with evaluation(model), autocast:
+        with unchanged(model), autocast:
             losses = model.losses(x, generator, **extras)  # type: ignore[operator]
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
@@ -196,70 +196,6 @@ def run_loop(
         store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
         run.save()
         forget_old(path, config, finished=True)
-    return run
-
-
-def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
-    """A new run, or the one to go on with."""
-    fresh = store.Run(path, config.model_dump(), environment=environment())
-    if path is None:
-        if resume:
-            raise ConfigError("train: resume needs out=FOLDER, the run to go on with.")
-        return fresh
-    if (path / "run.json").is_file():
-        run = store.open_run(path)
-        if not resume:
-            raise RunError(
-                f"train: {path} already holds a run ({run.status}, step {run.step} of "
-                f"{run.config.get('steps')}). Go on with it by --resume (resume=True), or choose "
-                "another folder."
-            )
-        refuse_other_settings(run, config)
-        store.clear_leftovers(path)
-        if not run.finished:
-            run.status = "running"
-        return run
-    if path.exists() and not path.is_dir():
-        raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
-    if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
-        raise RunError(
-            f"train: {path} is not empty and holds no run. So that nothing of yours is "
-            "overwritten, choose a new or empty folder."
-        )
-    fresh.save()
-    store.clear_leftovers(path)
-    return fresh
-
-
-def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
-    before, now = flat(run.config), flat(config.model_dump())
-    changed = [key for key in now | before if before.get(key) != now.get(key)]
-    if changed:
-        key, others = changed[0], len(changed) - 1
-        more = f" (and {others} more differ)" if others else ""
-        raise ConfigError(
-            f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
-            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave "
-            "the option out or start a new run."
-        )
-
-
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as one level, with names such as model.options.beta."""
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            found[prefix + key] = value
-    return found
-
-
-def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
-    assert run.path is not None
-    tensors, _ = store.read_tensors(run.path / "model.safetensors")
-    store.fill(model, tensors, run.path / "model.safetensors")
-    run.model = model.eval()
     return run
 
 
@@ -345,66 +281,6 @@ def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
     return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
 
 
-def check_first_batch(
-    model: Autoencoder, dataset: Dataset, config: TrainConfig, device: torch.device
-) -> None:
-    """Say at once what would otherwise fail deep inside the first step."""
-    expected = getattr(model, "observation_shape", None)
-    if expected is not None and tuple(expected) != dataset.shape:
-        raise ConfigError(
-            f"train: the model takes observations of shape {tuple(expected)}, but {dataset.name} "
-            f"has {dataset.shape}. Build the model with shape=data.shape."
-        )
-    x = dataset.batch(batch_rows(config, len(dataset), 0), device)
-    if not x.isfinite().all():
-        raise TrainingError(
-            f"train: the first batch of {dataset.name} holds NaN or infinite numbers. Clean the "
-            "data, or leave those rows out."
-        )
-    if check := getattr(model, "check_observations", None):
-        check(x)
-
-
-def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -> None:
-    if math.isfinite(losses.total.item()):
-        return
-    values = {name: term.item() for name, term in losses.terms.items()}
-    broken = [name for name, value in values.items() if not math.isfinite(value)] or ["loss"]
-    seen = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
-    when = f"at step {step}" if exact else f"at step {step} or shortly before"
-    mark_failed(path)
-    raise TrainingError(
-        f"train: the term {broken[0]!r} broke {when} ({seen}). A learning rate that is too large, "
-        f"or data on another scale than the likelihood expects, is the usual cause. {kept(path)}"
-        "Train again with a smaller rate or with clip=1."
-    )
-
-
-def check_weights(model: torch.nn.Module, step: int, path: Path | None) -> None:
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            mark_failed(path)
-            raise TrainingError(
-                f"train: the weights {name!r} hold NaN or infinite numbers after step {step}. A "
-                f"gradient overflowed: the learning rate is too large. {kept(path)}Train again "
-                "with a smaller rate or with clip=1."
-            )
-
-
-def mark_failed(path: Path | None) -> None:
-    if path is not None and (path / "run.json").is_file():
-        run = store.open_run(path)
-        run.status = "failed"
-        run.save()
-
-
-def kept(path: Path | None) -> str:
-    saved = [] if path is None else store.checkpoints(path)
-    if not saved:
-        return "No checkpoint had been written yet. "
-    return f"The last good checkpoint is kept: {saved[-1][1]}. "
-
-
 def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
     """A row of the history: the loss, its terms, and what the latents do, over all processes."""
     row: dict[str, Any] = {"format": store.FORMAT, "step": step}
@@ -422,37 +298,14 @@ def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
     return row
 
 
-class History:
-    """history.jsonl, growing by a row at a time; or a list, for a run in memory."""
-
-    def __init__(self, run: store.Run, first: int) -> None:
-        self.rows = run._history
-        self.file = None if run.path is None else run.path / "history.jsonl"
-        if self.file is not None and run.path is not None:
-            kept = [row for row in store.read_history(run.path) if row["step"] < first]
-            content = "".join(json.dumps(row) + "\n" for row in kept)
-            store.write_whole(self.file, content.encode())
-
-    def add(self, row: dict[str, Any]) -> None:
-        if self.file is None:
-            self.rows.append(row)
-        else:
-            with self.file.open("ab") as file:
-                file.write((json.dumps(row) + "\n").encode())
-
-    def flush(self) -> None:
-        """Make what was added survive a loss of power."""
-        if self.file is not None:
-            with self.file.open("ab") as file:
-                os.fsync(file.fileno())
-
-
-def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
-    """Keep the snapshots asked for and the newest checkpoint (none of the rest once finished)."""
-    saved = store.checkpoints(path)
-    for step, file in saved if finished else saved[:-1]:
-        if step not in config.snapshots:
-            file.unlink(missing_ok=True)
+@contextmanager
+def unchanged(model: torch.nn.Module) -> Iterator[None]:
+    """Losses as in training, without gradients and without new running statistics."""
+    before = [buffer.clone() for buffer in model.buffers()]
+    with torch.no_grad():
+        yield
+        for buffer, value in zip(model.buffers(), before, strict=True):
+            buffer.copy_(value)
 
 
 @contextmanager
@@ -485,23 +338,3 @@ def asked_to_stop(own: threading.Event, stop: Any, note: bool, config: TrainConf
 
     wanted = stop is not None and stop.is_set()
     return bool(mean_over_processes(torch.tensor([float(wanted)])) > 0)
-
-
-def how_to_resume(path: Path | None, step: int, config: TrainConfig) -> str:
-    if path is None:
-        return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
-    return (
-        f"train: stopped and saved after step {step} of {config.steps}. Go on with: "
-        f"zscope train --config {path / 'run.json'} --out {path} --resume"
-    )
-
-
-def environment() -> dict[str, Any]:
-    return {
-        "zscope": __version__,
-        "torch": torch.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }

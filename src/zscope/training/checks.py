@@ -1,0 +1,74 @@
+"""What must hold before and while a model is trained, and what is said when it does not."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from zscope import store
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, TrainingError
+from zscope.models.objectives import Losses
+from zscope.training.config import TrainConfig
+from zscope.training.feeding import batch_rows
+
+
+def check_first_batch(
+    model: Autoencoder, dataset: Dataset, config: TrainConfig, device: torch.device
+) -> None:
+    """Say at once what would otherwise fail deep inside the first step."""
+    expected = getattr(model, "observation_shape", None)
+    if expected is not None and tuple(expected) != dataset.shape:
+        raise ConfigError(
+            f"train: the model takes observations of shape {tuple(expected)}, but {dataset.name} "
+            f"has {dataset.shape}. Build the model with shape=data.shape."
+        )
+    x = dataset.batch(batch_rows(config, len(dataset), 0), device)
+    if not x.isfinite().all():
+        raise TrainingError(
+            f"train: the first batch of {dataset.name} holds NaN or infinite numbers. Clean the "
+            "data, or leave those rows out."
+        )
+    if check := getattr(model, "check_observations", None):
+        check(x)
+
+
+def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -> None:
+    if math.isfinite(losses.total.item()):
+        return
+    values = {name: term.item() for name, term in losses.terms.items()}
+    broken = [name for name, value in values.items() if not math.isfinite(value)] or ["loss"]
+    seen = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
+    when = f"at step {step}" if exact else f"at step {step} or shortly before"
+    mark_failed(path)
+    raise TrainingError(
+        f"train: the term {broken[0]!r} broke {when} ({seen}). A learning rate that is too large, "
+        f"or data on another scale than the likelihood expects, is the usual cause. {kept(path)}"
+        "Train again with a smaller rate or with clip=1."
+    )
+
+
+def check_weights(model: torch.nn.Module, step: int, path: Path | None) -> None:
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            mark_failed(path)
+            raise TrainingError(
+                f"train: the weights {name!r} hold NaN or infinite numbers after step {step}. A "
+                f"gradient overflowed: the learning rate is too large. {kept(path)}Train again "
+                "with a smaller rate or with clip=1."
+            )
+
+
+def mark_failed(path: Path | None) -> None:
+    if path is not None and (path / "run.json").is_file():
+        run = store.open_run(path)
+        run.status = "failed"
+        run.save()
+
+
+def kept(path: Path | None) -> str:
+    saved = [] if path is None else store.checkpoints(path)
+    if not saved:
+        return "No checkpoint had been written yet. "
+    return f"The last good checkpoint is kept: {saved[-1][1]}. "

@@ -1,0 +1,140 @@
+"""A run on disk while it is trained: begun or taken up again, its history, its checkpoints."""
+
+import json
+import os
+import platform
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from zscope import __version__, store
+from zscope.autoencoder import Autoencoder
+from zscope.errors import ConfigError, RunError
+from zscope.training.config import TrainConfig
+
+
+def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
+    """A new run, or the one to go on with."""
+    fresh = store.Run(path, config.model_dump(), environment=environment())
+    if path is None:
+        if resume:
+            raise ConfigError("train: resume needs out=FOLDER, the run to go on with.")
+        return fresh
+    if (path / "run.json").is_file():
+        run = store.open_run(path)
+        if not resume:
+            way = "Go on with it by --resume (resume=True), or choose another folder."
+            if run.status == "failed":
+                way = "Going on would repeat its steps, and fail again: choose another folder."
+            raise RunError(
+                f"train: {path} already holds a run ({run.status}, step {run.step} of "
+                f"{run.config.get('steps')}). {way}"
+            )
+        refuse_other_settings(run, config)
+        store.clear_leftovers(path)
+        if not run.finished:
+            run.status = "running"
+        return run
+    if path.exists() and not path.is_dir():
+        raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
+    if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
+        raise RunError(
+            f"train: {path} is not empty and holds no run. So that nothing of yours is "
+            "overwritten, choose a new or empty folder."
+        )
+    fresh.save()
+    store.clear_leftovers(path)
+    return fresh
+
+
+def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
+    before, now = flat(run.config), flat(config.model_dump())
+    changed = [key for key in now | before if before.get(key) != now.get(key)]
+    if changed:
+        key, others = changed[0], len(changed) - 1
+        more = f" (and {others} more differ)" if others else ""
+        raise ConfigError(
+            f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
+            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave "
+            "the option out or start a new run."
+        )
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as one level, with names such as model.options.beta."""
+    found: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{key}.")
+        elif value is not None:
+            found[prefix + key] = value
+    return found
+
+
+def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
+    assert run.path is not None
+    tensors, _ = store.read_tensors(run.path / "model.safetensors")
+    store.fill(model, tensors, run.path / "model.safetensors")
+    run.model = model.eval()
+    return run
+
+
+class History:
+    """history.jsonl, growing by a row at a time; or a list, for a run in memory."""
+
+    def __init__(self, run: store.Run, first: int) -> None:
+        self.rows = run._history
+        self.file = None if run.path is None else run.path / "history.jsonl"
+        if self.file is not None and run.path is not None:
+            kept = [row for row in store.read_history(run.path) if row["step"] < first]
+            content = "".join(json.dumps(row) + "\n" for row in kept)
+            store.write_whole(self.file, content.encode())
+
+    def add(self, row: dict[str, Any]) -> None:
+        if self.file is None:
+            self.rows.append(row)
+        else:
+            with self.file.open("ab") as file:
+                file.write((json.dumps(row) + "\n").encode())
+
+    def flush(self) -> None:
+        """Make what was added survive a loss of power."""
+        if self.file is not None:
+            with self.file.open("ab") as file:
+                os.fsync(file.fileno())
+
+
+def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
+    """Keep the snapshots asked for and the newest checkpoint (none of the rest once finished)."""
+    saved = store.checkpoints(path)
+    for step, file in saved if finished else saved[:-1]:
+        if step not in config.snapshots:
+            file.unlink(missing_ok=True)
+
+
+def how_to_resume(
+    path: Path | None, step: int, config: TrainConfig, root: str | None = None
+) -> str:
+    """What an interrupted run says; `root` is where its dataset was looked for."""
+    if path is None:
+        return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
+    if config.model is None or config.data is None:
+        way = f"the same call of zs.train with out={str(path)!r} and resume=True"
+    else:
+        place = [] if root is None else ["--root", root]
+        way = shlex.join(["zscope", "train", "--out", str(path), "--resume", *place])
+    return f"train: stopped and saved after step {step} of {config.steps}. Go on with: {way}"
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "zscope": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
