@@ -56,6 +56,18 @@ def test_a_table_with_chance_and_what_was_left_out(run, arrays):
     assert printed.count("mig") >= 2  # also by factor
 
 
+def test_the_other_numbers_of_a_score_stand_beside_their_chance_too(run, arrays):
+    save(arrays)
+    printed = run("codes.npy", "factors.npy", "--only", "dci", "--resamples", 2)
+    printed, _ = printed.split("by factor")
+    lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
+    for part in ("dci", "completeness", "informativeness"):
+        value, chance, low, to, high = lines[part][1:6]
+        assert float(chance) < 0.6 < float(value)
+        assert to == "to"
+        assert float(low) <= float(value) <= float(high)
+
+
 def test_json_holds_every_number_and_nothing_else_is_printed(run, arrays):
     save(arrays)
     found = json.loads(run("codes.npy", "factors.npy", *FEW, "--resamples", 4, "--json"))

@@ -57,18 +57,20 @@ def score(
     from zscope.assays.disentanglement.scores import disentanglement_scores
 
     numbers, names, values, guessed = _read(codes, factors)
-    found = disentanglement_scores(
-        numbers,
-        values,
-        names=only,
-        flavour=flavour,
-        variances=None if variances is None else _numbers(_table(variances), variances),
-        resamples=resamples,
-        kinds=guessed if kinds is None else _listed(kinds),
-        generator=torch.Generator().manual_seed(seed),
-        progress=_say,
-    )
-    _say("")
+    try:
+        found = disentanglement_scores(
+            numbers,
+            values,
+            names=only,
+            flavour=flavour,
+            variances=None if variances is None else _numbers(_table(variances), variances),
+            resamples=resamples,
+            kinds=guessed if kinds is None else _listed(kinds),
+            generator=torch.Generator().manual_seed(seed),
+            progress=_say,
+        )
+    finally:
+        _say("")  # or an error would stand behind the name of the score
     if json:
         _print_json(numbers, names, found)
     else:
@@ -289,14 +291,12 @@ def _print_table(codes: "np.ndarray", names: list[str], found: Any) -> None:
     print(f"{len(codes):,} samples, {codes.shape[1]} latents, factors: {', '.join(names)}\n")
     rows = [("score", "value", "chance", "95 %", "latents", "flavour")]
     for name, each in found.scores.items():
-        ends = "" if each.interval is None else f"{each.interval[0]:.3f} to {each.interval[1]:.3f}"
         used = f"{len(each.active)} of {codes.shape[1]}"
-        rows.append((name, f"{each.score:.3f}", f"{each.chance:.3f}", ends, used, each.flavour))
-        if name == "dci":
-            rows += [
-                (f"  {part}", f"{getattr(each, part):.3f}", "", "", "", "")
-                for part in ("completeness", "informativeness")
-            ]
+        rows.append((name, *_told(each.score, each.chance, each.interval), used, each.flavour))
+        rows += [
+            (f"  {part}", *_told(getattr(each, part), *beside), "", "")
+            for part, beside in each.more.items()
+        ]
     _print_columns(rows)
     print("\nby factor")
     measured = sorted({k for each in found.scores.values() for k in each.factors})
@@ -316,6 +316,13 @@ def _print_table(codes: "np.ndarray", names: list[str], found: Any) -> None:
         print(f"  {flag}{'' if everywhere else ' (' + ', '.join(where) + ')'}")
     for name, reason in found.skipped.items():
         print(f"  {name} is missing. {reason}")
+
+
+def _told(
+    value: float, chance: float, interval: tuple[float, float] | None
+) -> tuple[str, str, str]:
+    ends = "" if interval is None else "{:.3f} to {:.3f}".format(*interval)
+    return f"{value:.3f}", f"{chance:.3f}", ends
 
 
 def _print_columns(rows: Sequence[tuple[str, ...]]) -> None:

@@ -150,3 +150,10 @@ def test_boosting_without_its_package_names_the_extra(monkeypatch):
 def test_unknown_scores_are_refused_with_the_nearest():
     with pytest.raises(ConfigError, match="no score is called 'mgi'.*mig"):
         a.disentanglement_scores(normal((60, 2)), grid()[:60], names=["mgi"])
+
+
+def test_an_empty_list_of_names_asks_for_all_scores():
+    factors = grid(repeats=8)
+    asked = []
+    a.disentanglement_scores(aligned(factors), factors, names=[], progress=asked.append)
+    assert asked == NAMES

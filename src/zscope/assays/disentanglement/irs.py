@@ -9,7 +9,9 @@ of the factor, averaged over its values, is set against the largest deviation ov
 
 Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and by one
 common scale for all latents; the weights make it follow the scale of single latents.
-Because groups are smaller than the whole, noise does not score 0: compare with `chance`.
+Because groups are smaller than the whole, noise does not score 0: compare with `chance`. The
+largest of few numbers varies more than halves of the rows show: where codes have tails, an
+interval of 95 % covers about 87 % (flagged).
 
 `flavour="zscope"`: the true maximum of the paper, codes that are not constant (with
 `variances`: latents that are not passive), discrete factors as they are (continuous ones in
@@ -81,6 +83,8 @@ def irs(
             for k, kind in zip(sample.columns, sample.kinds, strict=True)
             if kind == "continuous"
         ]
+    if resamples:
+        flags.append("Intervals of IRS are somewhat narrow: maxima vary more than halves show.")
     # Latents without information are not looked for: noise scores as high as `chance` says,
     # and the small codes of passive latents weigh little.
     by_type = ours and variances is not None

@@ -78,7 +78,7 @@ def disentanglement_scores(
     Scores that do not know the flavour are measured in their own. Each draws from a
     generator of its own, so that it does not depend on which others are asked for.
     """
-    asked = list(SCORES) if names is None else [name.replace("-", "_") for name in names]
+    asked = [name.replace("-", "_") for name in names or SCORES]
     for name in asked:
         if name not in SCORES:
             raise ConfigError(
@@ -108,7 +108,7 @@ def disentanglement_scores(
                 **own,
             )
         except (MissingExtra, Undefined) as error:
-            if names is not None or len(asked) == 1:
+            if names:
                 raise
             skipped[name] = str(error)
     if not scores:
