@@ -200,3 +200,9 @@ def test_settings_of_another_format_are_refused(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps({"format": 2, "config": {"steps": 3}}))
     with pytest.raises(ConfigError, match="has format 2"):
         read_config(tmp_path)
+
+
+def test_a_place_where_no_folder_can_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="could not be written .*read-only"):
+        train(tmp_path / "file" / "run")

@@ -398,3 +398,13 @@ def test_a_failed_run_is_not_offered_to_be_gone_on_with(tmp_path):
         zs.train(Breaking(25), ROWS, steps=40, batch=16, out=tmp_path / "run")
     with pytest.raises(RunError, match=r"failed, step .*fail again: choose another folder"):
         zs.train(Breaking(25), ROWS, steps=40, batch=16, out=tmp_path / "run")
+
+
+def test_a_run_refused_before_its_first_step_is_not_in_the_way_of_the_next(tmp_path):
+    labels = zs.data.from_arrays(ROWS, np.arange(256) % 3, factor_kinds=["categorical"])
+    pairs = zs.models.build("pcl", shape=(4,), latents=2, hidden=(8,))
+    with pytest.raises(zs.ZscopeError, match="pairs of neighbours"):
+        zs.train(pairs, labels, steps=2, out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="cuda:99"):
+        zs.train(small(), ROWS, steps=2, device="cuda:99", out=tmp_path / "run")
+    assert zs.train(small(), ROWS, steps=2, out=tmp_path / "run").finished

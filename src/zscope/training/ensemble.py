@@ -96,6 +96,8 @@ def train_ensemble(
     paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
     refuse_runs([path for path in paths if path is not None and store.is_run(path)])
     runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
+    for run in runs:
+        run.save()
     histories = [History(run, 0) for run in runs]
 
     parameters, buffers = stack_module_state([_Forward(model) for model in models])

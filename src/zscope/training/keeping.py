@@ -17,7 +17,8 @@ from zscope.training.config import TrainConfig
 
 
 def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
-    """A new run, or the one to go on with."""
+    """A new run, or the one to go on with. Nothing is written yet: what is found unfit before
+    the first step must not be in the way of the next try."""
     fresh = store.Run(path, config.model_dump(), environment=environment())
     if path is None:
         if resume:
@@ -34,7 +35,6 @@ def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
                 f"{run.config.get('steps')}). {way}"
             )
         refuse_other_settings(run, config)
-        store.clear_leftovers(path)
         if not run.finished:
             run.status = "running"
         return run
@@ -45,8 +45,6 @@ def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
             f"train: {path} is not empty and holds no run. So that nothing of yours is "
             "overwritten, choose a new or empty folder."
         )
-    fresh.save()
-    store.clear_leftovers(path)
     return fresh
 
 

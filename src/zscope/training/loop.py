@@ -139,6 +139,9 @@ def run_loop(
     shared = share(model, config)
     feed = Feed(model, dataset, device)
     check_first_batch(model, dataset, config, device)
+    if path is not None and rank == 0:
+        store.clear_leftovers(path)
+        run.save()
     history = History(run, first) if rank == 0 else None
     bar = show(progress, config.steps, first, dataset.name) if rank == 0 else Progress()
     generator = torch.Generator(device)
