@@ -1,7 +1,7 @@
 """How fast are the disentanglement scores, and do the fast importances agree with the slow?
 
     python benchmarks/disentanglement.py            everything; about ten minutes
-    python benchmarks/disentanglement.py --quick    about a minute: the slow peer is given few
+    python benchmarks/disentanglement.py --quick    two minutes: the slow peer is given few
                                                     rounds and its time is extrapolated
 
 10 codes, each a mixture of two of five factors (3, 6, 40, 32 and 32 values) with noise.
@@ -191,8 +191,11 @@ def compare_importances(quick: bool) -> None:
 
 
 def small_importances() -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Both importances for the two factors with few values, from 3,000 rows."""
-    codes, factors = world(3_000)
+    """Both importances for the two factors with few values.
+
+    From as many rows as above: of fewer, the small importances are mostly chance.
+    """
+    codes, factors = world(10_000)
     fast, slow = [], []
     for k in (0, 1):
         found, _ = _boosted(codes, factors[:, k], codes[:10], True)
