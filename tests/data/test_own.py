@@ -622,3 +622,14 @@ def test_a_side_that_is_infinite_is_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((6, 1, 8, 8), np.uint8))
     with pytest.raises(ConfigError, match="whole number of pixels"):
         zscope.data.load(tmp_path / "x.npy", resolution=float("inf"))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_numbers_in_tables_beyond_float32_are_refused_by_row(tmp_path, suffix):
+    file = tmp_path / f"x.{suffix}"
+    if suffix == "csv":
+        file.write_text("a,b\n1,2\n3,1e300\n")
+    else:
+        pq.write_table(pa.table({"a": [1.0, 3.0], "b": [2.0, 1e300]}), file)
+    with pytest.raises(DataError, match="inf in row 1 .*fit float32"):
+        zscope.data.load(file)

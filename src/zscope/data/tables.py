@@ -133,7 +133,8 @@ class CsvTable:
         while chunk := list(itertools.islice(lines, _step(self.columns))):
             wanted = [[cells[k] for k in at] for _, cells in chunk]
             try:
-                numbers = np.array(wanted, dtype=np.float64).astype(np.float32)
+                with np.errstate(over="ignore"):  # said later, with the row
+                    numbers = np.array(wanted, dtype=np.float64).astype(np.float32)
             except ValueError:
                 self._refuse(chunk, at)
             yield Part(
@@ -175,7 +176,8 @@ class ParquetTable:
                 values = _plain(batch.column(column))
                 if values.dtype.kind not in "biuf":
                     _not_a_number(self.path, column, values[0], f"row {done}")
-                numbers[:, k] = values
+                with np.errstate(over="ignore"):
+                    numbers[:, k] = values
             yield Part(numbers, {column: _plain(batch.column(column)) for column in factors})
             done += len(batch)
 
