@@ -245,3 +245,10 @@ def test_inputs_are_moved_to_the_type_of_the_weights(pair):
 def test_a_model_may_be_two_numpy_functions():
     model = zs.wrap(lambda x: np.asarray(x) * 2, lambda z: np.asarray(z) / 2, example=X)
     assert torch.allclose(model.decode(model.encode(X).mean), X)
+
+
+def test_no_codes_at_all_decode_to_no_observations():
+    model = zs.wrap(lambda x: x[:, :2], lambda z: torch.cat([z, z], 1), example=torch.zeros(3, 4))
+    assert model.decode(torch.zeros(0, 2)).shape == (0, 4)
+    with pytest.raises(InterfaceError, match="has 2 latents"):
+        model.decode(torch.zeros(0, 3))

@@ -272,7 +272,7 @@ class Wrapped(Autoencoder):
 
     def decode(self, z: Codes) -> Tensor:
         z = _as_tensor(z, "wrap: the input of decode")
-        if self._latents is not None and z[0].numel() != self._latents:
+        if self._latents is not None and z.shape[1:].numel() != self._latents:
             raise InterfaceError(
                 f"wrap: decode got {tuple(z.shape)}, but this model has {self._latents} latents. "
                 "Give one row of latents for each sample."

@@ -9,7 +9,7 @@ floating-point numbers are added.
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +74,22 @@ def train_ensemble(
     `settings` are those of `train`. With `out`, each run is written to out/seed-N when it
     has finished; an ensemble cannot be resumed halfway, only started again elsewhere.
     """
-    if not len(seeds) or len(set(seeds)) < len(seeds):
+    listed = list(seeds) if isinstance(seeds, Iterable) else []
+    if not listed or len(set(listed)) < len(listed):
         raise ConfigError(
-            f"train_ensemble: seeds={list(seeds)}; at least one seed is needed, each once."
+            f"train_ensemble: seeds={seeds!r}; a list of at least one seed is needed, each once, "
+            "for instance seeds=range(5)."
         )
+    seeds = listed
     if settings.get("devices", 1) != 1:
         raise ConfigError("train_ensemble: an ensemble trains on one device; leave devices out.")
     dataset = as_dataset(data)
     models = [build(seed) for seed in seeds]
-    refuse_unlike(models)
     configs = [
         configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings))
         for model, seed in zip(models, seeds, strict=True)
     ]
+    refuse_unlike(models)
     config = configs[0]
     device, dtype = pick_device(config, 0), models[0].place[1]
     models = [model.to(device).train() for model in models]
