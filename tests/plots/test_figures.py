@@ -489,3 +489,68 @@ class TestPlanes:
         assert high > max(start[:, 0].max(), end[:, 0].max())
         with pytest.raises(ConfigError, match="30 starts and 2 ends"):
             plots.arrows(start, end[:2])
+
+
+class TestResponsesFigures:
+    def test_one_latent_has_figures_too(self):
+        """They need no plane: distributions, and a path by its cost and frames."""
+        world, codes = responding(lambda z: 0.9 * z, 1), torch.tensor(random(60, 1))
+        for found in (
+            zs.assays.response(world, codes),
+            zs.assays.structure_score(world, codes, samples=50),
+        ):
+            ax = found.plot()
+            assert ax.get_xlabel() == "latent 0"
+            renders(ax)
+        path = manifold_path(world, codes[0], codes[1], codes=codes)
+        assert len(renders(path.plot()).axes) == 2
+        with pytest.raises(ConfigError, match="one latent has no plane"):
+            plots.path_plane(path)
+
+    def test_codes_that_run_away_leave_the_others_in_the_picture(self):
+        codes = torch.tensor([[0.5, 0.5], [-0.5, 0.2], [1.5, 1.2]])
+        ax = drift(responding(lambda z: z**3, 2), codes).plot()
+        assert np.abs([ax.get_xlim(), ax.get_ylim()]).max() < 2
+        renders(drift(responding(lambda z: 2 * z, 2), codes, kept=0).plot())
+        renders(drift(responding(lambda z: z / 2, 3), random(5, 3), kept=0).plot())
+
+    def test_eight_fixed_points_have_eight_colours(self):
+        codes = torch.tensor([[k, 0.0] for k in range(8)])
+        ax = drift(responding(lambda z: z, 2), codes).plot()
+        colours = {tuple(point.get_edgecolor()[0]) for point in ax.collections}
+        assert len(colours) == 8
+
+    def test_long_names_of_extractors_are_not_cut_off(self):
+        from zscope.assays.generation.quality import SampleQuality
+
+        found = SampleQuality(
+            {"reconstructions": 1.0, "hybrid": 2.0}, {}, {}, 0.5, "last hidden layer of dip-vae", 9
+        )
+        ax = found.plot()
+        figure = renders(ax)
+        for label in (ax.xaxis.label, ax.yaxis.label):
+            box = label.get_window_extent()
+            assert box.x0 >= 0
+            assert box.y0 >= 0
+            assert box.x1 <= figure.bbox.width
+            assert box.y1 <= figure.bbox.height
+
+    def test_ends_of_a_path_are_named_beside_the_lines(self):
+        plane = response_map(identity(2), ZERO, grid=5, extent=(-1, 1))
+        ax = plots.path_plane(manifold_path(plane, np.array([0.1, 0.0]), np.array([0.6, 0.0])))
+        start, end = ax.texts
+        assert (start.get_ha(), end.get_ha()) == ("right", "left")
+        ax = plots.path_plane(manifold_path(plane, ZERO, ZERO))
+        assert [text.get_ha() for text in ax.texts] == ["right", "left"]
+
+    def test_a_latent_with_itself_is_left_blank_and_collapsed_units_are_grey(self):
+        codes = torch.tensor(random(100, 3))
+        assert len(texts(zs.assays.independence(codes).plot())) == 6
+        world = responding(lambda z: z * torch.tensor([1.0, 0.0, 1.0]), 3)
+        ax = zs.assays.interventional_consistency(world, codes).plot()
+        assert [label.get_fontweight() for label in ax.get_xticklabels()] == [
+            "bold",
+            "normal",
+            "bold",
+        ]
+        assert "bold: not collapsed" in texts(ax)

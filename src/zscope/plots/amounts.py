@@ -96,10 +96,14 @@ def histograms(
     title: str = "",
     bins: int | Sequence[float] | None = None,
     mark: float | None = None,
+    marked: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Several distributions over the same bins, each named; shares add up to 1 for each."""
-    return _distributions(samples, x, y, title, bins, mark, ax)
+    """Several distributions over the same bins, each named; shares add up to 1 for each.
+
+    `mark` is a value to point at, `marked` what it is.
+    """
+    return _distributions(samples, x, y, title, bins, mark, ax, marked)
 
 
 def _distributions(
@@ -110,6 +114,7 @@ def _distributions(
     bins: int | Sequence[float] | None,
     mark: float | None,
     ax: Axes | None,
+    marked: str = "",
 ) -> Axes:
     arrays = {name: theme.array(values).astype(float).ravel() for name, values in samples.items()}
     together = np.concatenate(list(arrays.values())) if arrays else np.zeros(0)
@@ -126,7 +131,8 @@ def _distributions(
         ax.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
         ax.stairs(shares, edges, color=colour, linewidth=1.2, label=name or None)
     if mark is not None:
-        ax.axvline(mark, color=theme.INK, linewidth=0.8, linestyle=(0, (4, 2)))
+        dashes = (0, (4, 2))
+        ax.axvline(mark, color=theme.INK, linewidth=0.8, linestyle=dashes, label=marked or None)
     ax.set_ylim(bottom=0)
     ax.set(xlabel=x, ylabel=y)
     theme.title(ax, title)

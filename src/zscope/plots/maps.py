@@ -143,16 +143,23 @@ def drift_plane(
             alpha=0.7,
             zorder=2,
         )
-    rates, shares = theme.array(given.rates), theme.array(given.share)
-    for point, colour, rate, share in zip(points, colours, rates, shares, strict=True):
+    attracts, shares = theme.array(given.attracts), theme.array(given.share)
+    for point, colour, filled, share in zip(points, colours, attracts, shares, strict=True):
         ax.scatter(
             *point,
             s=14 + 160 * share,
-            facecolors=colour if rate < 1 else "white",
-            edgecolors="white" if rate < 1 else colour,
+            facecolors=colour if filled else "white",
+            edgecolors="white" if filled else colour,
             linewidths=0.8,
             zorder=4,
         )
+    if given.axes is None and given.unconverged:
+        # Codes that run away would leave the others a dot: their way may leave the picture.
+        settled = paths[ends[given.followed] >= 0].reshape(-1, 2)
+        shown = np.concatenate([paths[:, 0], settled, points] if len(paths) else [points, [[0, 0]]])
+        for limit, column in ((ax.set_xlim, shown[:, 0]), (ax.set_ylim, shown[:, 1])):
+            margin = 0.05 * np.ptp(column) or 1.0
+            limit(column.min() - margin, column.max() + margin)
     ax.set(xlabel=f"latent {columns[0]}", ylabel=f"latent {columns[1]}")
     theme.title(ax, title or _told(given), theme.NORMAL)
     return ax
@@ -167,9 +174,12 @@ def drift_steps(given: "Drift", *, title: str = "", ax: Axes | None = None) -> A
     passes = np.arange(1, steps.shape[1] + 1)
     # A code that has arrived stays where it is: its line ends there.
     shown = np.where(steps > 0, steps, np.nan)
-    ax.plot(passes, shown[thinned(len(shown), 100)].T, color=theme.FAINT, linewidth=0.5)
-    median = np.median(steps, axis=0)
-    ax.plot(passes, np.where(median > 0, median, np.nan), color=theme.BLUE, linewidth=1.8)
+    single = ax.plot(passes, shown[thinned(len(shown), 100)].T, color=theme.FAINT, linewidth=0.5)
+    if single:
+        median = np.median(steps, axis=0)
+        height = np.where(median > 0, median, np.nan)
+        (middle,) = ax.plot(passes, height, color=theme.BLUE, linewidth=1.8)
+        ax.legend([middle, single[0]], ["median", "single codes"], fontsize=theme.SMALL)
     if (steps > 0).any():
         ax.set_yscale("log")
     ax.set(xlabel="pass", ylabel="distance moved")
@@ -189,7 +199,7 @@ def _apart(given: "Drift", count: int) -> list[str]:
 
     palette = theme.OKABE_ITO[:6]
     if given.axes is None or count <= len(palette):
-        return [palette[k % len(palette)] for k in range(count)]
+        return list(palette[:count]) if count <= len(palette) else theme.categories(count)
     basins = theme.array(given.basins)
     graph = nx.Graph()
     graph.add_nodes_from(range(count))

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from zscope.errors import ConfigError
 from zscope.plots import theme
 from zscope.plots.curves import end_labels
 from zscope.plots.pictures import as_cells, image_grid
@@ -35,6 +36,11 @@ def path_plane(
     all latents the two that it moves most are shown, or `dims`.
     """
     path, straight = theme.array(given.points), theme.array(given.straight)
+    if path.shape[1] < 2:
+        raise ConfigError(
+            "path_plane: a path over one latent has no plane. Draw its costs and frames: "
+            "path_figure, or .plot() without ax."
+        )
     columns = list(dims or given.dims or _most_moved(path))
     ax = theme.axes(ax, theme.COLUMN, 2.9)
     box = None
@@ -51,16 +57,17 @@ def path_plane(
         ax.set_ylim(box[2:])
     ax.plot(*straight.T, color=STRAIGHT, linestyle=(0, (4, 2)), linewidth=1.6, zorder=4)
     ax.plot(*path.T, color=PATH, linewidth=2.0, zorder=5)
-    for name, point in (("start", path[0]), ("end", path[-1])):
+    for name, turn in (("start", 1), ("end", -1)):
+        point, away = path[::turn][0], _free(ax, path[::turn], straight[::turn], -turn)
         ax.plot(*point, "o", color="white", markeredgecolor=theme.INK, markersize=4.5, zorder=6)
         paper = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none"}
-        side = -1 if point[0] > np.mean(ax.get_xlim()) else 1
         ax.annotate(
             name,
             point,
-            (6 * side, 4),
+            (7 * away[0], 7 * away[1]),
             textcoords="offset points",
-            ha="left" if side > 0 else "right",
+            ha="left" if away[0] > 0.4 else "right" if away[0] < -0.4 else "center",
+            va="bottom" if away[1] > 0.4 else "top" if away[1] < -0.4 else "center",
             fontsize=theme.SMALL,
             zorder=7,
             bbox={**paper, "alpha": 0.75},
@@ -102,15 +109,19 @@ def path_figure(given: "ManifoldPath") -> Figure:
     """Plane, cost along the way, and film strips of both paths."""
     frames = np.stack([theme.array(given.frames), theme.array(given.straight_frames)])
     few = frames.ndim == 3 and frames.shape[-1] <= FEW
+    plane = given.points.shape[1] > 1  # one latent has none
     figure = plt.figure(figsize=(theme.PAGE, 2.3 + (0 if few else 1.75)), layout="constrained")
     if few:
-        left, middle, right = (theme.axes(ax) for ax in figure.subplots(1, 3))
+        *left, middle, right = (theme.axes(ax) for ax in figure.subplots(1, 2 + plane))
         film_strip(frames, names=["path", "straight"], ax=right)
     else:
         above, below = figure.subfigures(2, 1, height_ratios=[2.6, 1.75])
-        left, middle = (theme.axes(ax) for ax in above.subplots(1, 2, width_ratios=[1, 1.35]))
+        shares = [1, 1.35][-1 - plane :]
+        drawn = above.subplots(1, 1 + plane, width_ratios=shares, squeeze=False)[0]
+        *left, middle = (theme.axes(ax) for ax in drawn)
         film_strip(frames, names=["path", "straight"], ax=theme.axes(below.subplots()))
-    path_plane(given, ax=left)
+    for ax in left:
+        path_plane(given, ax=ax)
     _profile(given, middle)
     if few:
         middle.set_box_aspect(1)
@@ -129,7 +140,7 @@ def _profile(given: "ManifoldPath", ax: Axes) -> None:
     ax.set_xlim(0, 1)
     # Room above the curves for the legend.
     ax.set_ylim(0, 1.3 * max(float(given.profile.max()), float(given.straight_profile.max())) or 1)
-    ax.set(xlabel="share of the way", ylabel="squared response")
+    ax.set(xlabel="share of the way", ylabel="squared displacement")
     ax.legend(fontsize=theme.SMALL, loc="upper right")
 
 
@@ -176,6 +187,21 @@ def _ground(ax: Axes, given: Any) -> tuple[float, float, float, float]:
         zorder=0,
     )
     return given.extent
+
+
+def _free(ax: Axes, path: np.ndarray, straight: np.ndarray, side: float) -> np.ndarray:
+    """The direction, on paper, in which neither line leaves its first point; else `side`."""
+    span = np.array([np.ptp(ax.get_xlim()), np.ptp(ax.get_ylim())])
+    leaving = [
+        (line[: max(2, len(line) // 8)].mean(0) - line[0]) / span for line in (path, straight)
+    ]
+    if min(map(np.linalg.norm, leaving)) < 1e-9:  # the path is a point
+        return np.array([side, 0.0])
+    first, second = (step / np.linalg.norm(step) for step in leaving)
+    away = -(first + second)
+    if np.linalg.norm(away) < 0.5:  # they leave on opposite sides
+        away = np.array([-first[1], first[0]])
+    return away / np.linalg.norm(away)
 
 
 def _most_moved(path: np.ndarray) -> list[int]:

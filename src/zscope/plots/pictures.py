@@ -130,7 +130,9 @@ def _double(
         ax.text(*where, name, fontsize=theme.SMALL, **beside)
     ax.set_xlim(left - GAP, across)
     ax.set_ylim(down, top - GAP)
-    ax.set(xlabel="latent taken from the second", ylabel="latent taken from the first")
+    line = "\n" if len(decoded) < 4 else " "  # a small grid is shorter than what is said of it
+    ax.set_xlabel(f"latent taken{line}from the second")
+    ax.set_ylabel(f"latent taken{line}from the first")
     if own:
         theme.fit(ax)
     return ax

@@ -16,6 +16,7 @@ autoencoders", fig. 5a, for traversals.
 """
 
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import torch
@@ -74,7 +75,8 @@ class SampleQuality(Result):
             values,
             names=[*kinds, "real data"],
             marks=range(len(kinds)),
-            y=f"Fréchet distance\n({self.extractor})",
+            x="\n".join(wrap(f"features: {self.extractor}", 30)),
+            y="Fréchet distance",
             ax=ax,
         )
 

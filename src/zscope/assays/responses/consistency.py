@@ -101,8 +101,15 @@ class Consistency(Result):
     ) -> Any:
         from zscope.plots import heatmap
 
+        alive = [unit for unit in range(len(self.groups)) if unit not in self.collapsed]
         return heatmap(
-            getattr(self, which), x="observed unit", y="intervened unit", label=which, ax=ax
+            getattr(self, which),
+            x="observed unit",
+            y="intervened unit",
+            label=which,
+            marks=alive if self.collapsed else None,
+            marked="not collapsed",
+            ax=ax,
         )
 
 

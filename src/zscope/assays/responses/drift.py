@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from zscope.assays.responses.engine import BUDGET, location, respond
@@ -57,6 +57,11 @@ class Drift(Result):
     axes: tuple[Axis, Axis] | None
 
     @property
+    def attracts(self) -> Bool[Tensor, "fixed"]:
+        """Where the rate is below 1, by more than the rounding of differences."""
+        return self.rates < 1 - 1e-3
+
+    @property
     def basins(self) -> Int[Tensor, "first second"]:
         """Which fixed point each point of the map goes to; -1 for none."""
         if self.axes is None:
@@ -73,8 +78,7 @@ class Drift(Result):
         return values
 
     def summary(self) -> list[tuple[str, str]]:
-        # Along a line of fixed points the rate is 1, but for the rounding of differences.
-        attracting = int((self.rates < 1 - 1e-3).sum())
+        attracting = int(self.attracts.sum())
         lines = [
             ("fixed points", f"{len(self.fixed_points)}, of which {attracting} attract"),
             ("not converged", f"{len(self.unconverged)} of {len(self.basin)} codes"),

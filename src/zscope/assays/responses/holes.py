@@ -93,7 +93,8 @@ class HoleScore(Result):
         from zscope.plots import histograms
 
         samples = {"posterior samples": self.reference, f"{self.source} vectors": self.displacement}
-        return histograms(samples, x="displacement", mark=self.limit, ax=ax)
+        named: dict[str, Any] = {"mark": self.limit, "marked": "beyond: in a hole"}
+        return histograms(samples, x="displacement", **named, ax=ax)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,7 +56,11 @@ class Independence(Result):
         from zscope.plots import heatmap
 
         shown = self.correlation.abs().fill_diagonal_(0)
-        return heatmap(shown, x="latent", y="latent", label="|rank correlation|", ax=ax)
+        ax = heatmap(shown, x="latent", y="latent", label="|rank correlation|", ax=ax)
+        for number in ax.texts:  # of a latent with itself there is nothing to say
+            if number.get_position()[0] == number.get_position()[1]:
+                number.set_text("")
+        return ax
 
 
 def independence(

@@ -55,8 +55,12 @@ class Response(Result):
         ]
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import arrows
+        from zscope.plots import arrows, histograms
 
+        if self.codes.shape[1] == 1:  # there is no plane
+            return histograms(
+                {"codes": self.codes, "responses": self.response}, x="latent 0", ax=ax
+            )
         # The two latents that answer most: passive ones would all point at 0.
         dims = self.response.var(0, correction=0).argsort(descending=True)[:2].sort().values
         return arrows(self.codes, self.response, dims=dims.tolist(), ax=ax)

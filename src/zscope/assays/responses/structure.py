@@ -72,12 +72,14 @@ class StructureScore(Result):
         return {name: value for name, value in values.items() if name not in ("drawn", "responses")}
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import clouds
+        from zscope.plots import clouds, histograms
 
+        both = {self.distribution: self.drawn, "responses": self.responses}
+        if self.latents == 1:  # there is no plane
+            return histograms(both, x="latent 0", ax=ax)
         # The two latents that differ most in spread.
         change = (self.responses.var(0, correction=0) - self.drawn.var(0, correction=0)).abs()
         dims = change.argsort(descending=True)[:2].sort().values.tolist()
-        both = {self.distribution: self.drawn, "responses": self.responses}
         return clouds(both, dims=dims, ax=ax)
 
 
