@@ -540,7 +540,9 @@ class TestResponsesFigures:
         ax = plots.path_plane(manifold_path(plane, np.array([0.1, 0.0]), np.array([0.6, 0.0])))
         start, end = ax.texts
         assert (start.get_ha(), end.get_ha()) == ("right", "left")
-        ax = plots.path_plane(manifold_path(plane, ZERO, ZERO))
+        single = response_map(identity(2), ZERO.float(), grid=5, extent=(-1, 1))
+        here = np.array([0.3, 0.7])
+        ax = plots.path_plane(manifold_path(single, here, here))
         assert [text.get_ha() for text in ax.texts] == ["right", "left"]
 
     def test_a_latent_with_itself_is_left_blank_and_collapsed_units_are_grey(self):

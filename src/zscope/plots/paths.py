@@ -195,12 +195,13 @@ def _free(ax: Axes, path: np.ndarray, straight: np.ndarray, side: float) -> np.n
     leaving = [
         (line[: max(2, len(line) // 8)].mean(0) - line[0]) / span for line in (path, straight)
     ]
-    if min(map(np.linalg.norm, leaving)) < 1e-9:  # the path is a point
+    if min(map(np.linalg.norm, leaving)) < 1e-6:  # the path is a point
         return np.array([side, 0.0])
     first, second = (step / np.linalg.norm(step) for step in leaving)
     away = -(first + second)
     if np.linalg.norm(away) < 0.5:  # they leave on opposite sides
         away = np.array([-first[1], first[0]])
+        away = -away if away @ ((path[: len(path) // 2].mean(0) - path[0]) / span) > 0 else away
     return away / np.linalg.norm(away)
 
 
