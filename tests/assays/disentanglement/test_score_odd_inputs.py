@@ -35,6 +35,15 @@ def test_a_factor_that_is_constant_among_the_training_rows_has_no_correlation():
         assert np.isfinite(sap(CODES, factor, flavour="dlib", kinds="continuous").score)
 
 
+@pytest.mark.parametrize("flavour", ["zscope", "dlib"])
+def test_a_code_that_is_constant_among_the_training_rows_is_no_obstacle(flavour):
+    for row in range(20):
+        still = np.zeros(20)
+        still[row] = 1
+        found = a.explicitness(np.column_stack([CODES, still]), np.arange(20) % 2, flavour=flavour)
+        assert np.isfinite(found.score)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [1e300, -1e39, 1e-200])
 def test_numbers_beyond_single_precision_are_refused_with_their_row(name, size):

@@ -218,6 +218,10 @@ def test_dci_says_so_when_codes_tell_a_factor_only_together():
     assert known.active == [0, 1]
     assert known.informativeness == 1
     assert not any("together" in flag for flag in known.flags)
+    # What the posteriors say is passive is passive, whatever its codes tell in pairs.
+    passive = a.dci(codes, one ^ other, variances=np.tile([1, 1, 0.01], (1000, 1)))
+    assert passive.passive == [0, 1]
+    assert not any("together" in flag for flag in passive.flags)
     assert not any("together" in flag for flag in a.dci(normal((1000, 3)), one).flags)
 
 
