@@ -179,3 +179,15 @@ def test_every_response_assay_runs_saves_and_draws_for_every_kind_of_model(kind)
         if kind == "variational":  # the others draw the same figures
             assert result.plot() is not None
             plt.close("all")
+
+
+def test_scores_call_factors_by_the_names_that_the_data_give_them():
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    factors = torch.stack([x[:, 0] > 0, torch.zeros(300), x[:, 1] > 0.5], 1).long().numpy()
+    data = from_arrays(x, factors, factor_names=("left", "still", "right"))
+    found = measure(zs.record(identity(2), data), ["mig"])["mig"]
+    assert found.factors == [0, 2]  # what does not vary is left out
+    assert found.factor_names == ["left", "right"]
+    drawn = found.plot().get_xticklabels()
+    assert [label.get_text() for label in drawn] == ["left", "right"]
+    assert zs.assays.mig(x, factors).factor_names is None

@@ -3,6 +3,7 @@
 import inspect
 import zlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -121,7 +122,17 @@ def run(entry: Entry, recording: Recorded, *, seed: int = 0) -> Result:
     if "generator" in inspect.signature(function).parameters:
         own = seed_of(seed, zlib.crc32(entry.name.encode()))
         keywords["generator"] = torch.Generator().manual_seed(own)
-    return function(*positional, **keywords)
+    return _told_names(function(*positional, **keywords), recording)
+
+
+def _told_names(result: Result, recording: Recorded) -> Result:
+    """A score of arrays knows its factors by number; the data know what they are called."""
+    from zscope.assays.disentanglement.score import Score
+
+    if not isinstance(result, Score):
+        return result
+    names = recording.data.factor_names
+    return replace(result, factor_names=[names[k] for k in result.factors])
 
 
 def unmet(entry: Entry, recording: Recorded) -> str | None:

@@ -39,6 +39,7 @@ from zscope.assays.disentanglement.information import information, quantile_bins
 from zscope.assays.disentanglement.logistic import logistic_regression, quiet
 from zscope.assays.disentanglement.sample import (
     Sample,
+    by_type,
     chosen,
     everything,
     prepared,
@@ -89,7 +90,10 @@ def dci(
     sample, flags = prepared("dci", codes, factors, kinds)
     ours = flavour == "zscope"
     used = used_latents("dci", sample, variances) if ours else everything(sample)
-    flags += _told_together(sample, used[1]) if ours else sample.unbinned()
+    if not ours:
+        flags += sample.unbinned()
+    elif not by_type(variances, "dci"):
+        flags += _told_together(sample, used[1])
     learn = {"boosting": _boosted, "linear": _linear}[predictor] if ours else _forest
     return scored(
         DCI,

@@ -273,7 +273,7 @@ def used_latents(
     """The latents in use, the passive ones, and a flag that says how these were found."""
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"Latent {j} is constant." for j in sorted(passive)]
-    if variances is not None and (as_rows(variances, who) != 0).any():
+    if variances is not None and by_type(variances, who):
         from zscope.assays.regime.types import variable_types
 
         types = variable_types(variances)
@@ -291,6 +291,12 @@ def used_latents(
     passive |= found
     active = [j for j in range(sample.codes.shape[1]) if j not in passive]
     return active, sorted(passive), flags
+
+
+def by_type(variances: Array | None, who: str) -> bool:
+    """Whether latents in use are told by their posteriors; those of deterministic models have
+    no spread, and what their codes tell decides."""
+    return variances is not None and bool((as_rows(variances, who) != 0).any())
 
 
 def not_constant(sample: Sample) -> tuple[list[int], list[int], list[str]]:

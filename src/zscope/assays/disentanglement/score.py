@@ -3,11 +3,8 @@
 `chance` is the same estimator on the same codes with their rows permuted, averaged over
 a few permutations: what these latents would get if they knew nothing.
 
-`interval` (with `resamples`) covers 95 % by half-sampling: the estimator is run on random
-halves of the rows, without replacement, and the spread of those values around their
-mean is laid around the score. The spread of a half-sample around the whole is just that
-of the whole around the truth, as 1/(N/2) - 1/N = 1/N (Shao & Wu, Ann. Stat. 17(3), 1989).
-Rows that are learned from, and rows that are tested on, stay so in every half; still, a
+`interval` (with `resamples`) covers 95 % by half-sampling (`zscope.assays.halves`). Rows that
+are learned from, and rows that are tested on, stay so in every half; still, a
 predictor learned from another half errs on other rows, so that intervals of scores that
 learn are up to sqrt(2) times too wide: on the safe side. A bootstrap would draw rows
 twice: they make information look larger, and they leak from the training rows into the
@@ -22,10 +19,9 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.sample import Sample, seed_from
+from zscope.assays.halves import Interval, reach
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Measure, Result
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +46,7 @@ class Score(Result):
     flags: list[str]
     shuffled: list[float]  # the score of each permutation; `chance` is their mean
     more: dict[str, tuple[float, Interval | None]]  # chance and interval of the other numbers
+    factor_names: list[str] | None = field(default=None, kw_only=True)  # where the data tell
 
     def measures(self) -> list[Measure]:
         others = [
@@ -80,7 +77,7 @@ class Score(Result):
         return heatmap(
             self.matrix,
             rows=[f"latent {j}" for j in self.active],
-            columns=[f"factor {k}" for k in self.factors],
+            columns=self.factor_names or [f"factor {k}" for k in self.factors],
             title=f"{self.name} {self.score:.3f}, chance {self.chance:.3f}",
             label=self.meaning,
             ax=ax,
@@ -133,7 +130,7 @@ def scored(
         parts = _halves(estimate, sample, seed, resamples)
     else:
         result = nothing(sample)
-        shuffles, parts = [result], [result] if resamples else []
+        shuffles, parts = [result], [result] * resamples
         flags.append(f"No latent is in use, so {name} is 0 by definition.")
     score, chance, interval = _measured("", result, shuffles, parts)
     numbers = [key for key, value in result.more.items() if isinstance(value, float)]
@@ -195,8 +192,6 @@ def _measured(
     value, chance = of(result), float(np.mean([of(each) for each in shuffles]))
     if not parts:
         return value, chance, None
-    drawn = np.array([of(each) for each in parts])
-    low, high = np.quantile(drawn - drawn.mean(), [0.025, 0.975])
+    far = reach([of(each) for each in parts])
     # No score leaves 0 to 1 by chance alone, so neither do the ends.
-    ends = max(float(value + low), min(0.0, value)), min(float(value + high), max(1.0, value))
-    return value, chance, ends
+    return value, chance, (max(value - far, min(0.0, value)), min(value + far, max(1.0, value)))

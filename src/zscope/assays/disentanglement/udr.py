@@ -36,6 +36,7 @@ from torch import Generator
 from zscope.assays.disentanglement.information import ratio
 from zscope.assays.disentanglement.mcc import correlations
 from zscope.assays.disentanglement.sample import FEWEST, chosen, numbers_of, seed_from
+from zscope.assays.halves import reach
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
@@ -232,6 +233,6 @@ def _interval(
     found = []
     for _ in range(resamples):
         half = rng.permutation(samples)[: samples // 2]
-        found.append(np.mean(_medians(_pairwise([m[half] for m in models], similarity, flavour))))
-    low, high = np.quantile(np.array(found) - np.mean(found), [0.025, 0.975])
-    return max(0.0, float(score + low)), min(1.0, float(score + high))
+        pairs = _pairwise([m[half] for m in models], similarity, flavour)
+        found.append(float(np.mean(_medians(pairs))))
+    return max(0.0, score - reach(found)), min(1.0, score + reach(found))
