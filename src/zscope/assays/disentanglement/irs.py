@@ -11,7 +11,7 @@ Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and 
 common scale for all latents; the weights make it follow the scale of single latents.
 Because groups are smaller than the whole, noise does not score 0: compare with `chance`. The
 largest of few numbers varies more than halves of the rows show: where codes have tails, an
-interval of 95 % covers about 87 % (flagged).
+interval of 95 % covers about 90 % (flagged).
 
 `flavour="zscope"`: the true maximum of the paper, codes that are not constant (with
 `variances`: latents that are not passive), discrete factors as they are (continuous ones in
