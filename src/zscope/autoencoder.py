@@ -6,7 +6,7 @@ latents into observations. Everything else in zscope knows a model only through 
 `wrap(encoder, decoder)` makes one of any two callables or modules.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -180,12 +180,16 @@ def evaluation(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
     """
     modes = [(module, module.training) for module in model.modules()]
     try:
-        for module, _ in modes:
-            module.training = False
+        _set((module, False) for module, _ in modes)
         with torch.set_grad_enabled(gradients):
             yield
     finally:
-        for module, mode in modes:
+        _set(modes)
+
+
+def _set(modes: Iterable[tuple[nn.Module, bool]]) -> None:
+    for module, mode in modes:
+        if module.training != mode:  # setting takes far longer than looking
             module.training = mode
 
 

@@ -49,3 +49,13 @@ def test_intervals_of_few_samples_hold_the_truth_nearly_as_often_as_they_say():
         plain += bool(low <= truth <= high)
     assert inside / trials > 0.88
     assert inside - plain > 0.02 * trials, (inside, plain)
+
+
+def test_few_resamples_are_made_enough_to_reach_the_ends():
+    codes = gaussian_codes(200, 2)
+    few, enough, more = (
+        response_matrix(identity(2), codes, resamples=count, generator=seeded(1)).interval
+        for count in (2, 200, 400)
+    )
+    assert torch.equal(few, enough)
+    assert not torch.equal(enough, more)

@@ -37,8 +37,8 @@ from zscope.assays.responses.matrix import Rule, replaced_squares, response_matr
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,
-    check_resamples,
     interval,
+    resamples_of,
     tail,
 )
 from zscope.autoencoder import Autoencoder, Posterior
@@ -129,7 +129,7 @@ def conditioned_response_matrix(
     """
     who = "conditioned_response_matrix"
     whole(who, 2, samples=samples)
-    check_resamples(resamples, who)
+    resamples = resamples_of(resamples, who)
     generator = fresh(generator)
     batch, known, names = _observations(data, factors, who)
     if posterior is not None and len(posterior) != len(known):

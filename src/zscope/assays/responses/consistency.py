@@ -42,7 +42,7 @@ from torch import Generator, Tensor
 from zscope.assays.responses.engine import BUDGET, respond
 from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
-from zscope.assays.responses.resampling import check_resamples, tail
+from zscope.assays.responses.resampling import resamples_of, tail
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
@@ -139,7 +139,7 @@ def interventional_consistency(
     if flavour not in ("scale-free", "paper"):
         raise ConfigError(f"{who}: flavour={flavour!r}; known are 'scale-free' and 'paper'.")
     whole(who, interventions=interventions, samples=samples, levels=levels)
-    check_resamples(resamples, who)
+    resamples = resamples_of(resamples, who)
     if interventions < 1 or samples < 2 or levels < 1:
         raise ConfigError(
             f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "

@@ -52,21 +52,19 @@ class Errors:
         lost = torch.zeros(units * each, units, dtype=torch.float64)
         others, few = settled.roll(1, 0), min(each, FEW)
 
-        def which(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
-            """(intervention, mask of its unit, its values) for each row."""
-            intervention = torch.arange(start, stop, device=noises.device) // count
-            return intervention, member[intervention // each], values[intervention % each]
+        chunk: list[Tensor] = []  # of the codes built last, whose responses come next
 
         def build(start: int, stop: int) -> Tensor:
-            _, unit, value = which(start, stop)
-            return torch.where(unit, value, noises[_rows(start, stop, count)])
+            """Row by row: the intervention, its unit as a mask, its values, and the sample."""
+            place = torch.arange(start, stop, device=noises.device)
+            intervention, rows = place // count, place % count
+            unit, value = member[intervention // each], values[intervention % each]
+            chunk[:] = intervention, rows, unit, value
+            return torch.where(unit, value, noises[rows])
 
-        for start, stop, posterior in responses(
-            autoencoder, units * each * count, build, budget=budget
-        ):
-            intervention, unit, value = which(start, stop)
-            rows = _rows(start, stop, count)
-            place = intervention.cpu() + rows * blocks // count * (units * each)
+        for _, _, posterior in responses(autoencoder, units * each * count, build, budget=budget):
+            intervention, rows, unit, value = chunk
+            place = (intervention + rows * blocks // count * (units * each)).cpu()
             untouched = before[rows]
             change = norms(posterior.mean - untouched, member)
             moved.index_add_(0, place, change)
@@ -75,7 +73,7 @@ class Errors:
             strayed.index_add_(0, place, norms(away, wide))
             first = intervention % each < few
             if bool(first.any()):
-                gap = others[rows[first.cpu()]] - wanted[first]
+                gap = others[rows[first]] - wanted[first]
                 lost.index_add_(0, intervention[first].cpu(), norms(gap, wide))
         self.spread = spread_of(before, member)
         efforts = torch.cat(
@@ -91,7 +89,6 @@ class Errors:
             unit_size = self.spread.repeat_interleave(each)
         # 1 / U_I; an intervention that changes nothing makes no error.
         rate = torch.where(effort > 0, unit_size / effort, 0)
-        place = torch.arange(count) * blocks // count
         self._parts = [
             _scaled(sums_.unflatten(0, (blocks, -1)), rate, spread).unflatten(1, (units, each))
             for sums_, spread in ((moved, self.spread), (strayed, spread_of(settled, wide)))
@@ -102,17 +99,19 @@ class Errors:
             _scaled(error, rate, spread).unflatten(0, (units, each))[:, :few].mean(1)
             for error, spread in ((apart, self.spread), (lost / count, spread_of(settled, wide)))
         ]
-        # What the errors are divided by, by blocks: it is drawn again with them.
-        self._sizes = torch.bincount(place).double()
-        self._effort = _by_block(efforts, place).unflatten(1, (units, each))
-        self._moments = [_Moments(before, member, place), _Moments(settled, wide, place)]
+        self._noted = before, member, settled, wide, efforts
         self._in_spreads = flavour == "scale-free"
 
     def drawn_again(self, resamples: int, generator: Generator) -> Iterator[tuple[Tensor, Tensor]]:
         """(invariance, equivariance), blocks of samples and interventions drawn again."""
-        ones = torch.ones_like(self._sizes)
-        for _ in range(resamples if len(ones) > 1 else 0):
-            blocks = _drawn_again(len(ones), generator)
+        # What the errors are divided by, by blocks: it is drawn again with them.
+        before, member, settled, wide, efforts = self._noted
+        place = torch.arange(len(before)) * self.blocks // len(before)
+        self._sizes = torch.bincount(place).double()
+        self._effort = _by_block(efforts, place).unflatten(1, self._parts[0].shape[1:3])
+        self._moments = [_Moments(before, member, place), _Moments(settled, wide, place)]
+        for _ in range(resamples if self.blocks > 1 else 0):
+            blocks = _drawn_again(self.blocks, generator)
             values = _drawn_again(self._parts[0].shape[2], generator)
             count = float(blocks @ self._sizes)
             effort = self._relative(torch.einsum("b,bmv->mv", blocks, self._effort) / count)
@@ -156,11 +155,6 @@ def _drawn_again(count: int, generator: Generator) -> Tensor:
     """How often each of `count` things comes when as many are drawn with replacement."""
     drawn = torch.randint(count, (count,), generator=generator, device=generator.device)
     return torch.bincount(drawn.cpu(), minlength=count).double()
-
-
-def _rows(start: int, stop: int, count: int) -> Tensor:
-    """Which of `count` samples each row is about, when they are gone through again and again."""
-    return torch.arange(start, stop) % count
 
 
 def _scaled(error: Tensor, rate: Tensor, spread: Tensor) -> Tensor:

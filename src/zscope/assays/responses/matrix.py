@@ -36,8 +36,8 @@ from zscope.assays.responses.engine import BUDGET, respond, responses
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,
-    check_resamples,
     interval,
+    resamples_of,
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
@@ -175,7 +175,7 @@ def response_matrix(
             f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
             "'relative' (M_jj >= threshold sigma_j)."
         )
-    check_resamples(resamples, "response_matrix")
+    resamples = resamples_of(resamples, "response_matrix")
     generator = fresh(generator)
     base = base_samples(posterior, samples, "response_matrix", generator)
     lists = partition(groups, base.shape[1], "response_matrix")

@@ -18,15 +18,18 @@ from torch import Generator, Tensor
 from zscope.errors import ConfigError
 from zscope.sampling import whole
 
+ENOUGH = 200  # to reach the ends of 95 %
 
-def check_resamples(resamples: int, who: str) -> None:
-    """Refuse a number of resamples that gives no interval."""
+
+def resamples_of(resamples: int, who: str) -> int:
+    """How many to draw: none, or ENOUGH and more, as they cost little here."""
     whole(who, 0, resamples=resamples)
     if resamples == 1:
         raise ConfigError(
             f"{who}: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
             "steady ends. Leave it at 0 for no interval."
         )
+    return max(resamples, ENOUGH) if resamples else 0
 
 
 def block_weights(samples: int, resamples: int, generator: Generator) -> Tensor:
