@@ -96,6 +96,9 @@ class TestHeatmap:
 
     def test_a_limit_sets_the_darkest_colour(self):
         assert plots.heatmap([[0.5]], limit=1.0).images[0].get_clim() == (0, 1)
+        ax = plots.heatmap([[-0.5, 1.0]], limit=1.0, diverging=False)
+        assert ax.images[0].get_clim() == (0, 1)
+        assert [text.get_text() for text in ax.texts][:2] == ["−0.50", "1.00"]
 
     def test_text_can_be_read_on_every_colour(self):
         ax = plots.heatmap(np.linspace(0, 1, 16).reshape(4, 4))

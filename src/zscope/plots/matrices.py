@@ -23,7 +23,7 @@ def heatmap(
     y: str = "",
     title: str = "",
     label: str = "",
-    diverging: bool = False,
+    diverging: bool | None = None,
     marks: Sequence[int] | None = None,
     marked: str = "causal",
     limit: float | None = None,
@@ -32,7 +32,8 @@ def heatmap(
     """A matrix as coloured cells; numbers in them while there is room.
 
     `rows` and `columns` name each row and column (a single text names the axis, as `y` and
-    `x` do). `diverging` centres the colours on 0. `marks` are rows and columns of the same
+    `x` do). `diverging` centres the colours on 0, by default where numbers are negative; False
+    gives all of these the palest colour. `marks` are rows and columns of the same
     number set in bold, all others in grey; `marked` says what that means. `limit` is the
     value of the darkest colour, by default the largest there is.
     """
@@ -49,7 +50,7 @@ def heatmap(
     for axis, given, count in (("rows", row_names, height), ("columns", column_names, width)):
         if given is not None and len(given) != count:
             raise ConfigError(f"heatmap: {len(given)} names for {count} {axis}; give one for each.")
-    signed = diverging or values.min() < 0
+    signed = values.min() < 0 if diverging is None else diverging
     largest = limit or theme.symmetric(values)
     cell = _cell(max(height, width))
     spare = 0.06 * max((len(str(n)) for n in row_names or [""]), default=0)

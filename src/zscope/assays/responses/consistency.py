@@ -107,6 +107,8 @@ class Consistency(Result):
             x="observed unit",
             y="intervened unit",
             label=which,
+            diverging=False,  # worse than 0 is as bad as 0; 1 is what is hoped for
+            limit=1,
             marks=alive if self.collapsed else None,
             marked="not collapsed",
             ax=ax,
