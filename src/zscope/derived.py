@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, Prior
+from zscope.errors import InterfaceError
 from zscope.types import Codes
 
 
@@ -23,7 +24,7 @@ class Derived(Autoencoder):
 
     def seen(self, z: Float[Tensor, "samples own"]) -> Codes:
         """The codes that the original's decoder gets for these."""
-        raise NotImplementedError
+        raise InterfaceError(f"{type(self).__name__}: a derived model must define seen(z).")
 
     @property
     def prior(self) -> Prior:  # type: ignore[override]
