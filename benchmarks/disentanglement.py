@@ -22,7 +22,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import mutual_info_score
 
 import zscope.assays as a
-from zscope.assays.disentanglement import sample as samples
+from zscope.assays import sample as samples
 from zscope.assays.disentanglement.dci import _boosted
 from zscope.assays.disentanglement.factor_vae import _votes
 from zscope.assays.disentanglement.irs import _by_maximum

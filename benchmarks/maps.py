@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 import zscope as zs
-from zscope.assays.responses.engine import chunk_size
+from zscope.assays.engine import chunk_size
 from zscope.assays.responses.maps import response_map
 
 LIMIT = 1.15

@@ -22,7 +22,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.assays import interventional_consistency, response_matrix
-from zscope.assays.responses.engine import chunk_size
+from zscope.assays.engine import chunk_size
 
 LIMIT = 1.15
 LATENTS = 10

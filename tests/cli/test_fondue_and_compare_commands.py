@@ -10,9 +10,9 @@ import torch
 import zscope as zs
 from zscope.assays import cka
 from zscope.cli import main
-from zscope.comparison import compare_models, correlations_over_training, untrained
 from zscope.errors import ConfigError, RunError
-from zscope.sizing import Trials, choose_beta, choose_latents
+from zscope.experiments.comparison import compare_models, correlations_over_training, untrained
+from zscope.experiments.sizing import Trials, choose_beta, choose_latents
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monke
     def interrupted(*given, **more):
         raise KeyboardInterrupt("train: go on with zscope train --resume")
 
-    monkeypatch.setattr("zscope.sizing.train", interrupted)
+    monkeypatch.setattr("zscope.experiments.sizing.train", interrupted)
     with pytest.raises(KeyboardInterrupt, match=r"2 latents.*start the same command again"):
         choose_latents(plane(100), steps=5, start=2, out=tmp_path)
 

@@ -13,9 +13,9 @@ import zscope as zs
 from zscope.cli.data import app
 from zscope.data.perturbed import largest_change, moved, reflected, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
-from zscope.perturbation import choose, perturb
-from zscope.perturbation import game as playing
-from zscope.perturbation.game import Choice, Game, described_factors, settled
+from zscope.experiments.perturbation import choose, perturb
+from zscope.experiments.perturbation import game as playing
+from zscope.experiments.perturbation.game import Choice, Game, described_factors, settled
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
 

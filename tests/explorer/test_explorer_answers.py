@@ -9,7 +9,7 @@ from conftest import Client
 
 import zscope as zs
 from zscope import assays, sampling
-from zscope.assays.responses.engine import respond
+from zscope.assays.engine import respond
 from zscope.errors import InterfaceError
 from zscope.explorer.session import Session
 from zscope.explorer.showing import Look

@@ -173,7 +173,7 @@ _ENTRIES = (
     Entry(
         "predicted-variance",
         "Does the decoder explain how precise the encoder is?",
-        "zscope.assays.regime.jacobian:predicted_variance",
+        "zscope.assays.regime.predicted_variance:predicted_variance",
         takes=("autoencoder", "posterior"),
         needs=("spread",),
         options={"samples": 128},
@@ -230,13 +230,6 @@ _ENTRIES = (
         "zscope.assays.alignment.cartesian_or_polar:cartesian_or_polar",
         takes=("codes", "factors", "variances=variances"),
         needs=("factors", "two factors", "two latents"),
-    ),
-    Entry(
-        "choice-of-beta",
-        "How strong may the prior be before a latent gives up?",
-        "zscope.assays.alignment.choice_of_beta:choice_of_beta",
-        takes=("codes",),
-        needs=("a call",),
     ),
     Entry(
         "intrinsic-dimension",
@@ -384,13 +377,6 @@ _ENTRIES = (
         needs=("a call",),
     ),
     Entry(
-        "elbow",
-        "From which number of latents on does a model get no better?",
-        "zscope.assays.dimension.elbow:elbow",
-        takes=("codes",),
-        needs=("a call",),
-    ),
-    Entry(
         "cka",
         "Do two representations arrange the same samples alike?",
         "zscope.assays.similarity.cka:cka",
@@ -452,8 +438,7 @@ GROUPS = {
 _FURTHER = {
     "binary_fondue": "zscope.assays.dimension.fondue",
     "column_product": "zscope.assays.alignment.column_product",
-    "decoder_jacobian": "zscope.assays.alignment.jacobian",
-    "downstream_accuracy": "zscope.assays.dimension.elbow",
+    "decoder_jacobian": "zscope.assays.jacobian",
     "fondue_beta": "zscope.assays.dimension.fondue",
     "fondue_types": "zscope.assays.dimension.fondue",
     "information_gap": "zscope.assays.dimension.gaps",
@@ -462,22 +447,21 @@ _FURTHER = {
     "rotation_excess": "zscope.assays.alignment.column_product",
     "renyi_entropy": "zscope.assays.dimension.renyi",
     "renyi_information": "zscope.assays.dimension.renyi",
-    "similarity_preservation": "zscope.assays.dimension.elbow",
     "stable_fondue": "zscope.assays.dimension.fondue",
     "StreamingCKA": "zscope.assays.similarity.cka",
     "activations": "zscope.assays.similarity.activations",
     "disentanglement_scores": "zscope.assays.disentanglement.scores",
     "carried_information": "zscope.assays.regime.rate_distortion",
     "gaussian_kl": "zscope.assays.regime.divergence",
-    "nearest_neighbours": "zscope.assays.dimension.neighbours",
+    "nearest_neighbours": "zscope.assays.neighbours",
     "settled_fraction": "zscope.assays.regime.approximation",
     "variable_types_by_kl": "zscope.assays.regime.types",
     "VarianceMoments": "zscope.assays.regime.types",
     "hole_score": "zscope.assays.responses.holes",
     "measure": "zscope.assays.measuring",
     "mmd": "zscope.assays.responses.mmd",
-    "respond": "zscope.assays.responses.engine",
-    "respond_posterior": "zscope.assays.responses.engine",
+    "respond": "zscope.assays.engine",
+    "respond_posterior": "zscope.assays.engine",
 }
 _HOMES = {entry.attribute: entry.function.split(":")[0] for entry in _ENTRIES} | _FURTHER
 

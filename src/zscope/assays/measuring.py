@@ -171,7 +171,7 @@ def _some_codes(recording: Recorded) -> Tensor:
 
 def _kinds(recording: Recorded) -> list[str]:
     """What the data say their factors are; guessed by the scores where they do not say."""
-    from zscope.assays.disentanglement.sample import guessed_kind
+    from zscope.assays.sample import guessed_kind
 
     factors, data = recording.factors, recording.data
     if factors is None:

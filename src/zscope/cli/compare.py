@@ -39,7 +39,7 @@ def compare(
       zscope compare runs/a
     """
     from zscope.cli.assay import data_for
-    from zscope.comparison import compare_models, settling
+    from zscope.experiments.comparison import compare_models, settling
     from zscope.loading import load
     from zscope.recording import as_dataset
 

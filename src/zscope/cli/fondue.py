@@ -59,7 +59,7 @@ def fondue(
     """
     from zscope import data
     from zscope.errors import ConfigError
-    from zscope.sizing import choose_beta, choose_latents
+    from zscope.experiments.sizing import choose_beta, choose_latents
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"

@@ -43,7 +43,7 @@ def perturb(
       zscope train beta-vae perturbed/sprites/perturbed.npz --latents 5 --set beta=8
     """
     from zscope.data import load
-    from zscope.perturbation import perturb as run
+    from zscope.experiments.perturbation import perturb as run
 
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"

@@ -212,7 +212,7 @@ def _factor_values(
     """Factors as numbers; words are numbered and categorical, other kinds are guessed."""
     import numpy as np
 
-    from zscope.assays.disentanglement.sample import guessed_kind
+    from zscope.assays.sample import guessed_kind
     from zscope.errors import DataError
 
     values, kinds = [], []

@@ -17,7 +17,7 @@ app = Typer(
 @app.command("list")
 def list_() -> None:
     """The studies, and what each one repeats."""
-    from zscope import studies
+    from zscope.experiments import studies
 
     width = max(map(len, studies.names()))
     for name in studies.names():
@@ -42,8 +42,8 @@ def run(
     import os
     import sys
 
-    from zscope import studies
     from zscope.errors import ConfigError
+    from zscope.experiments import studies
 
     if scale not in ("small", "paper"):
         raise ConfigError(f"study: scale {scale!r} is not known. Use small or paper.")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays import response_matrix
-from zscope.assays.responses.engine import decode_and_respond
+from zscope.assays.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.assays.disentanglement.information import bins_for, information, quantile_bins
+from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import evaluation
 from zscope.data.dataset import Dataset

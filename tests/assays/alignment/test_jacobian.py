@@ -8,7 +8,7 @@ from torch.autograd.functional import jacobian as by_autograd
 from worlds import World, gaussian_codes, linear, seeded
 
 import zscope as zs
-from zscope.assays.alignment.jacobian import Walk, decoder_jacobian, linearise
+from zscope.assays.jacobian import Walk, decoder_jacobian, linearise
 from zscope.errors import ConfigError, InterfaceError, Undefined
 
 

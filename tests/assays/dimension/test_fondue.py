@@ -6,11 +6,6 @@ import pytest
 import torch
 
 from zscope import theory
-from zscope.assays.dimension.elbow import (
-    downstream_accuracy,
-    elbow,
-    similarity_preservation,
-)
 from zscope.assays.dimension.fondue import (
     binary_fondue,
     fondue,
@@ -28,6 +23,11 @@ from zscope.assays.dimension.renyi import (
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
+from zscope.experiments.elbow import (
+    downstream_accuracy,
+    elbow,
+    similarity_preservation,
+)
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -16,7 +16,7 @@ from zscope.assays.dimension.intrinsic import (
     local_dimensions,
     twonn_slope,
 )
-from zscope.assays.dimension.neighbours import nearest_neighbours
+from zscope.assays.neighbours import nearest_neighbours
 from zscope.errors import MissingExtra, Undefined
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -49,7 +49,7 @@ def all_distances(x: torch.Tensor, k: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("columns", [1, 3, 300])
 def test_distances_are_those_of_the_differences(columns, monkeypatch):
-    monkeypatch.setattr("zscope.assays.dimension.neighbours.BLOCK_ROWS", 64)
+    monkeypatch.setattr("zscope.assays.neighbours.BLOCK_ROWS", 64)
     x = gaussian(min(columns, 6), 333, columns)
     torch.testing.assert_close(
         nearest_neighbours(x, 7).distances, all_distances(x, 7), rtol=1e-12, atol=1e-12

@@ -11,7 +11,7 @@ from known_codes import drawn, normal
 from sklearn.metrics import mutual_info_score
 from sklearn.metrics.cluster import contingency_matrix, expected_mutual_information
 
-from zscope.assays.disentanglement.information import (
+from zscope.assays.information import (
     bins_for,
     entropy,
     expected_information,

@@ -22,8 +22,8 @@ from sklearn.tree import DecisionTreeClassifier
 import zscope.assays as a
 from zscope.assays.disentanglement.dci import disentanglement_of, weighted
 from zscope.assays.disentanglement.predictability_gap import nearest
-from zscope.assays.disentanglement.sample import prepared, seed_from
 from zscope.assays.disentanglement.udr import relative_strength
+from zscope.assays.sample import prepared, seed_from
 
 SIZES = (3, 4, 6)
 

@@ -6,7 +6,7 @@ import torch
 from known_codes import FLAVOURS, NAMES, PAIRS, aligned, drawn, grid, normal, score
 
 import zscope.assays as a
-from zscope.assays.disentanglement.sample import guessed_kind, prepared
+from zscope.assays.sample import guessed_kind, prepared
 from zscope.errors import ConfigError, MissingExtra, Undefined
 
 

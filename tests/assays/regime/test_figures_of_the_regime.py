@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from zscope import theory
-from zscope.assays.dimension.elbow import elbow
 from zscope.assays.dimension.fondue import fondue
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.effective_rank import effective_rank
-from zscope.assays.regime.jacobian import predicted_variance
 from zscope.assays.regime.mutual_information import mutual_information
+from zscope.assays.regime.predicted_variance import predicted_variance
 from zscope.assays.regime.probe import type_probe
 from zscope.assays.regime.tracking import correlation_tracking
 from zscope.assays.regime.truncation import truncation
@@ -19,6 +18,7 @@ from zscope.assays.similarity.cca import svcca
 from zscope.assays.similarity.heatmap import similarity_heatmap
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
+from zscope.experiments.elbow import elbow
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -8,7 +8,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.assays.regime.approximation import polarisation, settled_fraction
-from zscope.assays.regime.jacobian import predicted_variance
+from zscope.assays.regime.predicted_variance import predicted_variance
 from zscope.assays.regime.probe import type_probe
 from zscope.assays.regime.rate_distortion import (
     carried_information,

@@ -4,7 +4,7 @@ from torch import nn
 from worlds import World, curved, gaussian_codes, identity, responding
 
 import zscope as zs
-from zscope.assays.responses.engine import (
+from zscope.assays.engine import (
     chunk_size,
     decode,
     decode_and_respond,

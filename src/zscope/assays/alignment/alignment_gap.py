@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.alignment.active import (
+from zscope.assays.active import (
     Rule,
     active_latents,
     at_least_two,
@@ -33,8 +33,8 @@ from zscope.assays.alignment.active import (
 )
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
-from zscope.assays.alignment.jacobian import PerSample, Spectra, linearise
-from zscope.assays.responses.engine import BUDGET
+from zscope.assays.engine import BUDGET
+from zscope.assays.jacobian import PerSample, Spectra, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result

@@ -30,12 +30,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.assays.alignment.active import codes_of
-from zscope.assays.alignment.jacobian import decode
-from zscope.assays.disentanglement.information import bins_for, information, quantile_bins
+from zscope.assays.active import codes_of
 from zscope.assays.disentanglement.mig import best_possible, top_two
-from zscope.assays.disentanglement.sample import prepared, used_latents
+from zscope.assays.information import bins_for, information, quantile_bins
+from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
+from zscope.assays.sample import prepared, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.assays.alignment.jacobian import PerSample, Squares
+from zscope.assays.jacobian import PerSample, Squares
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Matrix

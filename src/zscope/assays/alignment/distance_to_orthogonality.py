@@ -34,7 +34,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.alignment.active import (
+from zscope.assays.active import (
     Rule,
     active_latents,
     at_least_two,
@@ -43,14 +43,14 @@ from zscope.assays.alignment.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.alignment.jacobian import (
+from zscope.assays.engine import BUDGET
+from zscope.assays.jacobian import (
     Linearised,
     PerSample,
     Spectra,
     Squares,
     linearise,
 )
-from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.results import Result
 

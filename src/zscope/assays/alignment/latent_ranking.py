@@ -24,8 +24,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.alignment.active import some_rows
-from zscope.assays.alignment.jacobian import decode
+from zscope.assays.active import some_rows
+from zscope.assays.jacobian import decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result

@@ -28,9 +28,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.alignment.active import some_rows
-from zscope.assays.alignment.jacobian import PerSample, decode, linearise
-from zscope.assays.responses.engine import BUDGET
+from zscope.assays.active import some_rows
+from zscope.assays.engine import BUDGET
+from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh

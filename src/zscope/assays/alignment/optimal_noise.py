@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch import Generator
 
-from zscope.assays.alignment.active import (
+from zscope.assays.active import (
     Rule,
     active_latents,
     at_least_two,
@@ -39,13 +39,13 @@ from zscope.assays.alignment.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.alignment.jacobian import (
+from zscope.assays.engine import BUDGET
+from zscope.assays.jacobian import (
     PerSample,
     Spectra,
     likelihood_of,
     linearise,
 )
-from zscope.assays.responses.engine import BUDGET
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result

@@ -33,8 +33,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.assays.dimension.neighbours import Neighbours, nearest_neighbours
 from zscope.assays.matrices import Array
+from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import MissingExtra, Undefined, did_you_mean
 from zscope.results import Result
 

@@ -32,15 +32,15 @@ from zscope.assays.disentanglement.factor_vae import (
     held_flags,
 )
 from zscope.assays.disentanglement.logistic import logistic_regression
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     everything,
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 
 
 def beta_vae_score(

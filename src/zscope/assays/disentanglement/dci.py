@@ -35,9 +35,11 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.explicitness import r_squared, standardised
-from zscope.assays.disentanglement.information import information, quantile_bins, ratio
 from zscope.assays.disentanglement.logistic import logistic_regression, quiet
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.information import information, quantile_bins, ratio
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     by_type,
     chosen,
@@ -45,8 +47,6 @@ from zscope.assays.disentanglement.sample import (
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 from zscope.errors import MissingExtra
 
 ROUNDS = 100

@@ -29,15 +29,15 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.logistic import logistic_regression
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     not_constant,
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 
 
 def explicitness(

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.sample import Sample, chosen, order_of, prepared, used_latents
 from zscope.assays.disentanglement.score import Estimate, Score, scored
 from zscope.assays.matrices import Array
+from zscope.assays.sample import Sample, chosen, order_of, prepared, used_latents
 from zscope.errors import Undefined
 
 BATCH, TRAIN, TEST = 64, 10_000, 5_000

@@ -30,8 +30,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.information import width_bins
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.information import width_bins
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     not_constant,
@@ -39,8 +41,6 @@ from zscope.assays.disentanglement.sample import (
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 
 SMALLEST_GROUP = 10

@@ -25,17 +25,17 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.information import BINS, ratio
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.information import BINS, ratio
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     everything,
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 
 
 def jemmig(

@@ -25,16 +25,16 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.information import ratio
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.information import ratio
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     everything,
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 
 
 def modularity(

@@ -32,15 +32,15 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.sample import (
+from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
     Sample,
     chosen,
     everything,
     prepared,
     used_latents,
 )
-from zscope.assays.disentanglement.score import Estimate, Score, scored
-from zscope.assays.matrices import Array
 
 NEIGHBOURS = 5
 

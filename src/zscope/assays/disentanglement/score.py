@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.sample import Sample, seed_from
 from zscope.assays.halves import Interval, reach
+from zscope.assays.sample import Sample, seed_from
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Measure, Result
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Generator
 
-from zscope.assays.disentanglement.sample import seed_from
 from zscope.assays.disentanglement.score import Score
 from zscope.assays.matrices import Array
+from zscope.assays.sample import seed_from
 from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
 from zscope.results import Result
 

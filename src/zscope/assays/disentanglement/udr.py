@@ -33,11 +33,11 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
-from zscope.assays.disentanglement.information import ratio
 from zscope.assays.disentanglement.mcc import correlations
-from zscope.assays.disentanglement.sample import FEWEST, chosen, numbers_of, seed_from
 from zscope.assays.halves import reach
+from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
+from zscope.assays.sample import FEWEST, chosen, numbers_of, seed_from
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 

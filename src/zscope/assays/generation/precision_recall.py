@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zscope.assays.dimension.neighbours import nearest_neighbours
 from zscope.assays.generation.extractors import Extractor, extract, name_of
+from zscope.assays.neighbours import nearest_neighbours
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.sampling import whole

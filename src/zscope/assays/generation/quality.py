@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.engine import decode
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.assays.generation.frechet import frechet_distance
 from zscope.assays.generation.precision_recall import precision_recall
-from zscope.assays.responses.engine import decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.groups import Groups

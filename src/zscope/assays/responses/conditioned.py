@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, encode
+from zscope.assays.engine import BUDGET, encode
 from zscope.assays.responses.matrix import Rule, replaced_squares, response_matrix
 from zscope.assays.responses.resampling import (
     block_tail,

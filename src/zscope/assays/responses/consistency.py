@@ -39,7 +39,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.engine import BUDGET, respond
 from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail

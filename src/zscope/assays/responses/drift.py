@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from zscope.assays.responses.engine import BUDGET, location, respond
+from zscope.assays.engine import BUDGET, location, respond
 from zscope.assays.responses.maps import Axis, ResponseMap, as_codes, in_plane
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.engine import BUDGET, respond
 from zscope.assays.responses.matrix import base_samples
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, decode
+from zscope.assays.engine import BUDGET, decode
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import causes, responses
+from zscope.assays.engine import causes, responses
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.autoencoder import Autoencoder
 from zscope.groups import membership, sums

@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from zscope.assays.responses.engine import BUDGET, decode, responses
+from zscope.assays.engine import BUDGET, decode, responses
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result

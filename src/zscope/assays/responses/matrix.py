@@ -32,7 +32,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond, responses
+from zscope.assays.engine import BUDGET, respond, responses
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,

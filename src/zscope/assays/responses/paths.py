@@ -31,8 +31,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from zscope.assays.engine import BUDGET, decode, respond
 from zscope.assays.responses.chains import draw_out, integral, length, resample, shortest
-from zscope.assays.responses.engine import BUDGET, decode, respond
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond_posterior
+from zscope.assays.engine import BUDGET, respond_posterior
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.randomness import fresh
 from zscope.results import Result

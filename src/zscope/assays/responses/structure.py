@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond_posterior
+from zscope.assays.engine import BUDGET, respond_posterior
 from zscope.assays.responses.matrix import response_matrix
 from zscope.assays.responses.mmd import mmd
 from zscope.autoencoder import Autoencoder, Posterior

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.assays.responses.engine import BUDGET, respond
+from zscope.assays.engine import BUDGET, respond
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError
 from zscope.results import Result

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import torch
 
-from zscope.assays.responses.engine import decode_and_respond
+from zscope.assays.engine import decode_and_respond
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import similarity_heatmap
 from zscope.errors import ConfigError

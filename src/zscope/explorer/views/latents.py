@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zscope import sampling
-from zscope.assays.responses.engine import decode_and_respond
+from zscope.assays.engine import decode_and_respond
 from zscope.errors import ConfigError, Undefined
 from zscope.explorer.session import Session
 from zscope.explorer.showing import LARGE, SMALL

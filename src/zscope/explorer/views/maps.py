@@ -158,7 +158,7 @@ def _made(session: Session, query: Plane, dims: tuple[int, int], key: Any) -> Re
 
 def _holes(session: Session, made: ResponseMap) -> Tensor:
     """|R(z) - z| in all latents at each point, in units of that of posterior samples."""
-    from zscope.assays.responses.engine import respond
+    from zscope.assays.engine import respond
     from zscope.assays.responses.holes import Known
 
     if not isinstance(session.known, Known):

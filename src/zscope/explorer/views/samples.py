@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import Field
 
-from zscope.assays.responses.engine import decode, respond
+from zscope.assays.engine import decode, respond
 from zscope.assays.responses.holes import Known
 from zscope.explorer.session import Session
 from zscope.explorer.views.latents import drawn, moved

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope import studies
 from zscope.errors import ConfigError
-from zscope.studies import Claim
-from zscope.studies import polarised_regime as study
+from zscope.experiments import studies
+from zscope.experiments.studies import Claim
+from zscope.experiments.studies import polarised_regime as study
 
 
 def test_the_study_is_listed_and_says_what_it_is():

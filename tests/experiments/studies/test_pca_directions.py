@@ -6,16 +6,16 @@ from dataclasses import replace
 import pytest
 
 import zscope as zs
-from zscope import studies
 from zscope.data.fetching import fetch
-from zscope.studies import (
+from zscope.experiments import studies
+from zscope.experiments.studies import (
     pca_directions,
     pca_directions_degenerate,
     pca_directions_perturbed,
     pca_directions_regime,
 )
-from zscope.studies.pca_directions import Cell, setups
-from zscope.studies.pca_directions_perturbed import Cell as Perturbed
+from zscope.experiments.studies.pca_directions import Cell, setups
+from zscope.experiments.studies.pca_directions_perturbed import Cell as Perturbed
 
 NAMES = ["pca-directions", "pca-directions-degenerate", "pca-directions-regime"]
 NAMES += ["pca-directions-perturbed"]

@@ -28,7 +28,7 @@ from typing import Any
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.studies import Claim, Tell, keep, trained
+from zscope.experiments.studies import Claim, Tell, keep, trained
 
 NAME = "consistency"
 SUMMARY = "Consistency training makes interventions survive, and leaves reconstructions be."

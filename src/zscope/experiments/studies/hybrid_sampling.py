@@ -31,9 +31,9 @@ from typing import Any
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
+from zscope.experiments.studies import Claim, Tell, keep, trained
+from zscope.experiments.studies.structural import accuracy, classifier
 from zscope.recording import Recording
-from zscope.studies import Claim, Tell, keep, trained
-from zscope.studies.structural import accuracy, classifier
 
 NAME = "hybrid-sampling"
 SUMMARY = "VAEs sample at least as well by recombining codes as from their prior."

@@ -1,6 +1,6 @@
 """Studies: a paper's experiment as a short file, with what must hold checked.
 
-    from zscope import studies
+    from zscope.experiments import studies
 
     for claim in studies.load("polarised-regime").run("studies/polarised-regime"):
         print(claim)
@@ -71,7 +71,7 @@ def load(name: str) -> ModuleType:
             f"study: no study is called {name!r}. {did_you_mean(name, CATALOGUE)} "
             "See: zscope study list"
         )
-    return import_module(f"zscope.studies.{CATALOGUE[name]}")
+    return import_module(f"zscope.experiments.studies.{CATALOGUE[name]}")
 
 
 def keep(out: str | Path | None, claims: Iterable[Claim]) -> None:

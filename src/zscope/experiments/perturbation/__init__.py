@@ -45,7 +45,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
-from zscope.perturbation.game import AGAIN, Choice, Game, averaged, play
+from zscope.experiments.perturbation.game import AGAIN, Choice, Game, averaged, play
 from zscope.recording import record
 from zscope.training import train
 

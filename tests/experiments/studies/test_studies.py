@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from zscope import studies
 from zscope.data.fetching import fetch
 from zscope.errors import DataError
+from zscope.experiments import studies
 
 
 @pytest.fixture

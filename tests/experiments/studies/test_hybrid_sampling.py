@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope import studies
 from zscope.autoencoder import Posterior
-from zscope.studies import hybrid_sampling as study
-from zscope.studies.hybrid_sampling import Quality
+from zscope.experiments import studies
+from zscope.experiments.studies import hybrid_sampling as study
+from zscope.experiments.studies.hybrid_sampling import Quality
 
 GOOD = Quality(
     distance={"prior": 30.0, "hybrid": 14.0, "uniform": 60.0, "reconstructed": 2.0},

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Generator
 
-from zscope.assays.disentanglement.information import (
+from zscope.assays.information import (
     Information,
     bins_for,
     information,

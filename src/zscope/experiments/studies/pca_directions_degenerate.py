@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import zscope as zs
-from zscope.studies import Claim, Tell, keep
-from zscope.studies.pca_directions import Cell, Setup, measured, setups, trained
+from zscope.experiments.studies import Claim, Tell, keep
+from zscope.experiments.studies.pca_directions import Cell, Setup, measured, setups, trained
 
 NAME = "pca-directions-degenerate"
 SUMMARY = "With equal variances there are no directions to pursue (table 3.4)."

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import jvp, vmap
 
-from zscope.assays.responses.engine import BUDGET
+from zscope.assays.engine import BUDGET
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.types import Codes

@@ -26,7 +26,8 @@ import torch
 import zscope as zs
 from zscope.assays.regime.rate_distortion import negative_log_likelihood
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.studies import Claim, Tell, keep
+from zscope.experiments.elbow import elbow
+from zscope.experiments.studies import Claim, Tell, keep
 
 NAME = "polarised-regime"
 SUMMARY = "Active, mixed and passive latents, and what they do to every measurement."
@@ -391,7 +392,7 @@ def continuous(scale: str, progress: Tell) -> list[Claim]:
         abs(answer - 4) <= 1 and all(abs(gaps[n] - passive[n]) < 2 for n in sizes),
     )
     beyond = [lost[n] for n in sizes if answer <= n <= 6]
-    knee = zs.assays.elbow(plain).knee
+    knee = elbow(plain).knee
     flat = max(beyond) - min(beyond)
     c9 = Claim(
         "C9",

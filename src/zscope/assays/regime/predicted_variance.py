@@ -27,10 +27,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.alignment.active import codes_of, some_rows
-from zscope.assays.alignment.jacobian import likelihood_of, linearise
+from zscope.assays.active import codes_of, some_rows
+from zscope.assays.engine import BUDGET
 from zscope.assays.halves import Interval, half_sampled
-from zscope.assays.responses.engine import BUDGET
+from zscope.assays.jacobian import likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Measure, Result

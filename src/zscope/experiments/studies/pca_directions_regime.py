@@ -28,8 +28,8 @@ from typing import Any
 import zscope as zs
 from zscope import store
 from zscope.errors import DataError, Undefined
-from zscope.studies import Claim, Tell, keep
-from zscope.studies.pca_directions import Setup, setups
+from zscope.experiments.studies import Claim, Tell, keep
+from zscope.experiments.studies.pca_directions import Setup, setups
 
 NAME = "pca-directions-regime"
 SUMMARY = "Latents are either precise or unused for most of training (table 3.2)."

@@ -6,8 +6,8 @@ the same size must not, and an autoencoder, which follows no directions, must no
 
 Data: sprites of 16 x 16 pixels, an ellipse of 3 sizes at 16 x 8 positions (x has twice the
 range of y, so that the two are told apart by their variance), 384 pictures in all. Models: 3
-latents, two hidden layers of 64, Bernoulli pixels, β = 2. `zscope.perturbation` makes the
-changed data and the noisy control, ε = 0.1; every model is trained anew on all three, and
+latents, two hidden layers of 64, Bernoulli pixels, β = 2. `zscope.experiments.perturbation`
+makes the changed data and the noisy control, ε = 0.1; every model is trained anew on all three, and
 MIG is measured on what it was trained on. Runs that use fewer latents than there are
 factors are kept in the means, as in table 4.2, and left out of the sweep, as in figure 4.4.
 
@@ -31,9 +31,9 @@ import torch
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder
-from zscope.perturbation import perturb
-from zscope.studies import Claim, Tell, keep
-from zscope.studies.pca_directions import spread
+from zscope.experiments.perturbation import perturb
+from zscope.experiments.studies import Claim, Tell, keep
+from zscope.experiments.studies.pca_directions import spread
 
 NAME = "pca-directions-perturbed"
 SUMMARY = "A change of at most 0.1 in every pixel takes the disentanglement away (table 4.2)."

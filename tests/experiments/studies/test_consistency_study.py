@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope import studies
-from zscope.studies import consistency as study
-from zscope.studies.consistency import Scores
+from zscope.experiments import studies
+from zscope.experiments.studies import consistency as study
+from zscope.experiments.studies.consistency import Scores
 
 PLAIN = Scores(invariance=0.90, posterior=0.96, hybrid=0.75, uniform=0.66, error=0.03, collapsed=0)
 BETTER = Scores(

@@ -29,7 +29,7 @@ from torch import Tensor
 
 import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.studies import Claim, Tell, keep, trained
+from zscope.experiments.studies import Claim, Tell, keep, trained
 
 NAME = "structural"
 SUMMARY = "Structural decoders put non-linear information first and linear information last."

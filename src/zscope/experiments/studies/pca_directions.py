@@ -34,7 +34,7 @@ import numpy as np
 import zscope as zs
 from zscope.autoencoder import Autoencoder
 from zscope.errors import DataError
-from zscope.studies import Claim, Tell, keep
+from zscope.experiments.studies import Claim, Tell, keep
 
 NAME = "pca-directions"
 SUMMARY = "β-VAEs align their decoders with the latent axes; others do not (table 3.3)."

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope import studies
-from zscope.studies import structural as study
-from zscope.studies.structural import Order
+from zscope.experiments import studies
+from zscope.experiments.studies import structural as study
+from zscope.experiments.studies.structural import Order
 
 ORDERED = Order([0.55, 0.60, 0.40, 0.20], [0.4, 0.6, 0.4, 0.1])
 FLAT = Order([0.45, 0.46, 0.44, 0.45], [0.4, 0.4, 0.4, 0.4])

@@ -1,0 +1,1 @@
+"""What trains and measures: comparison, sizing, perturbation, and the studies of papers."""
