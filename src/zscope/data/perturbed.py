@@ -1,7 +1,7 @@
 """Datasets moved a little: x' = x + change, |x' - x| <= epsilon in every pixel, same factors.
 
-What is added comes from a function of the rows (a trained modifier of
-`zscope.experiments.perturbation`, or uniform noise); here it is kept in range, in bounds and on disk.
+What is added comes from a function of the rows (uniform noise, or a trained modifier of
+`zscope.experiments.perturbation`); here it is kept in range, in bounds and on disk.
 
 Range: values are folded back at 0 and 1, x' - 2 relu(x' - 1) + 2 relu(-x'), which never moves
 them further from x. (Zietlow, PhD thesis, Tübingen 2022, section 4.3.1, prints x for x' on
