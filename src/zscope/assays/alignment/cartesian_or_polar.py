@@ -31,7 +31,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.active import codes_of
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import best_possible, top_two
+from zscope.assays.entry import Entry
 from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
@@ -104,6 +106,7 @@ class CartesianOrPolar(Result):
         )
 
 
+@accepts_recording
 def cartesian_or_polar(
     codes: Array,
     factors: Array,
@@ -208,3 +211,10 @@ def pair_traversal(
     plane[..., second] += values.flip(0)[:, None]
     images = decode(autoencoder, plane.flatten(0, 1))
     return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))
+
+
+ENTRY = Entry(
+    question="Do two latents encode two factors as x and y, or as angle and radius?",
+    takes=("codes", "factors", "variances=variances"),
+    needs=("two factors", "two latents"),
+)

@@ -43,7 +43,8 @@ from zscope.assays.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Linearised,
     PerSample,
@@ -104,15 +105,15 @@ class DistanceToOrthogonality(Result):
         )
 
 
+@accepts_recording
 def distance_to_orthogonality(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor,
     *,
     active: Rule | None = None,
-    samples: int = 500,
+    samples: int = 256,
     likelihood: str = "gaussian",
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> DistanceToOrthogonality:
     """DtO at (at most `samples` of) the codes, or the means of a posterior.
@@ -133,7 +134,6 @@ def distance_to_orthogonality(
         latents=chosen,
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     distances = distance_of(local.directions)
     gaps = relative_gaps(local.spectra)
@@ -219,3 +219,12 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
     gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
     Q, R = torch.linalg.qr(gaussian)
     return Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
+
+
+ENTRY = Entry(
+    question="Does the decoder stretch space along its latent axes?",
+    takes=("autoencoder", "posterior"),
+    needs=("two latents",),
+    passes="samples * latents",
+    most=4_000,
+)

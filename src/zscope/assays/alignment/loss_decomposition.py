@@ -29,7 +29,8 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.active import some_rows
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
@@ -79,15 +80,15 @@ class LossDecomposition(Result):
         return bars(values, names=names, y="squared error", ax=ax)
 
 
+@accepts_recording
 def loss_decomposition(
     autoencoder: Autoencoder,
     observations: Tensor,
     *,
     posterior: Posterior | None = None,
-    samples: int = 128,
+    samples: int = 64,
     draws: int = 64,
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> LossDecomposition:
     """The parts of the squared error on (at most `samples` of) the observations.
@@ -119,7 +120,7 @@ def loss_decomposition(
         )
     posterior = posterior.to("cpu")
     truth = x.flatten(1).double().cpu()
-    local = linearise(autoencoder, posterior.mean, method=method, budget=budget)
+    local = linearise(autoencoder, posterior.mean, method=method)
     root = _root(posterior)
     shape = (draws // 2, *posterior.mean.shape)
     noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
@@ -166,3 +167,12 @@ def _root(posterior: Posterior) -> Tensor:
         return posterior.scale_tril.double()
     assert posterior.std is not None
     return torch.diag_embed(posterior.std.double())
+
+
+ENTRY = Entry(
+    question="How much of the reconstruction error is caused by noise in the latents?",
+    takes=("autoencoder", "observations", "posterior=posterior"),
+    needs=("variances",),
+    passes="samples * (latents + draws)",
+    most=4_000,
+)

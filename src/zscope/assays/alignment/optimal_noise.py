@@ -39,7 +39,8 @@ from zscope.assays.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     PerSample,
     Spectra,
@@ -92,15 +93,15 @@ class OptimalNoise(Result):
         return drawn
 
 
+@accepts_recording
 def optimal_noise(
     autoencoder: Autoencoder,
     posterior: Posterior,
     *,
     active: Rule | None = None,
-    samples: int = 500,
+    samples: int = 256,
     likelihood: str = "auto",
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> OptimalNoise:
     """The noise of (at most `samples` of) the posteriors against the best of equal budget.
@@ -126,7 +127,6 @@ def optimal_noise(
         latents=chosen,
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     still = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
     if still.all():
@@ -180,3 +180,12 @@ def _slope(asked: Spectra, given: Spectra) -> float | None:
     if weight <= torch.finfo(torch.float32).eps * asked.numel():
         return None
     return float((asked * given).sum()) / weight
+
+
+ENTRY = Entry(
+    question="Is the encoder's precision distributed over latents as theory says it should be?",
+    takes=("autoencoder", "posterior"),
+    needs=("variances", "two latents"),
+    passes="samples * latents",
+    most=4_000,
+)

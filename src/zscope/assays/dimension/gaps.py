@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.dimension.renyi import renyi_entropy, renyi_information
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
@@ -43,6 +45,7 @@ class Gap(Result):
     no_chance = "the means of codes that know nothing are one point, which has no dimension"
 
 
+@accepts_recording
 def trace_gap(
     posterior: Posterior, *, sampled: bool = False, generator: Generator | None = None
 ) -> Gap:
@@ -63,6 +66,7 @@ def trace_gap(
     return Gap(gap, spread + gap, spread, len(mean), error, float(mean.shape[1]))
 
 
+@accepts_recording
 def dimension_gap(
     posterior: Posterior, *, neighbours: int = 20, generator: Generator | None = None
 ) -> Gap:
@@ -137,3 +141,17 @@ def _check(posterior: Posterior, who: str) -> None:
             "same. It applies to variational models; the size it finds suits autoencoders of the "
             "same architecture too."
         )
+
+
+ENTRIES = {
+    "trace-gap": Entry(
+        question="How much of the latent variance is noise?",
+        takes=("posterior",),
+        needs=("variances",),
+    ),
+    "dimension-gap": Entry(
+        question="How many more dimensions do samples have than means?",
+        takes=("posterior",),
+        needs=("variances",),
+    ),
+}

@@ -33,6 +33,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import MissingExtra, Undefined, did_you_mean
@@ -90,6 +92,7 @@ class IntrinsicDimension(Result):
         )
 
 
+@accepts_recording
 def intrinsic_dimension(
     codes: Array | Neighbours,
     *,
@@ -263,3 +266,9 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
         local=None,
         curve={},
     )
+
+
+ENTRY = Entry(
+    question="How many numbers would it take to describe where a code lies?",
+    takes=("codes",),
+)

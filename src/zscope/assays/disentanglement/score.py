@@ -144,6 +144,7 @@ def scored(
         active=active,
         passive=passive,
         factors=list(sample.columns),
+        factor_names=list(sample.names) or None,
         kinds=list(sample.kinds),
         per_factor=result.per_factor,
         per_latent=result.per_latent,

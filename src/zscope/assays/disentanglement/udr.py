@@ -33,7 +33,9 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mcc import correlations
+from zscope.assays.entry import Entry
 from zscope.assays.halves import reach
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
@@ -75,6 +77,7 @@ class UDR(Result):
         return heatmap(self.pairwise, rows=names, columns=names, title=title, ax=ax)
 
 
+@accepts_recording
 def udr(
     codes: Sequence[Array],
     *,
@@ -236,3 +239,11 @@ def _interval(
         pairs = _pairwise([m[half] for m in models], similarity, flavour)
         found.append(float(np.mean(_medians(pairs))))
     return max(0.0, score - reach(found)), min(1.0, score + reach(found))
+
+
+ENTRY = Entry(
+    question="Do models that differ only in their seed learn the same latents?",
+    takes=("codes",),
+    compares=True,
+    title="UDR",
+)

@@ -22,7 +22,9 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.assays.generation.frechet import frechet_distance
 from zscope.assays.generation.precision_recall import precision_recall
@@ -81,6 +83,7 @@ class SampleQuality(Result):
         )
 
 
+@accepts_recording
 def sample_quality(
     autoencoder: Autoencoder,
     observations: Observations,
@@ -145,3 +148,11 @@ def traversed(codes: Codes, generator: Generator) -> Codes:
     place = torch.arange(count)
     moved[place, which] = low[which] + share * (high - low)[which]
     return moved
+
+
+ENTRY = Entry(
+    question="How close to the data are reconstructions, samples and traversals?",
+    takes=("autoencoder", "observations", "posterior=posterior"),
+    passes="6 * samples",
+    most=6_000,
+)

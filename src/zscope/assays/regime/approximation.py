@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
@@ -53,6 +55,7 @@ class Polarisation(Result):
         return len(self.active) < needed
 
 
+@accepts_recording
 def polarisation(
     posterior: Posterior, *, rule: Literal["mean", "variance"] = "mean"
 ) -> Polarisation:
@@ -104,3 +107,10 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
         )
     over = [k for k, gap in enumerate(gaps) if gap >= limit]
     return 1.0 if not over else (len(gaps) - 1 - over[-1]) / len(gaps)
+
+
+ENTRY = Entry(
+    question="Are latents either fully used or not at all?",
+    takes=("posterior",),
+    needs=("variances",),
+)

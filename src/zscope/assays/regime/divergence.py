@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
@@ -76,6 +78,7 @@ def gaussian_kl(
     return 0.5 * (torch.expm1(gap) - gap + (m0 - m1).square() * (-l1).exp())
 
 
+@accepts_recording
 def latent_divergence(posterior: Posterior) -> Divergence:
     """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples of a recording."""
     return divergence_of(posterior.kl().double())
@@ -89,3 +92,10 @@ def divergence_of(kl: Codes) -> Divergence:
     return Divergence(
         per_latent=mean, rate=float(mean.sum()), samples=len(rows), standard_error=error
     )
+
+
+ENTRY = Entry(
+    question="How many nats does each latent carry about the input?",
+    takes=("relative",),
+    needs=("variances",),
+)

@@ -22,6 +22,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows, centred
 from zscope.errors import Undefined
@@ -45,6 +47,7 @@ class EffectiveRank(Result):
         return bars(self.spectrum, x="principal direction", y="singular value", ax=ax)
 
 
+@accepts_recording
 def effective_rank(
     codes: Array,
     *,
@@ -85,3 +88,9 @@ def spectral_rank(spectrum: Spectrum) -> float:
 def matrix_rank(matrix: Matrix) -> float:
     """Effective rank of a matrix as it stands, such as a covariance that is known."""
     return spectral_rank(torch.linalg.svdvals(matrix.double()))
+
+
+ENTRY = Entry(
+    question="Over how many directions is the variance of the codes spread?",
+    takes=("codes",),
+)

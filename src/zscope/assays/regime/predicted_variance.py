@@ -28,7 +28,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of, some_rows
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.jacobian import likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
@@ -78,6 +79,7 @@ class PredictedVariance(Result):
         return drawn
 
 
+@accepts_recording
 def predicted_variance(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor,
@@ -85,9 +87,8 @@ def predicted_variance(
     gamma: float | None = None,
     diagonal: bool = False,
     likelihood: str = "auto",
-    samples: int | None = None,
+    samples: int = 256,
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> PredictedVariance:
     """The variance of each latent that the decoder's Jacobian at each code calls for.
@@ -104,13 +105,12 @@ def predicted_variance(
     gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
-    rows = some_rows(len(means), len(means) if samples is None else samples, generator, who)
+    rows = some_rows(len(means), samples, generator, who)
     local = linearise(
         autoencoder,
         means[rows.to(means.device)],
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     if diagonal:
         predicted = 1 / (1 + local.lengths.square() / gamma)
@@ -145,3 +145,12 @@ def _correlated(both: Matrix) -> float:
     """The correlation of the left half of the columns with the right half."""
     pairs = torch.stack([part.flatten() for part in both.chunk(2, 1)])
     return float(torch.corrcoef(pairs)[0, 1])
+
+
+ENTRY = Entry(
+    question="Does the decoder explain how precise the encoder is?",
+    takes=("autoencoder", "posterior"),
+    needs=("variances",),
+    passes="samples * latents",
+    most=4_000,
+)

@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.truncation import type_subsets
 from zscope.assays.regime.types import VariableTypes, variable_types
@@ -69,14 +71,15 @@ class TypeProbe(Result):
         return bars(values, names=names, y="accuracy", line=self.chance, ax=ax)
 
 
+@accepts_recording
 def type_probe(
     posterior: Posterior,
     factors: Array,
     *,
     types: VariableTypes | None = None,
-    samples: int = 15_000,
-    penalties: int = 10,
-    folds: int = 5,
+    samples: int = 1500,
+    penalties: int = 3,
+    folds: int = 2,
     generator: Generator | None = None,
 ) -> TypeProbe:
     """Probe a recording's posterior; two thirds of up to `samples` rows train, the rest test."""
@@ -166,3 +169,9 @@ def _told(
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(x, y)
     return np.asarray(search.predict(x_test) == y_test)
+
+
+ENTRY = Entry(
+    question="What can a linear probe read from the latents of each type?",
+    takes=("posterior", "factors"),
+)

@@ -27,6 +27,8 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -70,12 +72,13 @@ class RateDistortion(Result):
         return -(self.distortion + self.rate)
 
 
+@accepts_recording
 def rate_distortion(
     autoencoder: Autoencoder,
     observations: Observations,
     *,
     likelihood: Likelihood | Literal["auto"] = "auto",
-    samples: int | None = None,
+    samples: int = 2000,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> RateDistortion:
@@ -88,7 +91,7 @@ def rate_distortion(
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
-    if samples is not None and samples < len(observations):
+    if samples < len(observations):
         spread = torch.linspace(0, len(observations) - 1, samples).long()
         observations = observations[spread]
     source = fresh(generator)
@@ -192,3 +195,11 @@ def _reading(
     named = own if own in ("bernoulli", "gaussian") else usual
     chosen: Any = named if likelihood == "auto" else likelihood
     return chosen, lambda z, x: negative_log_likelihood(autoencoder.decode(z), x, chosen)
+
+
+ENTRY = Entry(
+    question="What does the model pay for its latents, and what does it get for it?",
+    takes=("autoencoder", "observations"),
+    needs=("variances",),
+    passes="2 * samples",
+)

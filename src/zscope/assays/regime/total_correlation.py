@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
@@ -47,6 +49,7 @@ class TotalCorrelation(Result):
         return self.floor
 
 
+@accepts_recording
 def total_correlation(
     codes: Array,
     *,
@@ -100,3 +103,10 @@ def covariance_total_correlation(covariance: Matrix) -> float:
     if int(failed) or float(diagonal.min()) ** 2 < 1e-14 * len(covariance):
         return math.inf
     return float(-diagonal.log().sum()) + 0.0
+
+
+ENTRY = Entry(
+    question="How many nats do the latents share, if they were Gaussian?",
+    takes=("codes",),
+    needs=("two latents",),
+)

@@ -39,7 +39,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, respond
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import respond
+from zscope.assays.entry import Entry
 from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
@@ -115,6 +117,7 @@ class Consistency(Result):
         )
 
 
+@accepts_recording
 def interventional_consistency(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
@@ -127,7 +130,6 @@ def interventional_consistency(
     levels: int = 1,
     resamples: int = 0,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Consistency:
     """Scores of `interventions` values for each unit, on `samples` latent vectors.
 
@@ -156,13 +158,13 @@ def interventional_consistency(
         )
     base = base or ("hybrid" if autoencoder.prior is None else "prior")
     noises = draw(base, autoencoder, recorded, samples, lists, generator)
-    before = respond(autoencoder, noises, budget=budget)
+    before = respond(autoencoder, noises)
     # All units take their values from the same recorded codes: the order of units is nothing.
     rows = torch.randint(
         len(recorded), (interventions,), generator=generator, device=generator.device
     )
     values = recorded[rows.to(recorded.device)].to(noises)
-    errors = Errors(autoencoder, noises, before, values, lists, flavour, budget)
+    errors = Errors(autoencoder, noises, before, values, lists, flavour)
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
@@ -172,9 +174,7 @@ def interventional_consistency(
         if name != "prior" or autoencoder.prior is not None:
             own = name == base  # its responses are known already
             drawn = noises if own else draw(name, autoencoder, recorded, samples, lists, generator)
-            drifts[name] = _Drift(
-                autoencoder, drawn, before if own else None, lists, levels, budget
-            )
+            drifts[name] = _Drift(autoencoder, drawn, before if own else None, lists, levels)
     scores = {name: drift.scores for name, drift in drifts.items()}
     units = list(range(len(lists)))
     alive = [unit for unit in units if unit not in collapsed]
@@ -209,14 +209,13 @@ def self_consistency(
     first: Codes | None = None,
     groups: Groups | None = None,
     levels: int = 1,
-    budget: int = BUDGET,
 ) -> Float[Tensor, "levels units"]:
     """SCN of each unit for the given latent vectors, after 1, 2, … `levels` responses.
 
     All levels are measured in the spread of the first responses, `first` if they are known.
     """
     lists = partition(groups, noises.shape[1], "self_consistency")
-    return _Drift(autoencoder, noises, first, lists, levels, budget).scores
+    return _Drift(autoencoder, noises, first, lists, levels).scores
 
 
 class _Drift:
@@ -229,13 +228,12 @@ class _Drift:
         first: Codes | None,
         groups: list[list[int]],
         levels: int,
-        budget: int,
     ) -> None:
         member = membership(groups, noises.shape[1])
-        now = respond(autoencoder, noises, budget=budget) if first is None else first
+        now = respond(autoencoder, noises) if first is None else first
         self.spread, scores = spread_of(now, member), []
         for level in range(levels):
-            now = now if level == 0 else respond(autoencoder, now, budget=budget)
+            now = now if level == 0 else respond(autoencoder, now)
             self.moved = norms(now - noises, member)
             scores.append(self._score(self.moved.mean(0)))
         self.scores = torch.stack(scores)
@@ -300,3 +298,11 @@ def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]
         name: tuple(torch.quantile(torch.tensor([d[name] for d in draws]).double(), ends).tolist())
         for name in (draws[0] if draws else ())
     }
+
+
+ENTRY = Entry(
+    question="Does a change made to one latent survive, without changing the others?",
+    takes=("autoencoder", "posterior"),
+    passes="interventions * samples * latents + 4 * samples",
+    most=10_000,
+)

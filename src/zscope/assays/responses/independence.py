@@ -17,13 +17,13 @@ two clouds share no number and the p-value is exact.
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from zscope.assays.responses.matrix import base_samples
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, base_samples
+from zscope.assays.entry import Entry
 from zscope.assays.responses.mmd import mmd
-from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
@@ -63,8 +63,9 @@ class Independence(Result):
         return ax
 
 
+@accepts_recording
 def independence(
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
     samples: int = 2048,
     groups: Groups | None = None,
@@ -110,3 +111,9 @@ def independence(
         correlation=correlation.cpu(),
         chance=found.chance,
     )
+
+
+ENTRY = Entry(
+    question="Are the latents independent of each other?",
+    takes=("recording",),
+)

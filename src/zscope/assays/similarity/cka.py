@@ -30,6 +30,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
@@ -47,6 +49,7 @@ class CKA(Result):
     features: tuple[int, int]
 
 
+@accepts_recording
 def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     """Linear CKA of two representations of the same samples, in the same order."""
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
@@ -202,3 +205,11 @@ class _Side:
             + n * mm * kk
         )
         return _hsic(product, paired, self.total_a, total_b, n)
+
+
+ENTRY = Entry(
+    question="Do two representations arrange the same samples in the same way?",
+    takes=("codes", "codes"),
+    compares=True,
+    title="CKA",
+)

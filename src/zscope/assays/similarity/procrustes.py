@@ -23,6 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result
@@ -37,6 +39,7 @@ class Procrustes(Result):
     features: tuple[int, int]
 
 
+@accepts_recording
 def procrustes(x: Array, y: Array) -> Procrustes:
     """Procrustes similarity of two representations of the same samples, in the same order.
 
@@ -73,3 +76,10 @@ def _reduced(rows: Tensor) -> Tensor:
     if rows.shape[1] <= len(rows):
         return rows
     return torch.linalg.qr(rows.T, mode="r").R.T
+
+
+ENTRY = Entry(
+    question="How closely can one representation be rotated onto the other?",
+    takes=("codes", "codes"),
+    compares=True,
+)
