@@ -35,7 +35,7 @@ from zscope.types import Codes
 
 LIKELIHOODS = ("gaussian", "bernoulli")
 METHODS = ("auto", "forward", "differences")
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
 
@@ -213,7 +213,7 @@ class Walk:
         width = max(seen) if seen else _UNSEEN // _ALIVE * decoded.nbytes
         return decoded, _ALIVE * max(width, decoded.nbytes) / len(example)
 
-    def _scale(self) -> Float[Tensor, "latents"]:
+    def _scale(self) -> Float[Tensor, " latents"]:
         """The spread of each latent, 1 where it has none: what counts as a small step."""
         spread = self.codes.double().std(0, correction=0).to(self.codes)
         return torch.where(spread > 0, spread, torch.ones_like(spread))

@@ -174,7 +174,7 @@ class PairTraversal(Result):
     """What is decoded over a plane of two latents: rows follow the second, columns the first."""
 
     latents: tuple[int, int]
-    values: Float[Tensor, "steps"]
+    values: Float[Tensor, " steps"]
     images: Float[Tensor, "steps steps *shape"]  # the second latent falls from row to row
 
     def plot(self, ax: Any = None) -> Any:

@@ -36,8 +36,8 @@ from zscope.results import Result
 @dataclass(frozen=True, eq=False)
 class LatentRanking(Result):
     order: list[int]  # most important first
-    variances: Float[Tensor, "latents"]  # mean posterior variance, in the order of the model
-    spreads: Float[Tensor, "latents"]  # variance of the means
+    variances: Float[Tensor, " latents"]  # mean posterior variance, in the order of the model
+    spreads: Float[Tensor, " latents"]  # variance of the means
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -71,9 +71,9 @@ def latent_ranking(posterior: Posterior) -> LatentRanking:
 @dataclass(frozen=True, eq=False)
 class NonlinearEigenfaces(Result):
     latents: list[int]  # one row of pictures each, most important first
-    variances: Float[Tensor, "shown"]
+    variances: Float[Tensor, " shown"]
     reach: float
-    centre: Float[Tensor, "latents"]
+    centre: Float[Tensor, " latents"]
     images: Float[Tensor, "shown three *shape"]  # below, at and above the centre
 
     def plot(self, ax: Any = None) -> Any:

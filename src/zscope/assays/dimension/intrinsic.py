@@ -40,7 +40,7 @@ from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import MissingExtra, Undefined, did_you_mean
 from zscope.results import Result
 
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 Normaliser = Literal["k-1", "k-2"]
 SCIKIT_DIMENSION = {
     name.lower(): name

@@ -49,7 +49,7 @@ class PredictedVariance(Result):
     likelihood: str
     method: str  # of the Jacobians
     actual: Codes | None  # what the encoder says, where a posterior was given
-    ratio: Float[Tensor, "latents"] | None
+    ratio: Float[Tensor, " latents"] | None
     correlation: float | None
     flags: list[str]
     interval: Interval | None = None  # of the correlation

@@ -34,7 +34,7 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Result
 
-PerLatent = Float[Tensor, "latents"]
+PerLatent = Float[Tensor, " latents"]
 CHUNK_ROWS = 1 << 16
 # The borders are inclusive, also for a float32 0.1, which is a little more than 0.1.
 ROUNDING = 1e-6

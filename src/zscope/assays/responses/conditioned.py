@@ -65,7 +65,7 @@ class ConditionedResponseMatrix(Result):
     completeness: float  # CCS, rescaled
     causal: list[int]
     scaled: bool  # columns divided by sqrt(2) sigma_j
-    scale: Float[Tensor, "latents"]
+    scale: Float[Tensor, " latents"]
     groups: list[list[int]]
     samples: list[int]  # observations used, by factor
     unusable: list[int]  # observations with no partner that differs in this factor alone

@@ -47,19 +47,19 @@ class Drift(Result):
     followed: list[int]  # codes whose way was kept, evenly chosen
     trajectories: Float[Tensor, "kept passes latents"]
     limits: Codes  # where each code was last seen
-    basin: Int[Tensor, "samples"]  # which fixed point each code goes to; -1: none
+    basin: Int[Tensor, " samples"]  # which fixed point each code goes to; -1: none
     fixed_points: Float[Tensor, "fixed latents"]
-    share: Float[Tensor, "fixed"]  # of the codes that go to each fixed point
-    rates: Float[Tensor, "fixed"]  # spectral radius of the Jacobian there
-    spread: Float[Tensor, "fixed"]  # largest distance of its limits from the fixed point
-    passes: Int[Tensor, "samples"]  # made until convergence, or until the end
+    share: Float[Tensor, " fixed"]  # of the codes that go to each fixed point
+    rates: Float[Tensor, " fixed"]  # spectral radius of the Jacobian there
+    spread: Float[Tensor, " fixed"]  # largest distance of its limits from the fixed point
+    passes: Int[Tensor, " samples"]  # made until convergence, or until the end
     unconverged: list[int]
     tolerance: float  # in latent units
     dims: tuple[int, int] | None  # the plane of the map that was followed
     axes: tuple[Axis, Axis] | None
 
     @property
-    def attracts(self) -> Bool[Tensor, "fixed"]:
+    def attracts(self) -> Bool[Tensor, " fixed"]:
         """Where the rate is below 1, by more than the rounding of differences."""
         return self.rates < 1 - 1e-3
 

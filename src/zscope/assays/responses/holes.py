@@ -45,11 +45,11 @@ class HoleScore(Result):
     """How far each vector moves when it is decoded and encoded, against posterior samples."""
 
     score: float  # the share of the vectors that lie in holes
-    displacement: Float[Tensor, "vectors"]
-    ratio: Float[Tensor, "vectors"]
-    percentile: Float[Tensor, "vectors"]
+    displacement: Float[Tensor, " vectors"]
+    ratio: Float[Tensor, " vectors"]
+    percentile: Float[Tensor, " vectors"]
     holes: list[int]
-    reference: Float[Tensor, "samples"]  # displacements of posterior samples, ascending
+    reference: Float[Tensor, " samples"]  # displacements of posterior samples, ascending
     limit: float  # a larger displacement is a hole
     ignored: list[int]  # latents the decoder ignores
     source: str  # "given", "prior" or "hybrid"
@@ -103,12 +103,12 @@ class Known:
     """How far posterior samples move: what vectors are compared with. Made by `known`."""
 
     autoencoder: Autoencoder
-    reference: Float[Tensor, "samples"]  # displacements, ascending
+    reference: Float[Tensor, " samples"]  # displacements, ascending
     limit: float
     floor: float  # rounding is no displacement: an exact autoencoder has no holes
     used: list[int]
     ignored: list[int]
-    unit: Float[Tensor, "used"]
+    unit: Float[Tensor, " used"]
 
     def score(
         self,

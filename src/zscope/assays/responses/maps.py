@@ -41,7 +41,7 @@ from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
-Axis = Float[Tensor, "points"]
+Axis = Float[Tensor, " points"]
 Plane = Float[Tensor, "first second"]
 Field = Float[Tensor, "first second 2"]
 

@@ -60,7 +60,7 @@ class ResponseMatrix(Result):
 
     matrix: Matrix  # the paper's M
     relative: Matrix  # M_jk / (sqrt(2) sigma_k)
-    scale: Float[Tensor, "columns"]  # sigma_k
+    scale: Float[Tensor, " columns"]  # sigma_k
     causal: list[int]
     rule: Rule
     threshold: float

@@ -59,8 +59,8 @@ class ManifoldPath(Result):
     straight_cost: float
     length: float
     straight_length: float
-    profile: Float[Tensor, "points"]  # |F|^2 at the points
-    straight_profile: Float[Tensor, "points"]
+    profile: Float[Tensor, " points"]  # |F|^2 at the points
+    straight_profile: Float[Tensor, " points"]
     temperature: float
     dims: tuple[int, int] | None  # the plane, or None for a path in all latents
     frames: Tensor  # decoded at equal arc length

@@ -33,12 +33,12 @@ from zscope.sampling import recorded_codes, whole
 class TraversalResponses(Result):
     """The error of every latent along the traversal of each."""
 
-    base: Float[Tensor, "latents"]
+    base: Float[Tensor, " latents"]
     values: Float[Tensor, "latents steps"]  # where latent m was put
     error: Float[Tensor, "latents steps latents"]  # moved, step, observed: N - N'
 
     @property
-    def largest(self) -> Float[Tensor, "latents"]:
+    def largest(self) -> Float[Tensor, " latents"]:
         """The largest error, of any latent, along each traversal."""
         return self.error.abs().amax((1, 2))
 

@@ -45,7 +45,7 @@ class Layer:
 
     rows: Float[Tensor, "samples features"] | None
     gram: Float[Tensor, "samples samples"] | None  # where there are more features than samples
-    norms: Float[Tensor, "samples"]  # squared norms of the rows
+    norms: Float[Tensor, " samples"]  # squared norms of the rows
 
     def __len__(self) -> int:
         return len(self.norms)
