@@ -323,9 +323,9 @@ def test_faulty_lines_are_named(tmp_path, text, message):
 def test_missing_factors_are_refused_with_their_row(tmp_path):
     for kind in (".csv", ".parquet"):
         path = write_table(tmp_path / f"x{kind}", "a,f,g\n1,u,1\n2,,\n3,v,3\n")
-        with pytest.raises(DataError, match=r"missing in row 1|is nan in row 1"):
+        with pytest.raises(DataError, match=r"no value of [fg] in row 1|is nan in row 1"):
             load_path(path, factors="f", features="a")
-        with pytest.raises(DataError, match=r"missing in row 1|is nan in row 1"):
+        with pytest.raises(DataError, match=r"no value of [fg] in row 1|is nan in row 1"):
             load_path(path, factors="g", features="a")
 
 
@@ -544,7 +544,9 @@ def test_arrays_of_no_use_are_refused(tmp_path, values, message):
 
 def test_other_suffixes_and_folders_without_pictures_are_refused(tmp_path):
     (tmp_path / "x.mat").write_text("something")
-    with pytest.raises(DataError, match=r"ending in .mat are not known. Known: .npy, .npz"):
+    with pytest.raises(
+        DataError, match=r"a file ending in .mat cannot be read.*a folder of pictures"
+    ):
         load_path(tmp_path / "x.mat")
     with pytest.raises(DataError, match=r"no pictures in this folder or below \(x.mat\)"):
         load_path(tmp_path)
@@ -595,7 +597,7 @@ def test_what_would_be_passed_over_is_refused(tmp_path, file, options, said):
 def test_factors_of_one_name_do_not_hide_each_other(tmp_path):
     x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
     np.savez(tmp_path / "x.npz", images=x, factors=y, factor_names=["a", "a"])
-    with pytest.raises(DataError, match="name of its own"):
+    with pytest.raises(DataError, match="its own name"):
         load_path(tmp_path / "x.npz")
     with pytest.raises(DataError, match="several of them called 'a'"):
         zscope.data.from_arrays(x, y, factor_names=("a", "a"))
