@@ -3,7 +3,7 @@
 import json
 import struct
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from zscope.errors import ConfigError, DataError
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
 FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
 NAMES = ("factor_names", "label_names")
-KINDS = "factor_kinds"
+FEATURE_NAMES = ("feature_names",)
+KINDS = ("factor_kinds",)
 PROVENANCE = "provenance"  # facts about the data, as JSON
 
 Shapes = dict[str, tuple[int, ...]]
@@ -72,9 +73,11 @@ def open_arrays(path: Path) -> Iterator[tuple[Shapes, Callable[[str], np.ndarray
         yield shapes, lambda name: _h5_array(path, tables[name])
 
 
-def factor_names(shapes: Shapes, get: Callable[[str], np.ndarray]) -> list[str]:
-    """The names of the factors that an .npz or HDF5 file states, or none."""
-    array = next((name for name in NAMES if name in shapes), None)
+def stated_words(
+    shapes: Shapes, get: Callable[[str], np.ndarray], arrays: Sequence[str]
+) -> list[str]:
+    """The words in the first of these arrays that an .npz or HDF5 file has, or none."""
+    array = next((name for name in arrays if name in shapes), None)
     return [_text(name) for name in np.ravel(get(array))] if array else []
 
 
@@ -110,7 +113,7 @@ def _choose(
     if shapes[array] and shapes[array][0] == 0:
         raise DataError(f"{path.name}: {array} has shape {shapes[array]}: there are no samples.")
     chosen = factors or [name for name in FACTORS if name in shapes and name != array][:1]
-    labels = factor_names(shapes, get)
+    labels = stated_words(shapes, get, NAMES)
     columns: dict[str, np.ndarray] = {}
     for name in chosen:
         values = np.asarray(get(name))
@@ -119,10 +122,9 @@ def _choose(
         names = [name] if single and values.ndim == 1 else labels
         columns.update(array_columns(values, path.name, names, prefix="factor"))
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
-    kinds = None
-    if KINDS in shapes and columns:
-        kinds = [_text(kind) for kind in np.ravel(get(KINDS))]
-    return Found(get(array), columns or None, about, kinds)
+    kinds = stated_words(shapes, get, KINDS) if columns else []
+    features = stated_words(shapes, get, FEATURE_NAMES)
+    return Found(get(array), columns or None, about, kinds or None, features)
 
 
 def _provenance(found: np.ndarray | None) -> dict[str, Any]:

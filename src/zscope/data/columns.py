@@ -60,14 +60,14 @@ def read_columns(
         if suffix not in ARRAYS:
             return tables.table_columns(path)
         with arrays.open_arrays(path) as (shapes, get):
-            names = [name for name in shapes if name not in (*arrays.NAMES, arrays.KINDS)]
+            names = [name for name in shapes if name not in (*arrays.NAMES, *arrays.KINDS)]
             if role not in names and (len(names) != 1 or names[0] in ROLES):
                 raise DataError(
                     f"{path}: the file holds {', '.join(names) or 'no array'}, and which of them "
                     f"are the {role} is not clear. Save it with np.savez(path, {role}=...)."
                 )
             array = get(role if role in names else names[0])
-            labels = arrays.factor_names(shapes, get) if role == "factors" else []
+            labels = arrays.stated_words(shapes, get, arrays.NAMES) if role == "factors" else []
             return array_columns(array, path, labels)
 
 

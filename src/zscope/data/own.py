@@ -62,6 +62,7 @@ class Found:
     factors: Mapping[str, np.ndarray] | None = None
     about: dict[str, Any] = field(default_factory=dict)
     kinds: list[str] | None = None  # of the factors, where the file says them
+    feature_names: Sequence[str] = ()
 
 
 def load_path(
@@ -104,9 +105,13 @@ def load_path(
                 f"{path.name}: {'kinds' if kinds is not None else 'names'} are given, but there "
                 "are no factors. Say which they are with factors=."
             )
-        return Dataset(path.name, images, provenance=about)
+        return Dataset(
+            path.name, images, feature_names=tuple(found.feature_names), provenance=about
+        )
     columns = _renamed(found.factors, words_between_commas(names), path.name)
-    if kinds is None and found.kinds is not None:
+    if kinds is not None:
+        about.pop(GUESSED, None)  # of a file that zscope wrote
+    elif found.kinds is not None:
         if len(found.kinds) != len(columns):
             raise DataError(
                 f"{path.name}: the file says {len(found.kinds)} factor_kinds "
@@ -129,6 +134,7 @@ def load_path(
         table.values if "continuous" in factor_kinds else table.values.astype(np.int64),
         factor_names=table.names,
         factor_kinds=factor_kinds,
+        feature_names=tuple(found.feature_names),
         provenance=about,
     )
 

@@ -90,7 +90,7 @@ def read_table(
         column: plain_column(np.concatenate(parts), column, name)
         for column, parts in collected.items()
     }
-    return Found(values, columns or None, {"features": used})
+    return Found(values, columns or None, feature_names=used)
 
 
 class CsvTable:
