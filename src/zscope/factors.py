@@ -62,7 +62,7 @@ class Factors:
 def factors_of(
     values: Any,
     *,
-    kinds: str | Sequence[str] | None = None,
+    kinds: str | Sequence[str | None] | None = None,
     names: Sequence[str] | None = None,
     labels: Mapping[str, Sequence[Any]] | None = None,
     who: str = "factors",
@@ -82,16 +82,17 @@ def factors_of(
             "name for each factor, all different."
         )
     stated = kinds_of(kinds, count, who)
-    guesses = stated or tuple(guess_kind(table[:, k]) for k in range(count))
-    return Factors(table, columns, guesses, () if stated else columns, labels or {})
+    resolved = tuple(kind or guess_kind(table[:, k]) for k, kind in enumerate(stated))
+    guessed = tuple(name for name, kind in zip(columns, stated, strict=True) if kind is None)
+    return Factors(table, columns, resolved, guessed, labels or {})
 
 
-def kinds_of(kinds: str | Sequence[str] | None, count: int, who: str) -> tuple[Kind, ...] | None:
-    """The stated kinds of `count` factors: one for all, or one for each; None if none is stated."""
-    if kinds is None:
-        return None
-    given = [kinds] * count if isinstance(kinds, str) else list(kinds)
-    known: dict[str, Kind] = {kind: kind for kind in KINDS}
+def kinds_of(
+    kinds: str | Sequence[str | None] | None, count: int, who: str
+) -> tuple[Kind | None, ...]:
+    """The stated kind of each factor, one for all or one for each; None where none is stated."""
+    given = [kinds] * count if kinds is None or isinstance(kinds, str) else list(kinds)
+    known: dict[str | None, Kind | None] = {None: None, **{kind: kind for kind in KINDS}}
     unknown = [kind for kind in given if kind not in known]
     if unknown:
         raise ConfigError(

@@ -10,7 +10,7 @@ recording and shared. Devices, batches and seeds are dealt with here and nowhere
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -52,14 +52,16 @@ class Recording:
         factors: Any = None,
         *,
         variances: Any = None,
-        kinds: str | Sequence[str] | None = None,
+        kinds: str | Sequence[str | None] | None = None,
         names: Sequence[str] | None = None,
+        labels: Mapping[str, Sequence[Any]] | None = None,
         seed: int = 0,
     ) -> "Recording":
         """A recording of arrays: codes or embeddings, samples x latents, without a model.
 
         `factors` (samples x factors) have `kinds` (categorical, ordinal or continuous; one for
-        all or one for each; guessed and flagged if left out) and `names`. `variances` are the
+        all or one for each; guessed and flagged if left out), `names`, and `labels` of their
+        values. `variances` are the
         posterior variances, if the codes are the means of a variational encoder.
         """
         mean = _matrix(codes, "codes")
@@ -74,7 +76,7 @@ class Recording:
             spread = None  # a deterministic encoder
         table = None
         if factors is not None:
-            table = factors_of(factors, kinds=kinds, names=names, who="from_arrays")
+            table = factors_of(factors, kinds=kinds, names=names, labels=labels, who="from_arrays")
             if len(table) != len(mean):
                 raise DataError(
                     f"from_arrays: {len(mean)} codes but {len(table)} rows of factors; row i of "

@@ -173,9 +173,9 @@ def _run(
 def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
     """The options an assay is called with."""
     options = dict(checked.get(entry.name, {}))
-    if resamples and "resamples" not in options:
-        if "resamples" in inspect.signature(entry.load()).parameters:
-            options["resamples"] = resamples
+    able = "resamples" in inspect.signature(entry.load()).parameters
+    if resamples and able and "resamples" not in options:
+        options["resamples"] = resamples
     return options
 
 
