@@ -34,11 +34,11 @@ from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class LossDecomposition(Result):
+class LossDecomposition(Scored):
     """The parts of the squared error; `reconstruction` is their sum without `linearised`."""
 
     reconstruction: float
@@ -52,15 +52,14 @@ class LossDecomposition(Result):
     per_sample: dict[str, PerSample]
     flags: list[str]
 
-    no_interval = "it takes two observations or more"
-    no_chance = (
-        "it is a share of this model's own error: 0 without noise, and no code that knows nothing "
-        "has another"
+    why_no_interval = "there is only one observation"
+    why_no_chance = (
+        "it is a share of this model's own error, with which uninformative codes cannot be compared"
     )
 
     @property
     def score(self) -> float:
-        """The share of the error that is paid for noise."""
+        """The share of the error that is due to noise."""
         return self.stochastic / self.reconstruction
 
     @property

@@ -6,7 +6,7 @@ What each asks, its formula and its source are in the help of the function of it
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +17,7 @@ from zscope.assays.disentanglement.score import Score
 from zscope.assays.matrices import Array
 from zscope.assays.sample import seed_from
 from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
-from zscope.results import Result
+from zscope.results import Measure, Scored
 
 # name -> module
 SCORES = {
@@ -39,14 +39,27 @@ OWN_FLAVOURS = ("predictability_gap", "mcc")  # that library does not have them
 
 
 @dataclass(frozen=True, eq=False)
-class Scores(Result):
-    """The scores by name; `skipped` says why a score that was asked for is missing."""
+class Scores(Scored):
+    """The scores by name; `skipped` says why a score is missing."""
 
     scores: dict[str, Score]
     skipped: dict[str, str]
 
+    why_no_interval = Score.why_no_interval
+    why_no_chance = "each score has its own"
+
     def __getitem__(self, name: str) -> Score:
         return self.scores[name]
+
+    def measures(self) -> list[Measure]:
+        return [
+            replace(measure, name=f"{name}, {measure.name}" if measure.name else name)
+            for name, score in self.scores.items()
+            for measure in score.measures()
+        ]
+
+    def summary(self) -> list[tuple[str, str]]:
+        return [(f"{name}, skipped", reason) for name, reason in self.skipped.items()]
 
     def plot(self, ax: Any = None) -> Any:
         """The scores side by side."""

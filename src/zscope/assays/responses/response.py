@@ -29,7 +29,7 @@ from zscope.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Response(Result):
-    """Codes beside what came back: the mean response, and one draw of it."""
+    """Codes with their responses: the mean, and one draw."""
 
     codes: Codes
     response: Codes
