@@ -22,6 +22,7 @@ permuting or flipping latents and by shifting or rotating observations.
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +69,7 @@ class LossDecomposition(Scored):
         if self.samples < 2:
             return None
         gap = self.per_sample["stochastic"] - self.score * self.per_sample["reconstruction"]
-        return float(gap.std()) / self.samples**0.5 / self.reconstruction
+        return float(gap.std()) / math.sqrt(self.samples) / self.reconstruction
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
