@@ -10,6 +10,7 @@ into floats as a whole: `batch` converts just the rows it is asked for.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from operator import index
 from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_checkable
 
@@ -19,8 +20,10 @@ from torch import Tensor
 
 from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
+from zscope.results import html_table, text_table
 
 GUESSED = "guessed_kinds"  # in the provenance: factors whose kind nobody has told
+MOST_ROWS = 12  # factors in a printed dataset
 
 Kind = Literal["categorical", "ordinal", "continuous"]
 
@@ -142,11 +145,26 @@ class Dataset:
         return int(self.images.shape[0])
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{name} {size or '(continuous)'}"
-            for name, size in zip(self.factor_names, self.factor_sizes, strict=True)
-        )
-        return f"Dataset({self.name}: {len(self)} x {self.shape}, factors: {sizes or 'none'})"
+        return "\n".join(filter(None, [self._title(), text_table(self._factor_table(), left=2)]))
+
+    def _repr_html_(self) -> str:
+        table = html_table(self._factor_table(), left=2)
+        return f"<div><strong>{escape(self._title())}</strong>{table}</div>"
+
+    def _title(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        factors = "" if self.factor_names else ", no factors"
+        return f"Dataset {self.name}: {len(self):,} observations of {shape}{factors}"
+
+    def _factor_table(self) -> list[list[str]]:
+        rows = [
+            [name, kind, str(size or "")]
+            for name, kind, size in zip(
+                self.factor_names, self.factor_kinds, self.factor_sizes, strict=True
+            )
+        ]
+        more = [[f"… {len(rows) - MOST_ROWS} more", "", ""]] if len(rows) > MOST_ROWS else []
+        return [["factor", "kind", "values"], *rows[:MOST_ROWS], *more] if rows else []
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -8,15 +8,10 @@
 An assay that cannot answer is listed with its reason, one that fails with its traceback.
 """
 
-import csv
 import inspect
-import io
 import json
 import math
-import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from zscope import __version__, store
+from zscope import store
 from zscope.assays import CATALOGUE
-from zscope.assays.run import Failure, Measurements, Options, Progress, choose, measure
+from zscope.assays.run import Failure, Measurements, Options, choose, measure
 from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, MissingExtra
 from zscope.recording import SAMPLES, Recording, record
@@ -37,7 +32,7 @@ from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex
-from zscope.results import COLUMNS, Result, html_table, plain, rows, text_table
+from zscope.results import COLUMNS, Result, html_table, rows, text_table
 
 if TYPE_CHECKING:
     import pandas as pd

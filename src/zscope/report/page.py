@@ -81,27 +81,11 @@ def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
         "failed": entry.name in report.failed,
-        "summary": [] if result is None else told_besides(result),
+        "summary": [] if result is None else result.summary(),
         "scores": [] if result is None else [each.to_dict() for each in result.measures()],
         "flags": [] if result is None else getattr(result, "flags", []),
         **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
     }
-
-
-def told_besides(result: Result) -> list[tuple[str, str]]:
-    """The lines of the summary that do not repeat a score, or what belongs to it."""
-    found = result.measures()
-    if not found:
-        return result.summary()
-    known = {"score", "score x 1000", "chance", "floor", "samples", "standard error", "flags"}
-    known |= {each.name for each in found}
-    values = {f"{each.value:.4g}" for each in found}  # the score under a name of its own
-    values |= {f"{each.chance:.4g}" for each in found if not isinstance(each.chance, str)}
-    return [
-        (key, value)
-        for key, value in result.summary()
-        if key not in known and key.partition(" (")[0] not in known and value not in values - {"0"}
-    ]
 
 
 def figures(result: Result, name: str, room: int) -> dict[str, Any]:

@@ -38,14 +38,14 @@ from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, Spectra, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class AlignmentGap(Result):
+class AlignmentGap(Scored):
     gap: float  # nats
-    standard_error: float
+    standard_error: float | None  # None for a single code
     samples: int  # codes
     chance: float  # nats, of randomly rotated latents
     per_latent: float  # gap / active latents, to compare models of different sizes
@@ -56,6 +56,9 @@ class AlignmentGap(Result):
     cosines: Matrix  # root mean square cosine between the columns of two latents
     lengths: Spectra  # |c_j| at each code
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("gap",)
 
     @property
     def score(self) -> float:

@@ -40,7 +40,7 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import prepared, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Result
+from zscope.results import Result, listed
 
 DECIDED = 0.1
 
@@ -58,7 +58,7 @@ class Pair(Result):
 
 @dataclass(frozen=True, eq=False)
 class CartesianOrPolar(Result):
-    """All pairs of latents in use, the clearest first."""
+    """All pairs of active latents, the clearest first."""
 
     pairs: list[Pair]
     active: list[int]
@@ -74,13 +74,10 @@ class CartesianOrPolar(Result):
         return [pair.latents for pair in self.pairs if pair.verdict == "polar"]
 
     def summary(self) -> list[tuple[str, str]]:
-        def named(pairs: list[tuple[int, int]]) -> str:
-            return ", ".join(f"{a}-{b}" for a, b in pairs[:6]) or "none"
-
         return [
-            ("cartesian pairs", named(self.cartesian)),
-            ("polar pairs", named(self.polar)),
-            ("latents in use", str(len(self.active))),
+            ("cartesian pairs", listed(f"{a}-{b}" for a, b in self.cartesian)),
+            ("polar pairs", listed(f"{a}-{b}" for a, b in self.polar)),
+            ("active latents", str(len(self.active))),
         ]
 
     def plot(self, ax: Any = None) -> Any:

@@ -53,17 +53,17 @@ from zscope.assays.jacobian import (
     linearise,
 )
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.results import Result
+from zscope.results import Scored
 
 DEGENERATE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceToOrthogonality(Result):
-    """The distance, code by code, and what it was read from."""
+class DistanceToOrthogonality(Scored):
+    """The mean distance, that of each code, and the singular vectors behind it."""
 
     distance: float
-    standard_error: float
+    standard_error: float | None  # None for a single code
     samples: int  # codes
     chance: float  # mean for a uniformly random V of this size
     active: list[int]
@@ -76,6 +76,9 @@ class DistanceToOrthogonality(Result):
     spectra: Spectra  # singular values of each J, largest first
     directions: Squares  # V: rows are active latents, columns follow the spectrum
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("distance",)
 
     @property
     def score(self) -> float:

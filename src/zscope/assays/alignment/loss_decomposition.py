@@ -22,6 +22,7 @@ permuting or flipping latents and by shifting or rotating observations.
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +36,11 @@ from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class LossDecomposition(Result):
+class LossDecomposition(Scored):
     """The parts of the squared error; `reconstruction` is their sum without `linearised`."""
 
     reconstruction: float
@@ -53,15 +54,14 @@ class LossDecomposition(Result):
     per_sample: dict[str, PerSample]
     flags: list[str]
 
-    no_interval = "it takes two observations or more"
-    no_chance = (
-        "it is a share of this model's own error: 0 without noise, and no code that knows nothing "
-        "has another"
+    why_no_interval = "there is only one observation"
+    why_no_chance = (
+        "it is a share of this model's own error, with which uninformative codes cannot be compared"
     )
 
     @property
     def score(self) -> float:
-        """The share of the error that is paid for noise."""
+        """The share of the error that is due to noise."""
         return self.stochastic / self.reconstruction
 
     @property
@@ -70,7 +70,7 @@ class LossDecomposition(Result):
         if self.samples < 2:
             return None
         gap = self.per_sample["stochastic"] - self.score * self.per_sample["reconstruction"]
-        return float(gap.std()) / self.samples**0.5 / self.reconstruction
+        return float(gap.std()) / math.sqrt(self.samples) / self.reconstruction
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars

@@ -49,14 +49,14 @@ from zscope.assays.jacobian import (
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalNoise(Result):
+class OptimalNoise(Scored):
     efficiency: float  # exp(-misspent): least cost over actual cost at fixed columns
     misspent: float  # nats
-    interval: tuple[float, float]  # of the efficiency, 95 %
+    interval: tuple[float, float] | None  # of the efficiency, 95 %; None for a single code
     chance: float  # efficiency of equal noise in all latents
     samples: int  # codes
     misaligned: float  # nats
@@ -68,8 +68,11 @@ class OptimalNoise(Result):
     method: str
     per_sample: dict[str, PerSample]  # misspent, misaligned, budget
     actual: Spectra  # variances of the active latents
-    best: Spectra  # what the theory asks for with the same budget
+    best: Spectra  # what is optimal in theory with the same budget
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("efficiency",)
 
     @property
     def score(self) -> float:
@@ -166,9 +169,12 @@ def optimal_noise(
     )
 
 
-def _interval(misspent: PerSample) -> tuple[float, float]:
+def _interval(misspent: PerSample) -> tuple[float, float] | None:
     """Where exp(-mean misspent) lies, at most 1."""
-    mean, reach = float(misspent.mean()), 1.96 * standard_error(misspent)
+    error = standard_error(misspent)
+    if error is None:
+        return None
+    mean, reach = float(misspent.mean()), 1.96 * error
     return math.exp(-mean - reach), min(1.0, math.exp(reach - mean))
 
 

@@ -27,17 +27,19 @@ from zscope.assays.entry import Entry
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Polarisation(Result):
-    """The relative gap and the latents it counts as active."""
+class Polarisation(Scored):
+    """The relative gap, and the latents that count as active."""
 
-    no_chance = "posteriors that know nothing have no divergence for the gap to be a part of"
+    why_no_interval = "there is only one observation"
+    why_no_chance = "uninformative posteriors have no divergence for the gap to be relative to"
+    score_fields = ("gap",)
 
     gap: float
-    standard_error: float  # with the active latents as they are
+    standard_error: float | None  # for these active latents; None for a single observation
     samples: int
     active: list[int]
     passive: list[int]
@@ -84,7 +86,7 @@ def polarisation(
     off = (each.sum(1) - pure[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
     return Polarisation(
         gap=abs(gap),
-        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else 0.0,
+        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else None,
         samples=len(off),
         active=[int(j) for j in active.nonzero().flatten()],
         passive=[int(j) for j in (~active).nonzero().flatten()],

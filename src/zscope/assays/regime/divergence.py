@@ -23,21 +23,22 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class Divergence(Result):
+class Divergence(Scored):
     """Mean KL of each latent, in nats, and their sum: the rate."""
 
-    no_interval = "a single observation was encoded"
+    why_no_interval = "there is only one observation"
+    score_fields = ("rate",)
 
     per_latent: PerLatent
     rate: float
     samples: int
     standard_error: float | None = None  # of the rate
-    chance: float = 0.0  # of posteriors that say nothing: they are the prior
+    chance: float = 0.0  # of uninformative posteriors: they equal the prior
 
     @property
     def score(self) -> float:

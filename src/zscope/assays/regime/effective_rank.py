@@ -27,13 +27,14 @@ from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows, centred
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix, Spectrum
 
 
 @dataclass(frozen=True, eq=False)
-class EffectiveRank(Result):
-    no_chance = "it counts directions: codes of pure noise have the rank of their latents"
+class EffectiveRank(Scored):
+    why_no_interval = NOT_REQUESTED
+    why_no_chance = "it counts directions, and codes of pure noise fill all of them"
 
     score: float
     spectrum: Spectrum  # largest first

@@ -29,13 +29,16 @@ from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class MutualInformation(Result):
-    """The average over pairs, in nats, with what independent latents would read."""
+class MutualInformation(Scored):
+    """The mean over pairs, in nats; `floor` is what independent latents would get."""
+
+    why_no_interval = NOT_REQUESTED
+    score_fields = ("floor",)
 
     score: float
     floor: float

@@ -34,34 +34,35 @@ from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.jacobian import likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored
 from zscope.types import Codes, Matrix
 
 RESAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedVariance(Result):
-    no_interval = "it takes four codes or more"
+class PredictedVariance(Scored):
+    why_no_interval = "there are fewer than four codes, or half of them have equal variances"
+    score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
     gamma: float
     likelihood: str
     method: str  # of the Jacobians
-    actual: Codes | None  # what the encoder says, where a posterior was given
+    actual: Codes | None  # variances of the encoder, if a posterior was given
     ratio: Float[Tensor, " latents"] | None
     correlation: float | None
     flags: list[str]
     interval: Interval | None = None  # of the correlation
+    chance: float = 0.0  # the correlation of unrelated variances
 
     def measures(self) -> list[Measure]:
-        """The correlation; that of variances that have nothing to do with each other is 0."""
+        """The correlation, if there is one."""
         if self.correlation is None:
             return []
         count = len(self.variance)
-        ends = self.interval
         return [
-            self.measure("correlation", self.correlation, interval=ends, chance=0.0, samples=count)
+            self.measure("correlation", self.correlation, interval=self.interval, samples=count)
         ]
 
     def plot(self, ax: Any = None) -> Any:

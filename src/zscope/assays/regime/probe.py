@@ -28,29 +28,31 @@ from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored, listed
 
 MOST_CLASSES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class TypeProbe(Result):
+class TypeProbe(Scored):
     """`accuracy["mean" or "sampled"][subset]`, averaged over the factors."""
 
     accuracy: dict[str, dict[str, float]]
     per_factor: dict[str, dict[str, list[float]]]
     chance: float
-    probed: list[int]  # the factors asked about: those with 2 to 100 values
-    train: int
+    probed: list[int]  # the factors predicted: those with 2 to 100 values
+    train: int  # samples
     test: int
-    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard, of accuracy
+    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard errors
+
+    why_no_interval = "no standard errors were given"
 
     def measures(self) -> list[Measure]:
         return [
             self.measure(
                 f"{kind}, {subset}",
                 value,
-                standard_error=self.errors[kind][subset],
+                standard_error=self.errors.get(kind, {}).get(subset),
                 samples=self.test,
             )
             for kind, row in self.accuracy.items()
@@ -58,10 +60,7 @@ class TypeProbe(Result):
         ]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [("chance", f"{self.chance:.3f}")]
-        for kind, row in self.accuracy.items():
-            lines += [(f"{kind}, {subset}", f"{value:.3f}") for subset, value in row.items()]
-        return lines
+        return [("factors probed", listed(self.probed)), ("training samples", str(self.train))]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars

@@ -32,7 +32,7 @@ from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored
 from zscope.types import Observations
 
 Likelihood = Literal["bernoulli", "gaussian"]
@@ -40,11 +40,12 @@ CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class RateDistortion(Result):
+class RateDistortion(Scored):
     """In nats per sample. A model that ignores the observation has rate and information 0."""
 
-    no_interval = "it takes two observations or more"
-    no_chance = "there is no other observation whose code could stand in"
+    why_no_interval = "there is only one observation"
+    why_no_chance = "there is no other observation whose code could be decoded instead"
+    score_fields = ("distortion", "rate", "information", "ignorance")
 
     distortion: float
     rate: float
@@ -52,7 +53,7 @@ class RateDistortion(Result):
     likelihood: str
     samples: int
     standard_errors: dict[str, float] = field(default_factory=dict)
-    ignorance: float | None = None  # the distortion of codes that belong to other observations
+    ignorance: float | None = None  # the distortion with the codes of other observations
 
     def measures(self) -> list[Measure]:
         chances = {"distortion": self.ignorance, "rate": 0.0, "information": 0.0}

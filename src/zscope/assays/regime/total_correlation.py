@@ -25,17 +25,18 @@ from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Matrix
 
 CONSTANT = 1e-12  # a variance up to this is none
 
 
 @dataclass(frozen=True, eq=False)
-class TotalCorrelation(Result):
-    """In nats; `floor` is what independent columns would read at this number of samples."""
+class TotalCorrelation(Scored):
+    """In nats; `floor` is what independent columns would get with so many samples."""
 
-    no_interval = "none was asked for, or a half of the codes is linearly dependent"
+    why_no_interval = "not requested (resamples=0), or half of the codes are linearly dependent"
+    score_fields = ("floor",)
 
     score: float
     floor: float

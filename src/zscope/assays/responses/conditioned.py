@@ -48,7 +48,7 @@ from zscope.errors import ConfigError, DataError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
 from zscope.recording import Recording
-from zscope.results import Measure, Result
+from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
@@ -57,7 +57,7 @@ MOST_OF_A_GROUP = 32
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionedResponseMatrix(Result):
+class ConditionedResponseMatrix(Scored):
     """Rows: factors. Columns: latents (or groups of them)."""
 
     matrix: Float[Tensor, "factors latents"]
@@ -68,13 +68,16 @@ class ConditionedResponseMatrix(Result):
     scale: Float[Tensor, " latents"]
     groups: list[list[int]]
     samples: list[int]  # observations used, by factor
-    unusable: list[int]  # observations with no partner that differs in this factor alone
+    unusable: list[int]  # by factor: observations without one that differs in it alone
     factor_names: list[str]
     interval: Float[Tensor, "2 factors latents"] | None = None
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
-    disentanglement_chance: float | None = None  # as if each factor had varied with all others
+    disentanglement_chance: float | None = None  # if all factors vary at once
     completeness_chance: float | None = None
+
+    why_no_interval = NOT_REQUESTED
+    why_no_chance = "no chance level was given"
 
     def measures(self) -> list[Measure]:
         return [
@@ -90,10 +93,6 @@ class ConditionedResponseMatrix(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            *(
-                (f"{each.name} ({short})", _told(each))
-                for each, short in zip(self.measures(), ("CDS", "CCS"), strict=True)
-            ),
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}"),
             ("samples by factor", ", ".join(map(str, self.samples))),
         ]
@@ -335,12 +334,6 @@ def _scores(matrix: Matrix, who: str) -> tuple[float, float]:
         float((by_latent - 1 / factors) / (1 - 1 / factors)),
         float((by_factor - 1 / latents) / (1 - 1 / latents)),
     )
-
-
-def _told(found: Measure) -> str:
-    ends = "" if isinstance(found.interval, str) else " ({:.3f} to {:.3f})".format(*found.interval)
-    chance = "" if isinstance(found.chance, str) else f", chance {found.chance:.3f}"
-    return f"{found.value:.3f}{ends}{chance}"
 
 
 ENTRY = Entry(

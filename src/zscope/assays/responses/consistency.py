@@ -49,7 +49,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import prior as prior_samples
@@ -63,10 +63,11 @@ UNRESPONSIVE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Consistency(Result):
+class Consistency(Scored):
     """Rows: the unit intervened on. Columns: the unit observed."""
 
-    no_interval = "none was asked for, or the units are too many to draw samples again"
+    why_no_interval = "not requested (resamples=0), or too many units to resample"
+    why_no_chance = "no chance level was given"
 
     invariance: Matrix
     equivariance: Matrix
@@ -79,7 +80,9 @@ class Consistency(Result):
     groups: list[list[int]]
     interventions: int
     samples: int
-    chances: dict[str, float] = field(default_factory=dict)  # of `means`: responses of other codes
+    chances: dict[str, float] = field(
+        default_factory=dict
+    )  # of `means`, with the responses of other codes
     intervals: dict[str, Interval] = field(default_factory=dict)  # of `means`
 
     def measures(self) -> list[Measure]:
@@ -91,12 +94,13 @@ class Consistency(Result):
         ]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = []
-        for name, overall in self.means_with_collapsed.items():
-            lines.append((name, f"{self.means[name]:.3f}" if name in self.means else "undefined"))
-            if self.collapsed:
-                lines.append((f"{name}, with collapsed units", f"{overall:.3f}"))
-        return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
+        lines = [("collapsed units", listed(self.collapsed))]
+        if not self.means:
+            lines.append(("means", "undefined: fewer than two units respond"))
+        if self.collapsed:
+            for name, value in self.means_with_collapsed.items():
+                lines.append((f"{name}, with collapsed units", f"{value:.3f}"))
+        return lines
 
     def plot(
         self, ax: Any = None, *, which: Literal["invariance", "equivariance"] = "invariance"

@@ -42,20 +42,20 @@ from zscope.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Drift(Result):
-    """Codes followed through many passes. Fixed points are sorted, largest basin first."""
+    """Codes after many passes. Fixed points are sorted, largest basin first."""
 
-    followed: list[int]  # codes whose way was kept, evenly chosen
+    followed: list[int]  # codes whose trajectories are stored, evenly spaced
     trajectories: Float[Tensor, "kept passes latents"]
-    limits: Codes  # where each code was last seen
+    limits: Codes  # the last position of each code
     basin: Int[Tensor, " samples"]  # which fixed point each code goes to; -1: none
     fixed_points: Float[Tensor, "fixed latents"]
     share: Float[Tensor, " fixed"]  # of the codes that go to each fixed point
     rates: Float[Tensor, " fixed"]  # spectral radius of the Jacobian there
     spread: Float[Tensor, " fixed"]  # largest distance of its limits from the fixed point
-    passes: Int[Tensor, " samples"]  # made until convergence, or until the end
+    passes: Int[Tensor, " samples"]  # until convergence, or until the end
     unconverged: list[int]
     tolerance: float  # in latent units
-    dims: tuple[int, int] | None  # the plane of the map that was followed
+    dims: tuple[int, int] | None  # the plane, if the codes are those of a map
     axes: tuple[Axis, Axis] | None
 
     @property
@@ -82,13 +82,13 @@ class Drift(Result):
     def summary(self) -> list[tuple[str, str]]:
         attracting = int(self.attracts.sum())
         lines = [
-            ("fixed points", f"{len(self.fixed_points)}, of which {attracting} attract"),
+            ("fixed points", f"{len(self.fixed_points)} ({attracting} attracting)"),
             ("not converged", f"{len(self.unconverged)} of {len(self.basin)} codes"),
-            ("passes, median", f"{float(self.passes.double().median()):g}"),
+            ("median number of passes", f"{float(self.passes.double().median()):g}"),
         ]
         if len(self.share):
             lines.insert(1, ("largest basin", f"{100 * float(self.share[0]):.1f} % of the codes"))
-            lines.append(("rate, median", f"{float(self.rates.median()):.3f}"))
+            lines.append(("median rate", f"{float(self.rates.median()):.3f} (below 1: attracting)"))
         return lines
 
     def plot(self, ax: Any = None, *, dims: Sequence[int] | None = None) -> Any:

@@ -31,7 +31,7 @@ from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
@@ -41,7 +41,7 @@ FELT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class HoleScore(Result):
+class HoleScore(Scored):
     """How far each vector moves when it is decoded and encoded, against posterior samples."""
 
     score: float  # the share of the vectors that lie in holes
@@ -56,7 +56,7 @@ class HoleScore(Result):
 
     @property
     def samples(self) -> int:
-        """How many vectors were asked about."""
+        """How many vectors were tested."""
         return len(self.displacement)
 
     @property
@@ -66,9 +66,9 @@ class HoleScore(Result):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927).
+        """95 % for the share of independent draws (Wilson, JASA 22, 1927).
 
-        The limit is known from draws too: what it may be off by is added in squares.
+        The limit is estimated from draws too: its error is added in squares.
         """
         n, z = self.samples, 1.96
         centre = (self.score + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -82,12 +82,12 @@ class HoleScore(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("in holes", f"{100 * self.score:.1f} % of {len(self.ratio)} {self.source} vectors"),
+            ("source of the vectors", self.source),
             (
                 "median displacement",
                 f"{float(self.ratio.median()):.3g} x that of posterior samples",
             ),
-            ("ignored latents", ", ".join(map(str, self.ignored)) or "none"),
+            ("ignored latents", listed(self.ignored)),
         ]
 
     def plot(self, ax: Any = None) -> Any:

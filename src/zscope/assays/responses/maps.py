@@ -57,7 +57,7 @@ class ResponseMap(Result):
     curvature: Plane  # 0 where undefined
     undefined: Bool[Tensor, "first second"]  # no direction: |F| below the floor here or next to it
     base: Float[Tensor, "bases latents"]
-    codes: Float[Tensor, "samples 2"] | None  # the given codes, seen in the plane
+    codes: Float[Tensor, "samples 2"] | None  # the given codes, projected onto the plane
     decoded: Tensor | None  # decode_grid x decode_grid x observation, over the same extent
     autoencoder: Autoencoder = dataclasses.field(repr=False)
 
@@ -69,8 +69,8 @@ class ResponseMap(Result):
 
     @property
     def magnitude(self) -> Plane:
-        """|F|: how far a code is moved by one pass."""
-        return self.field.norm(dim=-1)
+        """|F|: how far one pass moves a code."""
+        return torch.linalg.vector_norm(self.field, dim=-1)
 
     def to_dict(self) -> dict[str, Any]:
         """Without the model and the pictures."""
@@ -79,14 +79,14 @@ class ResponseMap(Result):
         return values
 
     def summary(self) -> list[tuple[str, str]]:
-        gathers = float((self.divergence < 0).double().mean())
+        converging = float((self.divergence < 0).double().mean())
         return [
             ("latents", f"{self.dims[0]} and {self.dims[1]}"),
             ("grid", " x ".join(str(len(axis)) for axis in self.axes)),
             ("base vectors", str(len(self.base))),
-            ("response, mean", f"{float(self.magnitude.mean()):.4g}"),
-            ("divergence, mean", f"{float(self.divergence.mean()):.4g}"),
-            ("responses gather on", f"{100 * gathers:.1f} % of the map"),
+            ("mean response", f"{float(self.magnitude.mean()):.4g}"),
+            ("mean divergence", f"{float(self.divergence.mean()):.4g}"),
+            ("responses converge on", f"{100 * converging:.1f} % of the map"),
         ]
 
     def plot(

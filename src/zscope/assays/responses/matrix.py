@@ -44,7 +44,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
 from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Result, listed
 from zscope.types import Codes, Matrix
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ NEGLIGIBLE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class ResponseMatrix(Result):
-    """Rows: the group that was intervened on. Columns: the group that was observed."""
+    """Rows: the group intervened on. Columns: the group observed."""
 
     matrix: Matrix  # the paper's M
     relative: Matrix  # M_jk / (sqrt(2) sigma_k)
@@ -71,7 +71,7 @@ class ResponseMatrix(Result):
 
     @property
     def strength(self) -> Matrix:
-        """What edges are judged by: `matrix` for latents of scale 1, else `relative`."""
+        """What decides on edges: `matrix` for latents of scale 1, else `relative`."""
         return self.matrix if self.rule == "absolute" else self.relative
 
     def edge_threshold(self) -> float:
@@ -126,10 +126,10 @@ class ResponseMatrix(Result):
     def summary(self) -> list[tuple[str, str]]:
         diagonal = self.relative.diagonal()
         return [
-            ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {_listed(self.causal)}"),
-            ("felt, on average", f"{float(diagonal.mean()):.3f} of 1"),
+            ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {listed(self.causal)}"),
+            ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
             ("edges", str(len(self.edges()))),
-            ("pairs", _listed([f"{j}-{k}" for j, k in self.pairs])),
+            ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -258,10 +258,6 @@ def _causal(
     unit = size if rule == "absolute" else scale
     causal = (diagonal >= threshold * unit) & ~negligible & (scale > 0)
     return causal.nonzero().flatten().tolist()
-
-
-def _listed(items: list[Any]) -> str:
-    return ", ".join(map(str, items)) or "none"
 
 
 ENTRY = Entry(

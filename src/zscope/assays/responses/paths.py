@@ -51,7 +51,7 @@ _MOVES += [(3, 1), (3, -1), (1, 3), (1, -3), (3, 2), (3, -2), (2, 3), (2, -3)]
 
 @dataclass(frozen=True, eq=False)
 class ManifoldPath(Result):
-    """A path between two codes that keeps to the manifold, and the straight line beside it."""
+    """A path between two codes that stays on the manifold, and the straight line."""
 
     points: Codes  # whole latent vectors, at equal arc length, ends included
     straight: Codes

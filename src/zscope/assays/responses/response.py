@@ -15,6 +15,7 @@ Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
@@ -31,7 +32,7 @@ from zscope.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Response(Result):
-    """Codes beside what came back: the mean response, and one draw of it."""
+    """Codes with their responses: the mean, and one draw."""
 
     codes: Codes
     response: Codes
@@ -45,7 +46,7 @@ class Response(Result):
     @property
     def distance(self) -> Tensor:
         """||R(z) - z|| of each code."""
-        return self.displacement.norm(dim=1)
+        return torch.linalg.vector_norm(self.displacement, dim=1)
 
     def summary(self) -> list[tuple[str, str]]:
         spread = self.codes.std(0, correction=0).norm()

@@ -35,7 +35,7 @@ from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups
 from zscope.randomness import fresh
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
@@ -43,7 +43,7 @@ from zscope.types import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class StructureScore(Result):
+class StructureScore(Scored):
     """MMD^2 between latent vectors and the responses to other such vectors."""
 
     score: float
@@ -52,24 +52,23 @@ class StructureScore(Result):
     distribution: Literal["prior", "hybrid"]
     response: Literal["sampled", "mean"]
     statistic: Literal["unbiased", "biased"]
-    causal: list[int] | None  # the latents that were kept; None: all of them
+    causal: list[int] | None  # the only latents compared; None: all of them
     samples: int
     latents: int
     drawn: Codes
     responses: Codes
-    chance: float = 0.0  # of responses that are spread like the latent vectors
+    chance: float = 0.0  # of responses distributed like the latent vectors
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("score x 1000", f"{1000 * self.score:.3f} ± {1000 * self.standard_error:.3f}"),
-            ("p-value", "not asked for" if self.p_value is None else f"{self.p_value:.3g}"),
+            ("p-value", "not requested" if self.p_value is None else f"{self.p_value:.3g}"),
             ("distribution", self.distribution),
             ("response", self.response),
-            ("samples", str(self.samples)),
+            ("latents compared", "all" if self.causal is None else listed(self.causal)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the two clouds, which are many numbers that say nothing one by one."""
+        """Without `drawn` and `responses`."""
         values = super().to_dict()
         return {name: value for name, value in values.items() if name not in ("drawn", "responses")}
 

@@ -34,7 +34,7 @@ class TraversalResponses(Result):
     """The error of every latent along the traversal of each."""
 
     base: Float[Tensor, " latents"]
-    values: Float[Tensor, "latents steps"]  # where latent m was put
+    values: Float[Tensor, "latents steps"]  # the values given to latent m
     error: Float[Tensor, "latents steps latents"]  # moved, step, observed: N - N'
 
     @property

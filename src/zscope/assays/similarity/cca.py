@@ -26,17 +26,22 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
-class CanonicalCorrelation(Result):
+class CanonicalCorrelation(Scored):
     score: float
     correlations: Spectrum  # largest first
-    directions: tuple[int, int]  # kept of each side
+    directions: tuple[int, int]  # of each side after the reduction
     samples: int
     features: tuple[int, int]
+
+    why_no_interval = "it is not computed; the spread over pairs of runs says more"
+    why_no_chance = (
+        "it depends on the features: about sqrt(features / samples) for unrelated Gaussian ones"
+    )
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars

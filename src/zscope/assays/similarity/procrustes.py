@@ -27,16 +27,22 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Procrustes(Result):
+class Procrustes(Scored):
     score: float
     distance: float
     angle: float
     samples: int
     features: tuple[int, int]
+
+    why_no_interval = "it is not computed; the spread over pairs of runs says more"
+    why_no_chance = (
+        "it depends on the features: about 0.85 sqrt(features / samples) for unrelated Gaussian "
+        "ones"
+    )
 
 
 @accepts_recording
