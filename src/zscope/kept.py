@@ -63,6 +63,7 @@ class KeptResults:
 
     def _encode(self, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         """JSON with a tag for every type that JSON does not have; arrays go to `arrays`."""
+        value = value.item() if isinstance(value, np.generic) else value
         if value is None or isinstance(value, bool | int | str | float):
             return value
         if isinstance(value, Autoencoder) and value is self._model:
@@ -72,8 +73,6 @@ class KeptResults:
             plain = value.detach().cpu() if isinstance(value, Tensor) else value
             arrays[place] = plain.numpy() if isinstance(plain, Tensor) else plain
             return {"tensor" if isinstance(value, Tensor) else "array": place}
-        if isinstance(value, np.generic):
-            return self._encode(value.item(), arrays)
         if isinstance(value, list | tuple):
             tag = "list" if isinstance(value, list) else "tuple"
             return {tag: [self._encode(item, arrays) for item in value]}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "COLUMNS",
     "NOT_REQUESTED",
     "Measure",
     "Result",
@@ -64,6 +65,16 @@ class Measure:
                 f"Measure {self.name or 'score'!r}: samples is {self.samples!r}; expected how "
                 "many samples the number was computed from, at least 1."
             )
+
+    def cells(self) -> list[str]:
+        """Value, interval, chance and number of samples, as a table prints them."""
+        interval, chance = self.interval, self.chance
+        return [
+            f"{self.value:.4g}",
+            "none" if isinstance(interval, str) else f"{interval[0]:.3g} to {interval[1]:.3g}",
+            "none" if isinstance(chance, str) else f"{chance:.3g}",
+            f"{self.samples:,}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         interval, chance = self.interval, self.chance
@@ -174,7 +185,7 @@ class Result:
     def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
         """What is printed: the scores with a header, then names with values."""
         measures = self.measures()
-        scores = [_cells(measure) for measure in measures]
+        scores = [[measure.name or "score", *measure.cells()] for measure in measures]
         header = ["", "value", "95 % interval", "chance", "n"]
         lines = [[name, text] for name, text in self.summary()]
         for part in ("interval", "chance"):
@@ -348,14 +359,3 @@ def _one_line(value: Any) -> str:
     if isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
         return listed(value)
     return ""
-
-
-def _cells(measure: Measure) -> list[str]:
-    interval, chance = measure.interval, measure.chance
-    return [
-        measure.name or "score",
-        f"{measure.value:.4g}",
-        "none" if isinstance(interval, str) else f"{interval[0]:.3g} to {interval[1]:.3g}",
-        "none" if isinstance(chance, str) else f"{chance:.3g}",
-        f"{measure.samples:,}",
-    ]

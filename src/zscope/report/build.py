@@ -128,8 +128,11 @@ class Report:
         lines += [f"{name}: {failure.message}" for name, failure in self.failed.items()]
         return ["", *lines] if lines else []
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything on the page as plain values, ready for JSON; numbers to six digits."""
+    def to_dict(self, *, pictures: bool = True) -> dict[str, Any]:
+        """Everything on the page as plain values, ready for JSON; numbers to six digits.
+
+        Without `pictures` the decoded observations, which are most of it, are left out.
+        """
         assays = {}
         for name in [*self.results, *self.missing, *self.failed]:
             entry = CATALOGUE[name]
@@ -148,8 +151,11 @@ class Report:
                     for rule in RULES
                 ],
                 "explained_variance": self.explained,
-                "reconstructions": self.reconstructions,
-                "latents": self.latents,
+                **({"reconstructions": self.reconstructions} if pictures else {}),
+                "latents": [
+                    {key: row[key] for key in row if pictures or key != "traversal"}
+                    for row in self.latents
+                ],
                 "assays": assays,
                 "about": self.about,
             }
@@ -187,13 +193,7 @@ class Report:
         alone; .csv, .parquet and .tex the table of scores.
         """
         path = Path(path)
-        suffix = path.suffix.lower()
-        if suffix not in SUFFIXES:
-            raise ConfigError(
-                f"report: {path} ends in {suffix or 'nothing'}; a report is written as "
-                f"{', '.join(SUFFIXES)}. For figures in a paper: zscope assay TARGET --figures "
-                "DIR --format pdf"
-            )
+        suffix = check_suffix(path)
         if suffix == ".html":
             from zscope.report.page import page
 
@@ -208,6 +208,18 @@ class Report:
 
 
 SUFFIXES = (".html", ".json", ".csv", ".parquet", ".tex")
+
+
+def check_suffix(path: Path) -> str:
+    """The ending of a report's name; one that no report can have is refused."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(
+            f"report: {path} ends in {suffix or 'nothing'}; a report is written as "
+            f"{', '.join(SUFFIXES)}. A page can be printed to PDF in the browser; figures as PDF "
+            "come from: zscope assay TARGET --figures DIR --format pdf"
+        )
+    return suffix
 
 
 def _some(names: list[str], most: int = 6) -> str:
