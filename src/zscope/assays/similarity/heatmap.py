@@ -74,19 +74,28 @@ class SimilarityHeatmap(Result):
 
     matrix: Matrix
     null: Matrix | None
-    control: Matrix | None
+    control: Float[Tensor, "rows others"] | None  # its columns are control_columns
     rows: list[str]
     columns: list[str]
     control_columns: list[str]
     debiased: bool
     samples: int
 
+    @property
+    def shared(self) -> list[str]:
+        """The layers that both models have."""
+        return [name for name in self.rows if name in self.columns]
+
+    @property
+    def diagonal(self) -> Tensor:
+        """The similarity of each shared layer with its namesake."""
+        rows = [self.rows.index(name) for name in self.shared]
+        columns = [self.columns.index(name) for name in self.shared]
+        return self.matrix[rows, columns]
+
     def summary(self) -> list[tuple[str, str]]:
-        shared = [name for name in self.rows if name in self.columns]
-        return [
-            (name, f"{float(self.matrix[self.rows.index(name), self.columns.index(name)]):.3f}")
-            for name in shared
-        ]
+        values = zip(self.shared, self.diagonal, strict=True)
+        return [(name, f"{float(value):.3f}") for name, value in values]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import heatmap
