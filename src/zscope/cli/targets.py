@@ -104,23 +104,11 @@ def data_for(
 ) -> "Dataset":
     """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
     from zscope import data as datasets
-    from zscope import store
-    from zscope.errors import ConfigError
+    from zscope.loading import own_data
 
     if data is not None:
         return datasets.load(data, root=root, **settings(options, "--data-option"))
-    folder = Path(target)
-    folder = folder.parents[1] if folder.suffix == ".safetensors" else folder
-    recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
-    if recipe is None:
-        raise ConfigError(
-            f"assay: {target} does not say which data to encode. Name them with --data: a dataset "
-            "(zscope data list) or a file, for instance --data images.npy"
-        )
-    recipe = {key: value for key, value in recipe.items() if value is not None}
-    if split := recipe.get("split"):
-        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
-    return datasets.from_recipe(recipe, root=root)
+    return own_data(target, root=root)
 
 
 def kept_results(target: str, recording: "Recording", *, fresh: bool) -> "KeptResults | None":
