@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zscope.data import dsprites, grid_factors
-from zscope.data.fetching import fetch_source, ready
+from zscope.data.fetching import fetch_source, require_files
 from zscope.errors import DataError
 
 SIZES = (3, 2, 4, 2, 3)
@@ -66,7 +66,7 @@ def test_an_import_checks_the_structure_where_no_hash_is_known(tmp_path, picture
 def test_another_structure_is_refused(tmp_path, pictures, wrong, message):
     folder = write(tmp_path / "d", **{"imgs": pictures, **wrong})
     with pytest.raises(DataError, match=message):
-        ready(dsprites.build(SIZES), folder)
+        require_files(dsprites.build(SIZES), folder)
 
 
 def test_pixels_other_than_0_and_1_are_refused_and_leave_no_cache(tmp_path, pictures):

@@ -15,7 +15,7 @@ from PIL import Image
 
 import zscope.data
 from zscope.data import own, unpacking
-from zscope.data.own import Real, load_path
+from zscope.data.own import Float32Rows, load_path
 from zscope.errors import ConfigError, DataError
 
 
@@ -180,7 +180,7 @@ def test_large_packed_arrays_are_written_once_to_a_memory_map(tmp_path, draw, mo
 
 def test_rows_are_converted_when_they_are_read(draw):
     values = draw.normal(size=(10, 3))
-    real = Real(values, "x")
+    real = Float32Rows(values, "x")
     assert real.dtype == np.float32
     assert real.shape == (10, 3)
     assert len(real) == 10
@@ -198,8 +198,8 @@ def test_numbers_that_are_not_finite_are_refused_with_their_row(value, rows):
     values = np.zeros((10, 3))
     values[7, 1] = value
     with pytest.raises(DataError, match=r"x.npy: .* in row 7 \(counting from 0\)"):
-        Real(values, "x.npy")[rows]
-    assert Real(values, "x.npy")[:7].shape == (7, 3)
+        Float32Rows(values, "x.npy")[rows]
+    assert Float32Rows(values, "x.npy")[:7].shape == (7, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])

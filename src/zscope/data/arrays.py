@@ -11,8 +11,16 @@ from typing import Any
 import numpy as np
 
 from zscope.data.columns import array_columns
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, h5_rows, kept, npy_header, npz_headers, npz_rows, open_h5
+from zscope.data.own import Contents
+from zscope.data.unpacking import (
+    LARGE,
+    cached_memory_map,
+    h5_rows,
+    npy_header,
+    npz_headers,
+    npz_rows,
+    open_h5,
+)
 from zscope.errors import ConfigError, DataError
 
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
@@ -25,7 +33,7 @@ PROVENANCE = "provenance"  # facts about the data, as JSON
 Shapes = dict[str, tuple[int, ...]]
 
 
-def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
+def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Contents:
     columns = None
     if factors:
         if len(factors) > 1:
@@ -46,7 +54,7 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found
                 f"{path}. Is the path right?"
             )
         columns = array_columns(np.asarray(open_npy(other)), other, prefix="factor")
-    return Found(open_npy(path), columns)
+    return Contents(open_npy(path), columns)
 
 
 def open_npy(path: Path) -> np.ndarray:
@@ -83,7 +91,7 @@ def stated_words(
 
 def read_arrays(
     path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
-) -> Found:
+) -> Contents:
     with open_arrays(path) as (shapes, get):
         return _choose(path, shapes, factors, array, get)
 
@@ -94,7 +102,7 @@ def _choose(
     factors: list[str] | None,
     array: str | None,
     get: Callable[[str], np.ndarray],
-) -> Found:
+) -> Contents:
     """Observations, factors and their names among the arrays of a file."""
     here = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
     for option, name in (("array", array), *(("factors", name) for name in factors or ())):
@@ -124,7 +132,7 @@ def _choose(
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
     kinds = stated_words(shapes, get, KINDS) if columns else []
     features = stated_words(shapes, get, FEATURE_NAMES)
-    return Found(get(array), columns or None, about, kinds or None, features)
+    return Contents(get(array), columns or None, about, kinds or None, features)
 
 
 def _provenance(found: np.ndarray | None) -> dict[str, Any]:
@@ -152,7 +160,7 @@ def _npz_array(path: Path, name: str, headers: dict[str, tuple]) -> np.ndarray:
             start = stream.tell()
             return np.memmap(path, dtype, "r", start, shape, "F" if columns_first else "C")
     if int(np.prod(shape)) * dtype.itemsize > LARGE:
-        return kept(path, name, shape, dtype, npz_rows(path, name, path.name))
+        return cached_memory_map(path, name, shape, dtype, npz_rows(path, name, path.name))
     with np.load(path, allow_pickle=False) as arrays:
         return arrays[name]
 
@@ -165,7 +173,7 @@ def _h5_array(path: Path, table: Any) -> np.ndarray:
     if offset is not None and table.chunks is None and table.external is None and table.size:
         return np.memmap(path, dtype, "r", offset, table.shape)
     if table.size * dtype.itemsize > LARGE:
-        return kept(path, table.name, table.shape, dtype, h5_rows(table))
+        return cached_memory_map(path, table.name, table.shape, dtype, h5_rows(table))
     return table[()]
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import unpack
 from zscope.errors import DataError
 
 FILE = "nips2015-analogy-data.tar.gz"
@@ -65,7 +65,7 @@ def build(models: int = 183, **known: Any) -> Source:
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("cars3d", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             # Models are numbered in the order of the archive, which can only be read forwards.
@@ -73,12 +73,12 @@ def build(models: int = 183, **known: Any) -> Source:
                 yield read_car(name, content)
 
         shape = (models * PER_CAR, 3, SIDE, SIDE)
-        images = unpacked("cars3d", folder, records.values(), shape, pieces, resolution=side)
+        images = unpack("cars3d", folder, records.values(), shape, pieces, resolution=side)
         model, azimuth, elevation = np.unravel_index(
             np.arange(shape[0]), (models, AZIMUTHS, ELEVATIONS)
         )
         factors = np.stack([elevation, azimuth, model], axis=1)
-        return Dataset("cars3d", images, factors, **described(source.factors))
+        return Dataset("cars3d", images, factors, **factor_arguments(source.factors))
 
     source = Source(
         name="cars3d",

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import pillow, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import pillow, unpack
 from zscope.errors import ConfigError, DataError
 
 ARCHIVE = "img_align_celeba.zip"
@@ -115,7 +115,7 @@ def build(
         square = pixels("celeba", "crop", crop)
         if square > WIDTH:
             raise ConfigError(f"celeba: crop={square}; the pictures are {WIDTH} pixels wide.")
-        records = ready(source, folder)
+        records = require_files(source, folder)
         left, top = (WIDTH - square) // 2, (HEIGHT - square) // 2
 
         def pieces() -> Iterator[np.ndarray]:
@@ -130,7 +130,7 @@ def build(
                     faces = [face[top : top + square, left : left + square] for face in faces]
                     yield np.stack(faces).transpose(0, 3, 1, 2)
 
-        images = unpacked(
+        images = unpack(
             "celeba",
             folder,
             [records[ARCHIVE]],
@@ -145,7 +145,7 @@ def build(
             partition = read_partition(folder / PARTITION)
             first, last = np.searchsorted(partition, [PARTS[part], PARTS[part] + 1])
             images, factors = images[first:last], factors[first:last]
-        return Dataset("celeba", images, factors, **described(source.factors))
+        return Dataset("celeba", images, factors, **factor_arguments(source.factors))
 
     def file(name: str, check: Any, **more: Any) -> File:
         return File(name, partial(check, count=count), **(known or {}).get(name, {}), **more)

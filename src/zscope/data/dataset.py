@@ -189,7 +189,7 @@ class Dataset:
                 f"{len(self)} samples (0 to {len(self) - 1})."
             )
         factors = None if self.factors is None else self.factors[rows]
-        return replace(self, images=Chosen(self.images, rows), factors=factors, recipe=None)
+        return replace(self, images=SelectedRows(self.images, rows), factors=factors, recipe=None)
 
     def split(
         self,
@@ -234,11 +234,11 @@ class Dataset:
         return tuple(parts)
 
 
-class Chosen:
+class SelectedRows:
     """Rows of something else, chosen by index and read when asked for."""
 
     def __init__(self, rows: Rows, index: np.ndarray) -> None:
-        if isinstance(rows, Chosen):
+        if isinstance(rows, SelectedRows):
             index = rows._index[index]
             rows = rows._rows
         self._rows: Rows = rows
@@ -312,9 +312,9 @@ def from_arrays(
         images = images.transpose(0, 3, 1, 2)
     pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
     if not pictures_of_bytes and len(images):
-        from zscope.data.own import real_rows  # reads own files by way of this function
+        from zscope.data.own import float32_rows  # reads own files by way of this function
 
-        images = real_rows(images, name)
+        images = float32_rows(images, name)
     if factors is not None:
         factors = _as_array(factors, name, "factors")
         factors = factors[:, None] if factors.ndim == 1 else factors

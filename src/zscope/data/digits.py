@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 
 FACTORS = (Factor("digit", 10, "categorical", tuple("0123456789")),)
 
@@ -20,7 +20,9 @@ def load(folder: Path) -> Dataset:
 
     table = load_digits()
     images = np.rint(table.images[:, None] * (255 / 16)).astype(np.uint8)
-    return Dataset("digits", images, table.target[:, None].astype(np.int64), **described(FACTORS))
+    return Dataset(
+        "digits", images, table.target[:, None].astype(np.int64), **factor_arguments(FACTORS)
+    )
 
 
 DIGITS = Source(

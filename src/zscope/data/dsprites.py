@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset, grid_factors
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import npz_headers, npz_rows, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import npz_headers, npz_rows, unpack
 from zscope.errors import DataError
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
@@ -48,7 +48,7 @@ def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **known: Any) -> Source:
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("dsprites", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             for rows in npz_rows(folder / FILE, "imgs", "dsprites"):
@@ -58,8 +58,8 @@ def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **known: Any) -> Source:
 
         count = int(np.prod(sizes))
         shape = (count, 1, SIDE, SIDE)
-        images = unpacked("dsprites", folder, records.values(), shape, pieces, resolution=side)
-        return Dataset("dsprites", images, grid_factors(sizes), **described(source.factors))
+        images = unpack("dsprites", folder, records.values(), shape, pieces, resolution=side)
+        return Dataset("dsprites", images, grid_factors(sizes), **factor_arguments(source.factors))
 
     source = Source(
         name="dsprites",

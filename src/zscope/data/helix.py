@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
 
@@ -57,7 +57,9 @@ def load(
     t, n = random.uniform(-1, 1, samples), random.integers(0, 2, samples)
     x = strand(t, n, amplitude=amplitude, frequency=frequency)
     x = x + noise * random.standard_normal(x.shape)
-    return Dataset("helix", x.astype(np.float32), np.stack([t, n], axis=1), **described(FACTORS))
+    return Dataset(
+        "helix", x.astype(np.float32), np.stack([t, n], axis=1), **factor_arguments(FACTORS)
+    )
 
 
 HELIX = Source(

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import rows_of, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
 
 SIDE = 28
@@ -48,7 +48,7 @@ def check_idx(path: Path, *, shape: tuple[int, ...]) -> None:
         found = read_idx_header(stream, path.name)
         if found != shape:
             raise DataError(f"{path.name}: holds {found}, needed is {shape}. Another dataset?")
-        for rows in rows_of(stream, shape, np.uint8, path.name):
+        for rows in read_rows(stream, shape, np.uint8, path.name):
             if len(shape) == 1 and rows.max() > 9:
                 raise DataError(f"{path.name}: a label is {rows.max()}; labels go from 0 to 9.")
         if stream.read(1):
@@ -84,21 +84,21 @@ def build(
     def load(folder: Path, *, part: str = "train", resolution: Any = None) -> Dataset:
         chosen = PARTS[one_of(name, "part", part, list(PARTS))]
         side = None if resolution is None else pixels(name, "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             for half in chosen:
                 with gzip.open(folder / images_file(half)) as stream:
                     shape = read_idx_header(stream, images_file(half))
-                    for rows in rows_of(stream, shape, np.uint8, name):
+                    for rows in read_rows(stream, shape, np.uint8, name):
                         yield rows[:, None]
 
         labels: list[np.ndarray] = []
         for half in chosen:
             with gzip.open(folder / labels_file(half)) as stream:
                 shape = read_idx_header(stream, labels_file(half))
-                labels.extend(rows_of(stream, shape, np.uint8, name))
-        images = unpacked(
+                labels.extend(read_rows(stream, shape, np.uint8, name))
+        images = unpack(
             name,
             folder,
             [records[images_file(half)] for half in chosen],
@@ -108,7 +108,7 @@ def build(
             resolution=side,
         )
         factors = np.concatenate(labels).astype(np.int64)[:, None]
-        return Dataset(name, images, factors, **described(source.factors))
+        return Dataset(name, images, factors, **factor_arguments(source.factors))
 
     source = Source(
         name=name,

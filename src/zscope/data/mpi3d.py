@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset, grid_factors
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import channels_first, npz_headers, npz_rows, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import channels_first, npz_headers, npz_rows, unpack
 from zscope.errors import DataError
 
 SIDE = 64
@@ -37,15 +37,15 @@ def build(variant: str, file: str, *, summary: str, sizes: Sequence[int] = SIZES
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels(name, "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             for rows in npz_rows(folder / file, "images", name):
                 yield channels_first(rows)
 
         shape = (int(np.prod(sizes)), 3, SIDE, SIDE)
-        images = unpacked(name, folder, records.values(), shape, pieces, resolution=side)
-        return Dataset(name, images, grid_factors(sizes), **described(source.factors))
+        images = unpack(name, folder, records.values(), shape, pieces, resolution=side)
+        return Dataset(name, images, grid_factors(sizes), **factor_arguments(source.factors))
 
     def factor(place: int, name: str, values: str, kind: Any = "categorical") -> Factor:
         return Factor(name, sizes[place], kind, tuple(values.split(", "))[: sizes[place]])

@@ -22,7 +22,7 @@ import numpy as np
 from zscope.data.columns import factor_table, file_type, readable, words_between_commas
 from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
 from zscope.data.source import pixels
-from zscope.data.unpacking import LARGE, PIECE, kept, resized
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
 from zscope.errors import ConfigError, DataError
 
 # Suffix -> module:function that reads it.
@@ -55,7 +55,7 @@ ONLY = {
 
 
 @dataclass(frozen=True)
-class Found:
+class Contents:
     """What a reader finds: observations of any numeric type, and columns of factors by name."""
 
     observations: Any
@@ -88,7 +88,7 @@ def load_path(
     module, function = READERS[suffix].split(":")
     reader = getattr(import_module(f"zscope.data.{module}"), function)
     with readable(path):
-        found: Found = reader(
+        found: Contents = reader(
             path,
             factors=words_between_commas(factors),
             features=words_between_commas(features),
@@ -139,7 +139,7 @@ def load_path(
     )
 
 
-class Real:
+class Float32Rows:
     """Rows of numbers as float32, converted and checked when they are read.
 
     NaN, infinite, and numbers too large for float32 are refused with the number of their row.
@@ -187,10 +187,10 @@ class Real:
         )
 
 
-def real_rows(found: Any, name: str) -> Any:
+def float32_rows(found: Any, name: str) -> Any:
     """Numbers of any type as float32: small data converted and checked at once, of large
     data the rows that are read."""
-    real = Real(found, name)
+    real = Float32Rows(found, name)
     if max(4, found.dtype.itemsize) * int(np.prod(found.shape)) > LARGE:
         return real
     if found.dtype != np.float32 or not found.dtype.isnative:
@@ -209,13 +209,13 @@ def _resized(images: Any, side: int, path: Path) -> np.ndarray:
         )
     step = max(1, PIECE // (4 * int(np.prod(images.shape[1:]))))
     pieces = (
-        resized(np.asarray(images[start : start + step]), side)
+        resize(np.asarray(images[start : start + step]), side)
         for start in range(0, len(images), step)
     )
     shape = (*images.shape[:2], side, side)
     dtype = np.dtype(images.dtype)
     if int(np.prod(shape)) * dtype.itemsize > LARGE:
-        return kept(path, f"{side}px", shape, dtype, pieces)
+        return cached_memory_map(path, f"{side}px", shape, dtype, pieces)
     return np.concatenate(list(pieces))
 
 

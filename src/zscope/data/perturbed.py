@@ -40,7 +40,7 @@ Tell = Callable[[int, int], None]
 """Called with rows done and rows in all."""
 
 
-def reflected(x: Any) -> Any:
+def reflect(x: Any) -> Any:
     """Values beyond 0 and 1 folded back into the range; for arrays and tensors from -1 to 2."""
     return 1 - abs(1 - abs(x))
 
@@ -54,12 +54,14 @@ def within_unit_range(data: Dataset) -> bool:
     )
 
 
-def moved(original: np.ndarray, change: np.ndarray, epsilon: float, *, fold: bool) -> np.ndarray:
+def perturb_rows(
+    original: np.ndarray, change: np.ndarray, epsilon: float, *, fold: bool
+) -> np.ndarray:
     """x' in the type of x, never further than epsilon from it."""
     scale = 255 if original.dtype == np.uint8 else 1
     x = original.astype(np.float64) / scale
     target = x + np.clip(change, -epsilon, epsilon)
-    target = reflected(target) if fold else target
+    target = reflect(target) if fold else target
     if original.dtype == np.uint8:
         # A hair is added so that a whole level is not lost to the rounding of a double.
         levels = np.trunc((target - x) * 255 * (1 + 1e-12)).astype(np.int64)
@@ -92,7 +94,7 @@ def write_perturbed(
 
     def pieces() -> Iterator[np.ndarray]:
         for rows, part in _pieces(data.images):
-            yield moved(part, change(rows), epsilon, fold=fold)
+            yield perturb_rows(part, change(rows), epsilon, fold=fold)
             if tell is not None:
                 tell(int(rows[-1]) + 1, len(data))
 

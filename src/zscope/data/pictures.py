@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, PIECE, kept, pillow, resized
+from zscope.data.own import Contents
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, pillow, resize
 from zscope.errors import DataError
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
@@ -18,7 +18,7 @@ TURNED = {5, 6, 7, 8}  # values of the orientation tag with width and height exc
 ORIENTATION = 0x0112
 
 
-def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Found:
+def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
     """All pictures of a folder, in the order of their names."""
     files = sorted(
         file
@@ -44,10 +44,10 @@ def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Found:
     if int(np.prod(shape)) > LARGE:
         listing = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
         key = hashlib.sha256("\n".join(listing).encode()).hexdigest() + str(side)
-        images = kept(path, key, shape, np.dtype(np.uint8), pieces())
+        images = cached_memory_map(path, key, shape, np.dtype(np.uint8), pieces())
     else:
         images = np.concatenate(list(pieces()))
-    return Found(images, _classes(path, files))
+    return Contents(images, _classes(path, files))
 
 
 def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:
@@ -111,7 +111,7 @@ def _opened(file: Path, channels: int, side: int | None) -> np.ndarray:
     square = min(height, width)
     top, left = (height - square) // 2, (width - square) // 2
     middle = planes[:, :, top : top + square, left : left + square]
-    return middle if square == side else resized(middle, side)
+    return middle if square == side else resize(middle, side)
 
 
 @contextmanager

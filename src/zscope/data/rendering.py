@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from zscope.data.dataset import Chosen, Dataset, Kind, Rows, grid_factors
-from zscope.data.source import Factor, described, pixels
+from zscope.data.dataset import Dataset, Kind, Rows, SelectedRows, grid_factors
+from zscope.data.source import Factor, factor_arguments, pixels
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
@@ -39,7 +39,7 @@ class Axis:
     def __len__(self) -> int:
         return len(self.values)
 
-    def chosen(self, picks: Sequence[int] | np.ndarray) -> Factor:
+    def factor(self, picks: Sequence[int] | np.ndarray) -> Factor:
         """The factor that runs over these positions."""
         names = tuple(value for value in self.values if isinstance(value, str))
         picked = tuple(names[pick] for pick in picks) if names else ()
@@ -66,9 +66,9 @@ def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Ch
     images: Rows = Rendered(painter, folder)
     if any(not np.array_equal(p, np.arange(len(a))) for p, a in zip(picks, axes, strict=True)):
         rows = np.ravel_multi_index(np.ix_(*picks), tuple(len(axis) for axis in axes))
-        images = Chosen(images, rows.ravel())
+        images = SelectedRows(images, rows.ravel())
     pairs = list(zip(axes, picks, strict=True))
-    known = described([axis.chosen(pick) for axis, pick in pairs])
+    known = factor_arguments([axis.factor(pick) for axis, pick in pairs])
     known["provenance"]["pictures"] = painter.key
     known["provenance"]["values"] = {a.name: [a.values[k] for k in pick] for a, pick in pairs}
     return Dataset(name, images, grid_factors(known["factor_sizes"]), **known)
@@ -126,7 +126,7 @@ def _position(who: str, axis: Axis, item: Any) -> int:
     )
 
 
-def checked_resolution(who: str, resolution: int) -> int:
+def check_resolution(who: str, resolution: int) -> int:
     """The resolution, if a picture of that many pixels a side can be drawn."""
     resolution = pixels(who, "resolution", resolution)
     if not 8 <= resolution <= 1024:

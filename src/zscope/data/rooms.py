@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, checked_resolution, pictures
+from zscope.data.rendering import Axis, Choice, check_resolution, pictures
 from zscope.data.source import Source
 
 VERSION = 1  # goes up with every change of a pixel: cached pictures are then drawn anew
@@ -306,7 +306,7 @@ def load(
     orientation: Choice = None,
 ) -> Dataset:
     """The pictures of all factor values, or of the chosen ones."""
-    painter = RoomPainter(checked_resolution("rooms", resolution))
+    painter = RoomPainter(check_resolution("rooms", resolution))
     choices: dict[str, Choice] = {
         "floor_hue": floor_hue,
         "wall_hue": wall_hue,
@@ -335,5 +335,5 @@ ROOMS = Source(
     },
     samples=1000 * GEOMETRIES,
     shape=(3, 64, 64),
-    factors=tuple(axis.chosen(range(len(axis))) for axis in AXES),
+    factors=tuple(axis.factor(range(len(axis))) for axis in AXES),
 )

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset, grid_factors
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpack
 from zscope.errors import DataError
 
 FILE = "3dshapes.h5"
@@ -44,7 +44,7 @@ def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("shapes3d", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             with open_h5(folder / FILE) as file:
@@ -52,8 +52,8 @@ def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source
                     yield channels_first(rows)
 
         shape = (int(np.prod(sizes)), 3, SIDE, SIDE)
-        images = unpacked("shapes3d", folder, records.values(), shape, pieces, resolution=side)
-        return Dataset("shapes3d", images, grid_factors(sizes), **described(source.factors))
+        images = unpack("shapes3d", folder, records.values(), shape, pieces, resolution=side)
+        return Dataset("shapes3d", images, grid_factors(sizes), **factor_arguments(source.factors))
 
     source = Source(
         name="shapes3d",

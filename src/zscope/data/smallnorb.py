@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import rows_of, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
 
 SIDE = 96
@@ -50,7 +50,7 @@ def matrix_rows(path: Path) -> Iterator[np.ndarray]:
     """A gzipped binary matrix, some rows at a time."""
     with gzip.open(path) as stream:
         shape, dtype = read_header(stream, path.name)
-        yield from rows_of(stream, shape, dtype, path.name)
+        yield from read_rows(stream, shape, dtype, path.name)
 
 
 def check(path: Path, *, shape: tuple[int, ...], dtype: Any) -> None:
@@ -79,7 +79,7 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
     def load(folder: Path, *, part: str = "all", resolution: Any = None) -> Dataset:
         chosen = PARTS[one_of("smallnorb", "part", part, list(PARTS))]
         side = None if resolution is None else pixels("smallnorb", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             for half in chosen:
@@ -90,7 +90,7 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
             parts = (matrix_rows(folder / file_name(half, content)) for half in chosen)
             return np.concatenate([rows for half in parts for rows in half]).astype(np.int64)
 
-        images = unpacked(
+        images = unpack(
             "smallnorb",
             folder,
             [records[file_name(half, "dat")] for half in chosen],
@@ -106,7 +106,7 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
         about[1] = Factor("instance", len(toys), "categorical", tuple(str(toy) for toy in toys))
         # Azimuths are published in steps of 2 tens of degrees.
         factors = np.stack([column("cat"), instance, elevation, azimuth // 2, lighting], axis=1)
-        return Dataset("smallnorb", images, factors, **described(about))
+        return Dataset("smallnorb", images, factors, **factor_arguments(about))
 
     source = Source(
         name="smallnorb",

@@ -96,7 +96,7 @@ def pixels(who: str, option: str, value: Any) -> int:
     return number
 
 
-def described(factors: Sequence[Factor]) -> dict[str, Any]:
+def factor_arguments(factors: Sequence[Factor]) -> dict[str, Any]:
     """The arguments of a Dataset that say what its factors are."""
     named = {factor.name: list(factor.values) for factor in factors if factor.values}
     return {

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, checked_resolution, pictures, scramble
+from zscope.data.rendering import Axis, Choice, check_resolution, pictures, scramble
 from zscope.data.source import Source
 from zscope.errors import DataError, MissingExtra
 
@@ -331,7 +331,7 @@ def load(
 ) -> Dataset:
     """The pictures of all factor values, or of the chosen ones."""
     name = "sprites" if variant == "plain" else f"sprites-{variant}"
-    checked_resolution(name, resolution)
+    check_resolution(name, resolution)
     background = None
     if variant == "background":
         background = painting(resolution) if image is None else painting_from(image, resolution)
@@ -368,7 +368,7 @@ SPRITES = Source(
     options=OPTIONS,
     shape=(1, 64, 64),
     samples=math.prod(len(axis) for axis in AXES),
-    factors=tuple(axis.chosen(range(len(axis))) for axis in AXES),
+    factors=tuple(axis.factor(range(len(axis))) for axis in AXES),
 )
 COLOR = replace(
     SPRITES,

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
 
@@ -61,7 +61,7 @@ def load_linear(folder: Path, *, samples: int = 50_000, rho: float = 2.0, seed: 
         raise ConfigError(f"square-linear: rho={rho}; a length above 0 is needed, usually 1 to 2.")
     w = _square("square-linear", samples, seed)
     x = w * [rho, 1] @ rotation()[:, :2].T
-    return Dataset("square-linear", x.astype(np.float32), w, **described(FACTORS))
+    return Dataset("square-linear", x.astype(np.float32), w, **factor_arguments(FACTORS))
 
 
 def load_nonlinear(
@@ -70,7 +70,7 @@ def load_nonlinear(
     """The square bent by the random network."""
     w = _square("square-nonlinear", samples, seed)
     x = network(w, seed=network_seed)
-    return Dataset("square-nonlinear", x.astype(np.float32), w, **described(FACTORS))
+    return Dataset("square-nonlinear", x.astype(np.float32), w, **factor_arguments(FACTORS))
 
 
 def _square(who: str, samples: int, seed: int) -> np.ndarray:

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import Record, ready, writing
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import npz_headers, npz_rows, pillow, stored, unpacked
+from zscope.data.fetching import Record, disk_errors, require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import memory_map, npz_headers, npz_rows, pillow, unpack
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 FILE = "symsol_dataset.zip"
@@ -100,7 +100,7 @@ def build(counts: dict[str, int], **known: Any) -> Source:
         part = one_of("symsol", "part", part, list(counts))
         side = pixels("symsol", "resolution", resolution)
         chosen = _chosen(shapes)
-        record = ready(source, folder)[FILE]
+        record = require_files(source, folder)[FILE]
 
         def pieces() -> Iterator[np.ndarray]:
             image = pillow()
@@ -114,12 +114,15 @@ def build(counts: dict[str, int], **known: Any) -> Source:
                     yield np.stack(solids).transpose(0, 3, 1, 2)
 
         total = counts[part] * len(SHAPES)
-        images = unpacked(
+        images = unpack(
             "symsol", folder, [record], (total, 3, SIDE, SIDE), pieces,
             variant=part, resolution=None if side == SIDE else side,
         )  # fmt: skip
         data = Dataset(
-            "symsol", images, _factors(folder, record, part, total), **described(source.factors)
+            "symsol",
+            images,
+            _factors(folder, record, part, total),
+            **factor_arguments(source.factors),
         )
         if chosen == tuple(SHAPES):
             return data
@@ -134,8 +137,8 @@ def build(counts: dict[str, int], **known: Any) -> Source:
                 yield Rotation.from_matrix(rows).as_rotvec()
 
         target = folder / f"rotations-{part}-{record.sha256[:12]}.npy"
-        with writing("symsol", folder):
-            turns = stored("symsol", target, (total, 3), np.dtype(np.float64), vectors())
+        with disk_errors("symsol", folder):
+            turns = memory_map("symsol", target, (total, 3), np.dtype(np.float64), vectors())
         shape = np.repeat(np.arange(len(SHAPES)), total // len(SHAPES))
         return np.column_stack([shape, turns])
 
@@ -185,7 +188,7 @@ def _renumbered(data: Dataset, chosen: tuple[str, ...]) -> Dataset:
         Factor("shape", len(chosen), "categorical", tuple(SHAPES[shape] for shape in chosen)),
         *(Factor(f"rotation_{axis}", 0, "continuous") for axis in "xyz"),
     ]
-    return Dataset("symsol", data.images, factors, **described(about))
+    return Dataset("symsol", data.images, factors, **factor_arguments(about))
 
 
 SYMSOL = build(

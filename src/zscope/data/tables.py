@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from zscope.data.columns import plain_column
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, kept
+from zscope.data.own import Contents
+from zscope.data.unpacking import LARGE, cached_memory_map
 from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
 
 CELLS = 2**20  # how many are held at a time
@@ -51,7 +51,7 @@ def read_table(
     factors: list[str] | None = None,
     features: list[str] | None = None,
     **_: Any,
-) -> Found:
+) -> Contents:
     """Observations and factors of a table; large ones are kept as a memory map."""
     table, name = open_table(path), path.name
     for option, columns in (("factors", factors), ("features", features)):
@@ -79,7 +79,7 @@ def read_table(
             yield part.features
 
     if shape[0] * shape[1] * 4 > LARGE:
-        values = kept(path, ",".join(used), shape, np.dtype(np.float32), pieces())
+        values = cached_memory_map(path, ",".join(used), shape, np.dtype(np.float32), pieces())
         if not all(collected.values()):  # the observations were kept from an earlier time
             for part in table.parts([], list(collected)):
                 for column, words in part.factors.items():
@@ -90,7 +90,7 @@ def read_table(
         column: plain_column(np.concatenate(parts), column, name)
         for column, parts in collected.items()
     }
-    return Found(values, columns or None, feature_names=used)
+    return Contents(values, columns or None, feature_names=used)
 
 
 class CsvTable:
