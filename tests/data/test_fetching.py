@@ -164,7 +164,7 @@ def test_a_missing_file_is_named_with_where_it_was_looked_for(confirmed, publish
     (published / "a.bin").unlink()
     with pytest.raises(DataError, match=r"tiny: a.bin, b.bin is neither in .*published nor in"):
         fetch_source(confirmed, tmp_path / "tiny", published)
-    with pytest.raises(DataError, match=r"no folder .*elsewhere"):
+    with pytest.raises(DataError, match=r"elsewhere, which is not a folder"):
         fetch_source(confirmed, tmp_path / "tiny", tmp_path / "elsewhere")
     assert not (tmp_path / "tiny").exists()
 

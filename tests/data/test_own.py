@@ -305,7 +305,9 @@ def test_words_among_the_features_are_refused_with_what_to_do(tmp_path, kind):
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
 def test_unknown_columns_get_the_nearest_known_ones(tmp_path, kind):
     path = write_table(tmp_path / f"x{kind}")
-    with pytest.raises(ConfigError, match=r"'plates', which is no column. Did you mean plate"):
+    with pytest.raises(
+        ConfigError, match=r"'plates', but there is no such column. Did you mean plate"
+    ):
         load_path(path, factors="plates")
     with pytest.raises(ConfigError, match="all 4 columns are factors"):
         load_path(path, factors="a,b,dose,plate")
@@ -403,7 +405,7 @@ def test_sub_folders_are_classes(tmp_path, draw):
     assert data.factor_kinds == ("categorical",)
     assert data.provenance["categories"] == {"class": ["cats", "dogs"]}
     save(tmp_path / "stray.png", np.zeros((4, 4), np.uint8))
-    with pytest.raises(DataError, match="1 pictures lie beside sub-folders with 3 more"):
+    with pytest.raises(DataError, match="1 pictures are next to sub-folders with 3 more"):
         load_path(tmp_path)
 
 
@@ -534,11 +536,11 @@ def test_pickled_objects_are_never_opened(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((0, 4)), "there are no samples"),
-        (np.zeros((4, 0)), "there are no samples"),
-        (np.float64(3.0), "shape \\(\\); samples x features is needed"),
-        (np.zeros(4), "samples x features is needed"),
-        (np.zeros((2, 2, 2, 2, 2)), "needed are pictures"),
+        (np.zeros((0, 4)), "no samples"),
+        (np.zeros((4, 0)), "no samples"),
+        (np.float64(3.0), "shape \\(\\); expected samples x features"),
+        (np.zeros(4), "expected samples x features"),
+        (np.zeros((2, 2, 2, 2, 2)), "expected pictures"),
         (np.array(["a", "b"]), "are not numbers"),
         (np.zeros((3, 2), complex), "are not numbers"),
         (np.zeros((3, 2, 5, 2), [("r", "u1"), ("g", "u1")]), "are not numbers"),
@@ -556,10 +558,10 @@ def test_other_suffixes_and_folders_without_pictures_are_refused(tmp_path):
         DataError, match=r"a file ending in .mat cannot be read.*a folder of pictures"
     ):
         load_path(tmp_path / "x.mat")
-    with pytest.raises(DataError, match=r"no pictures in this folder or below \(x.mat\)"):
+    with pytest.raises(DataError, match=r"no pictures in this folder .*\(which hold x.mat\)"):
         load_path(tmp_path)
     (tmp_path / "broken.png").write_bytes(b"not a picture")
-    with pytest.raises(DataError, match=r"broken.png: not a readable picture"):
+    with pytest.raises(DataError, match=r"broken.png: cannot be read as a picture"):
         load_path(tmp_path)
 
 
