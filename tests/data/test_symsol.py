@@ -83,7 +83,7 @@ def test_pictures_can_be_had_as_published(archive):
 def test_missing_pictures_or_rotations_are_noticed(archive):
     with pytest.raises(DataError, match=r"1 of 4 pictures of tet are missing.*tet_00003.png"):
         require_files(symsol.build({"train": 4, "test": 2}), archive[0])
-    with pytest.raises(DataError, match="24 rotations in train, needed are 16"):
+    with pytest.raises(DataError, match="expected 16 rotations in train, got 24"):
         require_files(symsol.build({"train": 2, "test": 2}), archive[0])
 
 

@@ -1,4 +1,4 @@
-"""Digits: 1,797 handwritten digits of 8 x 8 pixels, as they come with scikit-learn.
+"""Digits: the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn.
 
 Grey levels 0 to 16 become bytes 0 to 255. The test part of the "Optical recognition of
 handwritten digits" data, Alpaydin and Kaynak, UCI Machine Learning Repository, 1998.
@@ -10,6 +10,8 @@ import numpy as np
 
 from zscope.data.dataset import Dataset
 from zscope.data.source import Factor, Source, factor_arguments
+
+__all__ = ["DIGITS", "load"]
 
 FACTORS = (Factor("digit", 10, "categorical", tuple("0123456789")),)
 

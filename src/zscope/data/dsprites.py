@@ -1,8 +1,7 @@
 """dSprites: every combination of shape, scale, orientation and position of a white sprite.
 
-The publisher's npz file: Matthey, Higgins, Hassabis and Lerchner 2017. Its md5 is the
-one that several public loaders check. The built-in `sprites` draws the same grid without
-a download.
+The publisher's npz file: Matthey, Higgins, Hassabis and Lerchner 2017. Several public
+loaders check the same md5. The built-in `sprites` draws the same grid without a download.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,23 +17,25 @@ from zscope.data.source import Factor, File, Source, factor_arguments, pixels
 from zscope.data.unpacking import npz_headers, npz_rows, unpack
 from zscope.errors import DataError
 
+__all__ = ["DSPRITES", "build"]
+
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 SIDE = 64
 
 
 def check(path: Path, *, sizes: Sequence[int]) -> None:
-    """Whether the arrays have the published names, shapes, types and order."""
+    """Check that the arrays have the published names, shapes, types and order."""
     count = int(np.prod(sizes))
     headers = npz_headers(path)
-    needed = {
+    expected = {
         "imgs": ((count, SIDE, SIDE), np.dtype(np.uint8)),
         "latents_values": ((count, 1 + len(sizes)), np.dtype(np.float64)),
         "latents_classes": ((count, 1 + len(sizes)), np.dtype(np.int64)),
     }
-    for name, header in needed.items():
+    for name, header in expected.items():
         if headers.get(name) != header:
             raise DataError(
-                f"{path.name}: {name} is {headers.get(name, 'missing')}, needed is {header}. "
+                f"{path.name}: expected {name} of {header}, got {headers.get(name, 'nothing')}. "
                 "Another version of dSprites?"
             )
     classes = np.concatenate(list(npz_rows(path, "latents_classes", "dsprites")))
@@ -53,7 +54,7 @@ def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **known: Any) -> Source:
         def pieces() -> Iterator[np.ndarray]:
             for rows in npz_rows(folder / FILE, "imgs", "dsprites"):
                 if rows.max() > 1:
-                    raise DataError(f"{FILE}: a pixel is {rows.max()}; published are 0 and 1.")
+                    raise DataError(f"{FILE}: expected pixels of 0 and 1, got {rows.max()}.")
                 yield rows[:, None] * np.uint8(255)
 
         count = int(np.prod(sizes))

@@ -19,6 +19,8 @@ from zscope.data.source import Factor, File, Source, factor_arguments, one_of, p
 from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
 
+__all__ = ["FASHION", "MNIST", "build"]
+
 SIDE = 28
 PARTS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
 
@@ -32,27 +34,29 @@ def labels_file(part: str) -> str:
 
 
 def read_idx_header(stream: Any, name: str) -> tuple[int, ...]:
-    """The shape in the header of an idx file of bytes; the stream then stands at its data."""
+    """Read the header of an idx file of bytes: the shape of the array that follows."""
     start = stream.read(4)
     if len(start) < 4 or start[:3] != b"\0\0\x08":
         raise DataError(
-            f"{name}: starts with {start.hex() or 'nothing'}, an idx file of bytes with 000008. "
-            "It is another kind of file: get the publisher's."
+            f"{name}: starts with {start.hex() or 'nothing'}, but an idx file of bytes starts with "
+            "000008. It is another kind of file: get the publisher's."
         )
     return tuple(int.from_bytes(stream.read(4), "big") for _ in range(start[3]))
 
 
 def check_idx(path: Path, *, shape: tuple[int, ...]) -> None:
-    """Whether a file is a gzipped idx file of bytes with this shape, complete."""
+    """Check that a file is a complete gzipped idx file of bytes with this shape."""
     with gzip.open(path) as stream:
-        found = read_idx_header(stream, path.name)
-        if found != shape:
-            raise DataError(f"{path.name}: holds {found}, needed is {shape}. Another dataset?")
+        actual = read_idx_header(stream, path.name)
+        if actual != shape:
+            raise DataError(
+                f"{path.name}: expected an array of {shape}, got {actual}. Another dataset?"
+            )
         for rows in read_rows(stream, shape, np.uint8, path.name):
             if len(shape) == 1 and rows.max() > 9:
-                raise DataError(f"{path.name}: a label is {rows.max()}; labels go from 0 to 9.")
+                raise DataError(f"{path.name}: expected labels from 0 to 9, got {rows.max()}.")
         if stream.read(1):
-            raise DataError(f"{path.name}: goes on after its {shape} numbers. Get it again.")
+            raise DataError(f"{path.name}: has more than {shape} numbers. Fetch it again.")
 
 
 def build(
@@ -70,39 +74,39 @@ def build(
     for part, count in counts.items():
         shapes = {images_file(part): (count, SIDE, SIDE), labels_file(part): (count,)}
         for file, shape in shapes.items():
-            at = [address + file for address in addresses]
+            urls = [address + file for address in addresses]
             files.append(
                 File(
                     file,
                     partial(check_idx, shape=shape),
-                    url=at[0] if at else None,
-                    mirrors=tuple(at[1:]),
+                    url=urls[0] if urls else None,
+                    mirrors=tuple(urls[1:]),
                     **(known or {}).get(file, {}),
                 )
             )
 
     def load(folder: Path, *, part: str = "train", resolution: Any = None) -> Dataset:
-        chosen = PARTS[one_of(name, "part", part, list(PARTS))]
+        halves = PARTS[one_of(name, "part", part, list(PARTS))]
         side = None if resolution is None else pixels(name, "resolution", resolution)
         records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
-            for half in chosen:
+            for half in halves:
                 with gzip.open(folder / images_file(half)) as stream:
                     shape = read_idx_header(stream, images_file(half))
                     for rows in read_rows(stream, shape, np.uint8, name):
                         yield rows[:, None]
 
         labels: list[np.ndarray] = []
-        for half in chosen:
+        for half in halves:
             with gzip.open(folder / labels_file(half)) as stream:
                 shape = read_idx_header(stream, labels_file(half))
                 labels.extend(read_rows(stream, shape, np.uint8, name))
         images = unpack(
             name,
             folder,
-            [records[images_file(half)] for half in chosen],
-            (sum(counts[half] for half in chosen), 1, SIDE, SIDE),
+            [records[images_file(half)] for half in halves],
+            (sum(counts[half] for half in halves), 1, SIDE, SIDE),
             pieces,
             variant=part,
             resolution=side,

@@ -1,8 +1,8 @@
 """MPI3D: a robot arm holding an object, rendered simply, realistically, or photographed.
 
 The publisher's npz files: Gondal et al., NeurIPS 2019. They have moved several times and
-no public source confirms a checksum of the present copies, so they are fetched by hand
-and their structure is checked.
+no public source confirms a checksum, so they have to be downloaded by hand, and their
+structure is checked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,20 @@ from zscope.data.source import Factor, File, Source, factor_arguments, pixels
 from zscope.data.unpacking import channels_first, npz_headers, npz_rows, unpack
 from zscope.errors import DataError
 
+__all__ = ["REAL", "SIM", "TOY", "build"]
+
 SIDE = 64
 SIZES = (6, 6, 2, 3, 3, 40, 40)
 
 
 def check(path: Path, *, sizes: Sequence[int]) -> None:
-    """Whether `images` has the published shape and type, and can be read to its end."""
-    needed = ((int(np.prod(sizes)), SIDE, SIDE, 3), np.dtype(np.uint8))
-    found = npz_headers(path).get("images", "missing")
-    if found != needed:
-        raise DataError(f"{path.name}: images is {found}, needed is {needed}.")
+    """Check that `images` has the published shape and type, and is complete."""
+    expected = ((int(np.prod(sizes)), SIDE, SIDE, 3), np.dtype(np.uint8))
+    actual = npz_headers(path).get("images", "nothing")
+    if actual != expected:
+        raise DataError(f"{path.name}: expected images of {expected}, got {actual}.")
     for _ in npz_rows(path, "images", path.name):
-        pass  # the archive's own checksum is compared on the way
+        pass  # reading compares the archive's own checksum
 
 
 def build(variant: str, file: str, *, summary: str, sizes: Sequence[int] = SIZES) -> Source:

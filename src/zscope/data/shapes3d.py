@@ -17,22 +17,24 @@ from zscope.data.source import Factor, File, Source, factor_arguments, pixels
 from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpack
 from zscope.errors import DataError
 
+__all__ = ["SHAPES3D", "build"]
+
 FILE = "3dshapes.h5"
 SIDE = 64
 NAMES = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
 
 
 def check(path: Path, *, sizes: Sequence[int]) -> None:
-    """Whether `images` and `labels` have the published shapes, types and order."""
+    """Check that `images` and `labels` have the published shapes, types and order."""
     count = int(np.prod(sizes))
     with open_h5(path) as file:
-        needed = {"images": (count, SIDE, SIDE, 3), "labels": (count, len(sizes))}
-        for name, shape in needed.items():
+        expected = {"images": (count, SIDE, SIDE, 3), "labels": (count, len(sizes))}
+        for name, shape in expected.items():
             if name not in file or file[name].shape != shape:
-                found = file[name].shape if name in file else "missing"
-                raise DataError(f"{path.name}: {name} is {found}, needed is {shape}.")
+                actual = file[name].shape if name in file else "nothing"
+                raise DataError(f"{path.name}: expected {name} of shape {shape}, got {actual}.")
         if file["images"].dtype != np.uint8:
-            raise DataError(f"{path.name}: images of type {file['images'].dtype}, not bytes.")
+            raise DataError(f"{path.name}: expected images of bytes, got {file['images'].dtype}.")
         labels = file["labels"][()]
     places = [np.unique(column, return_inverse=True)[1] for column in labels.T]
     if not np.array_equal(np.stack(places, 1), grid_factors(sizes)):

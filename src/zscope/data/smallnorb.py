@@ -2,7 +2,7 @@
 
 The publisher's six gzipped binary matrices: LeCun, Huang and Bottou, CVPR 2004. Sizes and
 hashes as in TensorFlow Datasets' checksums (smallnorb.txt). Each view was taken by two
-cameras; the pictures here are those of the first, as is usual for representations.
+cameras; only pictures of the first are used, as is common in representation learning.
 """
 
 import gzip
@@ -18,6 +18,8 @@ from zscope.data.fetching import require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
 from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
+
+__all__ = ["SMALLNORB", "build"]
 
 SIDE = 96
 STEMS = {
@@ -39,8 +41,8 @@ def read_header(stream: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
     magic, rank = (int.from_bytes(start[k : k + 4], "little") for k in (0, 4))
     if magic not in MATRICES or not 0 < rank <= 8:
         raise DataError(
-            f"{name}: starts with {start.hex() or 'nothing'}, which is no header of a binary "
-            "matrix of bytes or integers. Another kind of file: get the publisher's."
+            f"{name}: starts with {start.hex() or 'nothing'}, which is not the header of a binary "
+            "matrix of bytes or integers. It is another kind of file: get the publisher's."
         )
     sizes = np.frombuffer(stream.read(4 * max(3, rank)), "<i4")[:rank]
     return tuple(int(size) for size in sizes), MATRICES[magic]
@@ -54,13 +56,14 @@ def matrix_rows(path: Path) -> Iterator[np.ndarray]:
 
 
 def check(path: Path, *, shape: tuple[int, ...], dtype: Any) -> None:
-    """Whether a file is a binary matrix of this shape and type, complete."""
+    """Check that a file is a complete binary matrix of this shape and type."""
+    expected = (shape, np.dtype(dtype))
     with gzip.open(path) as stream:
-        found = read_header(stream, path.name)
-    if found != (shape, np.dtype(dtype)):
-        raise DataError(f"{path.name}: holds {found}, needed is {(shape, np.dtype(dtype))}.")
+        actual = read_header(stream, path.name)
+    if actual != expected:
+        raise DataError(f"{path.name}: expected a matrix of {expected}, got {actual}.")
     for _ in matrix_rows(path):
-        pass
+        pass  # an incomplete file raises here
 
 
 def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None) -> Source:
@@ -77,36 +80,38 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
             files.append(File(name, partial(check, shape=shape, dtype=dtype), **about))
 
     def load(folder: Path, *, part: str = "all", resolution: Any = None) -> Dataset:
-        chosen = PARTS[one_of("smallnorb", "part", part, list(PARTS))]
+        halves = PARTS[one_of("smallnorb", "part", part, list(PARTS))]
         side = None if resolution is None else pixels("smallnorb", "resolution", resolution)
         records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
-            for half in chosen:
+            for half in halves:
                 for pairs in matrix_rows(folder / file_name(half, "dat")):
                     yield pairs[:, :1]
 
         def column(content: str) -> np.ndarray:
-            parts = (matrix_rows(folder / file_name(half, content)) for half in chosen)
+            parts = (matrix_rows(folder / file_name(half, content)) for half in halves)
             return np.concatenate([rows for half in parts for rows in half]).astype(np.int64)
 
         images = unpack(
             "smallnorb",
             folder,
-            [records[file_name(half, "dat")] for half in chosen],
-            (sum(counts[half] for half in chosen), 1, SIDE, SIDE),
+            [records[file_name(half, "dat")] for half in halves],
+            (sum(counts[half] for half in halves), 1, SIDE, SIDE),
             pieces,
             variant=part,
             resolution=side,
         )
         instance, elevation, azimuth, lighting = column("info").T
-        # Each part shows five of the ten instances: they are numbered anew, and keep their names.
+        # Each part has five of the ten instances: they are renumbered and keep their names.
         toys, instance = np.unique(instance, return_inverse=True)
-        about = list(source.factors)
-        about[1] = Factor("instance", len(toys), "categorical", tuple(str(toy) for toy in toys))
-        # Azimuths are published in steps of 2 tens of degrees.
+        factor_list = list(source.factors)
+        factor_list[1] = Factor(
+            "instance", len(toys), "categorical", tuple(str(toy) for toy in toys)
+        )
+        # Azimuths are published as 0, 2, ..., 34, in tens of degrees.
         factors = np.stack([column("cat"), instance, elevation, azimuth // 2, lighting], axis=1)
-        return Dataset("smallnorb", images, factors, **factor_arguments(about))
+        return Dataset("smallnorb", images, factors, **factor_arguments(factor_list))
 
     source = Source(
         name="smallnorb",
