@@ -23,6 +23,8 @@ from zscope.data.unpacking import (
 )
 from zscope.errors import ConfigError, DataError
 
+__all__ = ["open_arrays", "open_npy", "read_arrays", "read_npy", "stated_words"]
+
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
 FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
 NAMES = ("factor_names", "label_names")
@@ -34,6 +36,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Contents:
+    """Observations in a .npy file; `factors` is the path of another one."""
     columns = None
     if factors:
         if len(factors) > 1:
@@ -92,6 +95,7 @@ def stated_words(
 def read_arrays(
     path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
 ) -> Contents:
+    """Observations and factors in an .npz or HDF5 file."""
     with open_arrays(path) as (shapes, get):
         return _choose(path, shapes, factors, array, get)
 

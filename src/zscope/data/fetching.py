@@ -28,6 +28,11 @@ from typing import Any, Literal
 from zscope.data.source import File, Source
 from zscope.errors import DataError
 
+__all__ = [
+    "UNREADABLE", "Record", "State", "delete_partial_files", "disk_errors", "fetch", "fetch_source",
+    "progress_bar", "records", "require_files", "state",
+]  # fmt: skip
+
 RECORD = "provenance.json"
 FORMAT = 1
 BLOCK = 2**20

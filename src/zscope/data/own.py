@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.columns import factor_table, file_type, readable, words_between_commas
+from zscope.data.columns import factor_table, file_type, read_errors, comma_separated
 from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
@@ -89,11 +89,11 @@ def load_path(
             )
     module, function = READERS[suffix].split(":")
     reader = getattr(import_module(f"zscope.data.{module}"), function)
-    with readable(path):
+    with read_errors(path):
         contents: Contents = reader(
             path,
-            factors=words_between_commas(factors),
-            features=words_between_commas(features),
+            factors=comma_separated(factors),
+            features=comma_separated(features),
             array=array,
             side=side,
         )
@@ -110,7 +110,7 @@ def load_path(
         return Dataset(
             path.name, images, feature_names=tuple(contents.feature_names), provenance=about
         )
-    columns = _rename(contents.factors, words_between_commas(names), path.name)
+    columns = _rename(contents.factors, comma_separated(names), path.name)
     if kinds is not None:
         about.pop(GUESSED, None)  # of a file that zscope wrote
     elif contents.kinds is not None:

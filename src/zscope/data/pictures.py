@@ -12,6 +12,8 @@ from zscope.data.own import Contents
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, pillow, resize
 from zscope.errors import DataError
 
+__all__ = ["read_folder"]
+
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 GREY = {"1", "L", "LA", "I;16", "I;16B", "I;16L"}
 TURNED = {5, 6, 7, 8}  # values of the orientation tag that exchange width and height

@@ -13,10 +13,12 @@ from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from zscope.data.columns import plain_column
+from zscope.data.columns import parse_column
 from zscope.data.own import Contents
 from zscope.data.unpacking import LARGE, cached_memory_map
 from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
+
+__all__ = ["CsvTable", "ParquetTable", "open_table", "read_table", "table_columns"]
 
 CELLS = 2**20  # read at a time
 
@@ -40,7 +42,7 @@ def table_columns(path: Path) -> dict[str, np.ndarray]:
     if not parts:
         raise DataError(f"{path}: the table has {len(table.columns)} columns but no rows.")
     return {
-        column: plain_column(np.concatenate([part[column] for part in parts]), column, path)
+        column: parse_column(np.concatenate([part[column] for part in parts]), column, path)
         for column in table.columns
     }
 
@@ -88,7 +90,7 @@ def read_table(
     else:
         values = np.concatenate(list(pieces()))
     factor_columns = {
-        column: plain_column(np.concatenate(parts), column, name)
+        column: parse_column(np.concatenate(parts), column, name)
         for column, parts in collected.items()
     }
     return Contents(values, factor_columns or None, feature_names=used)

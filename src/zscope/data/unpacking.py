@@ -19,6 +19,11 @@ import torch
 from zscope.data.fetching import Record, delete_partial_files, disk_errors, progress_bar
 from zscope.errors import DataError, MissingExtra
 
+__all__ = [
+    "LARGE", "PIECE", "cached_memory_map", "channels_first", "h5_rows", "memory_map", "npy_header",
+    "npz_headers", "npz_rows", "open_h5", "pillow", "read_rows", "resize", "unpack",
+]  # fmt: skip
+
 PIECE = 16 * 2**20  # bytes held in memory at a time
 LARGE = 256 * 2**20  # bytes: larger arrays are never held in memory
 
