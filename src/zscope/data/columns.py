@@ -20,8 +20,8 @@ from zscope.data.fetching import UNREADABLE
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
-    "FactorTable", "array_columns", "array_names", "factor_table", "file_type", "numbers",
-    "parse_column", "read_columns", "read_errors", "comma_separated",
+    "FactorTable", "array_columns", "array_names", "comma_separated", "factor_table", "file_type",
+    "numbers", "parse_column", "read_columns", "read_errors",
 ]  # fmt: skip
 
 ARRAYS = (".npz", ".h5", ".hdf5")

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.columns import factor_table, file_type, read_errors, comma_separated
+from zscope.data.columns import comma_separated, factor_table, file_type, read_errors
 from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
