@@ -315,7 +315,7 @@ def _check(
     source: Source, file: File, path: Path, size: int, hashes: dict[str, str], *, origin: str
 ) -> Record:
     """The record of a file; a DataError if it is not the publisher's."""
-    again = f"Get the file again from {file.url or source.homepage}; this copy was deleted."
+    again = f"Get the file again from {file.url or source.homepage}; nothing was stored."
     if origin == "put in by hand":
         again = f"Replace {path} by the file from {file.url or source.homepage}."
     if file.size is not None and size != file.size:
