@@ -171,7 +171,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
     from zscope.data.fetching import records
 
     entry = source(name)
-    known = records(folder(root) / name)
+    saved = records(folder(root) / name)
     files = [
         {
             "name": file.name,
@@ -181,7 +181,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
             "md5": file.md5,
             "sha256": file.sha256,
             "present": (folder(root) / name / file.name).is_file(),
-            "here": asdict(known[file.name]) if file.name in known else None,
+            "here": asdict(saved[file.name]) if file.name in saved else None,
         }
         for file in entry.files
     ]

@@ -127,13 +127,13 @@ def _choose(
             f"{path.name}: {array} has shape {shapes[array]}, so there are no samples. Was it "
             "saved in full?"
         )
-    chosen = factors or [name for name in FACTORS if name in shapes and name != array][:1]
+    factor_arrays = factors or [name for name in FACTORS if name in shapes and name != array][:1]
     labels = stated_words(shapes, get, NAMES)
     columns: dict[str, np.ndarray] = {}
-    for name in chosen:
+    for name in factor_arrays:
         values = np.asarray(get(name))
         # Arrays of one column are named like the array.
-        single = len(chosen) > 1 or (values.ndim == 1 and not labels)
+        single = len(factor_arrays) > 1 or (values.ndim == 1 and not labels)
         names = [name] if single and values.ndim == 1 else labels
         columns.update(array_columns(values, path.name, names, prefix="factor"))
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}

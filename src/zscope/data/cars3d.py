@@ -66,8 +66,8 @@ def check(path: Path, *, models: int) -> None:
         )
 
 
-def build(models: int = 183, **known: Any) -> Source:
-    """The Source for this number of cars; `known` holds address and hash."""
+def build(models: int = 183, **facts: Any) -> Source:
+    """The Source for this number of cars; `facts` holds address and hash."""
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("cars3d", "resolution", resolution)
@@ -93,7 +93,7 @@ def build(models: int = 183, **known: Any) -> Source:
         cite="Reed, Zhang, Zhang, Lee, Deep Visual Analogy-Making, NeurIPS 2015.",
         load=load,
         licence="None stated by the publisher.",
-        files=(File(FILE, partial(check, models=models), **known),),
+        files=(File(FILE, partial(check, models=models), **facts),),
         homepage="http://www.scottreed.info",
         options={"resolution": "Side in pixels to resize to, for instance 64; 128 as published."},
         samples=models * PER_CAR,

@@ -108,9 +108,9 @@ def check_partition(path: Path, *, count: int) -> None:
 
 
 def build(
-    *, count: int, training: int, known: dict[str, dict[str, Any]] | None = None
+    *, count: int, training: int, file_facts: dict[str, dict[str, Any]] | None = None
 ) -> Source:  # fmt: skip
-    """The Source for this number of pictures; `known` holds size and hash by file."""
+    """The Source for this number of pictures; `file_facts` holds size and hash by file."""
 
     def load(
         folder: Path, *, part: str = "train", resolution: Any = 64, crop: Any = 148
@@ -153,7 +153,7 @@ def build(
         return Dataset("celeba", images, factors, **factor_arguments(source.factors))
 
     def file(name: str, check: Any, **more: Any) -> File:
-        return File(name, partial(check, count=count), **(known or {}).get(name, {}), **more)
+        return File(name, partial(check, count=count), **(file_facts or {}).get(name, {}), **more)
 
     source = Source(
         name="celeba",
@@ -184,7 +184,7 @@ def build(
 CELEBA = build(
     count=202_599,
     training=162_770,
-    known={
+    file_facts={
         ARCHIVE: {
             "size": 1_443_490_838,
             "sha256": "46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",

@@ -44,8 +44,8 @@ def check(path: Path, *, sizes: Sequence[int]) -> None:
         raise DataError(f"{path.name}: the factors are not in the published order.")
 
 
-def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **known: Any) -> Source:
-    """The Source for a grid of these sizes; `known` holds address, size and hash."""
+def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **facts: Any) -> Source:
+    """The Source for a grid of these sizes; `facts` holds address, size and hash."""
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("dsprites", "resolution", resolution)
@@ -71,7 +71,7 @@ def build(sizes: Sequence[int] = (3, 6, 40, 32, 32), **known: Any) -> Source:
         "dataset, 2017.",
         load=load,
         licence="Apache-2.0; pictures made with LÖVE (zlib/libpng).",
-        files=(File(FILE, partial(check, sizes=sizes), **known),),
+        files=(File(FILE, partial(check, sizes=sizes), **facts),),
         homepage="https://github.com/google-deepmind/dsprites-dataset",
         options={"resolution": "Side in pixels to resize to; 64 as published."},
         samples=int(np.prod(sizes)),

@@ -85,11 +85,11 @@ def fetch_source(
 ) -> dict[str, Record]:
     if source.built_in:
         return {}
-    known = records(folder)
-    wanted = [f for f in source.files if from_dir or not _recorded(folder, f, known)]
-    if not wanted:
-        return {file.name: known[file.name] for file in source.files}
-    places = _places(source, folder, wanted, from_dir)
+    saved = records(folder)
+    files = [f for f in source.files if from_dir or not _recorded(folder, f, saved)]
+    if not files:
+        return {file.name: saved[file.name] for file in source.files}
+    places = _places(source, folder, files, from_dir)
     with disk_errors(source.name, folder):
         folder.mkdir(parents=True, exist_ok=True)
         delete_partial_files(folder)
@@ -98,13 +98,13 @@ def fetch_source(
             incoming.mkdir()
             fetched = {
                 file.name: _get_file(source, file, places[file.name], incoming, progress)
-                for file in wanted
+                for file in files
             }
-            for file in wanted:
+            for file in files:
                 os.replace(incoming / file.name, folder / file.name)
             for stale in folder.glob("*.npy"):
                 stale.unlink()
-            _write_records(source, folder, {**known, **fetched})
+            _write_records(source, folder, {**saved, **fetched})
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
     return require_files(source, folder)
@@ -118,26 +118,26 @@ def require_files(source: Source, folder: Path) -> dict[str, Record]:
     missing = [file.name for file in source.files if not (folder / file.name).is_file()]
     if missing:
         raise DataError(_how_to_get(source, folder, missing))
-    known = records(folder)
+    saved = records(folder)
     new = {}
     for file in source.files:
-        if not _recorded(folder, file, known):
+        if not _recorded(folder, file, saved):
             path = folder / file.name
             size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
             new[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
     if new:
-        known = {**known, **new}
+        saved = {**saved, **new}
         with disk_errors(source.name, folder):
-            _write_records(source, folder, known)
-    return {file.name: known[file.name] for file in source.files}
+            _write_records(source, folder, saved)
+    return {file.name: saved[file.name] for file in source.files}
 
 
 def state(source: Source, folder: Path) -> State:
     """Whether a dataset can be loaded now, and if not, how to get it."""
     if source.built_in:
         return "built in"
-    known = records(folder)
-    if all(_recorded(folder, file, known) for file in source.files):
+    saved = records(folder)
+    if all(_recorded(folder, file, saved) for file in source.files):
         return "here"
     return "can be fetched" if source.can_be_fetched else "by hand"
 
@@ -341,22 +341,22 @@ def _check(
     return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
 
 
-def _recorded(folder: Path, file: File, known: dict[str, Record]) -> bool:
+def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
     """Whether a file is in place and has not changed since it was checked."""
     try:
         now = (folder / file.name).stat()
     except OSError:
         return False
-    record = known.get(file.name)
+    record = saved.get(file.name)
     return record is not None and (now.st_size, now.st_mtime_ns) == (
         record.bytes,
         record.modified,
     )
 
 
-def _write_records(source: Source, folder: Path, known: dict[str, Record]) -> None:
+def _write_records(source: Source, folder: Path, saved: dict[str, Record]) -> None:
     wanted = {file.name for file in source.files}
-    files = {name: asdict(record) for name, record in known.items() if name in wanted}
+    files = {name: asdict(record) for name, record in saved.items() if name in wanted}
     content = {"format": FORMAT, "dataset": source.name, "files": files}
     partial = folder / f".{RECORD}.{os.getpid()}"
     with partial.open("w") as out:

@@ -65,11 +65,11 @@ def build(
     factor: str,
     classes: Sequence[str],
     counts: dict[str, int],
-    known: dict[str, dict[str, Any]] | None = None,
+    file_facts: dict[str, dict[str, Any]] | None = None,
     addresses: Sequence[str] = (),
     **about: Any,
 ) -> Source:
-    """The Source of a dataset of this family; `known` holds sizes and hashes by file."""
+    """The Source of a dataset of this family; `file_facts` holds sizes and hashes by file."""
     files = []
     for part, count in counts.items():
         shapes = {images_file(part): (count, SIDE, SIDE), labels_file(part): (count,)}
@@ -81,7 +81,7 @@ def build(
                     partial(check_idx, shape=shape),
                     url=urls[0] if urls else None,
                     mirrors=tuple(urls[1:]),
-                    **(known or {}).get(file, {}),
+                    **(file_facts or {}).get(file, {}),
                 )
             )
 
@@ -130,7 +130,7 @@ def build(
     return source
 
 
-def _known(*lines: str) -> dict[str, dict[str, Any]]:
+def _file_facts(*lines: str) -> dict[str, dict[str, Any]]:
     return {
         file: {"size": int(size), "sha256": sha256}
         for file, size, sha256 in (line.split() for line in lines)
@@ -142,7 +142,7 @@ MNIST = build(
     factor="digit",
     classes=[str(digit) for digit in range(10)],
     counts={"train": 60_000, "t10k": 10_000},
-    known=_known(
+    file_facts=_file_facts(
         "train-images-idx3-ubyte.gz 9912422 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",  # noqa: E501
         "train-labels-idx1-ubyte.gz 28881 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",  # noqa: E501
         "t10k-images-idx3-ubyte.gz 1648877 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",  # noqa: E501
@@ -177,7 +177,7 @@ FASHION = build(
         "Ankle boot",
     ],
     counts={"train": 60_000, "t10k": 10_000},
-    known=_known(
+    file_facts=_file_facts(
         "train-images-idx3-ubyte.gz 26421880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",  # noqa: E501
         "train-labels-idx1-ubyte.gz 29515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",  # noqa: E501
         "t10k-images-idx3-ubyte.gz 4422102 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",  # noqa: E501

@@ -210,10 +210,10 @@ class Rendered:
             part, block = rows[start : start + step], out[start : start + step]
             missing = self._from_disk(part, block)
             if missing.size:
-                drawn = np.zeros((len(missing), self._stride), np.uint8)
-                drawn[:, : self._bytes] = self.painter(part[missing]).reshape(-1, self._bytes)
-                block[missing] = drawn
-                self._to_disk(part[missing], drawn)
+                new = np.zeros((len(missing), self._stride), np.uint8)
+                new[:, : self._bytes] = self.painter(part[missing]).reshape(-1, self._bytes)
+                block[missing] = new
+                self._to_disk(part[missing], new)
         return out[:, : self._bytes].reshape(len(rows), *self.shape[1:])
 
     def _from_disk(self, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
@@ -223,11 +223,11 @@ class Rendered:
             return np.arange(len(rows))
         pixels, sums = maps
         stored = sums[rows]
-        known = np.flatnonzero(stored)  # a hole in the sparse file reads as 0
-        if known.size == len(rows):
+        present = np.flatnonzero(stored)  # 0 in the file means not written yet
+        if present.size == len(rows):
             np.take(pixels, rows, axis=0, out=block, mode="clip")
-        elif known.size:
-            block[known] = pixels[rows[known]]
+        elif present.size:
+            block[present] = pixels[rows[present]]
         trusted = (stored != 0) & (stored == checksums(rows, block))
         return np.flatnonzero(~trusted)
 

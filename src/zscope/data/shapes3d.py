@@ -41,8 +41,8 @@ def check(path: Path, *, sizes: Sequence[int]) -> None:
         raise DataError(f"{path.name}: the labels are not in the published order.")
 
 
-def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source:
-    """The Source for a grid of these sizes; `known` holds address, size and hash."""
+def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **facts: Any) -> Source:
+    """The Source for a grid of these sizes; `facts` holds address, size and hash."""
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("shapes3d", "resolution", resolution)
@@ -65,7 +65,7 @@ def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source
         "ICML 2018.",
         load=load,
         licence="Apache-2.0.",
-        files=(File(FILE, partial(check, sizes=sizes), **known),),
+        files=(File(FILE, partial(check, sizes=sizes), **facts),),
         homepage="https://github.com/google-deepmind/3d-shapes",
         options={"resolution": "Side in pixels to resize to; 64 as published."},
         samples=int(np.prod(sizes)),

@@ -66,8 +66,8 @@ def check(path: Path, *, shape: tuple[int, ...], dtype: Any) -> None:
         pass  # an incomplete file raises here
 
 
-def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None) -> Source:
-    """The Source for these numbers of views; `known` holds address, size and hash by file."""
+def build(counts: dict[str, int], file_facts: dict[str, dict[str, Any]] | None = None) -> Source:
+    """The Source for these numbers of views; `file_facts` holds address, size and hash by file."""
     files = []
     for part, count in counts.items():
         for content, shape, dtype in (
@@ -76,7 +76,7 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
             ("info", (count, 4), "<i4"),
         ):
             name = file_name(part, content)
-            about = (known or {}).get(name, {})
+            about = (file_facts or {}).get(name, {})
             files.append(File(name, partial(check, shape=shape, dtype=dtype), **about))
 
     def load(folder: Path, *, part: str = "all", resolution: Any = None) -> Dataset:
@@ -141,19 +141,19 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
     return source
 
 
-def _known(*lines: str) -> dict[str, dict[str, Any]]:
-    known = {}
+def _file_facts(*lines: str) -> dict[str, dict[str, Any]]:
+    file_facts = {}
     for line in lines:
         part, content, size, sha256 = line.split()
         name = file_name(part, content)
         url = f"https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/{name}"
-        known[name] = {"url": url, "size": int(size), "sha256": sha256}
-    return known
+        file_facts[name] = {"url": url, "size": int(size), "sha256": sha256}
+    return file_facts
 
 
 SMALLNORB = build(
     {"train": 24_300, "test": 24_300},
-    _known(
+    _file_facts(
         "train dat 131896188 5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
         "train cat 348 2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
         "train info 71052 de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",

@@ -95,8 +95,8 @@ def check(path: Path, *, counts: dict[str, int]) -> None:
             )
 
 
-def build(counts: dict[str, int], **known: Any) -> Source:
-    """The Source for these numbers of pictures per shape; `known` holds address, size, hash."""
+def build(counts: dict[str, int], **facts: Any) -> Source:
+    """The Source for these numbers of pictures per shape; `facts` holds address, size, hash."""
 
     def load(
         folder: Path, *, part: str = "train", shapes: Any = "all", resolution: Any = 64
@@ -154,7 +154,7 @@ def build(counts: dict[str, int], **known: Any) -> Source:
         "probability distributions on the rotation manifold, ICML 2021.",
         load=load,
         licence="None stated by the publisher.",
-        files=(File(FILE, partial(check, counts=counts), **known),),
+        files=(File(FILE, partial(check, counts=counts), **facts),),
         homepage="https://implicit-pdf.github.io",
         options={
             "part": "train (45,000 pictures per shape, the default) or test (5,000).",
