@@ -294,9 +294,7 @@ def test_a_default_report_takes_less_than_120_000_passes(latents):
     factors = grid(4, 5)
     model = zs.Autoencoder()
     model.latents = latents
-    recording = Recording(
-        model, zs.Posterior(codes, codes + 1), None, None, 0, factors_of(factors)
-    )
+    recording = Recording(model, zs.Posterior(codes, codes + 1), None, None, 0, factors_of(factors))
     assert sum(passes(entry, recording, {}) for entry in choose(None)) < 120_000
 
 

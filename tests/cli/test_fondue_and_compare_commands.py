@@ -183,7 +183,7 @@ def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     assert (code, said["latents"], said["status"]) == (0, 2, "found")
     assert {n for n, _ in said["trials"]} >= {2, 3}
     code, out, err = zscope(*words)
-    assert err.count("kept from before") == len(said["trials"])
+    assert err.count("cached") == len(said["trials"])
 
 
 def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
@@ -221,7 +221,7 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: 9.0)
     code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
     assert code == 0, err
-    assert out.startswith("0 latents: not even the smallest is of use")
+    assert out.startswith("0 latents: even the smallest model has too large a gap")
 
 
 # Compare

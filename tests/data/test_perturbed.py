@@ -11,7 +11,13 @@ from typer.testing import CliRunner
 
 import zscope as zs
 from zscope.cli.data import app
-from zscope.data.perturbed import largest_change, moved, reflected, write_noisy, write_perturbed
+from zscope.data.perturbed import (
+    largest_change,
+    perturb_rows,
+    reflect,
+    write_noisy,
+    write_perturbed,
+)
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import choose, perturb
 from zscope.experiments.perturbation import game as playing
@@ -56,20 +62,20 @@ def trained(sprites):
 def test_folding_back_is_the_formula_and_never_moves_further_away():
     target = np.linspace(-1, 2, 301)
     printed = target - 2 * np.maximum(target - 1, 0) + 2 * np.maximum(-target, 0)
-    np.testing.assert_allclose(reflected(target), printed, atol=1e-12)
-    np.testing.assert_allclose(reflected(torch.from_numpy(target)).numpy(), printed, atol=1e-12)
+    np.testing.assert_allclose(reflect(target), printed, atol=1e-12)
+    np.testing.assert_allclose(reflect(torch.from_numpy(target)).numpy(), printed, atol=1e-12)
     x = np.linspace(0, 1, 21)[:, None]
     step = np.linspace(-1, 1, 41)
-    assert (np.abs(reflected(x + step) - x) <= np.abs(step) + 1e-12).all()
+    assert (np.abs(reflect(x + step) - x) <= np.abs(step) + 1e-12).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.175, 0.2, 0.001, 1.0])
 def test_bytes_are_rounded_towards_the_original_and_stay_in_bounds(epsilon):
     original = np.repeat(np.arange(256, dtype=np.uint8), 41).reshape(256, 41)
     change = np.broadcast_to(np.linspace(-2 * epsilon, 2 * epsilon, 41), original.shape)
-    result = moved(original, change, epsilon, fold=True)
+    result = perturb_rows(original, change, epsilon, fold=True)
     assert result.dtype == np.uint8
-    exact = reflected(original / 255 + np.clip(change, -epsilon, epsilon))
+    exact = reflect(original / 255 + np.clip(change, -epsilon, epsilon))
     step = (result.astype(int) - original.astype(int)) / 255
     assert np.abs(step).max() <= epsilon
     assert (np.abs(step) <= np.abs(exact - original / 255) + 1e-9).all()
@@ -83,7 +89,7 @@ def test_floats_never_exceed_the_bound_by_their_own_rounding(seed, epsilon):
     random = np.random.default_rng(seed)
     original = random.uniform(-40, 40, (4, 5)).astype(np.float32)
     change = random.choice([-epsilon, epsilon], (4, 5))
-    result = moved(original, change, epsilon, fold=False)
+    result = perturb_rows(original, change, epsilon, fold=False)
     assert result.dtype == np.float32
     step = np.abs(result.astype(np.float64) - original.astype(np.float64))
     assert step.max() <= epsilon

@@ -134,7 +134,7 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded():
 def test_an_address_open_to_others_is_warned_of(capsys):
     with pytest.raises(zs.ZscopeError, match="there is no run at no-such-run"):
         explore("no-such-run", host="0.0.0.0")
-    assert "others in the network can reach" in capsys.readouterr().err
+    assert "other machines in the network can reach" in capsys.readouterr().err
     assert {"127.0.0.1", socket.gethostname()} <= names_of("0.0.0.0")
     assert socket.gethostname() not in names_of("127.0.0.1") - {"localhost"}
 

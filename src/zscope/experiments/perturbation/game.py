@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from zscope import models, store
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
-from zscope.data.perturbed import reflected, within_unit_range
+from zscope.data.perturbed import reflect, within_unit_range
 from zscope.errors import ConfigError, TrainingError
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
@@ -120,7 +120,7 @@ class Game(nn.Module):
         """x' of some rows."""
         x = self.data.batch(rows, self.device)
         target = x + self.epsilon * self.modifier(self.w[torch.from_numpy(rows)])
-        return reflected(target) if self.fold else target
+        return reflect(target) if self.fold else target
 
     def losses(self, rows: np.ndarray, target: Tensor, generator: torch.Generator) -> list[Tensor]:
         """Mean reconstruction loss of each side, entangled first."""
