@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Generator, Tensor
 
 from zscope.assays.engine import BUDGET, respond_posterior
@@ -44,7 +43,8 @@ class Response(Result):
     @property
     def distance(self) -> Tensor:
         """||R(z) - z|| of each code."""
-        return torch.linalg.vector_norm(self.displacement, dim=1)
+        distance: Tensor = self.displacement.norm(dim=1)
+        return distance
 
     def summary(self) -> list[tuple[str, str]]:
         spread = self.codes.std(0, correction=0).norm()
