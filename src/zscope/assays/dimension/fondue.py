@@ -45,7 +45,7 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fondue(Scored):
-    """The answer and the models it took.
+    """The number of latents, and the models trained to find it.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
     answer is a lower bound); "collapsed" when not even the smallest is of use (latents = 0).
@@ -214,7 +214,7 @@ class BetaTrial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BetaFondue(Scored):
-    """The largest β at which the gap stays within the threshold, and the models it took."""
+    """The largest β whose gap is within the threshold, and the models trained to find it."""
 
     beta: float
     trials: list[BetaTrial]
