@@ -1,5 +1,6 @@
 """zscope fondue and zscope compare, as a user meets them."""
 
+import importlib
 import json
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import zscope as zs
+from zscope import experiments
 from zscope.assays import cka
 from zscope.cli import main
 from zscope.errors import ConfigError, RunError
@@ -372,8 +374,7 @@ def test_a_similarity_without_an_answer_says_why():
 
 
 def test_the_functions_are_not_hidden_by_their_modules():
-    import zscope.experiments.elbow
-    from zscope import experiments
-
+    for module in ("choice_of_beta", "elbow", "fondue"):
+        importlib.import_module(f"zscope.experiments.{module}")
     for name in experiments.__all__:
         assert callable(getattr(experiments, name)), name
