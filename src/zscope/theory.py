@@ -36,7 +36,7 @@ from zscope.results import Result
 from zscope.types import Codes, Matrix, Spectrum
 
 Rows = Float[Tensor, "samples features"]
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class LinearVAE(Result):
     """A linear decoder with the best encoder for it. All numbers are float64."""
 
     weights: Matrix  # features x latents
-    bias: Float[Tensor, "features"]
+    bias: Float[Tensor, " features"]
     gamma: float
     beta: float
     diagonal: bool
@@ -129,7 +129,7 @@ def linear_vae(
     weights: Matrix,
     *,
     gamma: float,
-    bias: Float[Tensor, "features"] | None = None,
+    bias: Float[Tensor, " features"] | None = None,
     beta: float = 1.0,
     diagonal: bool = True,
 ) -> LinearVAE:

@@ -39,7 +39,7 @@ def compare(
       zscope compare runs/a
     """
     from zscope import experiments
-    from zscope.cli.assay import data_for
+    from zscope.cli.targets import data_for
     from zscope.loading import load
 
     autoencoder = load(first)  # before its data, so that a missing run is reported first

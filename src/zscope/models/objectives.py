@@ -27,7 +27,7 @@ from torch import Generator, Tensor, nn
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, DataError
 
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 Scalar = Float[Tensor, ""]
 
 

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 
 from zscope.assays.regime.types import VariableTypes
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 __all__ = [
     "BetaFondue",
@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 Status = Literal["found", "limit", "collapsed"]
+WHY_NO_INTERVAL = "it is the answer of one search; repeat it with other seeds to see its spread"
+WHY_NO_CHANCE = "it is the size or the β of a model, not a property of codes"
 
 
 class Trial(NamedTuple):
@@ -55,7 +57,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fondue(Result):
+class Fondue(Scored):
     """The number of latents, and the models that were trained to find it.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
@@ -70,14 +72,22 @@ class Fondue(Result):
     limit: int
     flags: list[str] = field(default_factory=list)  # warnings needed to read the answer
 
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+    score_fields = ("latents",)
+
     @property
     def score(self) -> int:
         return self.latents
 
+    @property
+    def samples(self) -> int:
+        """How many models were trained."""
+        return len(self.trials)
+
     def summary(self) -> list[tuple[str, str]]:
-        answer = [("latents", str(self.latents)), ("status", self.status)]
         gaps = [(f"gap of {trial.latents}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
-        return [*answer, ("threshold", f"{self.threshold:g}"), *gaps]
+        return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -221,7 +231,7 @@ class BetaTrial(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BetaFondue(Result):
+class BetaFondue(Scored):
     """The largest β with an acceptable gap, and the models that were trained to find it."""
 
     beta: float
@@ -230,10 +240,22 @@ class BetaFondue(Result):
     status: Status
     flags: list[str] = field(default_factory=list)
 
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+    score_fields = ("beta",)
+
+    @property
+    def score(self) -> float:
+        return self.beta
+
+    @property
+    def samples(self) -> int:
+        """How many models were trained."""
+        return len(self.trials)
+
     def summary(self) -> list[tuple[str, str]]:
-        answer = [("beta", f"{self.beta:.3g}"), ("status", self.status)]
         gaps = [(f"gap at {trial.beta:.3g}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
-        return [*answer, ("threshold", f"{self.threshold:g}"), *gaps]
+        return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -325,13 +347,25 @@ def fondue_types(
 
 
 @dataclass(frozen=True, eq=False)
-class StableFondue(Result):
+class StableFondue(Scored):
     """The answer that no longer changes with longer training, and the steps it takes."""
 
     latents: int
     steps: int
     searches: dict[int, Fondue]  # steps -> search
     stable: bool
+
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+
+    @property
+    def score(self) -> int:
+        return self.latents
+
+    @property
+    def samples(self) -> int:
+        """How many models were trained, over all searches."""
+        return sum(search.samples for search in self.searches.values())
 
     @property
     def last(self) -> Fondue:
@@ -353,7 +387,7 @@ class StableFondue(Result):
     def summary(self) -> list[tuple[str, str]]:
         lines = [(f"{steps} steps", f"{search.latents} latents")
                  for steps, search in self.searches.items()]  # fmt: skip
-        return [("latents", str(self.latents)), ("stable", str(self.stable)), *lines]
+        return [("stable", "yes" if self.stable else "no"), *lines]
 
 
 def stable_fondue(search: Callable[[int], Fondue], *, steps: int, rounds: int = 5) -> StableFondue:

@@ -25,6 +25,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -111,6 +113,7 @@ class SimilarityHeatmap(Result):
         )
 
 
+@accepts_recording
 def similarity_heatmap(
     first: Layers | Sequence[Layers],
     second: Layers | Sequence[Layers] | None = None,
@@ -272,3 +275,10 @@ def _gram_products(layers: list[Layer], n: int) -> Tensor:
         flat = parts.reshape(count, -1)
         total += flat @ flat.T
     return total
+
+
+ENTRY = Entry(
+    question="Which layers of two models, or of one model at two steps, are similar?",
+    takes=("activations", "activations"),
+    compares=True,
+)
