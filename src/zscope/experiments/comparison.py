@@ -83,7 +83,8 @@ class Comparison(Result):
         for name, result in self.latents.items():
             score = result.measures()[0]
             chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
-            rows.append((name, f"{score.value:.3f}{chance}"))
+            flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
+            rows.append((name, f"{score.value:.3f}{chance}{flags}"))
         return [*rows, *((name, f"no answer: {why}") for name, why in self.missing.items())]
 
 
@@ -269,7 +270,7 @@ def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[
     every = slice(0, len(data))
     x = data.batch(every)
     outputs = activations(model, x, auxiliary=auxiliary_of(model, data, every, x))
-    latents = {name: outputs[name] for name in ("mean", "variance") if name in outputs}
+    latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
     return prepare_layers(outputs), latents
 
 
