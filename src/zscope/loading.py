@@ -16,8 +16,10 @@ import torch
 from torch import nn
 
 from zscope import adapters, store
+from zscope import data as datasets
 from zscope.autoencoder import Autoencoder, wrap
-from zscope.errors import InterfaceError, RunError
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, InterfaceError, RunError
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -53,6 +55,26 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
     return as_autoencoder(target, owner)
+
+
+def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
+    """The data of a run (or of a checkpoint in one): its held-out data if it has any."""
+    folder = Path(target) if isinstance(target, str | Path) else None
+    if folder is not None and folder.suffix == ".safetensors":
+        folder = folder.parents[1]
+    recipe = None
+    if folder is not None and store.is_run(folder):
+        recipe = store.open_run(folder).config.get("data")
+    if recipe is None:
+        name = target if isinstance(target, str | Path) else f"this {type(target).__name__}"
+        raise ConfigError(
+            f"load: {name} does not say which data to encode. Name a dataset (zscope data list) or "
+            "a file with --data, or pass data=."
+        )
+    recipe = {key: value for key, value in recipe.items() if value is not None}
+    if split := recipe.get("split"):
+        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
+    return datasets.from_recipe(recipe, root=root)
 
 
 def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:

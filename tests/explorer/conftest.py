@@ -84,7 +84,7 @@ def rows():
 
 
 class Client:
-    """A program with the token; `ask` expects an answer, `told` an error of this status."""
+    """A program with the token; `ask` expects an answer, `error` an error of this status."""
 
     def __init__(self, session, *, token=TOKEN, **limits):
         limits = {"rate": 1e6, "burst": 1e6} | limits
@@ -99,11 +99,11 @@ class Client:
         )
 
     def request(self, method, path, **options):
-        async def made():
+        async def send():
             async with self.opened() as opened:
                 return await opened.request(method, path, **options)
 
-        return asyncio.run(made())
+        return asyncio.run(send())
 
     def get(self, path, **options):
         return self.request("GET", path, **options)
@@ -116,7 +116,7 @@ class Client:
         assert reply.status_code == 200, reply.text
         return reply.json()
 
-    def told(self, status, name, **parameters):
+    def error(self, status, name, **parameters):
         reply = self.post(f"/api/{name}", json=parameters)
         assert reply.status_code == status, reply.text
         return reply.json()["error"]["message"]

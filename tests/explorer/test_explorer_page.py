@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from zscope.explorer.serving import prepared
+from zscope.explorer.serving import create_server
 
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
@@ -25,7 +25,7 @@ SET = """(one, value) => {
   one.value = value;
   for (const name of ['input', 'change']) one.dispatchEvent(new Event(name, {bubbles: true}));
 }"""
-SAID = "text => new RegExp(text).test(document.getElementById('said').textContent)"
+STATUS = "text => new RegExp(text).test(document.getElementById('status').textContent)"
 
 NAMELESS = """() => Array.from(document.querySelectorAll('input, select, button, a, canvas'))
   .filter(e => e.offsetParent)
@@ -58,7 +58,7 @@ CONTRAST = """() => {
 
 @contextmanager
 def served(session):
-    server, listening, address = prepared(session)
+    server, listening, address = create_server(session)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:
@@ -126,7 +126,7 @@ def tour(browser, address):
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
             settled(page)
-            twin = page.locator("#twin").get_attribute("href")
+            twin = page.locator("#json").get_attribute("href")
             facts = {
                 "url": page.url,
                 "title": page.title(),
@@ -226,9 +226,9 @@ def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictu
             settled(page)
             assert picture(page, "canvas.decoded") != before
         page.get_by_role("button", name="Project onto manifold").click()
-        page.wait_for_selector(".way .strip li:nth-child(2)")
-        # It is played as a film; its end is said to those who listen.
-        page.wait_for_function(SAID, arg="Arrived|Not at rest")
+        page.wait_for_selector(".projection .strip li:nth-child(2)")
+        # It is animated; screen readers are told when it ends.
+        page.wait_for_function(STATUS, arg="[Cc]onverged after")
         settled(page)
         assert "moves further than" in page.locator(".meter").inner_text()
         index = page.get_by_role("spinbutton", name="Data sample")
@@ -313,7 +313,7 @@ def test_the_graph_shows_causal_latents_and_hides_weak_edges(browser, address, p
         assert page.locator("svg.graph .node").count() == 4
         page.locator("svg.graph .node").first.click()
         page.wait_for_selector("h3:has-text('Traversal of z0')")
-        page.get_by_label("Weakest edge shown").evaluate(SET, 1e6)
+        page.get_by_label("Smallest edge weight").evaluate(SET, 1e6)
         settled(page)
         assert page.locator("svg.graph .edge").count() == 0
         assert "threshold=" in page.url
