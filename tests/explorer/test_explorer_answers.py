@@ -11,9 +11,8 @@ import zscope as zs
 from zscope import assays, sampling
 from zscope.assays.engine import respond
 from zscope.errors import InterfaceError
-from zscope.explorer.session import Session
 from zscope.explorer.rendering import Renderer
-from zscope.explorer.views import ENDPOINTS
+from zscope.explorer.session import Session
 
 
 def close(found, expected, tolerance=1e-5):
@@ -288,17 +287,6 @@ def test_similarity_finds_the_turned_latents(client):
     layers = client.ask("similarity", of="layers")
     at = layers["rows"].index("mean"), layers["columns"].index("mean")
     assert np.array(layers["values"])[at] == pytest.approx(1, abs=1e-3)
-
-
-def test_every_endpoint_is_described_and_answers(client):
-    described = {each["path"]: each for each in client.get("/api").json()["endpoints"]}
-    assert set(described) == {f"/api/{name}" for name in ENDPOINTS}
-    needed = {"decode": {"codes": [Z]}, "traversal": {"latent": 0}}
-    needed["path"] = {"start": [0, 0], "end": [1, 1], "grid": 6}
-    needed["map"] = {"grid": 6}
-    for name in ENDPOINTS:
-        assert described[f"/api/{name}"]["description"]
-        client.ask(name, **needed.get(name, {}))
 
 
 def test_a_model_without_a_prior_or_factors_says_what_is_missing(rows_client):

@@ -1,26 +1,13 @@
 """The explorer in a real browser."""
 
 import re
-import threading
-from contextlib import contextmanager
 
 import pytest
-
-from zscope.explorer.serving import create_server
+from conftest import QUIET, opened, served, settled
 
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
   canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data)"""
-# Nothing has been asked for a while: timers of the page wait up to 120 ms.
-QUIET = """() => new Promise(resolve => {
-  let last = performance.now();
-  const look = () => {
-    const busy = document.getElementById('view').getAttribute('aria-busy') === 'true';
-    if (busy) last = performance.now();
-    if (performance.now() - last > 180) resolve(); else setTimeout(look, 10);
-  };
-  look();
-})"""
 SET = """(one, value) => {
   one.value = value;
   for (const name of ['input', 'change']) one.dispatchEvent(new Event(name, {bubbles: true}));
@@ -54,56 +41,6 @@ CONTRAST = """() => {
   }
   return bad;
 }"""
-
-
-@contextmanager
-def served(session):
-    server, listening, address = create_server(session)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield address
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
-
-
-@pytest.fixture(scope="module")
-def address(pictures):
-    with served(pictures) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def rows_address(rows):
-    with served(rows) as found:
-        yield found
-
-
-@contextmanager
-def opened(browser, address, hash="", **options):
-    """A page whose console must stay silent and which asks nobody but us."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    said, asked = [], []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address + hash)
-    page.wait_for_selector("[role=tab][aria-selected=true]")
-    yield page
-    context.close()
-    assert said == []
-    home = address.split("?")[0]
-    assert [url for url in asked if not url.startswith((home, "data:"))] == []
-
-
-def settled(page):
-    """Nothing is being worked out, and nothing went wrong."""
-    page.evaluate(QUIET)
-    assert not page.locator("#alert").is_visible(), page.locator("#alert").inner_text()
 
 
 def picture(page, selector):

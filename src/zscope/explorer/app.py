@@ -83,9 +83,9 @@ def create_app(
                 kind = "" if isinstance(error, ModelExit) else f"{type(error).__name__}: "
                 return error_response(
                     500,
-                    f"{endpoint.name}: the model, or an assay of it, raised {kind}{message}. The values "
-                    "may be outside the range that it accepts. Go back to a data sample; the "
-                    "terminal shows the traceback.",
+                    f"{endpoint.name}: the model, or an assay of it, raised {kind}{message}. The "
+                    "values may be outside the range that it accepts. Go back to a data sample; "
+                    "the terminal shows the traceback.",
                 )
 
         app.add_api_route(f"/api/{endpoint.name}", answer, methods=["GET", "POST"])
@@ -129,14 +129,14 @@ async def _parse(request: Any, endpoint: Endpoint) -> Query:
         except (ValueError, RecursionError) as error:
             raise Refused(
                 400,
-                f"explorer: the body is not JSON ({str(error)[:120]}). Send one JSON object with the "
-                "parameters that /api describes.",
+                f"explorer: the body is not JSON ({str(error)[:120]}). Send one JSON object with "
+                "the parameters that /api describes.",
             ) from error
     if not isinstance(parameters, dict):
         raise Refused(
             400,
-            f"explorer: the body is a JSON {type(parameters).__name__}. Send one JSON object with the "
-            "parameters that /api describes.",
+            f"explorer: the body is a JSON {type(parameters).__name__}. Send one JSON object with "
+            "the parameters that /api describes.",
         )
     try:
         return endpoint.query.model_validate(parameters)

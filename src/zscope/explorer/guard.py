@@ -117,8 +117,8 @@ class Guard:
         if address > LONGEST_ADDRESS:
             raise Refused(
                 414,
-                f"explorer: the address has {address} bytes, more than {LONGEST_ADDRESS}. Send long "
-                "latent vectors as JSON with POST.",
+                f"explorer: the address has {address} bytes, more than {LONGEST_ADDRESS}. Send "
+                "long latent vectors as JSON with POST.",
             )
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self.largest_body:
@@ -127,8 +127,8 @@ class Guard:
     def _too_large(self, length: str) -> Refused:
         return Refused(
             413,
-            f"explorer: the body has {length} bytes; at most {self.largest_body} are accepted. Send "
-            "fewer latent vectors at once.",
+            f"explorer: the body has {length} bytes; at most {self.largest_body} are accepted. "
+            "Send fewer latent vectors at once.",
         )
 
     def _check_origin(self, headers: dict[str, str]) -> None:
@@ -142,8 +142,8 @@ class Guard:
         if (origin is not None and not same) or foreign:
             raise Refused(
                 403,
-                f"explorer: the request came from a page of {(origin or 'another site')[:80]!r}. Only "
-                "the explorer's own page may send requests; programs send no Origin header.",
+                f"explorer: the request came from a page of {(origin or 'another site')[:80]!r}. "
+                "Only the explorer's own page may send requests; programs send no Origin header.",
             )
 
     def _has_token(self, scope: Scope) -> bool:
@@ -165,8 +165,8 @@ class Guard:
             return
         raise Refused(
             403,
-            "explorer: the token is missing, or belongs to an earlier start of the server. Open the "
-            "whole address that the terminal shows, including ?token=… at its end.",
+            "explorer: the token is missing, or belongs to an earlier start of the server. Open "
+            "the whole address that the terminal shows, including ?token=… at its end.",
         )
 
     def _is_token(self, text: str) -> bool:

@@ -49,8 +49,8 @@ class Lane:
     def submit(self, call: Callable[[], Any]) -> Job:
         if self._queue.qsize() >= MAX_WAITING or self._closed.is_set():
             raise Busy(
-                f"explorer: {self._queue.qsize()} requests are waiting already. Are many pages open, "
-                "or does a script send requests without waiting for answers? Try again shortly."
+                f"explorer: {self._queue.qsize()} requests are waiting already. Are many pages "
+                "open, or does a script send requests without waiting for answers? Try again later."
             )
         job = Job(call)
         self._queue.put(job)

@@ -109,8 +109,8 @@ class Session:
             return self.codes[self.row(sample)].clone()
         if len(z) != self.codes.shape[1]:
             raise ConfigError(
-                f"explorer: z has {len(z)} numbers, but the model has {self.codes.shape[1]} latents. "
-                "Was the link made for another model? Leave z out to start from a sample."
+                f"explorer: z has {len(z)} numbers, but the model has {self.codes.shape[1]} "
+                "latents. Was the link made for another model? Leave z out to start from a sample."
             )
         return torch.tensor(z, dtype=torch.float64).to(self.codes.dtype)
 

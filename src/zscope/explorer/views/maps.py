@@ -6,11 +6,10 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zscope.assays import manifold_path, response_map
 from zscope.assays.engine import respond
 from zscope.assays.responses.holes import Known
-from zscope.assays.responses.maps import ResponseMap, in_plane
-from zscope.assays.responses.paths import ManifoldPath
+from zscope.assays.responses.maps import ResponseMap, in_plane, response_map
+from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
 from zscope.explorer.session import Session
 from zscope.explorer.views.query import CodeQuery, Index, Pair
