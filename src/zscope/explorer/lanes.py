@@ -15,6 +15,8 @@ from typing import Any
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ZscopeError
 
+__all__ = ["Busy", "Lane", "ModelExit", "Stopped", "interruptible"]
+
 MAX_WAITING = 64
 CANCELLED = "explorer: the answer was cancelled, because the client has disconnected."
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from zscope.data.dataset import Dataset
 
+__all__ = ["LARGE", "SMALL", "Renderer"]
+
 SMALL, LARGE = 96, 512
 """The largest side, in pixels, of a picture among others and of a single picture."""
 

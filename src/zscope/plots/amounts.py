@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
+__all__ = ["bars", "histogram", "histograms"]
+
 
 @theme.themed
 def bars(

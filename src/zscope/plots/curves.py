@@ -11,6 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
+__all__ = ["lines", "traversal_errors"]
+
 
 @theme.themed
 def lines(

@@ -12,6 +12,8 @@ from zscope.plots import theme
 if TYPE_CHECKING:
     import networkx as nx
 
+__all__ = ["causal_graph"]
+
 RADIUS = 0.11
 
 

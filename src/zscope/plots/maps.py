@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from zscope.assays.responses.drift import Drift
     from zscope.assays.responses.maps import ResponseMap
 
+__all__ = [
+    "curvature_map",
+    "decoded_map",
+    "divergence_map",
+    "drift_plane",
+    "drift_steps",
+    "magnitude_map",
+    "map_figure",
+]
+
 
 @theme.themed
 def divergence_map(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from zscope.assays.responses.maps import ResponseMap
     from zscope.assays.responses.paths import ManifoldPath
 
+__all__ = ["film_strip", "path_figure", "path_plane"]
+
 PATH, STRAIGHT = theme.GREEN, theme.RED
 FEW = 8
 """Vectors of at most this many features are drawn as one line per feature."""

@@ -15,6 +15,8 @@ from zscope.plots import theme
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
+__all__ = ["hybrid_grid", "image_grid", "traversals"]
+
 GAP = 0.06
 """The space between two pictures, as a fraction of a picture."""
 

@@ -9,6 +9,8 @@ from matplotlib.axes import Axes
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
+__all__ = ["arrows", "clouds"]
+
 MOST = 3000
 """The largest number of points to draw: more would only hide each other."""
 

@@ -26,6 +26,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+__all__ = ["categories", "diverging", "save", "sequential", "theme", "themed"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -4,6 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+__all__ = ["CodeQuery", "Index", "NoParameters", "Number", "Pair", "Query", "Seed", "Vector"]
+
 LARGEST = 1e6
 MOST_LATENTS = 65_536
 
