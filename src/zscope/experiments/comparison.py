@@ -33,7 +33,7 @@ from zscope.assays.similarity.heatmap import (
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, RunError, Undefined
-from zscope.loading import load, own_data
+from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
 from zscope.recording import as_dataset, auxiliary_of, choose_rows, record
 from zscope.results import Result, Scored, text_table
@@ -134,7 +134,7 @@ def compare(
     the comparisons with an untrained model and with shuffled samples.
     """
     autoencoders = [load(target) for target in (first, second) if target is not None]
-    dataset = as_dataset(own_data(first) if data is None else data)
+    dataset = as_dataset(run_data(first) if data is None else data)
     if second is None:
         return _settling(first, autoencoders[0], _choose(dataset, samples, seed), debiased)
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
