@@ -16,8 +16,9 @@ import torch
 from torch import nn
 
 from zscope import adapters, store
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError, RunError
+from zscope.wrapping import wrap
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:

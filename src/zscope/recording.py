@@ -41,18 +41,14 @@ class Recording:
 
         The posterior itself, unless the prior depends on the factors (an iVAE's does).
         """
-        given = getattr(self.autoencoder, "prior_given", None)
-        if given is None or self.factors is None:
+        if self.factors is None:
             return self.posterior
         device, dtype = self.autoencoder.place
         with evaluation(self.autoencoder):
-            prior = given(self.factors.to(device, dtype))
-        if prior is None or self.posterior.std is None:
+            prior = self.autoencoder.prior_given(self.factors.to(device, dtype))
+        if prior is None or self.posterior.deterministic:
             return self.posterior
-        prior = prior.detach().to("cpu")
-        return Posterior(
-            (self.posterior.mean - prior.mean) / prior.std, self.posterior.std / prior.std
-        )
+        return self.posterior.relative_to(prior.detach().to("cpu"))
 
     @property
     def factors(self) -> Tensor | None:
@@ -114,7 +110,7 @@ def auxiliary_of(
     autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor
 ) -> Tensor | None:
     """The factors, for a model whose encoder must be told them."""
-    if not getattr(autoencoder, "needs_auxiliary", False):
+    if not autoencoder.needs_auxiliary:
         return None
     if data.factors is None:
         raise DataError(

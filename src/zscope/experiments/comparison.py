@@ -81,8 +81,8 @@ def compare_models(
 ) -> Comparison:
     """Compare two models on up to `samples` observations of a dataset."""
     for number, model in (("first", first), ("second", second)):
-        shape = getattr(model, "observation_shape", data.shape)
-        if tuple(shape) != data.shape:
+        shape = model.observation_shape
+        if shape is not None and tuple(shape) != data.shape:
             raise ConfigError(
                 f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
                 f"those of {data.name} have {data.shape}, and both must see the same. Name data "
@@ -110,7 +110,7 @@ def compare_models(
 
 def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
     """A warning where both were built from one seed, which gives like layers like weights."""
-    recipes = [getattr(model, "recipe", None) for model in (first, second)]
+    recipes = [model.recipe for model in (first, second)]
     seeds = [None if r is None else r.get("options", {}).get("seed") for r in recipes]
     if seeds[0] is None or seeds[0] != seeds[1]:
         return []
@@ -238,7 +238,7 @@ def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
     with: beside its own, a model that learned little would look as if it had learned nothing
     but its beginning. The global random state is left as it was.
     """
-    recipe = getattr(model, "recipe", None)
+    recipe = model.recipe
     if recipe is not None:
         options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
         return models.from_recipe({**recipe, "options": options}).eval()

@@ -243,9 +243,4 @@ def _recorded(
 
 def _kind(model: Autoencoder) -> str:
     """beta-vae for one of ours, the name of its class for any other."""
-    recipe = getattr(model, "recipe", None)
-    return (
-        str(recipe["name"])
-        if isinstance(recipe, dict) and "name" in recipe
-        else type(model).__name__
-    )
+    return str((model.recipe or {}).get("name", type(model).__name__))

@@ -27,7 +27,7 @@ from zscope import __version__, store
 from zscope.assays import CATALOGUE, GROUPS, Entry
 from zscope.assays.measuring import run, unmet
 from zscope.assays.responses.matrix import ResponseMatrix
-from zscope.autoencoder import Autoencoder, Wrapped, evaluation
+from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.recording import Recording, record
 from zscope.report import pictures
@@ -35,6 +35,7 @@ from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.rules import RULES
 from zscope.results import Result, plain
+from zscope.wrapping import Wrapped
 
 Progress = Callable[[str, int, int], None]
 MANY = 500_000
@@ -327,9 +328,8 @@ def background(
 
 def named(autoencoder: Autoencoder) -> str:
     """What to call a model: the name it has, or its class, or those of what was wrapped."""
-    name = getattr(autoencoder, "name", None)
-    if isinstance(name, str):
-        return name
+    if autoencoder.name is not None:
+        return autoencoder.name
     if not isinstance(autoencoder, Wrapped):
         return type(autoencoder).__name__
     parts = [autoencoder.encoder, autoencoder.decoder]

@@ -95,7 +95,7 @@ class Game(nn.Module):
         for member in self._members():
             for parameter in member.decoder.parameters():
                 parameter.requires_grad_(True)
-        recipe = getattr(trained[0], "recipe", None) or {}
+        recipe = trained[0].recipe or {}
         backbone = {**recipe.get("options", {}), **options}
         keep = {
             key: backbone[key]
