@@ -43,7 +43,7 @@ class LinearVAE(Result):
     """A linear decoder with the best encoder for it. All numbers are float64."""
 
     weights: Matrix  # features x latents
-    bias: Float[Tensor, "features"]
+    bias: Float[Tensor, " features"]
     gamma: float
     beta: float
     diagonal: bool
@@ -133,7 +133,7 @@ def linear_vae(
     weights: Matrix,
     *,
     gamma: float,
-    bias: Float[Tensor, "features"] | None = None,
+    bias: Float[Tensor, " features"] | None = None,
     beta: float = 1.0,
     diagonal: bool = True,
 ) -> LinearVAE:

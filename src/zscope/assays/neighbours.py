@@ -33,7 +33,7 @@ class Neighbours:
     """Distances to the nearest neighbours of each distinct sample, nearest first."""
 
     distances: Float[Tensor, "samples neighbours"]
-    rows: Int[Tensor, "samples"]  # which of the given rows were kept
+    rows: Int[Tensor, " samples"]  # which of the given rows were kept
     duplicates: int  # how many were left out because they equal another
     values: Float[Tensor, "samples columns"]  # the kept rows
 
