@@ -19,6 +19,8 @@ ARROWS = {
     "randomness": set(),
     "groups": {"errors", "types"},
     "autoencoder": FOUNDATION,
+    "wrapping": FOUNDATION | {"autoencoder"},
+    "derived": FOUNDATION | {"autoencoder"},
     "data": FOUNDATION,
     "sampling": FOUNDATION | {"autoencoder"},
     "assays": FOUNDATION | {"autoencoder", "sampling"},

@@ -17,9 +17,10 @@ from torch import nn
 
 from zscope import adapters, store
 from zscope import data as datasets
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.wrapping import wrap
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:

@@ -125,19 +125,15 @@ class Recording:
 
         The posterior itself, unless the prior depends on the factors (as in an iVAE).
         """
-        given = getattr(self.model, "prior_given", None)
-        if given is None or self.factors is None:
+        if self.model is None or self.factors is None:
             return self.posterior
-        device, dtype = self.autoencoder.place
-        with evaluation(self.autoencoder):
+        device, dtype = self.model.place
+        with evaluation(self.model):
             values = torch.from_numpy(np.ascontiguousarray(self.factors.values))
-            prior = given(values.to(device, dtype))
-        if prior is None or self.posterior.std is None:
+            prior = self.model.prior_given(values.to(device, dtype))
+        if prior is None or self.posterior.deterministic:
             return self.posterior
-        prior = prior.detach().to("cpu")
-        return Posterior(
-            (self.posterior.mean - prior.mean) / prior.std, self.posterior.std / prior.std
-        )
+        return self.posterior.relative_to(prior.detach().to("cpu"))
 
     @cached_property
     def observations(self) -> Tensor:
@@ -296,7 +292,7 @@ def auxiliary_of(
     autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor
 ) -> Tensor | None:
     """The factors, for a model whose encoder must be told them."""
-    if not getattr(autoencoder, "needs_auxiliary", False):
+    if not autoencoder.needs_auxiliary:
         return None
     if data.factors is None:
         raise DataError(

@@ -138,7 +138,7 @@ def compare(
     if second is None:
         return _settling(first, autoencoders[0], _choose(dataset, samples, seed), debiased)
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
-        shape = getattr(autoencoder, "observation_shape", dataset.shape)
+        shape = autoencoder.observation_shape or dataset.shape
         if tuple(shape) != dataset.shape:
             raise ConfigError(
                 f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
@@ -199,7 +199,7 @@ def _compare_codes(
 
 def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
     """A flag if both were built with the same seed, which gives equal layers equal weights."""
-    recipes = [getattr(model, "recipe", None) for model in (first, second)]
+    recipes = [model.recipe for model in (first, second)]
     seeds = [None if r is None else r.get("options", {}).get("seed") for r in recipes]
     if seeds[0] is None or seeds[0] != seeds[1]:
         return []
@@ -282,7 +282,7 @@ def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
     to its own initial weights, a model that learned little would look as if it had learned
     nothing. The global random state is left unchanged.
     """
-    recipe = getattr(model, "recipe", None)
+    recipe = model.recipe
     if recipe is not None:
         options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
         return models.from_recipe({**recipe, "options": options}).eval()

@@ -251,9 +251,4 @@ def _record(
 
 def _model_name(model: Autoencoder) -> str:
     """The catalogue name of a zscope model ("beta-vae"), else the name of its class."""
-    recipe = getattr(model, "recipe", None)
-    return (
-        str(recipe["name"])
-        if isinstance(recipe, dict) and "name" in recipe
-        else type(model).__name__
-    )
+    return str((model.recipe or {}).get("name", type(model).__name__))

@@ -7,9 +7,9 @@ from torch import nn
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cka import cka
 from zscope.assays.similarity.heatmap import prepare_layers, similarity_heatmap
-from zscope.autoencoder import wrap
 from zscope.errors import Undefined
 from zscope.randomness import named_generator
+from zscope.wrapping import wrap
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -98,7 +98,7 @@ class Game(nn.Module):
         for side in sides:
             for member in self._members(side):
                 _decoder(member).requires_grad_(True)
-        recipe = getattr(trained[0], "recipe", None) or {}
+        recipe = trained[0].recipe or {}
         backbone = {**recipe.get("options", {}), **options}
         architecture = {
             key: backbone[key]
