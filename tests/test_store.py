@@ -119,15 +119,15 @@ def test_a_run_with_a_model_of_ones_own_says_how_to_load_it(tmp_path):
 
 @dataclass(frozen=True, eq=False)
 class Example(Result):
-    score: float
+    size: float
     matrix: torch.Tensor
 
 
 def test_results_are_kept_with_the_run(tmp_path):
     run = train(tmp_path)
-    run.save_result("example", Example(score=0.5, matrix=torch.eye(2)))
+    run.save_result("example", Example(size=0.5, matrix=torch.eye(2)))
     kept = store.open_run(tmp_path).results()
-    assert kept == {"example": {"kind": "Example", "score": 0.5, "matrix": [[1, 0], [0, 1]]}}
+    assert kept == {"example": {"kind": "Example", "size": 0.5, "matrix": [[1, 0], [0, 1]]}}
     assert json.loads((tmp_path / "assays" / "example.json").read_text())["format"] == 1
     with pytest.raises(RunError, match="only in memory"):
         train(None).save_result("example", Example(0.5, torch.eye(2)))
@@ -136,19 +136,19 @@ def test_results_are_kept_with_the_run(tmp_path):
 def test_large_parts_of_a_result_come_back_from_their_own_file(tmp_path):
     run = train(tmp_path)
     large = torch.arange(10_000.0).reshape(100, 100)
-    run.save_result("example", Example(score=0.5, matrix=large))
+    run.save_result("example", Example(size=0.5, matrix=large))
     assert (tmp_path / "assays" / "example.npz").is_file()
     assert (tmp_path / "assays" / "example.json").stat().st_size < 1000
     assert np.array_equal(run.results()["example"]["matrix"], large.numpy())
-    run.save_result("example", Example(score=0.5, matrix=torch.eye(2)))
+    run.save_result("example", Example(size=0.5, matrix=torch.eye(2)))
     assert not (tmp_path / "assays" / "example.npz").exists()
     assert run.results()["example"]["matrix"] == [[1, 0], [0, 1]]
 
 
 def test_a_result_with_nan_is_never_kept(tmp_path):
     run = train(tmp_path)
-    with pytest.raises(zs.Undefined, match="holds NaN"):
-        run.save_result("example", Example(score=float("nan"), matrix=torch.eye(2)))
+    with pytest.raises(zs.Undefined, match="contains NaN"):
+        run.save_result("example", Example(size=float("nan"), matrix=torch.eye(2)))
     assert run.results() == {}
 
 

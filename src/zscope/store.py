@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from zscope.errors import RunError
-from zscope.results import Result
+from zscope.results import Result, html_table
 
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
@@ -57,6 +57,15 @@ class Run:
     @property
     def name(self) -> str:
         return "run" if self.path is None else self.path.name
+
+    def __repr__(self) -> str:
+        place = "in memory" if self.path is None else str(self.path)
+        return f"Run({self.name}: {self.status}, step {self.step}, {place})"
+
+    def _repr_html_(self) -> str:
+        place = "in memory" if self.path is None else str(self.path)
+        cells = [self.name, self.status, str(self.step), place]
+        return html_table([["run", "status", "step", "path"], cells], left=2)
 
     def save(self) -> None:
         """Write run.json (nothing, for a run in memory)."""

@@ -89,7 +89,12 @@ def test_info_of_a_file_of_ones_own_says_how_it_is_read(tmp_path):
 def test_info_shows_what_the_options_make_of_a_table(tmp_path):
     (tmp_path / "cells.csv").write_text("a,b,dose\n1,2,0.1\n3,4,0.5\n")
     path = tmp_path / "cells.csv"
-    assert "no factors" in run("info", path)
+    plain = run("info", path)
+    assert "no factors" in plain
+    assert "features: a, b, dose" in plain
+    guessed = run("info", path, "--data-option", "factors=dose")
+    assert "  dose    continuous (guessed)" in guessed
+    assert "features: a, b\n" in guessed
     shown = run("info", path, "--data-option", "factors=dose", "--data-option", "kinds=ordinal")
     assert "2 samples of 2; read as float32" in shown
     assert "dose  2  ordinal  0.1, 0.5" in shown

@@ -116,7 +116,9 @@ def test_the_control_is_uniform_noise_in_a_file_like_any_other(sprites, tmp_path
 
 def test_rows_outside_the_unit_range_are_moved_but_not_folded(tmp_path):
     rows = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
-    data = zs.data.from_arrays(rows, np.arange(100).reshape(50, 2) % 7)
+    data = zs.data.from_arrays(
+        rows, np.arange(100).reshape(50, 2) % 7, feature_names=("a", "b", "c")
+    )
     changed = write_perturbed(
         tmp_path / "x.npz",
         data,
@@ -125,6 +127,8 @@ def test_rows_outside_the_unit_range_are_moved_but_not_folded(tmp_path):
         about={},
     )
     np.testing.assert_allclose(changed.images[:] - rows, 0.05, atol=1e-6)
+    assert changed.feature_names == ("a", "b", "c")
+    assert changed.provenance["guessed_kinds"] == ["factor0", "factor1"]
     assert largest_change(data, changed) <= 0.05
 
 

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import jvp, vmap
 
-from zscope.assays.engine import BUDGET
+from zscope.assays.engine import memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.types import Codes
@@ -87,7 +87,6 @@ def linearise(
     latents: Sequence[int] | None = None,
     likelihood: str = "gaussian",
     method: str = "auto",
-    budget: int = BUDGET,
 ) -> Linearised:
     """The decoder's Jacobian at each code, as its triangle; `latents` chooses columns."""
     one_of("likelihood", likelihood, LIKELIHOODS)
@@ -98,7 +97,7 @@ def linearise(
             "differentiate. Give at least one code and one latent."
         )
     parts: list[Tensor] = []
-    walk = Walk(autoencoder, codes, chosen, method=method, budget=budget)
+    walk = Walk(autoencoder, codes, chosen, method=method)
     for _, x, J in walk:
         scaled = J / _pixel_spread(x) if likelihood == "bernoulli" else J
         upper = torch.linalg.qr(scaled.mT, mode="r").R.double().cpu()
@@ -122,11 +121,10 @@ def decoder_jacobian(
     codes: Codes,
     *,
     method: str = "auto",
-    budget: int = BUDGET,
 ) -> Float[Tensor, "samples pixels latents"]:
     """J at each code, whole: samples x pixels x latents, in the precision of the decoder."""
     latents = list(range(codes.shape[1]))
-    walk = Walk(autoencoder, codes, latents, method=method, budget=budget)
+    walk = Walk(autoencoder, codes, latents, method=method)
     return torch.cat([J.cpu() for _, _, J in walk]).mT
 
 
@@ -143,11 +141,8 @@ class Walk:
         latents: list[int],
         *,
         method: str,
-        budget: int,
     ) -> None:
         one_of("method", method, METHODS)
-        if budget <= 0:
-            raise ConfigError(f"jacobian: a memory budget of {budget} bytes; give some, as 2**28.")
         if not codes.isfinite().all():
             raise Undefined(
                 "jacobian: some codes hold NaN or infinite numbers. Has training diverged, or were "
@@ -169,7 +164,9 @@ class Walk:
             self.method = self._choose(method)
         if self.method == "central differences":
             self.precision **= 2 / 3
-        allowed = min(budget, _CACHED * torch.get_num_threads()) if device.type == "cpu" else budget
+        allowed = memory_budget()
+        if device.type == "cpu":
+            allowed = min(allowed, _CACHED * torch.get_num_threads())
         self.size = max(1, int(allowed // (largest * (len(latents) + 1))))
 
     def __iter__(self) -> Iterator[Piece]:

@@ -90,6 +90,8 @@ def info(
     print(f"\n{samples} samples of {_by(entry['shape'])}; {entry['state']}")
     if "made_from" in entry.get("provenance", {}):
         _print_origin(entry["provenance"])
+    if entry.get("features"):
+        print(f"features: {_shortened(', '.join(entry['features']), 200)}")
     _print_factors(entry["factors"])
     if entry["options"]:
         print("\noptions (--data-option KEY=VALUE)")
@@ -196,6 +198,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
 def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """How a file of the user's is read."""
     from zscope.data import load
+    from zscope.data.dataset import GUESSED
     from zscope.data.own import OPTIONS
 
     data = load(name, **options)
@@ -206,8 +209,15 @@ def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
         "state": f"read as {data.images.dtype}",
         "samples": len(data),
         "shape": list(data.shape),
+        "features": list(data.feature_names),
         "factors": [
-            {"name": factor, "size": size, "kind": kind, "values": named.get(factor, [])}
+            {
+                "name": factor,
+                "size": size,
+                "kind": kind,
+                "guessed": factor in data.provenance.get(GUESSED, ()),
+                "values": named.get(factor, []),
+            }
             for factor, size, kind in described
         ],
         "options": OPTIONS,
@@ -235,7 +245,8 @@ def _print_factors(factors: list[dict[str, Any]]) -> None:
     for factor in factors:
         values = ", ".join(str(value) for value in factor["values"])
         size = "" if factor["size"] == 0 else str(factor["size"])
-        rows.append((f"  {factor['name']}", size, factor["kind"], _shortened(values)))
+        kind = f"{factor['kind']}{' (guessed)' if factor.get('guessed') else ''}"
+        rows.append((f"  {factor['name']}", size, kind, _shortened(values)))
     _print_columns(rows, right=[1])
 
 

@@ -42,12 +42,12 @@ def perturb(
 
       zscope train beta-vae perturbed/sprites/perturbed.npz --latents 5 --set beta=8
     """
+    from zscope import experiments
     from zscope.data import load
-    from zscope.experiments.perturbation import perturb as run
 
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
-    result = run(
+    result = experiments.perturb(
         loaded,
         epsilon=epsilon,
         out=folder,

@@ -3,12 +3,14 @@
 import json
 import struct
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from zscope.data.columns import array_columns
 from zscope.data.own import Found
 from zscope.data.unpacking import LARGE, h5_rows, kept, npy_header, npz_headers, npz_rows, open_h5
 from zscope.errors import ConfigError, DataError
@@ -16,8 +18,11 @@ from zscope.errors import ConfigError, DataError
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
 FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
 NAMES = ("factor_names", "label_names")
-KINDS = "factor_kinds"
+FEATURE_NAMES = ("feature_names",)
+KINDS = ("factor_kinds",)
 PROVENANCE = "provenance"  # facts about the data, as JSON
+
+Shapes = dict[str, tuple[int, ...]]
 
 
 def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
@@ -40,11 +45,12 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found
                 f"{path.name}: factors={factors[0]!r}, but there is no such file here or beside "
                 f"{path}. Is the path right?"
             )
-        columns = _columns(np.asarray(_open_npy(other)), [])
-    return Found(_open_npy(path), columns)
+        columns = array_columns(np.asarray(open_npy(other)), other, prefix="factor")
+    return Found(open_npy(path), columns)
 
 
-def _open_npy(path: Path) -> np.ndarray:
+def open_npy(path: Path) -> np.ndarray:
+    """The memory map of a .npy file."""
     with path.open("rb") as stream:
         shape, dtype, _ = npy_header(stream)
     _refuse_objects(path, "the array", dtype)
@@ -53,28 +59,38 @@ def _open_npy(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-def read_npz(
-    path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
-) -> Found:
-    headers = npz_headers(path)
-    shapes = {name: shape for name, (shape, _) in headers.items()}
-    return _read_arrays(path, shapes, factors, array, lambda name: _npz_array(path, name, headers))
-
-
-def read_h5(
-    path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
-) -> Found:
+@contextmanager
+def open_arrays(path: Path) -> Iterator[tuple[Shapes, Callable[[str], np.ndarray]]]:
+    """The shapes of the arrays in an .npz or HDF5 file by name, and how to get one."""
+    if path.suffix.lower() == ".npz":
+        headers = npz_headers(path)
+        shapes = {name: shape for name, (shape, _) in headers.items()}
+        yield shapes, lambda name: _npz_array(path, name, headers)
+        return
     with open_h5(path) as file:
         tables = {name: table for name, table in file.items() if hasattr(table, "shape")}
         shapes = {name: tuple(table.shape) for name, table in tables.items()}
-        return _read_arrays(
-            path, shapes, factors, array, lambda name: _h5_array(path, tables[name])
-        )
+        yield shapes, lambda name: _h5_array(path, tables[name])
 
 
-def _read_arrays(
+def stated_words(
+    shapes: Shapes, get: Callable[[str], np.ndarray], arrays: Sequence[str]
+) -> list[str]:
+    """The words in the first of these arrays that an .npz or HDF5 file has, or none."""
+    array = next((name for name in arrays if name in shapes), None)
+    return [_text(name) for name in np.ravel(get(array))] if array else []
+
+
+def read_arrays(
+    path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
+) -> Found:
+    with open_arrays(path) as (shapes, get):
+        return _choose(path, shapes, factors, array, get)
+
+
+def _choose(
     path: Path,
-    shapes: dict[str, tuple[int, ...]],
+    shapes: Shapes,
     factors: list[str] | None,
     array: str | None,
     get: Callable[[str], np.ndarray],
@@ -97,19 +113,18 @@ def _read_arrays(
     if shapes[array] and shapes[array][0] == 0:
         raise DataError(f"{path.name}: {array} has shape {shapes[array]}: there are no samples.")
     chosen = factors or [name for name in FACTORS if name in shapes and name != array][:1]
-    known = next((name for name in NAMES if name in shapes), None)
-    labels = [_text(label) for label in np.ravel(get(known))] if known else []
+    labels = stated_words(shapes, get, NAMES)
     columns: dict[str, np.ndarray] = {}
     for name in chosen:
         values = np.asarray(get(name))
         # Several arrays of one column each carry the names of the arrays.
         single = len(chosen) > 1 or (values.ndim == 1 and not labels)
-        columns.update(_columns(values, [name] if single and values.ndim == 1 else labels))
+        names = [name] if single and values.ndim == 1 else labels
+        columns.update(array_columns(values, path.name, names, prefix="factor"))
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
-    kinds = None
-    if KINDS in shapes and columns:
-        kinds = [_text(kind) for kind in np.ravel(get(KINDS))]
-    return Found(get(array), columns or None, about, kinds)
+    kinds = stated_words(shapes, get, KINDS) if columns else []
+    features = stated_words(shapes, get, FEATURE_NAMES)
+    return Found(get(array), columns or None, about, kinds or None, features)
 
 
 def _provenance(found: np.ndarray | None) -> dict[str, Any]:
@@ -160,33 +175,6 @@ def _refuse_objects(path: Path, name: str, dtype: np.dtype) -> None:
             f"{path}: {name} holds pickled Python objects, which could run any code and are not "
             "opened. Save plain numbers: np.save(file, np.array(rows, dtype='float32'))."
         )
-
-
-def _columns(values: np.ndarray, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """The columns of an array of factors by name; without names they are counted."""
-    if values.ndim not in (1, 2):
-        raise DataError(
-            f"factors: an array of shape {values.shape}; needed is one row a sample and one "
-            "column a factor."
-        )
-    table = values[:, None] if values.ndim == 1 else values
-    if not names:
-        names = [f"factor{k}" for k in range(table.shape[1])]
-    if len(names) != table.shape[1]:
-        raise DataError(
-            f"factors: {len(names)} names ({', '.join(names)}) for {table.shape[1]} factors. "
-            "Give one for each."
-        )
-    if len(set(names)) < len(names):
-        raise DataError(
-            f"factors: {len(names)} names ({', '.join(names)}), some of them equal, so that one "
-            "factor would hide another. Give each a name of its own."
-        )
-    return {name: _words(table[:, k]) for k, name in enumerate(names)}
-
-
-def _words(column: np.ndarray) -> np.ndarray:
-    return np.char.decode(column, "utf-8") if column.dtype.kind == "S" else column
 
 
 def _text(word: Any) -> str:

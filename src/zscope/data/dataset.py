@@ -7,8 +7,10 @@ memory map, or pictures rendered when they are asked for. Large data are never t
 into floats as a whole: `batch` converts just the rows it is asked for.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from operator import index
 from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_checkable
 
@@ -18,8 +20,10 @@ from torch import Tensor
 
 from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
+from zscope.results import html_table, text_table
 
 GUESSED = "guessed_kinds"  # in the provenance: factors whose kind nobody has told
+MOST_ROWS = 12  # factors in a printed dataset
 
 Kind = Literal["categorical", "ordinal", "continuous"]
 
@@ -42,7 +46,8 @@ class Dataset:
 
     `factors` is samples x factors (integers for categorical and ordinal factors, real
     numbers if any is continuous) or None. `factor_sizes` counts the values of each factor,
-    0 for a continuous one. `recipe` says how `zs.data.load` can make the dataset again.
+    0 for a continuous one. `feature_names` names the columns of rows, where they have
+    names. `recipe` says how `zs.data.load` can make the dataset again.
     """
 
     name: str
@@ -51,6 +56,7 @@ class Dataset:
     factor_names: tuple[str, ...] = ()
     factor_sizes: tuple[int, ...] = ()
     factor_kinds: tuple[Kind, ...] = ()
+    feature_names: tuple[str, ...] = ()
     recipe: dict[str, Any] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -73,6 +79,13 @@ class Dataset:
                 f"{self.name}: rows of type {dtype}; rows are read as real numbers. "
                 "Convert them with .astype('float32'), scaled as the model expects."
             )
+        object.__setattr__(self, "feature_names", tuple(self.feature_names))
+        if self.feature_names and len(self.feature_names) != (shape[1] if len(shape) == 2 else 0):
+            raise DataError(
+                f"{self.name}: {len(self.feature_names)} feature names for observations of shape "
+                f"{shape[1:]}. Give one for each feature of a row, or none; pictures have none."
+            )
+        self._check_unique("features", self.feature_names)
         if self.factors is None:
             if self.factor_names:
                 raise DataError(
@@ -105,12 +118,7 @@ class Dataset:
                 f"{self.name}: {values.shape[1]} factors, but {len(names)} names, {len(sizes)} "
                 f"sizes and {len(kinds)} kinds. Give one of each for every factor."
             )
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DataError(
-                f"{self.name}: {len(names)} factors, several of them called {twice[0]!r}. Results "
-                "are told by name, so one would hide the other. Give each a name of its own."
-            )
+        self._check_unique("factors", names)
         unknown = [kind for kind in kinds if kind not in get_args(Kind)]
         if unknown:
             raise DataError(
@@ -125,15 +133,38 @@ class Dataset:
         ):
             object.__setattr__(self, part, value)
 
+    def _check_unique(self, what: str, names: Sequence[str]) -> None:
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise DataError(
+                f"{self.name}: {len(names)} {what}, several of them called {twice[0]!r}. Results "
+                "are listed by name, so one would hide the other. Give each its own name."
+            )
+
     def __len__(self) -> int:
         return int(self.images.shape[0])
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{name} {size or '(continuous)'}"
-            for name, size in zip(self.factor_names, self.factor_sizes, strict=True)
-        )
-        return f"Dataset({self.name}: {len(self)} x {self.shape}, factors: {sizes or 'none'})"
+        return "\n".join(filter(None, [self._title(), text_table(self._factor_table(), left=2)]))
+
+    def _repr_html_(self) -> str:
+        table = html_table(self._factor_table(), left=2)
+        return f"<div><strong>{escape(self._title())}</strong>{table}</div>"
+
+    def _title(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        factors = "" if self.factor_names else ", no factors"
+        return f"Dataset {self.name}: {len(self):,} observations of {shape}{factors}"
+
+    def _factor_table(self) -> list[list[str]]:
+        rows = [
+            [name, kind, str(size or "")]
+            for name, kind, size in zip(
+                self.factor_names, self.factor_kinds, self.factor_sizes, strict=True
+            )
+        ]
+        more = [[f"… {len(rows) - MOST_ROWS} more", "", ""]] if len(rows) > MOST_ROWS else []
+        return [["factor", "kind", "values"], *rows[:MOST_ROWS], *more] if rows else []
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -267,6 +298,7 @@ def from_arrays(
     name: str = "array",
     factor_names: Sequence[str] = (),
     factor_kinds: Sequence[Kind] = (),
+    feature_names: Sequence[str] = (),
 ) -> Dataset:
     """A dataset of an array or tensor in any usual layout.
 
@@ -310,6 +342,7 @@ def from_arrays(
         factors=factors,
         factor_names=tuple(factor_names),
         factor_kinds=tuple(factor_kinds),
+        feature_names=tuple(feature_names),
     )
 
 

@@ -11,29 +11,29 @@ read, never as a whole. Compressed or encoded data of more than 256 MB are writt
 to a .npy file in the folder of datasets, and opened from there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from zscope.data.dataset import GUESSED, Dataset, Kind, from_arrays, guess_kind
-from zscope.data.fetching import UNREADABLE
+from zscope.data.columns import factor_table, file_type, readable, words_between_commas
+from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, kept, resized
-from zscope.errors import ConfigError, DataError, did_you_mean
+from zscope.errors import ConfigError, DataError
 
 # Suffix -> module:function that reads it.
 READERS = {
     ".npy": "arrays:read_npy",
-    ".npz": "arrays:read_npz",
-    ".h5": "arrays:read_h5",
-    ".hdf5": "arrays:read_h5",
-    ".csv": "tables:read_csv",
-    ".tsv": "tables:read_csv",
-    ".parquet": "tables:read_parquet",
+    ".npz": "arrays:read_arrays",
+    ".h5": "arrays:read_arrays",
+    ".hdf5": "arrays:read_arrays",
+    ".csv": "tables:read_table",
+    ".tsv": "tables:read_table",
+    ".parquet": "tables:read_table",
     "folder": "pictures:read_folder",
 }
 OPTIONS = {
@@ -62,6 +62,7 @@ class Found:
     factors: Mapping[str, np.ndarray] | None = None
     about: dict[str, Any] = field(default_factory=dict)
     kinds: list[str] | None = None  # of the factors, where the file says them
+    feature_names: Sequence[str] = ()
 
 
 def load_path(
@@ -77,28 +78,23 @@ def load_path(
     """The dataset in a file or folder. The options are described in `OPTIONS`."""
     path = Path(path)
     side = None if resolution is None else pixels(path.name, "resolution", resolution)
-    reader = _reader(path)
-    suffix = "folder" if path.is_dir() else path.suffix.lower()
+    suffix = file_type(path, list(READERS))
     for option, value in {"factors": factors, "features": features, "array": array}.items():
         if value is not None and suffix not in ONLY[option]:
             raise ConfigError(
                 f"{path.name}: {option}={value!r} does not apply to {suffix}; it is for "
                 f"{', '.join(ONLY[option])}. Leave it out."
             )
-    try:
-        found = reader(
+    module, function = READERS[suffix].split(":")
+    reader = getattr(import_module(f"zscope.data.{module}"), function)
+    with readable(path):
+        found: Found = reader(
             path,
-            factors=_listed(factors),
-            features=_listed(features),
+            factors=words_between_commas(factors),
+            features=words_between_commas(features),
             array=array,
             side=side,
         )
-    except UNREADABLE as error:
-        raise DataError(
-            f"{path}: cannot be read as {path.suffix or 'a folder'} ({type(error).__name__}: "
-            f"{error}). Is it complete, and what its name says? Write it again, or convert it to "
-            ".npy with np.save."
-        ) from error
     images = from_arrays(found.observations, name=path.name).images
     if side is not None and images.shape[2:] != (side, side):
         images = _resized(images, side, path)
@@ -109,29 +105,36 @@ def load_path(
                 f"{path.name}: {'kinds' if kinds is not None else 'names'} are given, but there "
                 "are no factors. Say which they are with factors=."
             )
-        return Dataset(path.name, images, provenance=about)
-    table = _named(found.factors, _listed(names), path.name)
-    if kinds is None and found.kinds is not None:
-        if len(found.kinds) != len(table):
+        return Dataset(
+            path.name, images, feature_names=tuple(found.feature_names), provenance=about
+        )
+    columns = _renamed(found.factors, words_between_commas(names), path.name)
+    if kinds is not None:
+        about.pop(GUESSED, None)  # of a file that zscope wrote
+    elif found.kinds is not None:
+        if len(found.kinds) != len(columns):
             raise DataError(
                 f"{path.name}: the file says {len(found.kinds)} factor_kinds "
-                f"({', '.join(found.kinds)}) for {len(table)} factors ({', '.join(table)}). Write "
-                "one for each into the file, or overrule them with kinds=."
+                f"({', '.join(found.kinds)}) for {len(columns)} factors ({', '.join(columns)}). "
+                "Write one for each into the file, or overrule them with kinds=."
             )
         kinds = found.kinds
-    values, described, categories = factor_table(table, kinds, name=path.name)
-    if categories:
-        about["categories"] = categories
-    told = _kinds(kinds, list(table), path.name)
-    guessed = [label for label in table if label not in told and label not in categories]
+    table = factor_table(columns, kinds, name=path.name)
+    factor_kinds = tuple(
+        kind or guess_kind(values) for kind, values in zip(table.kinds, table.values.T, strict=True)
+    )
+    if table.categories:
+        about["categories"] = table.categories
+    guessed = [name for name, kind in zip(table.names, table.kinds, strict=True) if kind is None]
     if guessed:
         about[GUESSED] = guessed
     return Dataset(
         path.name,
         images,
-        values,
-        factor_names=tuple(table),
-        factor_kinds=described,
+        table.values if "continuous" in factor_kinds else table.values.astype(np.int64),
+        factor_names=table.names,
+        factor_kinds=factor_kinds,
+        feature_names=tuple(found.feature_names),
         provenance=about,
     )
 
@@ -198,65 +201,6 @@ def real_rows(found: Any, name: str) -> Any:
     return found
 
 
-def factor_table(
-    columns: Mapping[str, np.ndarray],
-    kinds: str | Sequence[str] | Mapping[str, str] | None = None,
-    *,
-    name: str = "factors",
-) -> tuple[np.ndarray, tuple[Kind, ...], dict[str, list]]:
-    """Columns of numbers or words as a table of numbers, their kinds, and named categories.
-
-    Words are categorical and numbered in alphabetical order. Ordinal and categorical
-    numbers that are not whole are numbered in order of size.
-    """
-    asked = _kinds(kinds, list(columns), name)
-    table: list[np.ndarray] = []
-    described: list[Kind] = []
-    categories: dict[str, list] = {}
-    for label, column in columns.items():
-        words = column.dtype.kind not in "biuf"
-        kind = asked.get(label) or ("categorical" if words else guess_kind(column))
-        if words and kind == "continuous":
-            raise ConfigError(
-                f"{name}: kinds says that {label} is continuous, but it holds words such as "
-                f"{str(column[0])!r}. Make it categorical, or correct the column."
-            )
-        if not words and not np.isfinite(column).all():
-            row = int(np.flatnonzero(~np.isfinite(column))[0])
-            raise DataError(
-                f"{name}: factor {label} is {column[row]} in row {row} (counting from 0). Leave "
-                "out rows whose factors are not known."
-            )
-        if kind != "continuous" and (words or (column != np.round(column)).any()):
-            plain = column.astype(str) if words else column
-            names, places = np.unique(plain, return_inverse=True)
-            categories[label] = names.tolist()
-            table.append(places)
-        else:
-            table.append(column if kind == "continuous" else column.astype(np.int64))
-        described.append(kind)
-    return np.column_stack(table), tuple(described), categories
-
-
-def _reader(path: Path) -> Callable[..., Found]:
-    """What can read this path."""
-    if not path.exists():
-        raise DataError(
-            f"{path}: there is no such file or folder. Is the path right? It is looked for "
-            f"in {Path.cwd()}."
-        )
-    suffix = "folder" if path.is_dir() else path.suffix.lower()
-    if path.is_file() and path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty (0 bytes). Was it written to the end?")
-    if suffix not in READERS:
-        raise DataError(
-            f"{path}: files ending in {suffix or 'nothing'} are not known. "
-            f"Known: {', '.join(READERS)} of pictures."
-        )
-    module, function = READERS[suffix].split(":")
-    return getattr(import_module(f"zscope.data.{module}"), function)
-
-
 def _resized(images: Any, side: int, path: Path) -> np.ndarray:
     if len(images.shape) != 4:
         raise ConfigError(
@@ -275,7 +219,7 @@ def _resized(images: Any, side: int, path: Path) -> np.ndarray:
     return np.concatenate(list(pieces))
 
 
-def _named(
+def _renamed(
     columns: Mapping[str, np.ndarray], names: list[str] | None, who: str
 ) -> Mapping[str, np.ndarray]:
     if names is None:
@@ -291,38 +235,3 @@ def _named(
             "each one of its own."
         )
     return dict(zip(names, columns.values(), strict=True))
-
-
-def _kinds(
-    kinds: str | Sequence[str] | Mapping[str, str] | None, names: list[str], who: str
-) -> dict[str, Any]:
-    """What is asked for each factor by name."""
-    if kinds is None:
-        return {}
-    if not isinstance(kinds, Mapping):
-        listed = _listed(kinds) or []
-        if any("=" in kind for kind in listed):
-            kinds = dict(kind.partition("=")[::2] for kind in listed)
-        elif len(listed) in (1, len(names)):
-            kinds = dict(zip(names, listed * (len(names) // len(listed)), strict=True))
-        else:
-            raise ConfigError(
-                f"{who}: {len(listed)} kinds for {len(names)} factors ({', '.join(names)}). Give "
-                "one for each, or name them: dose=continuous."
-            )
-    for label, kind in kinds.items():
-        if label not in names:
-            raise ConfigError(f"{who}: kinds names {label!r}. {did_you_mean(label, names)}")
-        if kind not in get_args(Kind):
-            raise ConfigError(
-                f"{who}: the kind of {label} is {kind!r}. {did_you_mean(kind, get_args(Kind))}"
-            )
-    return dict(kinds)
-
-
-def _listed(value: Any) -> list[str] | None:
-    """A list given as such, or as words between commas."""
-    if value is None:
-        return None
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    return [str(part).strip() for part in parts]

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import GUESSED, Dataset
 from zscope.data.own import load_path
 from zscope.data.unpacking import PIECE
 from zscope.errors import ConfigError, DataError
@@ -97,6 +97,8 @@ def write_perturbed(
                 tell(int(rows[-1]) + 1, len(data))
 
     arrays: dict[str, np.ndarray] = {}
+    if data.feature_names:
+        arrays["feature_names"] = np.array(data.feature_names)
     if data.factors is not None:
         arrays["factors"] = np.asarray(data.factors)
         arrays["factor_names"] = np.array(data.factor_names)
@@ -105,7 +107,7 @@ def write_perturbed(
         "made_from": data.recipe or data.name,
         "epsilon": epsilon,
         **about,
-        **{key: data.provenance[key] for key in ("categories",) if key in data.provenance},
+        **{key: data.provenance[key] for key in ("categories", GUESSED) if key in data.provenance},
     }
     arrays["provenance"] = np.array(json.dumps(provenance))
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")

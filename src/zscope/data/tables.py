@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from zscope.data.columns import plain_column
 from zscope.data.own import Found
 from zscope.data.unpacking import LARGE, kept
 from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
@@ -28,23 +29,31 @@ class Part:
     factors: dict[str, np.ndarray]
 
 
-def read_csv(path: Path, **options: Any) -> Found:
-    return read_table(CsvTable(path), **options)
+def open_table(path: Path) -> "CsvTable | ParquetTable":
+    return ParquetTable(path) if path.suffix.lower() == ".parquet" else CsvTable(path)
 
 
-def read_parquet(path: Path, **options: Any) -> Found:
-    return read_table(ParquetTable(path), **options)
+def table_columns(path: Path) -> dict[str, np.ndarray]:
+    """All columns of a table by name, as numbers or words."""
+    table = open_table(path)
+    parts = [part.factors for part in table.parts([], table.columns)]
+    if not parts:
+        raise DataError(f"{path}: the table has {len(table.columns)} columns but no rows.")
+    return {
+        column: plain_column(np.concatenate([part[column] for part in parts]), column, path)
+        for column in table.columns
+    }
 
 
 def read_table(
-    table: "CsvTable | ParquetTable",
+    path: Path,
     *,
     factors: list[str] | None = None,
     features: list[str] | None = None,
     **_: Any,
 ) -> Found:
     """Observations and factors of a table; large ones are kept as a memory map."""
-    name = table.path.name
+    table, name = open_table(path), path.name
     for option, columns in (("factors", factors), ("features", features)):
         for column in columns or ():
             if column not in table.columns:
@@ -60,7 +69,7 @@ def read_table(
         )
     shape = (table.rows(), len(used))
     if shape[0] == 0:
-        raise DataError(f"{table.path}: the table has {len(table.columns)} columns but no rows.")
+        raise DataError(f"{path}: the table has {len(table.columns)} columns but no rows.")
     collected: dict[str, list[np.ndarray]] = {column: [] for column in factors or ()}
 
     def pieces() -> Iterator[np.ndarray]:
@@ -70,15 +79,18 @@ def read_table(
             yield part.features
 
     if shape[0] * shape[1] * 4 > LARGE:
-        values = kept(table.path, ",".join(used), shape, np.dtype(np.float32), pieces())
+        values = kept(path, ",".join(used), shape, np.dtype(np.float32), pieces())
         if not all(collected.values()):  # the observations were kept from an earlier time
             for part in table.parts([], list(collected)):
                 for column, words in part.factors.items():
                     collected[column].append(words)
     else:
         values = np.concatenate(list(pieces()))
-    found = {column: _joined(parts) for column, parts in collected.items()}
-    return Found(values, found or None, {"features": used})
+    columns = {
+        column: plain_column(np.concatenate(parts), column, name)
+        for column, parts in collected.items()
+    }
+    return Found(values, columns or None, feature_names=used)
 
 
 class CsvTable:
@@ -197,23 +209,6 @@ def _plain(column: Any) -> np.ndarray:
     if pa.types.is_boolean(column.type) and column.null_count == 0:
         return column.to_numpy(zero_copy_only=False)
     return np.array(["" if word is None else str(word) for word in column.to_pylist()])
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """A column of factors: numbers if all of it is, else words."""
-    column = np.concatenate(parts)
-    if column.dtype.kind in "biuf":
-        return column
-    if (column == "").any():
-        row = int(np.flatnonzero(column == "")[0])
-        raise DataError(
-            f"factors: a value is missing in row {row} (counting from 0). Leave out rows whose "
-            "factors are not known."
-        )
-    try:
-        return column.astype(np.float64)
-    except ValueError:
-        return column
 
 
 def _is_number(cell: str) -> bool:

@@ -26,7 +26,7 @@ import torch
 
 from zscope.assays.matrices import Array, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Result, Scored
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,9 +80,12 @@ def elbow(
 
 
 @dataclass(frozen=True, eq=False)
-class SimilarityPreservation(Result):
+class SimilarityPreservation(Scored):
     score: float
     samples: int
+
+    why_no_interval = "it sums over all pairs of samples, which are not independent"
+    why_no_chance = "it compares observations with reconstructions and is best at 0"
 
 
 def similarity_preservation(

@@ -490,7 +490,7 @@ def test_udr_leaves_out_latents_without_divergence():
     assert masked.scores == a.udr([m[:, :3] for m in models]).scores
     variances = [np.column_stack([np.full((500, 3), 0.01), np.ones(500)])] * 3
     quiet = [m * [1, 1, 1, 0.01] for m in models]
-    assert a.udr(quiet, variances=variances).passive == [[3]] * 3
+    assert a.udr(quiet, variances=variances).uninformative == [[3]] * 3
 
 
 def test_udr_refuses_what_it_cannot_compare():

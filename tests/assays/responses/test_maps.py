@@ -125,16 +125,16 @@ def test_permuting_the_latents_of_the_model_permutes_the_map():
     assert np.allclose(one.field, other.field)
 
 
-def test_the_summary_says_where_responses_gather():
+def test_the_summary_says_where_responses_converge():
     def response(z):
         return z - 0.5 * z.sign() * z**2  # div F = -|z_0| - |z_1|, away from the axes
 
     found = response_map(responding(response, 2), ZERO, grid=10, extent=(-1, 1))
     lines = dict(found.summary())
-    assert lines["responses gather on"] == "100.0 % of the map"
+    assert lines["responses converge on"] == "100.0 % of the map"
     away = response_map(responding(lambda z: 3 * z, 2), ZERO, grid=10, extent=(-1, 1))
-    assert dict(away.summary())["responses gather on"] == "0.0 % of the map"
-    assert dict(away.summary())["divergence, mean"] == "4"
+    assert dict(away.summary())["responses converge on"] == "0.0 % of the map"
+    assert dict(away.summary())["mean divergence"] == "4"
 
 
 def test_several_base_vectors_give_the_average_of_their_fields():

@@ -29,9 +29,11 @@ from typing import Any, Literal, NamedTuple
 
 from zscope.assays.regime.types import VariableTypes
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 Status = Literal["found", "limit", "collapsed"]
+WHY_NO_INTERVAL = "it is the answer of one search; repeat it with other seeds to see its spread"
+WHY_NO_CHANCE = "it is the size or the β of a model, not a property of codes"
 
 
 class Trial(NamedTuple):
@@ -42,7 +44,7 @@ class Trial(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Fondue(Result):
+class Fondue(Scored):
     """The answer and the models it took.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
@@ -56,9 +58,18 @@ class Fondue(Result):
     limit: int
     flags: list[str] = field(default_factory=list)  # what must be known to read the answer
 
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+    score_fields = ("latents",)
+
     @property
     def score(self) -> int:
         return self.latents
+
+    @property
+    def samples(self) -> int:
+        """How many models were trained."""
+        return len(self.trials)
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -202,7 +213,7 @@ class BetaTrial(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BetaFondue(Result):
+class BetaFondue(Scored):
     """The largest β at which the gap stays within the threshold, and the models it took."""
 
     beta: float
@@ -210,6 +221,19 @@ class BetaFondue(Result):
     threshold: float
     status: Status
     flags: list[str] = field(default_factory=list)
+
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+    score_fields = ("beta",)
+
+    @property
+    def score(self) -> float:
+        return self.beta
+
+    @property
+    def samples(self) -> int:
+        """How many models were trained."""
+        return len(self.trials)
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -303,13 +327,25 @@ def fondue_types(
 
 
 @dataclass(frozen=True, eq=False)
-class StableFondue(Result):
+class StableFondue(Scored):
     """The answer that no longer changes with training, and the steps at which it appeared."""
 
     latents: int
     steps: int
     searches: dict[int, Fondue]  # steps -> search
     stable: bool
+
+    why_no_interval = WHY_NO_INTERVAL
+    why_no_chance = WHY_NO_CHANCE
+
+    @property
+    def score(self) -> int:
+        return self.latents
+
+    @property
+    def samples(self) -> int:
+        """How many models were trained, over all searches."""
+        return sum(search.samples for search in self.searches.values())
 
     @property
     def last(self) -> Fondue:
@@ -331,7 +367,7 @@ class StableFondue(Result):
     def summary(self) -> list[tuple[str, str]]:
         lines = [(f"{steps} steps", f"{search.latents} latents")
                  for steps, search in self.searches.items()]  # fmt: skip
-        return [("latents", str(self.latents)), ("stable", str(self.stable)), *lines]
+        return [("stable", "yes" if self.stable else "no"), *lines]
 
 
 def stable_fondue(search: Callable[[int], Fondue], *, steps: int, rounds: int = 5) -> StableFondue:

@@ -30,7 +30,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -55,6 +57,7 @@ class IRS(Score):
     small_groups: int = 0  # values left out because of too few rows
 
 
+@accepts_recording
 def irs(
     codes: Array,
     factors: Array,
@@ -163,3 +166,10 @@ def _estimate(
     score = float((largest * best).sum() / largest.sum()) if largest.any() else 0.0
     parents = [sample.columns[k] for k in matrix.argmax(1)]
     return Estimate(score, matrix.max(0), best, matrix, flags, {"parents": parents, **more})
+
+
+ENTRY = Entry(
+    question="Does a latent stay fixed while its factor is fixed and everything else changes?",
+    takes=("codes", "factors", "variances=variances"),
+    title="IRS",
+)

@@ -19,6 +19,8 @@ from typing import Any
 
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.regime.effective_rank import effective_rank
 from zscope.assays.regime.mutual_information import mutual_information
 from zscope.assays.regime.total_correlation import total_correlation
@@ -82,6 +84,7 @@ def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
     return {name: columns for name, columns in subsets.items() if columns}
 
 
+@accepts_recording
 def truncation(
     posterior: Posterior,
     *,
@@ -114,3 +117,10 @@ def truncation(
             floors[measure][name] = theirs.floor
     table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
     return Truncation(table=table, subsets=subsets, samples=len(posterior), floors=floors)
+
+
+ENTRY = Entry(
+    question="Which type of latent makes the means differ from the samples?",
+    takes=("posterior",),
+    needs=("variances", "two latents"),
+)

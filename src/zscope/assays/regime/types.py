@@ -28,6 +28,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Result
@@ -153,6 +155,7 @@ class VarianceMoments:
         )
 
 
+@accepts_recording
 def variable_types(
     variances: Array | Iterable[Any], *, alpha: float = 0.1, kl: Array | None = None
 ) -> VariableTypes:
@@ -244,3 +247,10 @@ def _checked(variances: Array) -> Tensor:
 
 def _indices(mask: Tensor) -> list[int]:
     return [int(j) for j in mask.nonzero().flatten()]
+
+
+ENTRY = Entry(
+    question="Which latents are used, which are noise, and which are used only for some inputs?",
+    takes=("variances", "kl=conditional_kl"),
+    needs=("variances",),
+)

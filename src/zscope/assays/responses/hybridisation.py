@@ -21,7 +21,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, decode
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
@@ -68,6 +70,7 @@ class Hybridisation(Result):
         return hybrid_grid(self.decoded, self.decoded_sources, ax=ax)
 
 
+@accepts_recording
 def hybridisation(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
@@ -76,7 +79,6 @@ def hybridisation(
     on: Literal["noises", "causes"] = "noises",
     groups: Groups | None = None,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Hybridisation:
     """Decode the base with each unit of the alternative(s) in turn.
 
@@ -105,7 +107,7 @@ def hybridisation(
         hybrids, decoded = _of_causes(autoencoder, codes, lists)
     else:
         hybrids = _of_noises(codes, lists)
-        decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]), budget=budget)
+        decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]))
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
     shape = hybrids.shape[:-1]
@@ -158,3 +160,11 @@ def _of_causes(
             hybrids = torch.stack([torch.stack(row) for row in rows])
         decoded = model.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
     return hybrids.to(codes), decoded.to(codes.device)
+
+
+ENTRY = Entry(
+    question="What does each latent of one sample do in another?",
+    takes=("autoencoder", "codes"),
+    passes="latents + 3",
+    most=4_000,
+)

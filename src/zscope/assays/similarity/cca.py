@@ -22,19 +22,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Spectrum
 
 
 @dataclass(frozen=True, eq=False)
-class CanonicalCorrelation(Result):
+class CanonicalCorrelation(Scored):
     score: float
     correlations: Spectrum  # largest first
-    directions: tuple[int, int]  # kept of each side
+    directions: tuple[int, int]  # of each side after the reduction
     samples: int
     features: tuple[int, int]
+
+    why_no_interval = "it is not computed; the spread over pairs of runs says more"
+    why_no_chance = (
+        "it depends on the features: about sqrt(features / samples) for unrelated Gaussian ones"
+    )
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -42,11 +49,13 @@ class CanonicalCorrelation(Result):
         return bars(self.correlations, x="canonical direction", y="correlation", ax=ax)
 
 
+@accepts_recording
 def svcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation:
     """Mean canonical correlation of two representations of the same samples."""
     return _compare(x, y, variance, "svcca")
 
 
+@accepts_recording
 def pwcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation:
     """Canonical correlation weighted by how much of the first representation each accounts for."""
     return _compare(x, y, variance, "pwcca")
@@ -92,3 +101,19 @@ def _principal(rows: Tensor, variance: float, who: str) -> Tensor:
     # Directions of rounding alone correlate with anything.
     keep = min(keep, int((values > 1e-10 * values[0]).sum()))
     return left[:, :keep]
+
+
+ENTRIES = {
+    "svcca": Entry(
+        question="Which directions of two representations vary together?",
+        takes=("codes", "codes"),
+        compares=True,
+        title="SVCCA",
+    ),
+    "pwcca": Entry(
+        question="Which directions vary together, weighted by the variance they explain?",
+        takes=("codes", "codes"),
+        compares=True,
+        title="PWCCA",
+    ),
+}

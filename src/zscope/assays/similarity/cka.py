@@ -30,23 +30,34 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class CKA(Result):
-    """The similarity, with what it must be read beside: samples and features."""
+class CKA(Scored):
+    """The similarity, with the numbers of samples and features that it depends on."""
 
     score: float
     debiased: bool
     samples: int
     features: tuple[int, int]
 
+    why_no_interval = "it is not computed; the spread over pairs of runs says more"
+    why_no_chance = "in the plain form it depends on the features; use debiased=True"
 
+    @property
+    def chance(self) -> float | None:
+        """That of unrelated features: 0 in the debiased form."""
+        return 0.0 if self.debiased else None
+
+
+@accepts_recording
 def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     """Linear CKA of two representations of the same samples, in the same order."""
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
@@ -202,3 +213,11 @@ class _Side:
             + n * mm * kk
         )
         return _hsic(product, paired, self.total_a, total_b, n)
+
+
+ENTRY = Entry(
+    question="Do two representations arrange the same samples in the same way?",
+    takes=("codes", "codes"),
+    compares=True,
+    title="CKA",
+)

@@ -26,6 +26,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -72,19 +74,28 @@ class SimilarityHeatmap(Result):
 
     matrix: Matrix
     null: Matrix | None
-    control: Matrix | None
+    control: Float[Tensor, "rows others"] | None  # its columns are control_columns
     rows: list[str]
     columns: list[str]
     control_columns: list[str]
     debiased: bool
     samples: int
 
+    @property
+    def shared(self) -> list[str]:
+        """The layers that both models have."""
+        return [name for name in self.rows if name in self.columns]
+
+    @property
+    def diagonal(self) -> Tensor:
+        """The similarity of each shared layer with its namesake."""
+        rows = [self.rows.index(name) for name in self.shared]
+        columns = [self.columns.index(name) for name in self.shared]
+        return self.matrix[rows, columns]
+
     def summary(self) -> list[tuple[str, str]]:
-        shared = [name for name in self.rows if name in self.columns]
-        return [
-            (name, f"{float(self.matrix[self.rows.index(name), self.columns.index(name)]):.3f}")
-            for name in shared
-        ]
+        values = zip(self.shared, self.diagonal, strict=True)
+        return [(name, f"{float(value):.3f}") for name, value in values]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import heatmap
@@ -101,6 +112,7 @@ class SimilarityHeatmap(Result):
         )
 
 
+@accepts_recording
 def similarity_heatmap(
     first: Layers | Sequence[Layers],
     second: Layers | Sequence[Layers] | None = None,
@@ -262,3 +274,10 @@ def _gram_products(layers: list[Layer], n: int) -> Tensor:
         flat = parts.reshape(count, -1)
         total += flat @ flat.T
     return total
+
+
+ENTRY = Entry(
+    question="Which layers of two models, or of one model at two steps, are similar?",
+    takes=("codes", "codes"),
+    compares=True,
+)

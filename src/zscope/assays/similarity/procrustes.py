@@ -23,20 +23,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Procrustes(Result):
+class Procrustes(Scored):
     score: float
     distance: float
     angle: float
     samples: int
     features: tuple[int, int]
 
+    why_no_interval = "it is not computed; the spread over pairs of runs says more"
+    why_no_chance = (
+        "it depends on the features: about 0.85 sqrt(features / samples) for unrelated Gaussian "
+        "ones"
+    )
 
+
+@accepts_recording
 def procrustes(x: Array, y: Array) -> Procrustes:
     """Procrustes similarity of two representations of the same samples, in the same order.
 
@@ -73,3 +82,10 @@ def _reduced(rows: Tensor) -> Tensor:
     if rows.shape[1] <= len(rows):
         return rows
     return torch.linalg.qr(rows.T, mode="r").R.T
+
+
+ENTRY = Entry(
+    question="How closely can one representation be rotated onto the other?",
+    takes=("codes", "codes"),
+    compares=True,
+)
