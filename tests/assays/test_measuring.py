@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import nn
 from worlds import grid, identity
+from zscope.assays.measuring import NEEDS, run, unmet
 
 import zscope as zs
 from zscope.assays import CATALOGUE, Entry, measure
-from zscope.assays.measuring import NEEDS, run, unmet
 from zscope.data.dataset import from_arrays
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result

@@ -372,7 +372,6 @@ def test_a_similarity_without_an_answer_says_why():
 
 
 def test_the_functions_are_not_hidden_by_their_modules():
-    import zscope.experiments.elbow
     from zscope import experiments
 
     for name in experiments.__all__:

@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -30,6 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
 
+@runtime_checkable
 class Assay(Protocol[P, R]):
     """A function of arrays that also takes a recording instead."""
 

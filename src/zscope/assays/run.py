@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zscope import __version__
 from zscope.assays import CATALOGUE, groups
@@ -44,6 +44,7 @@ class Failure(NamedTuple):
     traceback: str
 
 
+@runtime_checkable
 class Kept(Protocol):
     """Results of earlier measurements."""
 
