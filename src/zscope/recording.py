@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.data.dataset import GUESSED, Dataset, from_arrays
+from zscope.data.dataset import GUESSED, Dataset, as_dataset
 from zscope.errors import DataError, InterfaceError, Undefined
 from zscope.factors import Factors, factors_of, guess_kind
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes
 
-__all__ = ["Recording", "as_dataset", "record"]
+__all__ = ["Recording", "record"]
 
 BATCH_BYTES = 32 * 2**20
 SAMPLES = 10_000
@@ -242,11 +242,6 @@ def _factors(data: Dataset) -> Factors | None:
     )
     labels = data.provenance.get("categories", {})
     return Factors(data.factors, data.factor_names, kinds, guessed, labels)
-
-
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; an array or tensor as a Dataset without factors."""
-    return data if isinstance(data, Dataset) else from_arrays(data)
 
 
 def record(

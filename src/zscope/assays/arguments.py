@@ -65,7 +65,7 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         if given.get("generator") is None:
             _as_recording(signature, entry, given)
         _complete(signature, entry, given, 0)
-        return function(**given)
+        return cast(Callable[..., R], function)(**given)
 
     return cast(Assay[P, R], measure)
 

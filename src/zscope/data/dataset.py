@@ -23,8 +23,8 @@ from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
 
 __all__ = [
-    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "from_arrays", "grid_factors",
-    "guess_kind",
+    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
+    "grid_factors", "guess_kind",
 ]  # fmt: skip
 
 GUESSED = "guessed_kinds"  # key of the provenance: factors whose kind was not stated
@@ -349,6 +349,11 @@ def from_arrays(
         factor_kinds=tuple(factor_kinds),
         feature_names=tuple(feature_names),
     )
+
+
+def as_dataset(data: Any) -> Dataset:
+    """A Dataset as it is; an array or tensor as a Dataset without factors."""
+    return data if isinstance(data, Dataset) else from_arrays(data)
 
 
 def _as_array(values: Any, name: str, what: str) -> np.ndarray:

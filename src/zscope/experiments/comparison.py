@@ -31,11 +31,11 @@ from zscope.assays.similarity.heatmap import (
     similarity_heatmap,
 )
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined
 from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
-from zscope.recording import as_dataset, auxiliary_of, choose_rows, record
+from zscope.recording import auxiliary_of, choose_rows, record
 from zscope.results import Result, Scored, text_table
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]

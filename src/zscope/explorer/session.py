@@ -15,11 +15,11 @@ from zscope.assays import response_matrix
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.rendering import Renderer
-from zscope.recording import Recording, as_dataset, record
+from zscope.recording import Recording, record
 from zscope.report.latents import latent_table
 
 __all__ = ["Session", "Subject"]

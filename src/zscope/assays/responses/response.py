@@ -15,6 +15,7 @@ Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
@@ -45,7 +46,7 @@ class Response(Result):
     @property
     def distance(self) -> Tensor:
         """||R(z) - z|| of each code."""
-        distance: Tensor = self.displacement.norm(dim=1)
+        distance: Tensor = torch.linalg.vector_norm(self.displacement, dim=1)
         return distance
 
     def summary(self) -> list[tuple[str, str]]:
