@@ -311,11 +311,11 @@ def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
 
 
 def _joined(parts: list[Posterior]) -> Posterior:
-    first = parts[0]
+    def joined(tensors: list[Tensor | None]) -> Tensor | None:
+        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
+
     return Posterior(
         torch.cat([part.mean for part in parts]),
-        None if first.std is None else torch.cat([part.std for part in parts]),
-        scale_tril=None
-        if first.scale_tril is None
-        else torch.cat([part.scale_tril for part in parts]),
+        joined([part.std for part in parts]),
+        scale_tril=joined([part.scale_tril for part in parts]),
     )

@@ -181,7 +181,7 @@ class Session:
             self.slow = self.live
             return Subject(name, recording, recording)
         model = interruptible(model, self.slow.check)
-        return Subject(name, recording, dataclasses.replace(recording, autoencoder=model))
+        return Subject(name, recording, dataclasses.replace(recording, model=model))
 
     def _latent_table(self) -> list[dict[str, Any]]:
         """One row per latent, the most important first, with the range of its slider."""
