@@ -279,7 +279,7 @@ def record(
                 )
             parts.append(posterior.to("cpu"))
     return Recording(
-        autoencoder, _joined(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
+        autoencoder, join_posteriors(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
     )
 
 
@@ -310,7 +310,9 @@ def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
     return max(1, min(1024, budget // (4 * int(np.prod(shape)))))
 
 
-def _joined(parts: list[Posterior]) -> Posterior:
+def join_posteriors(parts: list[Posterior]) -> Posterior:
+    """Posteriors of several batches as one."""
+
     def joined(tensors: list[Tensor | None]) -> Tensor | None:
         return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
 
