@@ -191,7 +191,6 @@ MADE = {  # cheap results of every folder
     "mig": lambda: a.mig(SEEN, FACTORS, kinds="ordinal"),
     "dci": lambda: a.dci(SEEN, FACTORS, kinds="ordinal"),
     "udr": lambda: a.udr([CODES, CODES + 1], similarity="spearman"),
-    "scores": lambda: a.disentanglement_scores(SEEN, FACTORS, names=["mig", "dci"]),
     "response-matrix": lambda: a.response_matrix(MODEL, POSTERIOR, samples=50),
     "structure-score": lambda: a.structure_score(MODEL, samples=50),
     "interventional-consistency": lambda: a.interventional_consistency(MODEL, CODES, samples=20),

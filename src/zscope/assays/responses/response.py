@@ -95,6 +95,6 @@ def response(
 
 ENTRY = Entry(
     question="What becomes of a code that is decoded and encoded again?",
-    takes=("autoencoder", "recording"),
+    takes=("autoencoder", "recording_or_codes"),
     passes="samples",
 )
