@@ -92,7 +92,12 @@ def test_factor_kinds_and_sizes_are_found():
     data = from_arrays(np.zeros((6, 1), np.float32), factors, factor_names=("a", "b"))
     assert data.factor_kinds == ("ordinal", "continuous")
     assert data.factor_sizes == (3, 0)
-    assert "a 3, b (continuous)" in repr(data)
+    assert repr(data).splitlines() == [
+        "Dataset array: 6 observations of 1",
+        "factor  kind        values",
+        "a       ordinal          3",
+        "b       continuous",
+    ]
 
 
 def test_features_keep_their_names_in_every_part():

@@ -16,8 +16,11 @@ import torch
 from torch import nn
 
 from zscope import adapters, store
-from zscope.autoencoder import Autoencoder, wrap
-from zscope.errors import InterfaceError, RunError
+from zscope import data as datasets
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.wrapping import wrap
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -53,6 +56,24 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
     return as_autoencoder(target, owner)
+
+
+def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
+    """The data a run was trained on, or its held-out part if the data were split."""
+    recipe, name = None, type(target).__name__
+    if isinstance(target, str | Path):
+        folder, name = Path(target), str(target)
+        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
+        recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
+    if recipe is None:
+        raise ConfigError(
+            f"load: {name} does not say which data to encode. Name them with --data (in Python "
+            "data=): a dataset (zscope data list) or a file, for instance --data images.npy"
+        )
+    recipe = {key: value for key, value in recipe.items() if value is not None}
+    if split := recipe.get("split"):
+        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
+    return datasets.from_recipe(recipe, root=root)
 
 
 def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:

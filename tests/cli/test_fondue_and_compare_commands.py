@@ -1,5 +1,6 @@
 """zscope fondue and zscope compare, as a user meets them."""
 
+import importlib
 import json
 import sys
 
@@ -8,11 +9,13 @@ import pytest
 import torch
 
 import zscope as zs
+from zscope import experiments
 from zscope.assays import cka
 from zscope.cli import main
 from zscope.errors import ConfigError, RunError
-from zscope.experiments.comparison import compare_models, correlations_over_training, untrained
-from zscope.experiments.sizing import Trials, choose_beta, choose_latents
+from zscope.experiments import compare, correlations_over_training, fondue
+from zscope.experiments.comparison import untrained_copy
+from zscope.experiments.fondue import Trials
 
 
 @pytest.fixture
@@ -47,16 +50,16 @@ SMALL = {"steps": 150, "rate": 3e-2, "options": {"backbone": "linear"}, "samples
 
 def test_a_plane_needs_two_latents():
     for criterion in ("trace", "sampled"):
-        result = choose_latents(plane(), criterion=criterion, **SMALL)
+        result = fondue(plane(), criterion=criterion, **SMALL)
         assert (result.latents, result.status) == (2, "found")
-    assert choose_latents(plane(), search="binary", limit=6, **SMALL).latents == 2
+    assert fondue(plane(), search="binary", limit=6, **SMALL).latents == 2
 
 
 def test_bisection_tries_the_largest_size_that_is_allowed(monkeypatch):
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: 0.0)
     for limit, answer in ((1, 1), (6, 6), (512, 199)):
-        result = choose_latents(plane(100), search="binary", limit=limit)
+        result = fondue(plane(100), search="binary", limit=limit)
         assert (result.latents, result.status) == (answer, "limit")
 
 
@@ -66,24 +69,26 @@ def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch
     monkeypatch.setattr(
         Trials, "_measure", lambda self, model: float(model[0] > (3 if model[1] >= 200 else 2)) * 2
     )
-    stable = choose_latents(plane(200), steps=50, stable=True, start=2)
+    stable = fondue(plane(200), steps=50, stable=True, start=2)
     assert (stable.latents, stable.steps) == (2, 50)
-    stable = choose_latents(plane(200), steps=100, stable=True, start=2)
+    stable = fondue(plane(200), steps=100, stable=True, start=2)
     assert (stable.latents, stable.steps) == (3, 200)
-    with pytest.raises(ConfigError, match="'fondue' or 'binary'.*--search beta"):
-        choose_latents(plane(200), search="golden")
+    with pytest.raises(
+        ConfigError, match="no search is called 'golden'. Known: beta, binary, fondue"
+    ):
+        fondue(plane(200), search="golden")
 
 
 def test_settings_that_contradict_each_other_are_refused():
     for more in ({"search": "binary"}, {"threshold": 1.0}):
         with pytest.raises(ConfigError, match="nothing to bisect and no threshold"):
-            choose_latents(plane(100), criterion="types", **more)
+            fondue(plane(100), criterion="types", **more)
     for more in ({"criterion": "types"}, {"options": {"beta": 2}}):
-        with pytest.raises(ConfigError, match="a β that is free"):
-            choose_beta(plane(100), latents=2, **more)
+        with pytest.raises(ConfigError, match="a β that is not fixed"):
+            fondue(plane(100), search="beta", latents=2, **more)
     for key in ("latents", "seed"):
-        with pytest.raises(ConfigError, match=f"the option {key} is not the model's to choose"):
-            choose_latents(plane(100), options={key: 3})
+        with pytest.raises(ConfigError, match=f"the model option {key} cannot be set here"):
+            fondue(plane(100), options={key: 3})
 
 
 def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
@@ -91,9 +96,9 @@ def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
     noise = np.random.default_rng(0).random((1200, 256)).astype(np.float32)
     options = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
     for _ in ("trained", "remembered"):
-        result = choose_latents(noise, steps=3, start=2, limit=2, **options)
-        assert any("tells every two observations apart" in flag for flag in result.flags)
-    clear = choose_latents(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
+        result = fondue(noise, steps=3, start=2, limit=2, **options)
+        assert any("separates every two observations" in flag for flag in result.flags)
+    clear = fondue(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
     assert clear.flags == []
 
 
@@ -101,16 +106,17 @@ def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monke
     def interrupted(*given, **more):
         raise KeyboardInterrupt("train: go on with zscope train --resume")
 
-    monkeypatch.setattr("zscope.experiments.sizing.train", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"2 latents.*start the same command again"):
-        choose_latents(plane(100), steps=5, start=2, out=tmp_path)
+    # Not by its dotted name: that is the function, which has the name of its module.
+    monkeypatch.setattr(sys.modules[Trials.__module__], "train", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"2 latents.*run the same command again"):
+        fondue(plane(100), steps=5, start=2, out=tmp_path)
 
 
 def test_the_types_of_a_trained_model_are_counted():
     family = Trials(plane(), criterion="types", options={"backbone": "linear"}, rate=3e-2)
     types = family.types(3, steps=30)
     assert types.latents == 3
-    limited = choose_latents(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
+    limited = fondue(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
     assert (limited.latents, limited.status) == (2, "limit")
 
 
@@ -121,7 +127,9 @@ def test_the_search_over_beta_trains_with_that_beta(monkeypatch):
     # Linear theory with γ = 1/2: the gap is sum_j min(1, β / 2 / λ_j).
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: beta)
     monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 2 * (1 / 9 + 1 / 4))
-    assert choose_beta(plane(), latents=2).beta == pytest.approx(2 / (1 / 9 + 1 / 4), rel=0.05)
+    assert fondue(plane(), search="beta", latents=2).beta == pytest.approx(
+        2 / (1 / 9 + 1 / 4), rel=0.05
+    )
 
 
 def test_a_search_goes_on_where_it_was(tmp_path):
@@ -131,7 +139,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
         if report.value is not None and not report.remembered:
             trained.append(report.latents)
 
-    first = choose_latents(plane(), out=tmp_path, watch=watch, **SMALL)
+    first = fondue(plane(), out=tmp_path, watch=watch, **SMALL)
     assert trained == [trial.latents for trial in first.trials]
     # One trial is forgotten, as if the search had been stopped before its end was written.
     file = tmp_path / "trials.json"
@@ -139,15 +147,15 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     content["trials"].pop(f"{trained[-1]} steps 150")
     file.write_text(json.dumps(content))
     again = []
-    watch_again = choose_latents(
+    watch_again = fondue(
         plane(), out=tmp_path, watch=lambda r: again.append((r.latents, r.remembered)), **SMALL
     )
     assert watch_again.trials == first.trials  # to the last bit: the run itself was kept
     assert {size for size, kept in again if not kept} == {trained[-1]}
     with pytest.raises(ConfigError, match=r"rate=0\.03, now rate=0\.1"):
-        choose_latents(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
+        fondue(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
     with pytest.raises(ConfigError, match="contents="):  # other numbers, also named "array"
-        choose_latents(2 * plane(), out=tmp_path, **SMALL)
+        fondue(2 * plane(), out=tmp_path, **SMALL)
 
 
 def test_every_criterion_measures_the_trained_model():
@@ -286,16 +294,16 @@ def test_the_control_has_weights_that_neither_run_began_with(runs):
     helix = zs.data.load("helix")
     for run in runs:
         model = zs.load(run)
-        raw = untrained(model)
+        raw = untrained_copy(model)
         begun = zs.models.from_recipe(model.recipe)
         assert raw.recipe["options"]["seed"] not in (0, 1)
         for name, weight in raw.state_dict().items():
             assert not torch.equal(weight, begun.state_dict()[name])
     first, second = map(zs.load, runs)
-    assert compare_models(first, second, helix, samples=100).flags == []
+    assert compare(first, second, helix, samples=100).flags == []
     other = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(16,), seed=0)
-    (flag,) = compare_models(first, other, helix, samples=100).flags
-    assert "Both began with the weights of seed 0" in flag
+    (flag,) = compare(first, other, helix, samples=100).flags
+    assert "Both models started from the weights of seed 0" in flag
 
 
 def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
@@ -317,7 +325,7 @@ def test_models_that_are_told_factors_are_compared_too():
         zs.models.build_for("ivae", digits, latents=2, backbone="mlp", hidden=(8,), seed=seed)
         for seed in (0, 1)
     ]
-    result = compare_models(*built, digits, samples=100)
+    result = compare(*built, digits, samples=100)
     recorded = [zs.record(model, digits, samples=100).codes for model in built]
     heat = result.heatmap
     value = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
@@ -332,10 +340,43 @@ def test_a_foreign_model_is_its_own_untrained_control():
         module.weight.data = torch.randn(module.weight.shape, generator=generator)
         module.bias.data.zero_()
     model = zs.wrap(layer, back, example=torch.zeros(2, 3))
-    raw = untrained(model)
+    raw = untrained_copy(model)
     assert not torch.equal(raw.encoder.weight, layer.weight)
-    assert torch.equal(untrained(model).encoder.weight, raw.encoder.weight)  # repeatable
+    assert torch.equal(untrained_copy(model).encoder.weight, raw.encoder.weight)  # repeatable
     data = zs.data.load("helix")
-    same = compare_models(model, model, data, samples=200)
-    assert same.latents["procrustes"] == pytest.approx(1)
+    same = compare(model, model, data, samples=200)
+    assert same.latents["procrustes"].score == pytest.approx(1)
     assert dict(same.heatmap.summary())["encoder"] == "1.000"
+
+
+def test_runs_are_compared_by_their_paths_on_their_own_data(zscope, runs):
+    result = compare(*runs, samples=300)
+    _, out, _ = zscope("compare", *runs, "--samples", 300)
+    assert out.strip() == repr(result)
+    assert set(result.latents) == {"cka", "procrustes", "svcca", "pwcca", "udr"}
+    # By their variances, which compare passes on: without them all latents would count.
+    assert any("no informative latent" in flag for flag in result.latents["udr"].flags)
+    assert result.latents["procrustes"].angle > 0
+    assert dict(result.summary())["samples"] == "300"
+    plain = compare(*runs, samples=300, debiased=False)
+    assert not plain.latents["cka"].debiased
+    with pytest.raises(ConfigError, match="does not say which data"):
+        compare(zs.load(runs[0]), runs[1])
+    with pytest.raises(ConfigError, match="got a single tuple.*second model"):
+        compare((lambda x: x, lambda z: z), data=zs.data.load("helix"))
+
+
+def test_a_similarity_without_an_answer_says_why():
+    flat = zs.wrap(lambda x: 0 * x, lambda z: z, example=torch.zeros(2, 3))
+    full = zs.wrap(lambda x: x, lambda z: z, example=torch.zeros(2, 3))
+    result = compare(full, flat, zs.data.load("helix"), samples=100)
+    assert set(result.latents) <= {"udr"}
+    assert "same for all 100 samples" in result.missing["procrustes"]
+    assert "pwcca         no answer: pwcca: a representation" in repr(result)
+
+
+def test_the_functions_are_not_hidden_by_their_modules():
+    for module in ("choice_of_beta", "elbow", "fondue"):
+        importlib.import_module(f"zscope.experiments.{module}")
+    for name in experiments.__all__:
+        assert callable(getattr(experiments, name)), name

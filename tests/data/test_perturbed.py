@@ -21,7 +21,7 @@ from zscope.data.perturbed import (
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import choose, perturb
 from zscope.experiments.perturbation import game as playing
-from zscope.experiments.perturbation.game import Choice, Game, described_factors, settled
+from zscope.experiments.perturbation.game import Choice, Game, converged, encode_factors
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_written_is_said(sprites, tmp_path):
 
 
 def test_factors_enter_standardised_or_one_hot(sprites):
-    w = described_factors(sprites)
+    w = encode_factors(sprites)
     assert w.shape == (96, 2 + 4)
     assert w[:, :2].sum(1).unique().tolist() == [1]
     assert w[:, 4].mean() == pytest.approx(0, abs=1e-6)
@@ -203,7 +203,7 @@ def test_the_modifier_sees_the_factors_through_one_number(sprites, trained):
     torch.testing.assert_close(
         torch.from_numpy(change).float(), 0.1 * torch.tanh(game.modifier.decoder(s))
     )
-    target = game.moved(rows)
+    target = game.perturbed(rows)
     assert float(target.min()) >= 0
     assert float(target.max()) <= 1
     assert float((target - sprites.batch(rows)).abs().max()) <= 0.1 + 1e-6
@@ -261,11 +261,11 @@ def test_training_stops_when_the_gap_stands_still():
         return [{"gap": gap} for gap in gaps]
 
     falling = np.linspace(0, -10, 4000)
-    assert not settled(history(falling))
-    assert settled(history([*falling, *[-10.0] * 1000]))
-    assert not settled(history([0.0] * 1999))
+    assert not converged(history(falling))
+    assert converged(history([*falling, *[-10.0] * 1000]))
+    assert not converged(history([0.0] * 1999))
     rising = [*np.linspace(0, -10, 2000), *np.linspace(-10, -5, 2000)]
-    assert not settled(history(rising))
+    assert not converged(history(rising))
 
 
 def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_path):
@@ -283,6 +283,7 @@ def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_p
     assert after < before
     assert result.largest <= 0.1
     assert result.largest > 0.05
+    assert dict(result.summary())["rounds"] == "150"
     assert np.array_equal(result.dataset.factors, sprites.factors)
     loaded = zs.data.load(str(tmp_path / "out" / "perturbed.npz"))
     assert np.array_equal(loaded.images, result.dataset.images)
@@ -312,7 +313,7 @@ def test_a_stopped_run_taken_up_again_gives_the_same_data(sprites, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         perturb(sprites, out=tmp_path / "parts", **settings)
     monkeypatch.setattr(playing, "one_round", plain)
-    with pytest.raises(RunError, match="already holds a perturbation.*--resume"):
+    with pytest.raises(RunError, match="already contains a perturbation.*--resume"):
         perturb(sprites, out=tmp_path / "parts", **settings)
     with pytest.raises(ConfigError, match="started with epsilon=0.1, now epsilon=0.2"):
         perturb(sprites, out=tmp_path / "parts", resume=True, **{**settings, "epsilon": 0.2})

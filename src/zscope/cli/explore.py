@@ -45,7 +45,7 @@ def explore(
 
     import torch
 
-    from zscope.cli.assay import data_for
+    from zscope.cli.targets import data_for
     from zscope.explorer.serving import LOOPBACK, bound, serve
     from zscope.explorer.session import Session
     from zscope.loading import load

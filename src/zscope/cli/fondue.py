@@ -64,38 +64,30 @@ def fondue(
 
       zscope fondue sprites --search beta --latents 6
     """
-    from zscope import data
-    from zscope.errors import ConfigError
-    from zscope.experiments.sizing import choose_beta, choose_latents
+    from zscope import data, experiments
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
     loaded = data.load(dataset, root=root, **settings(data_option, "--data-option"))
-    common: dict[str, Any] = {
-        "steps": steps,
-        "model": name,
-        "options": settings(set_, "--set"),
-        "criterion": criterion,
-        "threshold": threshold,
-        "batch": batch,
-        "rate": rate,
-        "samples": samples,
-        "seed": seed,
-        "out": folder,
-        "watch": None if quiet or json else Trace(),
-    }
-    if (search == "beta") != (latents is not None) or (search == "beta" and stable):
-        raise ConfigError(
-            "fondue: --search beta finds the largest β for a fixed number of latents and needs "
-            "--latents, for instance --latents 6; the other searches find the number of latents "
-            "and do not take --latents. --stable is for those only (use --search beta without)."
-        )
-    if latents is not None:
-        result: Any = choose_beta(loaded, latents=latents, **common)
-    else:
-        result = choose_latents(
-            loaded, start=start, limit=limit, search=search, stable=stable, **common
-        )
+    result = experiments.fondue(
+        loaded,
+        search=search,
+        latents=latents,
+        model=name,
+        options=settings(set_, "--set"),
+        criterion=criterion,
+        threshold=threshold,
+        start=start,
+        limit=limit,
+        stable=stable,
+        steps=steps,
+        batch=batch,
+        rate=rate,
+        samples=samples,
+        seed=seed,
+        out=folder,
+        watch=None if quiet or json else Trace(),
+    )
     figure = draw(result, folder)
     print_result(result, folder, figure, json=json)
 

@@ -53,12 +53,12 @@ def perturb(
 
       zscope train beta-vae perturbed/sprites-0.1/perturbed.npz --set beta=8
     """
+    from zscope import experiments
     from zscope.data import load
-    from zscope.experiments.perturbation import perturb as run
 
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
-    result = run(
+    result = experiments.perturb(
         loaded,
         epsilon=epsilon,
         out=folder,

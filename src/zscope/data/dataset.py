@@ -10,6 +10,7 @@ at once: `batch` converts only the requested rows.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from operator import index
 from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_checkable
 
@@ -19,13 +20,15 @@ from torch import Tensor
 
 from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
+from zscope.results import html_table, text_table
 
 __all__ = [
-    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "from_arrays", "grid_factors",
-    "guess_kind",
+    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
+    "grid_factors", "guess_kind",
 ]  # fmt: skip
 
 GUESSED = "guessed_kinds"  # key of the provenance: factors whose kind was not stated
+MOST_ROWS = 12  # factors in a printed dataset
 
 Kind = Literal["categorical", "ordinal", "continuous"]
 
@@ -147,11 +150,26 @@ class Dataset:
         return int(self.images.shape[0])
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{name} {size or '(continuous)'}"
-            for name, size in zip(self.factor_names, self.factor_sizes, strict=True)
-        )
-        return f"Dataset({self.name}: {len(self)} x {self.shape}, factors: {sizes or 'none'})"
+        return "\n".join(filter(None, [self._title(), text_table(self._factor_table(), left=2)]))
+
+    def _repr_html_(self) -> str:
+        table = html_table(self._factor_table(), left=2)
+        return f"<div><strong>{escape(self._title())}</strong>{table}</div>"
+
+    def _title(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        factors = "" if self.factor_names else ", no factors"
+        return f"Dataset {self.name}: {len(self):,} observations of {shape}{factors}"
+
+    def _factor_table(self) -> list[list[str]]:
+        rows = [
+            [name, kind, str(size or "")]
+            for name, kind, size in zip(
+                self.factor_names, self.factor_kinds, self.factor_sizes, strict=True
+            )
+        ]
+        more = [[f"… {len(rows) - MOST_ROWS} more", "", ""]] if len(rows) > MOST_ROWS else []
+        return [["factor", "kind", "values"], *rows[:MOST_ROWS], *more] if rows else []
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -331,6 +349,11 @@ def from_arrays(
         factor_kinds=tuple(factor_kinds),
         feature_names=tuple(feature_names),
     )
+
+
+def as_dataset(data: Any) -> Dataset:
+    """A Dataset as it is; an array or tensor as a Dataset without factors."""
+    return data if isinstance(data, Dataset) else from_arrays(data)
 
 
 def _as_array(values: Any, name: str, what: str) -> np.ndarray:

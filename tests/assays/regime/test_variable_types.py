@@ -5,9 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from zscope.assays.measuring import measure
 
 import zscope as zs
-from zscope.assays.measuring import measure
 from zscope.assays.regime.divergence import gaussian_kl
 from zscope.assays.regime.types import VarianceMoments, variable_types, variable_types_by_kl
 from zscope.errors import Undefined
