@@ -15,7 +15,7 @@ ROOT = Path(zscope.__file__).parent
 FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors"}
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
-    *("derived", "pruning", "rotation", "sampling", "theory"),
+    *("wrapping", "derived", "sampling", "theory"),
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
     *("recording", "assays"),
 }
@@ -28,17 +28,16 @@ ARROWS = {
     "groups": {"errors", "types"},
     "factors": {"errors"},
     "autoencoder": FOUNDATION,
+    "wrapping": MODEL,
     "derived": MODEL,
-    "pruning": MODEL | {"derived"},
-    "rotation": MODEL | {"derived"},
     "sampling": MODEL,
     "theory": MODEL,
     "data": FOUNDATION,
     "models": MODEL,
     "store": FOUNDATION,
     "kept": MODEL | {"store"},
-    "adapters": MODEL | {"models", "store"},
-    "loading": MODEL | {"models", "store", "adapters"},
+    "adapters": MODEL | {"wrapping", "models", "store"},
+    "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
     "recording": MODEL | {"data"},
     "assays": MODEL | {"sampling", "recording"},
@@ -52,10 +51,7 @@ ARROWS = {
 EXCEPTIONS = {
     "adapters/lightning.py": {"loading", "training", "recording", "assays"},  # its monitor
     "adapters/pythae.py": {"loading"},  # load_weights
-    "loading.py": {"data"},  # the data of a run
     "training/monitor.py": {"assays"},
-    "training/loop.py": {"recording"},  # as_dataset
-    "training/ensemble.py": {"recording"},
 }
 
 

@@ -61,7 +61,7 @@ class Entry:
     @property
     def group(self) -> str:
         """The folder the assay lives in."""
-        return self.module.split(".")[-2]
+        return self.module.rpartition(".")[0].rpartition(".")[2]
 
     def load(self) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(import_module(self.module), self.attribute)

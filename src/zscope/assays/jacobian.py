@@ -315,13 +315,11 @@ def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.
 def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
     """The likelihood a model was trained with, as far as can be seen.
 
-    What the model says of itself (an attribute `likelihood`); otherwise Bernoulli for
-    pictures that are decoded to values from 0 to 1, Gaussian for everything else.
+    What the model states (`likelihood_name`); otherwise Bernoulli for pictures that are
+    decoded to values from 0 to 1, Gaussian for everything else.
     """
-    own = getattr(autoencoder, "likelihood", None)
-    if own is not None:
-        named = own if isinstance(own, str) else type(own).__name__
-        return "bernoulli" if "bernoulli" in named.lower() else "gaussian"
+    if autoencoder.likelihood_name is not None:
+        return "bernoulli" if autoencoder.likelihood_name.lower() == "bernoulli" else "gaussian"
     x = decode(autoencoder, codes[:16])
     inside = x.ndim == 4 and float(x.min()) >= 0 and float(x.max()) <= 1
     return "bernoulli" if inside else "gaussian"

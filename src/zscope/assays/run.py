@@ -77,7 +77,7 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     return [CATALOGUE[name] for name in wanted]
 
 
-def check_options(options: Options | None) -> dict[str, dict[str, Any]]:
+def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Options by assay, refused where an assay or an option does not exist.
 
     A group stands for all its assays that have the option.

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from zscope import __version__
-from zscope.autoencoder import Wrapped
 from zscope.recording import Recording
 from zscope.results import plain
+from zscope.wrapping import Wrapped
 
 __all__ = ["background", "model_name"]
 

@@ -485,7 +485,7 @@ def test_udr_leaves_out_latents_without_divergence():
     models = [np.column_stack([codes, normal(500, 8 + s)]) for s in range(3)]
     kl = [np.array([2.0, 1.0, 0.5, 0.001])] * 3
     plain, masked = a.udr(models), a.udr(models, kl=kl)
-    assert masked.passive == [[3]] * 3
+    assert masked.uninformative == [[3]] * 3
     assert masked.score > plain.score + 0.1
     assert masked.scores == a.udr([m[:, :3] for m in models]).scores
     variances = [np.column_stack([np.full((500, 3), 0.01), np.ones(500)])] * 3

@@ -50,7 +50,7 @@ SMALLEST_GROUP = 10
 
 @dataclass(frozen=True, eq=False)
 class IRS(Score):
-    """Interventional robustness, with the values that were seen too seldom to be used."""
+    """Interventional robustness, with the number of values that were too rare to use."""
 
     parents: list[int] = field(default_factory=list)  # per latent, its most robust factor
     groups: int = 0  # values of factors that were used, counted over all factors

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.autoencoder import Autoencoder, evaluation
+from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
 
@@ -71,8 +71,8 @@ def name_of(extractor: Extractor) -> str:
     if isinstance(extractor, str):
         return extractor
     if isinstance(extractor, Autoencoder):
-        model = (getattr(extractor, "recipe", None) or {}).get("name", type(extractor).__name__)
-        layer = "last hidden layer" if hasattr(extractor, "features") else "codes"
+        model = (extractor.recipe or {}).get("name", type(extractor).__name__)
+        layer = "last hidden layer" if isinstance(extractor, WithFeatures) else "codes"
         return f"{layer} of {model}"
     return getattr(extractor, "__name__", type(extractor).__name__)
 
@@ -110,9 +110,8 @@ def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], tor
         return inception(), torch.nn.Module()
     if isinstance(extractor, Autoencoder):
         device, dtype = extractor.place
-        hidden = getattr(extractor, "features", None)
-        if hidden is not None:
-            return lambda x: hidden(x.to(device, dtype)), extractor
+        if isinstance(extractor, WithFeatures):
+            return lambda x: extractor.features(x.to(device, dtype)), extractor
         return lambda x: extractor.encode(x.to(device, dtype)).mean, extractor
     if not callable(extractor):
         raise ConfigError(

@@ -108,7 +108,7 @@ def sample_quality(
     order = torch.randperm(len(observations), generator=generator)
     rows, others = order[:count], order[count : 2 * count]
     codes = posterior.mean[rows]
-    groups = getattr(autoencoder, "groups", None) if groups is None else groups
+    groups = autoencoder.groups if groups is None else groups
     network: Extractor = autoencoder if extractor is None else extractor
     real = extract(observations[rows], network, "sample_quality")
 

@@ -187,14 +187,11 @@ def _reading(
     autoencoder: Autoencoder, observations: Tensor, likelihood: str
 ) -> tuple[str, Callable[[Tensor, Tensor], Tensor]]:
     """The name of the likelihood, and the function (codes, observations) -> nats of each."""
-    own: Any = getattr(autoencoder, "likelihood", None)
-    if likelihood == "auto" and hasattr(own, "nll") and hasattr(autoencoder, "output"):
-        # From the decoder's raw output: exact where probabilities round to 0 or 1.
-        return type(own).__name__, lambda z, x: own.nll(autoencoder.output(z), x)  # type: ignore[operator]
+    if likelihood == "auto" and autoencoder.likelihood_name is not None:
+        return autoencoder.likelihood_name, autoencoder.negative_log_likelihood
     inside = float(observations.min()) >= 0 and float(observations.max()) <= 1
     usual: Likelihood = "bernoulli" if inside else "gaussian"
-    named = own if own in ("bernoulli", "gaussian") else usual
-    chosen: Any = named if likelihood == "auto" else likelihood
+    chosen: Any = usual if likelihood == "auto" else likelihood
     return chosen, lambda z, x: negative_log_likelihood(autoencoder.decode(z), x, chosen)
 
 

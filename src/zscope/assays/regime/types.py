@@ -43,7 +43,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class VariableTypes(Result):
-    """The type of each latent; together `active`, `mixed` and `passive` hold every index once."""
+    """The type of each latent; `active`, `mixed` and `passive` together contain each index once."""
 
     active: list[int]
     mixed: list[int]

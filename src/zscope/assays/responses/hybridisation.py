@@ -24,7 +24,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
-from zscope.autoencoder import Autoencoder, Posterior, evaluation
+from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
@@ -135,22 +135,21 @@ def _of_causes(
     autoencoder: Autoencoder, codes: Codes, groups: list[list[int]]
 ) -> tuple[Tensor, Tensor]:
     """(causes of the hybrids, decoded sources and hybrids) for a model with a causal block."""
-    if getattr(autoencoder, "block", None) is None or not hasattr(autoencoder, "decode_causes"):
+    if not isinstance(autoencoder, WithCausalBlock) or autoencoder.block is None:
         raise Undefined(
             f"hybridisation: {type(autoencoder).__name__} has no causal block, so its codes are "
             "all there is to hybridise. Leave out on='causes', or build the model with a block."
         )
-    model: Any = autoencoder
     device, dtype = autoencoder.place
     noises = codes.to(device, dtype)
     with evaluation(autoencoder):
-        own = model.causes(noises)
+        own = autoencoder.causes(noises)
         units = own.unflatten(1, (codes.shape[1], -1))
 
         def with_causes(*taken: tuple[int, int]) -> Tensor:
             """The causes of the base, with a group taken from each alternative named."""
             fixed = {unit: units[source, unit] for source, group in taken for unit in groups[group]}
-            causes: Tensor = model.causes(noises[:1], fixed=fixed)[0]
+            causes: Tensor = autoencoder.causes(noises[:1], fixed=fixed)[0]
             return causes
 
         count = range(len(groups))
@@ -159,7 +158,7 @@ def _of_causes(
         else:  # of the same unit the first alternative is taken
             rows = [[with_causes((2, j), (1, i)) for j in count] for i in count]
             hybrids = torch.stack([torch.stack(row) for row in rows])
-        decoded = model.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
+        decoded = autoencoder.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
     return hybrids.to(codes), decoded.to(codes.device)
 
 
