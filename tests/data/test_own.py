@@ -62,7 +62,7 @@ def test_a_second_npy_file_holds_the_factors(tmp_path):
     np.save(tmp_path / "y.npy", np.array([[0, 0.5], [1, 0.1], [0, 0.3], [1, 0.2]]))
     data = load_path(tmp_path / "x.npy", factors="y.npy", names="side,dose")
     assert data.factor_names == ("side", "dose")
-    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_kinds == ("categorical", "continuous")
     assert data.factor_sizes == (2, 0)
     with pytest.raises(ConfigError, match=r"the path of another .npy"):
         load_path(tmp_path / "x.npy", factors="side")
@@ -96,7 +96,7 @@ def test_files_of_arrays_may_hold_factors_and_their_names(tmp_path, draw, kind):
     assert data.images[:] == pytest.approx(arrays["images"])
     assert np.array_equal(data.factors, arrays["factors"])
     assert data.factor_names == ("shape", "size")
-    assert data.factor_kinds == ("categorical", "ordinal")
+    assert data.factor_kinds == ("categorical", "categorical")
     assert data.factor_sizes == (3, 3)  # an incomplete grid: 6 of 9 combinations
 
 
@@ -121,7 +121,7 @@ def test_several_arrays_can_be_named_as_factors(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((3, 2)), a=[0, 1, 2], b=[0.5, 0.1, 0.2])
     data = load_path(tmp_path / "x.npz", factors="a,b")
     assert data.factor_names == ("a", "b")
-    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_kinds == ("categorical", "continuous")
 
 
 def test_an_uncompressed_npz_is_read_in_place(tmp_path, draw):
