@@ -64,7 +64,8 @@ def _run(server: Any, listening: socket.socket) -> None:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        thread.join()
+        while thread.is_alive():
+            thread.join(0.2)  # with a limit: an interrupt would not end an unlimited wait
     finally:
         server.should_exit = True
         thread.join()
