@@ -61,14 +61,21 @@ def _run(server: Any, listening: socket.socket) -> None:
     except RuntimeError:
         server.run(sockets=[listening])
         return
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
+    stopped = threading.Event()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listening])
+        finally:
+            stopped.set()
+
+    threading.Thread(target=run, daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(0.2)  # with a limit: an interrupt would not end an unlimited wait
+        while not stopped.wait(0.2):  # an interrupt does not end a wait without a limit
+            pass
     finally:
         server.should_exit = True
-        thread.join()
+        stopped.wait()
 
 
 def create_server(
