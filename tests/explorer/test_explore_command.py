@@ -36,7 +36,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def started(*words):
+def start(*words):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", START, *map(str, words), "--no-browser"],
@@ -52,7 +52,7 @@ def started(*words):
 
 
 def test_it_serves_the_run_until_ctrl_c(run):
-    process, address = started(run, "--compare", run)
+    process, address = start(run, "--compare", run)
     try:
         assert re.match(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}$", address)
         with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
@@ -63,7 +63,7 @@ def test_it_serves_the_run_until_ctrl_c(run):
             assert (about["name"], about["model"], about["data"]) == ("small", "vae", "helix")
             assert about["compare"] == "small"
     finally:
-        ended(process)
+        stop(process)
 
 
 STUCK = """
@@ -91,31 +91,31 @@ def load():
 def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path):
     (tmp_path / "model.py").write_text(STUCK)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 2)).astype("float32"))
-    process, address = started(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
+    process, address = start(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
     try:
         with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
             page = browser.get(address)
             assert page.status_code == 200
             (tmp_path / "stick").touch()
-            asking = threading.Thread(target=refused, args=(browser, page.url.join("/api/map")))
-            asking.start()
+            waiting = threading.Thread(target=request, args=(browser, page.url.join("/api/map")))
+            waiting.start()
             while not (tmp_path / "stuck").exists():
-                assert asking.is_alive()
+                assert waiting.is_alive()
                 time.sleep(0.01)
-            ended(process)
-            asking.join()
+            stop(process)
+            waiting.join()
     finally:
         process.kill()
 
 
-def refused(browser, address):
-    """Ask for an answer that ends with the server."""
+def request(browser, address):
+    """Request an answer that ends with the server."""
     with suppress(httpx.TransportError):
         assert browser.get(address).status_code >= 500
 
 
-def ended(process):
-    """Press Ctrl-C, and see it end in good order."""
+def stop(process):
+    """Press Ctrl-C, and expect an orderly end."""
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
@@ -124,11 +124,11 @@ def ended(process):
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
         with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+ .*--port"):
-            explore("no-such-run", port=taken.getsockname()[1])
+            explore("no-such-run", port=occupied.getsockname()[1])
     with pytest.raises(ConfigError, match="cannot listen at not-a-host.invalid"):
         listen("not-a-host.invalid", 0)
     with pytest.raises(ConfigError, match="cannot listen"):
