@@ -151,7 +151,7 @@ def extended(recipe, tmp_path_factory):
     views = copy / "explorer" / "views" / "__init__.py"
     text = views.read_text()
     text = text.replace("import compare,", "import norms, compare,")
-    views.write_text(text.replace(")\n\nENDPOINTS", f"{line})\n\nENDPOINTS"))
+    views.write_text(text.replace(")\n\nENDPOINTS", f"    {line.strip()},\n)\n\nENDPOINTS"))
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", SERVE],

@@ -113,7 +113,7 @@ def create_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; ConfigError if there cannot be one."""
+    """A socket that listens at this address; ConfigError if there cannot be one."""
     listening = None
     try:
         if not 0 <= port < 2**16:
@@ -124,6 +124,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(128)  # whoever connects before the server runs waits for it
         return listening
     except OSError as error:
         if listening is not None:
