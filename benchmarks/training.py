@@ -220,6 +220,7 @@ def peer_python() -> str:
 def turn(python: str, contender: str, case: str) -> list[float]:
     done = subprocess.run(
         [python, __file__, "--worker", contender, case],
+        check=False,
         capture_output=True,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -1,5 +1,8 @@
 """The interface: posteriors, wrapped models, evaluation without side effects."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +12,15 @@ from torch import nn
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
 import zscope as zs
-from zscope.autoencoder import evaluation
-from zscope.errors import InterfaceError
+from zscope.autoencoder import (
+    Autoencoder,
+    Posterior,
+    Trainable,
+    WithCausalBlock,
+    WithFeatures,
+    evaluation,
+)
+from zscope.errors import InterfaceError, Undefined
 
 
 def gaussians(seed, samples=7, latents=3):
@@ -252,3 +262,38 @@ def test_no_codes_at_all_decode_to_no_observations():
     assert model.decode(torch.zeros(0, 2)).shape == (0, 4)
     with pytest.raises(InterfaceError, match="has 2 latents"):
         model.decode(torch.zeros(0, 3))
+
+
+def test_what_models_offer_is_declared_and_nowhere_guessed():
+    """`getattr(model, "...")` would be an interface that no file declares."""
+    declared = set()
+    for kind in (Autoencoder, Trainable, WithCausalBlock, WithFeatures):
+        declared |= {name for name in vars(kind) if not name.startswith("_")}
+        declared |= set(kind.__annotations__) - {"name"}  # which many other things have too
+    assert {"losses", "needs", "rivals", "recipe", "prior_given", "block", "groups"} <= declared
+    guess = re.compile(rf'(?:get|has)attr\([\w.]+, "({"|".join(declared)})"')
+    for file in Path(zs.__file__).parent.rglob("*.py"):
+        assert not guess.search(file.read_text()), file
+
+
+def test_only_a_model_with_losses_is_trained():
+    with pytest.raises(InterfaceError, match="derive your class from zs.Trainable"):
+        zs.train(Autoencoder(), X, steps=1)
+    with pytest.raises(InterfaceError, match="a model that trains must define losses"):
+        Trainable().losses(X)
+
+
+def test_units_of_a_prior_leave_the_divergence_as_it_is():
+    root = torch.tril(torch.ones(4, 2, 2)) * 0.5
+    mean, prior = torch.ones(4, 2), Posterior(torch.zeros(4, 2), torch.full((4, 2), 2.0))
+    expected = torch.distributions.kl_divergence(
+        torch.distributions.MultivariateNormal(mean, scale_tril=root),
+        torch.distributions.MultivariateNormal(prior.mean, torch.diag_embed(prior.variance)),
+    )
+    found = Posterior(mean, scale_tril=root).relative_to(prior).kl().sum(1)
+    torch.testing.assert_close(found, expected)
+    itself = prior.relative_to(prior)
+    assert itself.mean.unique().item() == 0
+    assert itself.std.unique().item() == 1
+    with pytest.raises(Undefined, match="needs a std"):
+        prior.relative_to(Posterior(mean))

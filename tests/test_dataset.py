@@ -92,7 +92,20 @@ def test_factor_kinds_and_sizes_are_found():
     data = from_arrays(np.zeros((6, 1), np.float32), factors, factor_names=("a", "b"))
     assert data.factor_kinds == ("ordinal", "continuous")
     assert data.factor_sizes == (3, 0)
-    assert "a 3, b (continuous)" in repr(data)
+    assert repr(data).splitlines() == [
+        "Dataset array: 6 observations of 1",
+        "factor  kind        values",
+        "a       ordinal          3",
+        "b       continuous",
+    ]
+
+
+def test_features_keep_their_names_in_every_part():
+    data = from_arrays(np.zeros((10, 2)), feature_names=["height", "width"])
+    assert data.feature_names == ("height", "width")
+    assert data.subset([1, 2]).feature_names == ("height", "width")
+    assert all(part.feature_names == ("height", "width") for part in data.split((0.5, 0.5)))
+    assert from_arrays(np.zeros((10, 2))).feature_names == ()
 
 
 def test_the_last_factor_of_a_grid_runs_fastest():
@@ -110,6 +123,9 @@ def test_the_last_factor_of_a_grid_runs_fastest():
         (np.zeros((4, 2)), {"factors": np.zeros((4, 2)), "factor_names": ("a",)}, "1 names"),
         (np.zeros((4, 2)), {"factors": np.zeros(4), "factor_kinds": ("ordinal",) * 3}, "3 kinds"),
         (np.zeros((4, 2)), {"factors": [[1], [2, 3], [4], [5]]}, "factors given as a list"),
+        (np.zeros((4, 3)), {"feature_names": ("a", "b")}, "2 feature names .*\\(3,\\)"),
+        (np.zeros((4, 2)), {"feature_names": ("a", "a")}, "2 features, several .* 'a'"),
+        (np.zeros((4, 8, 8)), {"feature_names": ("a",)}, "pictures have none"),
         (np.zeros((4, 0)), {}, "4 samples of shape \\(0,\\)"),
         (np.float64(1), {}, "shape \\(\\)"),
         ([[1, 2], [3]], {}, "list cannot be read as one array .*the same length"),

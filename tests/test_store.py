@@ -29,7 +29,7 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store.os, "fsync", full_disk)
-    with pytest.raises(RunError, match="could not be written \\(No space left.*Nothing was half"):
+    with pytest.raises(RunError, match="could not be written \\(No space left.*No partial file"):
         store.write_whole(file, b"new and longer")
     assert file.read_bytes() == b"old"
     assert [f.name for f in tmp_path.iterdir()] == ["x.json"]
@@ -82,7 +82,7 @@ def test_damaged_weights_are_refused(tmp_path, damage):
 def test_a_run_written_half_is_recognised(tmp_path):
     train(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(RunError, match="says it finished, but model.safetensors is missing"):
+    with pytest.raises(RunError, match="is marked as finished, but model.safetensors is missing"):
         zs.load(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 1, "status"')
     with pytest.raises(RunError, match=r"run\.json cannot be read"):
@@ -119,15 +119,15 @@ def test_a_run_with_a_model_of_ones_own_says_how_to_load_it(tmp_path):
 
 @dataclass(frozen=True, eq=False)
 class Example(Result):
-    score: float
+    size: float
     matrix: torch.Tensor
 
 
 def test_results_are_kept_with_the_run(tmp_path):
     run = train(tmp_path)
-    run.save_result("example", Example(score=0.5, matrix=torch.eye(2)))
+    run.save_result("example", Example(size=0.5, matrix=torch.eye(2)))
     kept = store.open_run(tmp_path).results()
-    assert kept == {"example": {"kind": "Example", "score": 0.5, "matrix": [[1, 0], [0, 1]]}}
+    assert kept == {"example": {"kind": "Example", "size": 0.5, "matrix": [[1, 0], [0, 1]]}}
     assert json.loads((tmp_path / "assays" / "example.json").read_text())["format"] == 1
     with pytest.raises(RunError, match="only in memory"):
         train(None).save_result("example", Example(0.5, torch.eye(2)))
@@ -136,19 +136,19 @@ def test_results_are_kept_with_the_run(tmp_path):
 def test_large_parts_of_a_result_come_back_from_their_own_file(tmp_path):
     run = train(tmp_path)
     large = torch.arange(10_000.0).reshape(100, 100)
-    run.save_result("example", Example(score=0.5, matrix=large))
+    run.save_result("example", Example(size=0.5, matrix=large))
     assert (tmp_path / "assays" / "example.npz").is_file()
     assert (tmp_path / "assays" / "example.json").stat().st_size < 1000
     assert np.array_equal(run.results()["example"]["matrix"], large.numpy())
-    run.save_result("example", Example(score=0.5, matrix=torch.eye(2)))
+    run.save_result("example", Example(size=0.5, matrix=torch.eye(2)))
     assert not (tmp_path / "assays" / "example.npz").exists()
     assert run.results()["example"]["matrix"] == [[1, 0], [0, 1]]
 
 
 def test_a_result_with_nan_is_never_kept(tmp_path):
     run = train(tmp_path)
-    with pytest.raises(zs.Undefined, match="holds NaN"):
-        run.save_result("example", Example(score=float("nan"), matrix=torch.eye(2)))
+    with pytest.raises(zs.Undefined, match="contains NaN"):
+        run.save_result("example", Example(size=float("nan"), matrix=torch.eye(2)))
     assert run.results() == {}
 
 
@@ -184,7 +184,7 @@ def test_configurations_that_are_not_there_or_not_json_are_refused(tmp_path):
 def test_a_finished_run_without_its_weights_says_what_can_be_done(tmp_path):
     train(tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(RunError, match="Put it back, or repeat the run.*--out NEW"):
+    with pytest.raises(RunError, match="Restore it, or repeat the run.*--out NEW"):
         store.open_run(tmp_path / "run")
 
 
@@ -192,7 +192,7 @@ def test_a_finished_run_without_its_weights_says_what_can_be_done(tmp_path):
 def test_a_run_that_was_edited_is_refused_by_what_is_wrong(tmp_path, change):
     content = {"format": 1, "status": "finished", "step": 3, "config": {}, **change}
     (tmp_path / "run.json").write_text(json.dumps(content))
-    with pytest.raises(RunError, match=f"holds {next(iter(change))}=.*it was edited"):
+    with pytest.raises(RunError, match=f"has {next(iter(change))}=.*edited"):
         store.open_run(tmp_path)
 
 

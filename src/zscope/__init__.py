@@ -17,7 +17,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "Autoencoder": "zscope.autoencoder",
     "Posterior": "zscope.autoencoder",
-    "wrap": "zscope.autoencoder",
+    "Losses": "zscope.autoencoder",
+    "Trainable": "zscope.autoencoder",
+    "wrap": "zscope.wrapping",
     "load": "zscope.loading",
     "Recording": "zscope.recording",
     "record": "zscope.recording",
@@ -25,8 +27,12 @@ _HOMES = {
     "Run": "zscope.store",
     "Report": "zscope.report.build",
     "assay": "zscope.report.build",
-    "prune": "zscope.pruning",
-    "rotate_latents": "zscope.rotation",
+    "prune": "zscope.derived",
+    "rotate_latents": "zscope.derived",
+    "compare": "zscope.experiments",
+    "fondue": "zscope.experiments",
+    "perturb": "zscope.experiments",
+    "explore": "zscope.explorer",
     "train": "zscope.training",
     "train_ensemble": "zscope.training",
     "ZscopeError": "zscope.errors",
@@ -37,6 +43,7 @@ _MODULES = (
     "assays",
     "data",
     "errors",
+    "experiments",
     "models",
     "plots",
     "sampling",
@@ -76,13 +83,13 @@ if TYPE_CHECKING:
         theory,
         training,
     )
-    from zscope.autoencoder import Autoencoder, Posterior, wrap
+    from zscope.autoencoder import Autoencoder, Losses, Posterior, Trainable
     from zscope.data.dataset import Dataset
+    from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError
     from zscope.loading import load
-    from zscope.pruning import prune
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay
-    from zscope.rotation import rotate_latents
     from zscope.store import Run
     from zscope.training import train, train_ensemble
+    from zscope.wrapping import wrap

@@ -1,22 +1,47 @@
-"""The interface: what zscope asks of a model, and how any pair of functions can answer.
+"""The interface: all that zscope asks of a model.
 
-An `Autoencoder` encodes observations into a `Posterior` over its latents and decodes
-latents into observations. Everything else in zscope knows a model only through this.
+An `Autoencoder` encodes observations into a `Posterior` over its latents and decodes latents
+into observations. Everything else in zscope knows a model only through what is declared in
+this file, from top to bottom: `Posterior`, `Autoencoder`, then what only some models have.
 
-`wrap(encoder, decoder)` makes one of any two callables or modules.
+    class VAE(zs.Trainable):                      # zs.Autoencoder if it need not be trained
+        def __init__(self, encoder, decoder, latents):
+            super().__init__()
+            self.encoder, self.decoder, self.latents = encoder, decoder, latents
+
+        def encode(self, x, auxiliary=None):
+            mean, log_variance = self.encoder(x).chunk(2, dim=1)
+            return zs.Posterior(mean, (log_variance / 2).exp())
+
+        def decode(self, z):
+            return self.decoder(z)
+
+        def losses(self, x, generator=None):
+            posterior = self.encode(x)
+            error = (self.decode(posterior.sample(generator)) - x).square().flatten(1).sum(1)
+            terms = {"reconstruction": error.mean(), "divergence": posterior.kl().sum(1).mean()}
+            return zs.Losses(sum(terms.values()), terms, posterior)
+
+CONTRIBUTING.md has the same for a conditional model and for one with its own likelihood.
+`zs.wrap(encoder, decoder)` makes an `Autoencoder` of any two functions or modules.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
 from zscope.randomness import Source, normal
-from zscope.types import Codes, Observations
+from zscope.types import Codes, PerSample, Scalar
+
+__all__ = [
+    "Autoencoder", "Losses", "Posterior", "Prior", "Rival", "Trainable", "WithCausalBlock",
+    "WithFeatures", "evaluation",
+]  # fmt: skip
 
 Prior = Literal["normal"] | None
 
@@ -125,6 +150,19 @@ class Posterior:
             )
         return 0.5 * (self.mean.square() + self.variance - 1 - log_variance)
 
+    def relative_to(self, prior: "Posterior") -> "Posterior":
+        """The posterior in units of a prior N(mean, diag std^2): what equals it is N(0, I).
+
+        Divergences do not change with the units, so `posterior.relative_to(prior).kl()` is
+        KL(q || prior).
+        """
+        if prior.std is None:
+            raise Undefined("Posterior.relative_to: the prior needs a std for each latent.")
+        mean = (self.mean - prior.mean) / prior.std
+        if self.scale_tril is not None:
+            return Posterior(mean, scale_tril=self.scale_tril / prior.std.unsqueeze(-1))
+        return Posterior(mean, None if self.std is None else self.std / prior.std)
+
     def detach(self) -> "Posterior":
         return self._each(lambda tensor: tensor.detach())
 
@@ -141,16 +179,30 @@ class Posterior:
 
 
 class Autoencoder(nn.Module):
-    """An encoder and a decoder. Derive from it, or use `wrap`.
+    """An encoder and a decoder. Derive from it, or use `zs.wrap`.
 
-    `latents` is the number of latents; `prior` is "normal" when the latents are meant to
-    follow N(0, I), and None when there is no prior. A model with a causal block between
-    noises and decoder overrides `causes`. `name` is what a page calls it, if not its class.
+    A model must set `latents` and define `encode` and `decode`; everything else has a
+    default. `prior` is "normal" when the latents are meant to follow N(0, I), and None when
+    there is no such prior. `name` is what pages call the model, if not by its class.
+
+    *A conditional model* sets `needs_auxiliary`: its `encode` is given the factors of each
+    observation, and its prior may depend on them (`prior_given`).
+
+    *A model with its own likelihood* sets `likelihood_name` and defines
+    `negative_log_likelihood`. Without one, assays assume a Bernoulli or a Gaussian.
+
+    The small classes below declare what else a model may offer: `Trainable`,
+    `WithCausalBlock`, `WithFeatures`.
     """
 
     latents: int
     prior: Prior = "normal"
     name: str | None = None
+    observation_shape: tuple[int, ...] | None = None  # of one observation; None: any
+    groups: list[list[int]] | None = None  # latents that form one variable together
+    recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
+    needs_auxiliary: bool = False
+    likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")
@@ -159,8 +211,19 @@ class Autoencoder(nn.Module):
         """The mean of p(x | z): the decoded observation itself, no pixel sampling."""
         raise InterfaceError(f"{type(self).__name__}: a model must define decode(z).")
 
-    def causes(self, noise: Codes) -> Codes:
-        """The causes that the noises give rise to; the noises themselves without a causal block."""
+    def prior_given(self, auxiliary: Tensor) -> Posterior | None:
+        """The prior of each row of factors, a diagonal Gaussian; None if it is the same for all."""
+        return None
+
+    def negative_log_likelihood(self, z: Codes, x: Tensor) -> PerSample:
+        """-log p(x | z) of each observation and its code, in nats; see `likelihood_name`."""
+        raise InterfaceError(
+            f"{type(self).__name__}: likelihood_name is {self.likelihood_name!r}, but "
+            "negative_log_likelihood(z, x) is not defined. Define both, or leave the name None."
+        )
+
+    def causes(self, noise: Codes) -> Tensor:
+        """The causes computed from the noises; the noises themselves without a causal block."""
         return noise
 
     @property
@@ -170,6 +233,87 @@ class Autoencoder(nn.Module):
             if parameter.is_floating_point():
                 return parameter.device, parameter.dtype
         return torch.device("cpu"), torch.float32
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """The losses of a batch: the total to minimise, and the named terms it is the sum of.
+
+    `posterior` is that of the batch, relative to its prior; training reports the types of
+    latents from it (None for a deterministic encoder). `opponent` is the loss of the
+    model's `rivals`, minimised in the same step: it has gradients for their weights alone,
+    and `total` for all others.
+    """
+
+    total: Scalar
+    terms: dict[str, Scalar] = field(default_factory=dict)
+    posterior: Posterior | None = None
+    opponent: Scalar | None = None
+
+    @property
+    def whole(self) -> Scalar:
+        """The sum that a step descends; each summand has gradients for its own weights."""
+        return self.total if self.opponent is None else self.total + self.opponent
+
+
+@dataclass(frozen=True)
+class Rival:
+    """A part of a model with an optimiser of its own: Adam with this rate and these decays."""
+
+    module: nn.Module
+    rate: float
+    betas: tuple[float, float]
+
+
+class Trainable(Autoencoder):
+    """A model that `zs.train` can train: it defines `losses`.
+
+    `needs` names the keywords that `losses` is called with besides x and generator:
+    "step" (updates made so far), "samples" (size of the data), "factors" (of the batch) and
+    "partner" (a neighbour of each observation). `rivals` are parts that are trained against
+    the rest, each by an optimiser of its own, such as a discriminator.
+    """
+
+    needs: frozenset[str] = frozenset()
+
+    @property
+    def rivals(self) -> Mapping[str, Rival]:
+        return {}
+
+    def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
+        """The losses of a batch. All noise comes from `generator`, as in `Posterior.sample`."""
+        raise InterfaceError(f"{type(self).__name__}: a model that trains must define losses.")
+
+    def check_observations(self, x: Tensor) -> None:
+        """Raise if the model cannot learn from such observations; called with the first batch."""
+
+    def check_factors(self, factors: Tensor) -> None:
+        """Raise if the model cannot learn from such factors; called before training."""
+
+
+class WithCausalBlock(Autoencoder):
+    """A model that computes causes from independent noises and decodes the causes.
+
+    `block` is None where a model of the class has no block after all.
+    """
+
+    block: nn.Module | None
+
+    def causes(self, noise: Codes, *, fixed: Mapping[int, Tensor | float] | None = None) -> Tensor:
+        """The causes of some noises; `fixed` maps causes to the values an intervention sets."""
+        raise InterfaceError(f"{type(self).__name__}: a causal block needs causes(noise, fixed=).")
+
+    def decode_causes(self, causes: Tensor) -> Tensor:
+        """The observations that causes, rather than noises, are decoded to."""
+        raise InterfaceError(f"{type(self).__name__}: a causal block needs decode_causes(causes).")
+
+
+class WithFeatures(Autoencoder):
+    """A model whose last hidden layer can be read, to compare pictures by."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """The activations of the encoder's last hidden layer, one row for each observation."""
+        raise InterfaceError(f"{type(self).__name__}: a model with features must define them.")
 
 
 @contextmanager
@@ -191,261 +335,3 @@ def _set(modes: Iterable[tuple[nn.Module, bool]]) -> None:
     for module, mode in modes:
         if module.training != mode:  # setting takes far longer than looking
             module.training = mode
-
-
-class Wrapped(Autoencoder):
-    """Two foreign callables seen as an `Autoencoder`; made by `wrap`."""
-
-    def __init__(
-        self,
-        encoder: Any,
-        decoder: Any,
-        *,
-        latents: int | None = None,
-        prior: str | None = "auto",
-    ) -> None:
-        super().__init__()
-        for role, part in (("encoder", encoder), ("decoder", decoder)):
-            if not callable(part):
-                raise InterfaceError(
-                    f"wrap: the {role} is a {type(part).__name__}, which cannot be called. "
-                    f"Give a function or a module, for instance model.{role} or model.{role[:-1]}."
-                )
-        if prior not in ("normal", "auto", None):
-            raise InterfaceError(
-                f"wrap: prior={prior!r} is not known. Use 'normal' for N(0, I), None for no "
-                "prior, or 'auto' to decide by whether the encoder gives a spread."
-            )
-        self.encoder, self.decoder = encoder, decoder
-        # A bound method such as model.encode hides its module: register that too, so that
-        # parameters, device and mode are seen.
-        self.owners = nn.ModuleList(
-            {id(o): o for o in map(_owner, (encoder, decoder)) if o}.values()
-        )
-        self._latents = latents
-        self._prior = prior
-        self._spread: bool | None = None
-        self._code_shape: tuple[int, ...] | None = None
-        self._x_shape: tuple[int, ...] | None = None
-
-    @property
-    def latents(self) -> int:  # type: ignore[override]
-        if self._latents is None:
-            raise InterfaceError(
-                "wrap: the number of latents is not known before the encoder has been used "
-                "once. Encode a batch first, or wrap with latents=N or example=a_batch."
-            )
-        return self._latents
-
-    @property
-    def prior(self) -> Prior:  # type: ignore[override]
-        if self._prior != "auto":
-            return "normal" if self._prior == "normal" else None
-        if self._spread is None:
-            raise InterfaceError(
-                "wrap: prior='auto' is decided by what the encoder returns, and it has not been "
-                "used yet. Encode a batch first, or wrap with prior='normal', prior=None or "
-                "example=a_batch."
-            )
-        return "normal" if self._spread else None
-
-    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
-        x = _as_tensor(x, "wrap: the input of encode")
-        device, dtype = _place(self.encoder)
-        with _measuring(self.encoder, x):
-            x = x.to(device, dtype if x.is_floating_point() else None)
-            came = self._call("encoder", self.encoder, x, auxiliary)
-        mean, std, scale_tril = _read_posterior(came, len(x))
-        shape = tuple(mean.shape[1:])
-        if self._code_shape not in (None, shape):
-            raise InterfaceError(
-                f"wrap: the encoder gave latents of shape {shape}, earlier {self._code_shape}. "
-                "The number of latents must not depend on the input: feed observations of one size."
-            )
-        count = int(np.prod(shape))
-        if self._latents not in (None, count):
-            raise InterfaceError(
-                f"wrap: the encoder gave {count} latents (shape {shape}), but latents="
-                f"{self._latents} was promised. Leave latents= out to take what comes, or check "
-                "that the encoder returns (mean, log-variance) and not both in one tensor."
-            )
-        self._latents, self._code_shape = count, shape
-        self._spread, self._x_shape = std is not None or scale_tril is not None, tuple(x.shape[1:])
-        flat = None if std is None else std.flatten(1)
-        return Posterior(mean.flatten(1), flat, scale_tril=scale_tril)
-
-    def decode(self, z: Codes) -> Tensor:
-        z = _as_tensor(z, "wrap: the input of decode")
-        if self._latents is not None and z.shape[1:].numel() != self._latents:
-            raise InterfaceError(
-                f"wrap: decode got {tuple(z.shape)}, but this model has {self._latents} latents. "
-                "Give one row of latents for each sample."
-            )
-        shape = self._code_shape or tuple(z.shape[1:])
-        device, dtype = _place(self.decoder)
-        with _measuring(self.decoder, z):
-            codes = z.to(device, dtype).reshape(len(z), *shape)
-            x = self._call("decoder", self.decoder, codes, None)
-        x = _as_tensor(_only(x), "wrap: the output of the decoder")
-        if x.ndim < 2 or len(x) != len(z):
-            raise InterfaceError(
-                f"wrap: the decoder was given {len(z)} codes and returned shape {tuple(x.shape)}; "
-                "it must return one observation for each code. Does it squeeze or sum its batch?"
-            )
-        if self._x_shape is not None and tuple(x.shape[1:]) != self._x_shape:
-            raise InterfaceError(
-                f"wrap: the decoder returned observations of shape {tuple(x.shape[1:])}, but the "
-                f"encoder takes {self._x_shape}. zscope encodes what was decoded, so the two must "
-                "agree: reshape or resize in a small function around the decoder."
-            )
-        if not x.is_floating_point():
-            raise InterfaceError(
-                f"wrap: the decoder returned {x.dtype}, but real numbers are needed to measure "
-                "small changes. Return the decoded mean before any rounding or argmax."
-            )
-        return x
-
-    def check(self, example: Tensor) -> None:
-        """Encode and decode one batch now, so that what does not fit is said here."""
-        example = _as_tensor(example, "wrap: example")
-        with torch.no_grad():
-            self.decode(self.encode(example).mean)
-
-    def _call(self, role: str, part: Any, given: Tensor, extra: Any) -> Any:
-        try:
-            return part(given) if extra is None else part(given, extra)
-        except InterfaceError:
-            raise
-        except Exception as error:
-            said = (str(error).strip().splitlines() or ["(no text)"])[0]
-            raise InterfaceError(
-                f"wrap: the {role} raised {type(error).__name__} on a {given.dtype} tensor of "
-                f"shape {tuple(given.shape)} on {given.device}: {said}. "
-                "Is this the shape, dtype and scale it was trained on? Prepare the data so, or put "
-                f"the preparation into a small function around the {role}."
-            ) from error
-
-
-def wrap(
-    encoder: Any,
-    decoder: Any,
-    *,
-    latents: int | None = None,
-    prior: str | None = "auto",
-    example: Observations | None = None,
-) -> Autoencoder:
-    """Make an `Autoencoder` of any encoder and decoder.
-
-    The encoder may return codes, a pair (mean, log-variance), a `Posterior`, or a torch
-    distribution (Normal, Independent Normal, MultivariateNormal). Codes with spatial axes
-    are flattened for zscope and restored for the decoder. `prior="auto"` takes N(0, I) for
-    an encoder that gives a spread and no prior for one that does not.
-
-    Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
-    are measured in evaluation mode and left in the mode they were found in; gradients are
-    tracked only for inputs that ask for them.
-    """
-    wrapped = Wrapped(encoder, decoder, latents=latents, prior=prior)
-    if example is not None:
-        wrapped.check(example)
-    return wrapped
-
-
-def _place(part: Any) -> tuple[torch.device | None, torch.dtype | None]:
-    """Where the weights of a module are; (None, None) leaves the input as it is."""
-    owner = _owner(part)
-    for parameter in () if owner is None else owner.parameters():
-        if parameter.is_floating_point():
-            return parameter.device, parameter.dtype
-    return None, None
-
-
-def _owner(part: Any) -> nn.Module | None:
-    """The module that `part` is, or is a method of."""
-    owner = part if isinstance(part, nn.Module) else getattr(part, "__self__", None)
-    return owner if isinstance(owner, nn.Module) else None
-
-
-@contextmanager
-def _measuring(part: Any, given: Tensor) -> Iterator[None]:
-    """Evaluation mode for the module behind `part`; gradients only if `given` asks for them."""
-    asked = torch.is_grad_enabled() and (
-        given.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(given)
-    )
-    with evaluation(_owner(part) or nn.Module(), gradients=asked):
-        yield
-
-
-def _as_tensor(value: Any, who: str) -> Tensor:
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(value))
-    raise InterfaceError(
-        f"{who} is {_describe(value)}, but a tensor or an array is needed. "
-        "Return or pass the numbers themselves."
-    )
-
-
-def _only(value: Any) -> Any:
-    """A decoder's output without the wrapping that some libraries put around it."""
-    if isinstance(value, tuple | list) and len(value) == 1:
-        return value[0]
-    if isinstance(value, torch.distributions.Distribution):
-        return value.mean
-    return value
-
-
-def _read_posterior(came: Any, count: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """(mean, std, scale_tril) of whatever an encoder returned, checked against the batch."""
-    std = scale_tril = None
-    if isinstance(came, tuple | list) and len(came) == 1:
-        came = came[0]
-    if isinstance(came, torch.distributions.Independent):
-        came = came.base_dist
-    if isinstance(came, Posterior):
-        mean, std, scale_tril = came.mean, came.std, came.scale_tril
-    elif isinstance(came, torch.distributions.Normal):
-        mean, std = came.loc, came.scale
-    elif isinstance(came, torch.distributions.MultivariateNormal):
-        mean, scale_tril = came.loc, came.scale_tril
-    elif isinstance(came, tuple | list) and len(came) == 2:
-        mean = _as_tensor(came[0], "wrap: the encoder's mean")
-        log_variance = _as_tensor(came[1], "wrap: the encoder's log-variance")
-        if mean.shape != log_variance.shape:
-            raise InterfaceError(
-                f"wrap: the encoder returned a pair of shapes {tuple(mean.shape)} and "
-                f"{tuple(log_variance.shape)}; a pair is read as (mean, log-variance) of equal "
-                "shape. If the second part is something else, return the first alone."
-            )
-        std = (log_variance / 2).exp()
-    elif isinstance(came, Tensor | np.ndarray):
-        mean = _as_tensor(came, "wrap: the encoder's output")
-    else:
-        raise InterfaceError(
-            f"wrap: the encoder returned {_describe(came)}. It must return codes (a tensor), a "
-            "pair (mean, log-variance), a zs.Posterior or a torch Normal: put a small function "
-            "around it that picks these out."
-        )
-    if mean.ndim < 2 or len(mean) != count:
-        raise InterfaceError(
-            f"wrap: the encoder was given {count} observations and returned shape "
-            f"{tuple(mean.shape)}; it must return one row of latents for each observation. "
-            "Does it squeeze or average its batch?"
-        )
-    if not mean.is_floating_point():
-        raise InterfaceError(
-            f"wrap: the encoder returned {mean.dtype} codes; zscope measures continuous latents. "
-            "For discrete codes (VQ), return the vectors before quantisation."
-        )
-    return mean, std, scale_tril
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return f"a {type(value).__name__} of {len(value)} ({', '.join(map(_describe, value[:4]))})"
-    if isinstance(value, dict):
-        return f"a dict with the keys {', '.join(map(repr, list(value)[:6]))}"
-    if isinstance(value, Tensor):
-        return f"a tensor {tuple(value.shape)}"
-    return f"a {type(value).__module__}.{type(value).__qualname__}"

@@ -1,4 +1,32 @@
-"""A model made of another one: it shares weights, prior and place with it."""
+"""Models made of another model, whose weights they share: pruned and rotated ones.
+
+**Prune**: take latents away from a model without changing what its decoder sees. A passive
+latent is noise that the decoder ignores. `prune(autoencoder, keep)` gives a model with the
+kept latents alone, which fills in a constant for the others when it decodes: 0, the mean of
+the prior, by default. Where the decoder ignores the others, reconstructions stay the same.
+Works for any model, also for posteriors with a full covariance: the kept part is the
+marginal of the kept latents.
+
+**Rotate** the latents: the same model, seen along other axes.
+
+    encoder_U = U encoder,      decoder_U = decoder ∘ U^T,      U orthogonal
+
+Reconstructions and likelihood stay as they are, and so does the ELBO with a full posterior
+covariance: mean -> U mean, covariance -> U Σ U^T. So nothing in the likelihood prefers any
+particular axes. The objective as it is implemented, with a diagonal covariance, does prefer
+some: after rotation the noise of a diagonal model is no longer diagonal. `diagonal=True`
+replaces it by the diagonal Gaussian nearest in KL(q_diagonal || q),
+
+    1 / σ_j^2 = (Σ^-1)_jj,
+
+which for a linear decoder is the best diagonal noise of the rotated model; the loss then
+rises by G(W) (`zscope.assays.rotation_excess`).
+
+Zietlow, PhD thesis, Tübingen 2022, eq. 3.3-3.4, propositions 2 and 3, section 5.1.
+"""
+
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -6,25 +34,32 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, Prior
 from zscope.errors import InterfaceError
-from zscope.types import Codes
+from zscope.types import Codes, Matrix, PerSample
+
+__all__ = ["prune", "rotate_latents"]
+
+OwnCodes = Float[Tensor, "samples own"]
 
 
 class Derived(Autoencoder):
-    """Another view of `original`; what it decodes is the original's at `seen(z)`."""
+    """Another view of `original`, which decodes `original_codes(z)` where this decodes z.
+
+    Passes on all that the interface declares of any `Autoencoder`. A derived model is
+    measured, not trained, and offers neither a causal block nor features.
+    """
 
     def __init__(self, original: Autoencoder, latents: int) -> None:
         super().__init__()
         self.original, self.latents = original, latents
-        likelihood = getattr(original, "likelihood", None)
-        if likelihood is not None:
-            self.likelihood = likelihood
-        if hasattr(original, "output"):
-            self.output = self._output  # what the likelihood reads
-        self.needs_auxiliary = getattr(original, "needs_auxiliary", False)
+        self.observation_shape = original.observation_shape
+        self.needs_auxiliary = original.needs_auxiliary
+        self.likelihood_name = original.likelihood_name
 
-    def seen(self, z: Float[Tensor, "samples own"]) -> Codes:
+    def original_codes(self, z: OwnCodes) -> Codes:
         """The codes that the original's decoder gets for these."""
-        raise InterfaceError(f"{type(self).__name__}: a derived model must define seen(z).")
+        raise InterfaceError(
+            f"{type(self).__name__}: a derived model must define original_codes(z)."
+        )
 
     @property
     def prior(self) -> Prior:  # type: ignore[override]
@@ -35,10 +70,151 @@ class Derived(Autoencoder):
         return self.original.place
 
     def decode(self, z: Codes) -> Tensor:
-        return self.original.decode(self.seen(z))
+        return self.original.decode(self.original_codes(z))
 
-    def _encoded(self, x: Tensor, auxiliary: Tensor | None) -> Posterior:
+    def negative_log_likelihood(self, z: Codes, x: Tensor) -> PerSample:
+        return self.original.negative_log_likelihood(self.original_codes(z), x)
+
+    def _encode_original(self, x: Tensor, auxiliary: Tensor | None) -> Posterior:
         return self.original.encode(x) if auxiliary is None else self.original.encode(x, auxiliary)
 
-    def _output(self, z: Codes) -> Tensor:
-        return self.original.output(self.seen(z))  # type: ignore[operator]
+
+class Pruned(Derived):
+    """A model with fewer latents; made by `prune`."""
+
+    keep: Tensor
+    fill: Tensor
+
+    def __init__(self, autoencoder: Autoencoder, keep: Tensor, fill: Tensor) -> None:
+        super().__init__(autoencoder, len(keep))
+        self.register_buffer("keep", keep)
+        self.register_buffer("fill", fill)
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        return self._marginal(self._encode_original(x, auxiliary))
+
+    def original_codes(self, z: OwnCodes) -> Codes:
+        """All latents of the original: the given ones in their places, constants elsewhere."""
+        if z.shape[1] != self.latents:
+            raise InterfaceError(
+                f"prune: decode got {z.shape[1]} latents, but {self.latents} were kept "
+                f"(of {len(self.fill)}): {self.keep.tolist()}. Give one column for each of these."
+            )
+        return self.fill.to(z).expand(len(z), -1).index_copy(1, self.keep.to(z.device), z)
+
+    def prior_given(self, auxiliary: Tensor) -> Posterior | None:
+        prior = self.original.prior_given(auxiliary)
+        return None if prior is None else self._marginal(prior)
+
+    def causes(self, noise: Codes) -> Tensor:
+        return self.original.causes(self.original_codes(noise))[:, self.keep.to(noise.device)]
+
+    def _marginal(self, posterior: Posterior) -> Posterior:
+        """The posterior of the kept latents alone."""
+        keep = self.keep.to(posterior.mean.device)
+        mean = posterior.mean[:, keep]
+        if posterior.scale_tril is not None:
+            covariance = posterior.scale_tril @ posterior.scale_tril.mT
+            part = covariance[:, keep][:, :, keep]
+            return Posterior(mean, scale_tril=torch.linalg.cholesky(part))
+        return Posterior(mean, None if posterior.std is None else posterior.std[:, keep])
+
+
+class Rotated(Derived):
+    """A model with rotated latents; made by `rotate_latents`."""
+
+    U: Tensor
+
+    def __init__(self, autoencoder: Autoencoder, U: Tensor, diagonal: bool) -> None:
+        super().__init__(autoencoder, len(U))
+        self.diagonal = diagonal
+        self.register_buffer("U", U)
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        before = self._encode_original(x, auxiliary)
+        U = self.U.to(before.mean)
+        mean = before.mean @ U.T
+        if before.deterministic:
+            return Posterior(mean)
+        if self.diagonal:
+            return Posterior(mean, _precisions(before, U).rsqrt())
+        root = before.scale_tril
+        root = torch.diag_embed(cast(Tensor, before.std)) if root is None else root
+        # R^T R = U L L^T U^T for the triangle R of (U L)^T: a Cholesky factor that loses no
+        # digits by squaring. Its diagonal may come out negative; the sign of each row is free.
+        upper = torch.linalg.qr((U @ root).mT, mode="r").R
+        signs = torch.where(upper.diagonal(dim1=1, dim2=2) < 0, -1.0, 1.0).to(upper)
+        return Posterior(mean, scale_tril=(signs[..., None] * upper).mT)
+
+    def original_codes(self, z: OwnCodes) -> Codes:
+        return z @ self.U.to(z)
+
+    def causes(self, noise: Codes) -> Tensor:
+        return self.original.causes(self.original_codes(noise)) @ self.U.to(noise).T
+
+
+def prune(
+    autoencoder: Autoencoder,
+    keep: Sequence[int] | Tensor,
+    *,
+    fill: Tensor | Sequence[float] | float = 0.0,
+) -> Autoencoder:
+    """A model with the kept latents alone, in the given order.
+
+    `keep` lists indices, for instance `variable_types(...).used`. `fill` is what the
+    decoder gets for the others: one number for all, or one for each latent of the original
+    (for instance the mean of its codes; the values of kept latents are not used).
+    The original is not changed, and shares its weights with the result.
+    """
+    total = autoencoder.latents
+    chosen = [int(j) for j in keep]
+    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0 or max(chosen) >= total:
+        raise InterfaceError(
+            f"prune: keep={chosen} must list one or more different latents from 0 to {total - 1}. "
+            + ("Are all latents passive? Then the model encodes nothing." if not chosen else "")
+        )
+    values = torch.as_tensor(fill, dtype=torch.float32).flatten()
+    if len(values) not in (1, total):
+        raise InterfaceError(
+            f"prune: fill has {len(values)} values; give one number, or one for each of the "
+            f"{total} latents of the original."
+        )
+    return Pruned(autoencoder, torch.tensor(chosen), values.expand(total).clone())
+
+
+def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = False) -> Autoencoder:
+    """The model with latents z' = U z. The original is not changed, and shares its weights.
+
+    A posterior with independent noise becomes one with full covariance, unless `diagonal`
+    asks for the nearest independent one.
+    """
+    latents = autoencoder.latents
+    if tuple(U.shape) != (latents, latents):
+        raise InterfaceError(
+            f"rotate_latents: U has shape {tuple(U.shape)}, but the model has {latents} latents: "
+            f"expected ({latents}, {latents})."
+        )
+    if autoencoder.needs_auxiliary:
+        raise InterfaceError(
+            "rotate_latents: the prior of this model depends on factors, with independent latents. "
+            "Rotated, it would no longer be independent, and nothing could be measured against it. "
+            "Rotate a model whose prior is N(0, I)."
+        )
+    U = U.detach().double().cpu()
+    error = float((U @ U.T - torch.eye(latents, dtype=torch.float64)).abs().max())
+    if not error < 1e-5:
+        raise InterfaceError(
+            f"rotate_latents: U is not orthogonal (U Uᵀ differs from the identity by {error:.2g}), "
+            "so it would change the model. Take Q of torch.linalg.qr(matrix)."
+        )
+    return Rotated(autoencoder, U, diagonal)
+
+
+def _precisions(posterior: Posterior, U: Tensor) -> Codes:
+    """Diagonal of (U Σ U^T)^-1 = U Σ^-1 U^T."""
+    if posterior.std is not None:
+        return posterior.std.square().reciprocal() @ U.square().T
+    assert posterior.scale_tril is not None
+    rotation = U.T.expand(len(posterior), -1, -1)
+    whitened: Tensor = torch.linalg.solve_triangular(posterior.scale_tril, rotation, upper=False)
+    return whitened.square().sum(1)

@@ -17,9 +17,10 @@ from torch import nn
 
 from zscope import adapters, store
 from zscope import data as datasets
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.wrapping import wrap
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -58,18 +59,16 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
 
 
 def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
-    """The data of a run (or of a checkpoint in one): its held-out data if it has any."""
-    folder = Path(target) if isinstance(target, str | Path) else None
-    if folder is not None and folder.suffix == ".safetensors":
-        folder = folder.parents[1]
-    recipe = None
-    if folder is not None and store.is_run(folder):
-        recipe = store.open_run(folder).config.get("data")
+    """The data a run was trained on, or its held-out part if the data were split."""
+    recipe, name = None, type(target).__name__
+    if isinstance(target, str | Path):
+        folder, name = Path(target), str(target)
+        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
+        recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
     if recipe is None:
-        name = target if isinstance(target, str | Path) else f"this {type(target).__name__}"
         raise ConfigError(
-            f"load: {name} does not say which data to encode. Name a dataset (zscope data list) or "
-            "a file with --data, or pass data=."
+            f"load: {name} does not say which data to encode. Name them with --data (in Python "
+            "data=): a dataset (zscope data list) or a file, for instance --data images.npy"
         )
     recipe = {key: value for key, value in recipe.items() if value is not None}
     if split := recipe.get("split"):

@@ -8,6 +8,7 @@ beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble dra
 each member's numbers first, exactly as that member alone would, and plays them back.
 """
 
+import zlib
 from operator import index
 from typing import SupportsIndex
 
@@ -58,6 +59,14 @@ def seed_of(*parts: SupportsIndex) -> int:
         state = (state ^ state >> 27) * 0x94D049BB133111EB & _WORD
         state ^= state >> 31
     return state >> 1
+
+
+def named_generator(seed: int, name: str) -> Generator:
+    """The generator of one assay: made from the seed and the name of the assay alone.
+
+    So the result of an assay does not depend on which others are run, or in which order.
+    """
+    return torch.Generator().manual_seed(seed_of(seed, zlib.crc32(name.encode())))
 
 
 def normal(like: Tensor, source: Source = None) -> Tensor:

@@ -1,9 +1,17 @@
-"""Run a model over data once and keep what it said, so that assays need only tensors.
+"""What a model made of some data: the one argument of every assay.
 
-Devices, batches and seeds are dealt with here and nowhere else.
+    recording = zs.record(autoencoder, data)                    # encodes the data once
+    recording = zs.Recording.from_arrays(codes, factors)        # codes or embeddings alone
+
+A recording holds codes and their spreads, the factors with their kinds and names, the model
+and the data if there are any, and the seed from which every assay derives its random numbers.
+What several assays need (base samples, their responses, whole results) is computed once for a
+recording and shared. Devices, batches and seeds are dealt with here and nowhere else.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -12,69 +20,232 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.data.dataset import Dataset, from_arrays
-from zscope.errors import DataError, InterfaceError
-from zscope.randomness import seed_of
+from zscope.data.dataset import GUESSED, Dataset, as_dataset
+from zscope.errors import DataError, InterfaceError, Undefined
+from zscope.factors import Factors, factors_of, guess_kind
+from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes
 
+__all__ = ["Recording", "record"]
+
 BATCH_BYTES = 32 * 2**20
+SAMPLES = 10_000
+"""Observations that are encoded unless another number is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """What a model made of some data: one posterior for each observation, on the CPU."""
+    """One posterior for each observation, on the CPU, with what is known about them."""
 
-    autoencoder: Autoencoder
+    model: Autoencoder | None
     posterior: Posterior
-    data: Dataset
-    rows: Tensor  # which rows of the data were encoded, ascending
-    seed: int
+    dataset: Dataset | None = None  # the observations that were encoded, row by row
+    rows: Tensor | None = None  # which rows of the data these are, ascending
+    seed: int = 0
+    factors: Factors | None = None
+    shared: dict[Any, Any] = field(default_factory=dict, repr=False)  # see `share`
+
+    @classmethod
+    def from_arrays(
+        cls,
+        codes: Any,
+        factors: Any = None,
+        *,
+        variances: Any = None,
+        kinds: str | Sequence[str | None] | None = None,
+        names: Sequence[str] | None = None,
+        labels: Mapping[str, Sequence[Any]] | None = None,
+        seed: int = 0,
+    ) -> "Recording":
+        """A recording of arrays: codes or embeddings, samples x latents, without a model.
+
+        `factors` (samples x factors) have `kinds` (categorical, ordinal or continuous; one for
+        all or one for each; guessed and flagged if left out), `names`, and `labels` of their
+        values. `variances` are the
+        posterior variances, if the codes are the means of a variational encoder.
+        """
+        mean = _matrix(codes, "codes")
+        spread = None if variances is None else _matrix(variances, "variances")
+        if spread is not None and (spread.shape != mean.shape or bool((spread < 0).any())):
+            raise DataError(
+                f"from_arrays: variances of shape {tuple(spread.shape)}, smallest "
+                f"{float(spread.min()):.3g}, for codes of shape {tuple(mean.shape)}; expected one "
+                "variance of 0 or more for each code. Are these log-variances? Pass their exp."
+            )
+        if spread is not None and not bool(spread.any()):
+            spread = None  # a deterministic encoder
+        table = None
+        if factors is not None:
+            table = factors_of(factors, kinds=kinds, names=names, labels=labels, who="from_arrays")
+            if len(table) != len(mean):
+                raise DataError(
+                    f"from_arrays: {len(mean)} codes but {len(table)} rows of factors; row i of "
+                    "both must describe the same sample. Was one of them cut or transposed?"
+                )
+        posterior = Posterior(mean, None if spread is None else spread.sqrt())
+        return cls(None, posterior, None, torch.arange(len(mean)), seed, table)
+
+    @property
+    def autoencoder(self) -> Autoencoder:
+        """The model; `Undefined` for a recording of arrays alone."""
+        if self.model is None:
+            raise Undefined(
+                f"recording: these are {len(self)} codes without a model, so nothing can be "
+                "decoded. Record a model on data: zs.record(autoencoder, data)"
+            )
+        return self.model
+
+    @property
+    def data(self) -> Dataset:
+        """The encoded observations; `Undefined` for a recording of arrays alone."""
+        if self.dataset is None:
+            raise Undefined(
+                f"recording: these are {len(self)} codes without observations. Record a model on "
+                "data: zs.record(autoencoder, data)"
+            )
+        return self.dataset
 
     @property
     def codes(self) -> Codes:
         """The posterior means."""
         return self.posterior.mean
 
-    @cached_property
-    def relative(self) -> Posterior:
-        """The posterior in units of the prior: what equals its prior is N(0, 1).
-
-        The posterior itself, unless the prior depends on the factors (an iVAE's does).
-        """
-        given = getattr(self.autoencoder, "prior_given", None)
-        if given is None or self.factors is None:
-            return self.posterior
-        device, dtype = self.autoencoder.place
-        with evaluation(self.autoencoder):
-            prior = given(self.factors.to(device, dtype))
-        if prior is None or self.posterior.std is None:
-            return self.posterior
-        prior = prior.detach().to("cpu")
-        return Posterior(
-            (self.posterior.mean - prior.mean) / prior.std, self.posterior.std / prior.std
-        )
+    @property
+    def variances(self) -> Codes:
+        """The posterior variances, in units of the prior's; 0 for a deterministic encoder."""
+        return self.relative.variance
 
     @property
-    def factors(self) -> Tensor | None:
-        values = self.data.factors
-        return None if values is None else torch.from_numpy(np.ascontiguousarray(values))
+    def latents(self) -> int:
+        return self.posterior.latents
+
+    @cached_property
+    def relative(self) -> Posterior:
+        """The posterior in units of the prior: one that equals its prior is N(0, 1).
+
+        The posterior itself, unless the prior depends on the factors (as in an iVAE).
+        """
+        if self.model is None or self.factors is None:
+            return self.posterior
+        device, dtype = self.model.place
+        with evaluation(self.model):
+            values = torch.from_numpy(np.ascontiguousarray(self.factors.values))
+            prior = self.model.prior_given(values.to(device, dtype))
+        if prior is None or self.posterior.deterministic:
+            return self.posterior
+        return self.posterior.relative_to(prior.detach().to("cpu"))
 
     @cached_property
     def observations(self) -> Tensor:
         """The encoded observations themselves, as float32; read from the data when first used."""
         return self.data.batch(slice(None))
 
+    @cached_property
+    def base_samples(self) -> Codes:
+        """One draw from each posterior, in random order.
+
+        Every response assay starts from the first rows of these, so that their answers are
+        about the same codes.
+        """
+        return base_samples(self.posterior, named_generator(self.seed, "base samples"))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Changes with the codes, the factors and the weights of the model."""
+        digest = hashlib.sha256(f"{self.seed} {len(self)}".encode())
+        parts = [self.posterior.mean, self.posterior.variance]
+        if self.model is not None:
+            parts += list(self.model.state_dict().values())
+        for part in parts:
+            plain = part.detach().cpu().contiguous()
+            digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+        if self.factors is not None:
+            digest.update(np.ascontiguousarray(self.factors.values).tobytes())
+            digest.update(repr((self.factors.names, self.factors.kinds)).encode())
+        return digest.hexdigest()
+
+    def share(self, key: Any, work: Callable[[], Any]) -> Any:
+        """What `work` returned for this key; computed the first time only."""
+        if key not in self.shared:
+            self.shared[key] = work()
+        return self.shared[key]
+
     def __len__(self) -> int:
         return len(self.posterior)
 
+    def __repr__(self) -> str:
+        return "\n".join(f"{name:10}  {text}" for name, text in self._lines())
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; an array or tensor as a Dataset without factors."""
-    return data if isinstance(data, Dataset) else from_arrays(data)
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for name, text in self._lines()
+        )
+        return f"<table>{rows}</table>"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        kind = "points" if self.posterior.deterministic else "Gaussian posteriors"
+        lines = [("Recording", f"{len(self):,} samples x {self.latents} latents, {kind}")]
+        if self.model is not None:
+            lines.append(("model", self.model.name or type(self.model).__name__))
+        if self.dataset is not None:
+            shape = " x ".join(map(str, self.dataset.shape))
+            lines.append(("data", f"{self.dataset.name} ({shape})"))
+        if self.factors is not None:
+            lines.append(("factors", repr(self.factors).partition(": ")[2].removesuffix(")")))
+        return [*lines, ("seed", str(self.seed))]
+
+
+def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
+    """One draw from each posterior, in random order."""
+    order = torch.randperm(len(posterior), generator=generator, device=generator.device)
+    return posterior[order.to(posterior.mean.device)].sample(generator)
+
+
+def _matrix(values: Any, what: str) -> Tensor:
+    """Samples x latents as a tensor of real numbers, at least in single precision."""
+    try:
+        rows = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"from_arrays: the {what} cannot be read as an array of numbers ({error}). Give one "
+            "row of numbers for each sample."
+        ) from error
+    rows = rows.detach().cpu()
+    rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise DataError(
+            f"from_arrays: {what} of shape {tuple(rows.shape)}; expected samples x latents. "
+            "Flatten further axes: array.reshape(len(array), -1)"
+        )
+    rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
+    bad = ~rows.isfinite().all(1)
+    if bad.any():
+        raise DataError(
+            f"from_arrays: {int(bad.sum())} of {len(rows)} rows of the {what} hold NaN or infinite "
+            f"numbers, the first is row {int(bad.nonzero()[0, 0])}. Leave those rows out."
+        )
+    return rows
+
+
+def _factors(data: Dataset) -> Factors | None:
+    """The factors of a dataset, with the kinds it states; others are guessed."""
+    if data.factors is None:
+        return None
+    guessed = tuple(data.provenance.get(GUESSED, ()))
+    kinds = tuple(
+        guess_kind(data.factors[:, k]) if name in guessed else kind
+        for k, (name, kind) in enumerate(zip(data.factor_names, data.factor_kinds, strict=True))
+    )
+    labels = data.provenance.get("categories", {})
+    return Factors(data.factors, data.factor_names, kinds, guessed, labels)
 
 
 def record(
-    autoencoder: Autoencoder, data: Any, *, samples: int = 10_000, seed: int = 0
+    autoencoder: Autoencoder, data: Any, *, samples: int = SAMPLES, seed: int = 0
 ) -> Recording:
     """Encode up to `samples` observations, chosen at random without repeats.
 
@@ -107,14 +278,16 @@ def record(
                     "data scaled as in training, and are the weights finite?"
                 )
             parts.append(posterior.to("cpu"))
-    return Recording(autoencoder, _joined(parts), chosen, torch.from_numpy(rows), seed)
+    return Recording(
+        autoencoder, join_posteriors(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
+    )
 
 
 def auxiliary_of(
     autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor
 ) -> Tensor | None:
     """The factors, for a model whose encoder must be told them."""
-    if not getattr(autoencoder, "needs_auxiliary", False):
+    if not autoencoder.needs_auxiliary:
         return None
     if data.factors is None:
         raise DataError(
@@ -137,12 +310,14 @@ def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
     return max(1, min(1024, budget // (4 * int(np.prod(shape)))))
 
 
-def _joined(parts: list[Posterior]) -> Posterior:
-    first = parts[0]
+def join_posteriors(parts: list[Posterior]) -> Posterior:
+    """Posteriors of several batches as one."""
+
+    def joined(tensors: list[Tensor | None]) -> Tensor | None:
+        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
+
     return Posterior(
         torch.cat([part.mean for part in parts]),
-        None if first.std is None else torch.cat([part.std for part in parts]),
-        scale_tril=None
-        if first.scale_tril is None
-        else torch.cat([part.scale_tril for part in parts]),
+        joined([part.std for part in parts]),
+        scale_tril=joined([part.scale_tril for part in parts]),
     )

@@ -1,73 +1,242 @@
-"""What an assay returns: a frozen record that can be saved, printed and drawn."""
+"""What an assay returns: a frozen record that can be printed, saved, tabulated and drawn.
+
+A result without a scalar score (a map, a grid of images) derives from `Result`. One with
+scalar scores derives from `Scored`, which makes sure that each score comes with a 95 %
+interval and a chance level, or with the reason why it has none.
+"""
 
 import dataclasses
+import inspect
 import math
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
-from zscope.errors import Undefined
+from zscope.errors import MissingExtra, Undefined
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "COLUMNS",
+    "NOT_REQUESTED",
+    "Measure",
+    "Result",
+    "Scored",
+    "html_table",
+    "listed",
+    "plain",
+    "rows",
+    "text_table",
+]
+
+NOT_REQUESTED = "not requested (resamples=0), or too few samples"
+"""Why there is no interval, where the caller decides."""
+COLUMNS = ("assay", "measure", "value", "low", "high", "chance", "n", "flavour")
+MOST_LINES = 14
+"""Lines below the title of a printed result."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number with what makes it a measurement; where there is no such thing, the reason."""
+    """A number with what makes it a measurement; where a part is missing, the reason."""
 
     name: str  # "" for the score of a result
     value: float
     samples: int
     interval: tuple[float, float] | str  # 95 %, or why there is none
-    chance: float | str  # what codes that know nothing would get, or why nothing can be said
+    chance: float | str  # what uninformative codes would get, or why there is no such number
+
+    def __post_init__(self) -> None:
+        for part in ("interval", "chance"):
+            given = getattr(self, part)
+            if given is None or (isinstance(given, str) and not given.strip()):
+                raise TypeError(
+                    f"Measure {self.name or 'score'!r}: {part} is {given!r}. Give a number, or a "
+                    "sentence that says why there is none."
+                )
+        if not isinstance(self.samples, int) or self.samples < 1:
+            raise TypeError(
+                f"Measure {self.name or 'score'!r}: samples is {self.samples!r}; expected how "
+                "many samples the number was computed from, at least 1."
+            )
+
+    def cells(self) -> list[str]:
+        """Value, interval, chance and number of samples, as a table prints them."""
+        interval, chance = self.interval, self.chance
+        return [
+            f"{self.value:.4g}",
+            "none" if isinstance(interval, str) else f"{interval[0]:.3g} to {interval[1]:.3g}",
+            "none" if isinstance(chance, str) else f"{chance:.3g}",
+            f"{self.samples:,}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        ends, chance = self.interval, self.chance
+        interval, chance = self.interval, self.chance
         return {
             "score": self.name,
             "value": self.value,
             "samples": self.samples,
-            "interval": None if isinstance(ends, str) else list(ends),
+            "interval": None if isinstance(interval, str) else list(interval),
             "chance": None if isinstance(chance, str) else chance,
-            **({"no_interval": ends} if isinstance(ends, str) else {}),
+            **({"no_interval": interval} if isinstance(interval, str) else {}),
             **({"no_chance": chance} if isinstance(chance, str) else {}),
         }
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
-    """A measurement together with what led to it, so that plots and pages recompute nothing."""
+def _annotation(cls: type, name: str) -> str | None:
+    """The type of a field or property as text; None if there is no such field."""
+    for base in cls.__mro__:
+        member = vars(base).get(name)
+        if isinstance(member, property):
+            return str(inspect.get_annotations(member.fget).get("return", "None"))  # type: ignore[arg-type]
+        if name in (hints := inspect.get_annotations(base)):
+            return str(hints[name])
+    return None
 
-    no_interval: ClassVar[str] = ""  # why the score of such a result has none
-    no_chance: ClassVar[str] = ""
+
+def _always(cls: type, name: str) -> bool:
+    """Whether there is such a field or property, and by its type it is never None."""
+    annotation = _annotation(cls, name)
+    return annotation is not None and not re.search(r"\bNone|Optional", annotation)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """A measurement and what led to it, so that plots and pages recompute nothing."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__repr__" not in vars(cls):  # else @dataclass writes one that prints whole tensors
+            cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+        scored = _annotation(cls, "score") is not None or cls.measures is not Result.measures
+        if scored and not hasattr(cls, "why_no_chance"):
+            raise TypeError(
+                f"{cls.__name__} has a score. Derive it from Scored instead of Result, and state "
+                "its interval and chance level, or why it has none."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, strings, lists and dicts, ready for JSON."""
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
         return {"kind": type(self).__name__, **values}
 
-    def summary(self) -> list[tuple[str, str]]:
-        """Lines for a table, (name, value): every field that fits on a line."""
-        lines = []
-        for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
-            if isinstance(value, bool | str | int):
-                lines.append((f.name, str(value)))
-            elif isinstance(value, float):
-                lines.append((f.name, f"{value:.4g}"))
-            elif isinstance(value, list) and all(isinstance(item, int) for item in value):
-                lines.append((f.name, ", ".join(map(str, value)) or "none"))
-        if not lines:  # a map or a grid: say at least how large it is
-            for f in dataclasses.fields(self):
-                value = getattr(self, f.name)
-                if isinstance(value, torch.Tensor | np.ndarray):
-                    lines.append((f.name, " x ".join(map(str, value.shape)) + " numbers"))
-        return [(name.replace("_", " "), value) for name, value in lines]
-
     def measures(self) -> list[Measure]:
         """Every scalar score, each with its samples, interval and chance."""
-        value = getattr(self, "score", None)
-        return [self.measure("", value)] if isinstance(value, float) else []
+        return []
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Further lines, (name, value), that repeat nothing of measures().
+
+        By default every field that fits on a line, but those that measures() reports.
+        """
+        fields = [f.name for f in dataclasses.fields(self) if f.name not in self._reported()]
+        lines = [(name, text) for name in fields if (text := _one_line(getattr(self, name)))]
+        if not lines and not self.measures():  # a map or a grid: say at least how large it is
+            arrays = [(name, getattr(self, name)) for name in fields]
+            lines = [
+                (name, " x ".join(map(str, value.shape)) + " numbers")
+                for name, value in arrays
+                if isinstance(value, torch.Tensor | np.ndarray)
+            ]
+        return [(name.replace("_", " "), text) for name, text in lines]
+
+    def to_frame(self, assay: str = "") -> "pd.DataFrame":
+        """The scores as a pandas DataFrame, one row each; `assay` fills the first column."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtra("to_frame", "pandas", "frames") from None
+        frame = pd.DataFrame(rows(self, assay), columns=list(COLUMNS))
+        return frame.astype(dict.fromkeys(("value", "low", "high", "chance"), float))
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
+        raise Undefined(
+            f"{type(self).__name__}: this result has no figure of its own. "
+            "Its numbers are in .to_dict()."
+        )
+
+    def __repr__(self) -> str:
+        scores, lines = self._tables()
+        text = [*text_table(scores).splitlines(), *text_table(lines, left=2).splitlines()]
+        if len(text) > MOST_LINES:
+            more = len(text) - MOST_LINES + 1
+            text = [*text[: MOST_LINES - 1], f"… {more} more lines: .measures() and .summary()"]
+        return "\n".join([self._title(), *text])
+
+    def _repr_html_(self) -> str:
+        scores, lines = self._tables()
+        tables = html_table(scores) + html_table(lines, left=2, header=False)
+        return f"<div><strong>{escape(self._title())}</strong>{tables}</div>"
+
+    def _title(self) -> str:
+        return type(self).__name__
+
+    def _reported(self) -> set[str]:
+        """Fields that summary() leaves to measures() and to the list of flags."""
+        return {"flags"}
+
+    def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
+        """What is printed: the scores with a header, then names with values."""
+        measures = self.measures()
+        scores = [[measure.name or "score", *measure.cells()] for measure in measures]
+        header = ["", "value", "95 % interval", "chance", "n"]
+        lines = [[name, text] for name, text in self.summary()]
+        for part in ("interval", "chance"):
+            reasons = {getattr(measure, part): None for measure in measures}
+            lines += [[f"no {part}", reason] for reason in reasons if isinstance(reason, str)]
+        lines += [["flag", flag] for flag in getattr(self, "flags", [])]
+        return ([header, *scores] if scores else []), lines
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scored(Result):
+    """A result with scalar scores, each with its interval and chance level.
+
+    A class has a field or property `score`, `samples`, `interval` (or `standard_error`) and
+    `chance`. Where interval or chance may be None or is missing, the class says why in
+    `why_no_interval` or `why_no_chance`: a clause without a full stop. A class with other or
+    several scores overrides `measures`. What is forgotten is an error when the class is defined.
+    """
+
+    why_no_interval: ClassVar[str] = ""
+    why_no_chance: ClassVar[str] = ""
+    score_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields that measures() reports under another name than score, interval or chance."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        missing = []
+        if cls.measures is Scored.measures:
+            missing += [
+                f"a field or property `{name}`, or an own measures()"
+                for name in ("score", "samples")
+                if not _always(cls, name)
+            ]
+        if not (
+            cls.why_no_interval.strip()
+            or _always(cls, "interval")
+            or _always(cls, "standard_error")
+        ):
+            missing.append(
+                "a field `interval` or `standard_error` that is never None, or the reason: "
+                'why_no_interval = "…"'
+            )
+        if not (cls.why_no_chance.strip() or _always(cls, "chance")):
+            missing.append(
+                'a field `chance` that is never None, or the reason: why_no_chance = "…"'
+            )
+        if missing:
+            raise TypeError(f"{cls.__name__} is a scored result. Add {'; '.join(missing)}.")
+
+    def measures(self) -> list[Measure]:
+        return [self.measure("", float(getattr(self, "score")))]  # noqa: B009
 
     def measure(
         self,
@@ -79,34 +248,89 @@ class Result:
         chance: float | str | None = None,
         samples: int | None = None,
     ) -> Measure:
-        """One score of this result; what is not given is that of the result itself."""
-        if interval is None and not name:
+        """One score of this result. What is not given is that of the result, or the reason."""
+        if not name and interval is None and standard_error is None:
             interval = getattr(self, "interval", None)
-            standard_error = standard_error or getattr(self, "standard_error", None)
+            standard_error = getattr(self, "standard_error", None)
         if interval is None and standard_error is not None:
             interval = value - 1.96 * standard_error, value + 1.96 * standard_error
-        if interval is None:
-            interval = self.no_interval or "none was asked for: resamples=0"
         if chance is None:
             chance = getattr(self, "chance", None)
-        counted = getattr(self, "samples", 0) if samples is None else samples
-        return Measure(name, value, counted, interval, self.no_chance if chance is None else chance)
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
-        raise Undefined(
-            f"{type(self).__name__}: this result has no figure of its own. "
-            "Its numbers are in .to_dict()."
+        return Measure(
+            name,
+            value,
+            getattr(self, "samples", 0) if samples is None else samples,
+            self.why_no_interval if interval is None else interval,
+            self.why_no_chance if chance is None else chance,
         )
+
+    def _reported(self) -> set[str]:
+        own = {"score", "samples", "interval", "standard_error", "chance", *self.score_fields}
+        return super()._reported() | own
+
+
+def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:
+    """The scores of a result in long form, one dict each; None where a part is missing."""
+    table = []
+    for measure in result.measures():
+        low, high = (None, None) if isinstance(measure.interval, str) else measure.interval
+        values = (
+            assay,
+            measure.name or "score",
+            measure.value,
+            low,
+            high,
+            None if isinstance(measure.chance, str) else measure.chance,
+            measure.samples,
+            getattr(result, "flavour", None),
+        )
+        table.append(dict(zip(COLUMNS, values, strict=True)))
+    return table
+
+
+def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Rows of cells, the header first, as lines; all but the first `left` columns right-aligned."""
+    if not rows:
+        return ""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            f"{cell:<{width}}" if k < left else f"{cell:>{width}}"
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def html_table(rows: Sequence[Sequence[str]], *, left: int = 1, header: bool = True) -> str:
+    """The same as an HTML table, everything escaped; `header`: whether the first row is one."""
+    if not rows:
+        return ""
+    parts = []
+    for number, row in enumerate(rows):
+        tag = "th" if header and number == 0 else "td"
+        cells = "".join(
+            f'<{tag} style="text-align: {"left" if k < left else "right"}">{escape(cell)}</{tag}>'
+            for k, cell in enumerate(row)
+        )
+        parts.append(f"<tr>{cells}</tr>")
+    return f"<table>{''.join(parts)}</table>"
+
+
+def listed(items: Iterable[object], most: int = 12) -> str:
+    """The items separated by commas, cut after `most` of them; "none" if there are none."""
+    texts = [str(item) for item in items]
+    if len(texts) > most:
+        return f"{', '.join(texts[:most])}, … ({len(texts)} in all)"
+    return ", ".join(texts) or "none"
 
 
 def plain(value: Any) -> Any:
     """`value` without tensors, arrays or numbers that JSON cannot hold."""
     if isinstance(value, Result):
         return value.to_dict()
-    if isinstance(value, torch.Tensor):
-        return plain(value.detach().cpu().numpy())
-    if isinstance(value, np.ndarray):
+    if isinstance(value, torch.Tensor | np.ndarray):
         return plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
@@ -116,9 +340,22 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float) and math.isnan(value):
         raise Undefined(
-            "to_dict: a result holds NaN, which stands for no measurement. This is a fault in "
+            "to_dict: a result contains NaN, which is not a measurement. This is a fault in "
             "the assay that made it: please report it with the data that led to it."
         )
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+def _one_line(value: Any) -> str:
+    """The value of a field, or "" where it does not fit on a line."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, str | int):
+        return str(value)
+    if isinstance(value, list | tuple) and all(isinstance(item, int) for item in value):
+        return listed(value)
+    return ""

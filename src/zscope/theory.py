@@ -33,10 +33,9 @@ from torch import Tensor
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result
-from zscope.types import Codes, Matrix, Spectrum
+from zscope.types import Codes, Matrix, PerSample, Spectrum
 
 Rows = Float[Tensor, "samples features"]
-PerSample = Float[Tensor, "samples"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ class LinearVAE(Result):
     """A linear decoder with the best encoder for it. All numbers are float64."""
 
     weights: Matrix  # features x latents
-    bias: Float[Tensor, "features"]
+    bias: Float[Tensor, " features"]
     gamma: float
     beta: float
     diagonal: bool
@@ -112,7 +111,7 @@ class _LinearAutoencoder(Autoencoder):
         super().__init__()
         self.linear = linear
         self.latents = linear.weights.shape[1]
-        self.likelihood = "gaussian"
+        self.likelihood_name = "gaussian"
 
     @property
     def place(self) -> tuple[torch.device, torch.dtype]:
@@ -124,12 +123,17 @@ class _LinearAutoencoder(Autoencoder):
     def decode(self, z: Codes) -> Tensor:
         return z @ self.linear.weights.to(z.dtype).T + self.linear.bias.to(z.dtype)
 
+    def negative_log_likelihood(self, z: Codes, x: Tensor) -> PerSample:
+        error = (x.flatten(1).double() - self.decode(z)).square().sum(1) / self.linear.gamma
+        constant = len(self.linear.bias) * math.log(2 * math.pi * self.linear.gamma)
+        return 0.5 * (error + constant)
+
 
 def linear_vae(
     weights: Matrix,
     *,
     gamma: float,
-    bias: Float[Tensor, "features"] | None = None,
+    bias: Float[Tensor, " features"] | None = None,
     beta: float = 1.0,
     diagonal: bool = True,
 ) -> LinearVAE:

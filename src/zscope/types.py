@@ -10,5 +10,7 @@ from torch import Tensor
 Codes = Float[Tensor, "samples latents"]
 Factors = Shaped[Tensor, "samples factors"]
 Observations = Shaped[Tensor, "samples *shape"]
-Spectrum = Float[Tensor, "directions"]
+PerSample = Float[Tensor, " samples"]
+Scalar = Float[Tensor, ""]
+Spectrum = Float[Tensor, " directions"]
 Matrix = Float[Tensor, "rows columns"]

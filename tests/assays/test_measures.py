@@ -8,7 +8,7 @@ from worlds import gaussian_codes, grid, identity, responding
 import zscope as zs
 from zscope.assays.halves import half_sampled
 from zscope.errors import ConfigError
-from zscope.results import Measure
+from zscope.results import NOT_REQUESTED, Measure
 
 
 def by_name(result):
@@ -175,7 +175,7 @@ def test_the_probe_is_as_sure_as_its_held_out_rows_allow():
 def test_what_is_not_there_is_said_in_its_place():
     rank = zs.assays.effective_rank(gaussian_codes(100, 3)).measures()[0]
     assert rank.to_dict()["interval"] is None
-    assert rank.to_dict()["no_interval"] == "none was asked for: resamples=0"
+    assert rank.to_dict()["no_interval"] == NOT_REQUESTED
     assert "pure noise" in rank.to_dict()["no_chance"]
     full = Measure("a", 1.0, 5, (0.0, 2.0), 0.5).to_dict()
     assert full == {"score": "a", "value": 1.0, "samples": 5, "interval": [0.0, 2.0], "chance": 0.5}

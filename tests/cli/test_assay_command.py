@@ -78,7 +78,7 @@ def test_a_model_of_ones_own_is_measured_on_ones_own_data(zscope, tmp_path):
 
 
 def test_a_run_trained_on_a_split_is_measured_on_the_last_part(tmp_path):
-    from zscope.cli.assay import data_for
+    from zscope.cli.targets import data_for
 
     helix = zs.data.load("helix")
     train, test = helix.split((0.75, 0.25))

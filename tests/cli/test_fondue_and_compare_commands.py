@@ -1,5 +1,6 @@
 """zscope fondue and zscope compare, as a user meets them."""
 
+import importlib
 import json
 import sys
 
@@ -8,11 +9,13 @@ import pytest
 import torch
 
 import zscope as zs
+from zscope import experiments
 from zscope.assays import cka
 from zscope.cli import main
 from zscope.errors import ConfigError, RunError
-from zscope.experiments.comparison import compare_models, correlations_over_training, untrained
-from zscope.experiments.sizing import Trials, choose_beta, choose_latents
+from zscope.experiments import compare, correlations_over_training, fondue
+from zscope.experiments.comparison import untrained_copy
+from zscope.experiments.fondue import Trials
 
 
 @pytest.fixture
@@ -24,8 +27,8 @@ def zscope(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
+        output = capsys.readouterr()
+        return end.value.code or 0, output.out, output.err
 
     return run
 
@@ -47,17 +50,17 @@ SMALL = {"steps": 150, "rate": 3e-2, "options": {"backbone": "linear"}, "samples
 
 def test_a_plane_needs_two_latents():
     for criterion in ("trace", "sampled"):
-        result = choose_latents(plane(), criterion=criterion, **SMALL)
+        result = fondue(plane(), criterion=criterion, **SMALL)
         assert (result.latents, result.status) == (2, "found")
-    assert choose_latents(plane(), search="binary", limit=6, **SMALL).latents == 2
+    assert fondue(plane(), search="binary", limit=6, **SMALL).latents == 2
 
 
 def test_bisection_tries_the_largest_size_that_is_allowed(monkeypatch):
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: 0.0)
     for limit, answer in ((1, 1), (6, 6), (512, 199)):
-        found = choose_latents(plane(100), search="binary", limit=limit)
-        assert (found.latents, found.status) == (answer, "limit")
+        result = fondue(plane(100), search="binary", limit=limit)
+        assert (result.latents, result.status) == (answer, "limit")
 
 
 def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch):
@@ -66,34 +69,36 @@ def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch
     monkeypatch.setattr(
         Trials, "_measure", lambda self, model: float(model[0] > (3 if model[1] >= 200 else 2)) * 2
     )
-    stable = choose_latents(plane(200), steps=50, stable=True, start=2)
+    stable = fondue(plane(200), steps=50, stable=True, start=2)
     assert (stable.latents, stable.steps) == (2, 50)
-    stable = choose_latents(plane(200), steps=100, stable=True, start=2)
+    stable = fondue(plane(200), steps=100, stable=True, start=2)
     assert (stable.latents, stable.steps) == (3, 200)
-    with pytest.raises(ConfigError, match="'fondue' or 'binary'.*--search beta"):
-        choose_latents(plane(200), search="golden")
+    with pytest.raises(
+        ConfigError, match="no search is called 'golden'. Known: beta, binary, fondue"
+    ):
+        fondue(plane(200), search="golden")
 
 
 def test_settings_that_contradict_each_other_are_refused():
     for more in ({"search": "binary"}, {"threshold": 1.0}):
         with pytest.raises(ConfigError, match="nothing to bisect and no threshold"):
-            choose_latents(plane(100), criterion="types", **more)
+            fondue(plane(100), criterion="types", **more)
     for more in ({"criterion": "types"}, {"options": {"beta": 2}}):
-        with pytest.raises(ConfigError, match="a β that is free"):
-            choose_beta(plane(100), latents=2, **more)
+        with pytest.raises(ConfigError, match="a β that is not fixed"):
+            fondue(plane(100), search="beta", latents=2, **more)
     for key in ("latents", "seed"):
-        with pytest.raises(ConfigError, match=f"the option {key} is not the model's to choose"):
-            choose_latents(plane(100), options={key: 3})
+        with pytest.raises(ConfigError, match=f"the model option {key} cannot be set here"):
+            fondue(plane(100), options={key: 3})
 
 
 def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
     # 256 pixels of noise: any two are told apart, so the information is always the ceiling.
     noise = np.random.default_rng(0).random((1200, 256)).astype(np.float32)
-    asked = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
+    options = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
     for _ in ("trained", "remembered"):
-        found = choose_latents(noise, steps=3, start=2, limit=2, **asked)
-        assert any("tells every two observations apart" in flag for flag in found.flags)
-    clear = choose_latents(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
+        result = fondue(noise, steps=3, start=2, limit=2, **options)
+        assert any("separates every two observations" in flag for flag in result.flags)
+    clear = fondue(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
     assert clear.flags == []
 
 
@@ -101,16 +106,17 @@ def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monke
     def interrupted(*given, **more):
         raise KeyboardInterrupt("train: go on with zscope train --resume")
 
-    monkeypatch.setattr("zscope.experiments.sizing.train", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"2 latents.*start the same command again"):
-        choose_latents(plane(100), steps=5, start=2, out=tmp_path)
+    # Not by its dotted name: that is the function, which has the name of its module.
+    monkeypatch.setattr(sys.modules[Trials.__module__], "train", interrupted)
+    with pytest.raises(KeyboardInterrupt, match=r"2 latents.*run the same command again"):
+        fondue(plane(100), steps=5, start=2, out=tmp_path)
 
 
 def test_the_types_of_a_trained_model_are_counted():
     family = Trials(plane(), criterion="types", options={"backbone": "linear"}, rate=3e-2)
     types = family.types(3, steps=30)
     assert types.latents == 3
-    limited = choose_latents(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
+    limited = fondue(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
     assert (limited.latents, limited.status) == (2, "limit")
 
 
@@ -121,7 +127,9 @@ def test_the_search_over_beta_trains_with_that_beta(monkeypatch):
     # Linear theory with γ = 1/2: the gap is sum_j min(1, β / 2 / λ_j).
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: beta)
     monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 2 * (1 / 9 + 1 / 4))
-    assert choose_beta(plane(), latents=2).beta == pytest.approx(2 / (1 / 9 + 1 / 4), rel=0.05)
+    assert fondue(plane(), search="beta", latents=2).beta == pytest.approx(
+        2 / (1 / 9 + 1 / 4), rel=0.05
+    )
 
 
 def test_a_search_goes_on_where_it_was(tmp_path):
@@ -131,7 +139,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
         if report.value is not None and not report.remembered:
             trained.append(report.latents)
 
-    first = choose_latents(plane(), out=tmp_path, watch=watch, **SMALL)
+    first = fondue(plane(), out=tmp_path, watch=watch, **SMALL)
     assert trained == [trial.latents for trial in first.trials]
     # One trial is forgotten, as if the search had been stopped before its end was written.
     file = tmp_path / "trials.json"
@@ -139,15 +147,15 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     content["trials"].pop(f"{trained[-1]} steps 150")
     file.write_text(json.dumps(content))
     again = []
-    watch_again = choose_latents(
+    watch_again = fondue(
         plane(), out=tmp_path, watch=lambda r: again.append((r.latents, r.remembered)), **SMALL
     )
     assert watch_again.trials == first.trials  # to the last bit: the run itself was kept
     assert {size for size, kept in again if not kept} == {trained[-1]}
     with pytest.raises(ConfigError, match=r"rate=0\.03, now rate=0\.1"):
-        choose_latents(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
+        fondue(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
     with pytest.raises(ConfigError, match="contents="):  # other numbers, also named "array"
-        choose_latents(2 * plane(), out=tmp_path, **SMALL)
+        fondue(2 * plane(), out=tmp_path, **SMALL)
 
 
 def test_every_criterion_measures_the_trained_model():
@@ -173,11 +181,11 @@ def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     assert "too many" in err
     assert (tmp_path / "sized" / "fondue.png").read_bytes().startswith(b"\x89PNG")
     code, out, err = zscope(*words, "--json")
-    said = json.loads(out)
-    assert (code, said["latents"], said["status"]) == (0, 2, "found")
-    assert {n for n, _ in said["trials"]} >= {2, 3}
+    summary = json.loads(out)
+    assert (code, summary["latents"], summary["status"]) == (0, 2, "found")
+    assert {n for n, _ in summary["trials"]} >= {2, 3}
     code, out, err = zscope(*words)
-    assert err.count("kept from before") == len(said["trials"])
+    assert err.count("cached") == len(summary["trials"])
 
 
 def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
@@ -191,10 +199,10 @@ def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
 
 def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkeypatch):
     np.save(tmp_path / "plane.npy", plane(100))
-    seen = []
+    models = []
 
     def trained(self, n, steps, beta):
-        seen.append(self.model)
+        models.append(self.model)
         return beta
 
     monkeypatch.setattr(Trials, "_train", trained)
@@ -205,7 +213,7 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
         assert code == 0, err
         assert out.startswith("β = 4")
         assert "too strong" in err
-        assert set(seen[-3:]) == {used}
+        assert set(models[-3:]) == {used}
         assert (tmp_path / used / "fondue.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -215,7 +223,7 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: 9.0)
     code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
     assert code == 0, err
-    assert out.startswith("0 latents: not even the smallest is of use")
+    assert out.startswith("0 latents: even the smallest model has too large a gap")
 
 
 # Compare
@@ -286,29 +294,29 @@ def test_the_control_has_weights_that_neither_run_began_with(runs):
     helix = zs.data.load("helix")
     for run in runs:
         model = zs.load(run)
-        raw = untrained(model)
+        raw = untrained_copy(model)
         begun = zs.models.from_recipe(model.recipe)
         assert raw.recipe["options"]["seed"] not in (0, 1)
         for name, weight in raw.state_dict().items():
             assert not torch.equal(weight, begun.state_dict()[name])
     first, second = map(zs.load, runs)
-    assert compare_models(first, second, helix, samples=100).flags == []
+    assert compare(first, second, helix, samples=100).flags == []
     other = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(16,), seed=0)
-    (flag,) = compare_models(first, other, helix, samples=100).flags
-    assert "Both began with the weights of seed 0" in flag
+    (flag,) = compare(first, other, helix, samples=100).flags
+    assert "Both models started from the weights of seed 0" in flag
 
 
 def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
     digits = zs.data.load("digits")
     model = zs.models.build_for("vae", digits, latents=2, backbone="mlp", hidden=(8,))
     zs.train(model, digits, steps=2, out=tmp_path / "pictures")
-    for words, said in (
+    for words, message in (
         ((runs[0], "pictures"), "second model takes observations of shape (1, 8, 8)"),
         ((runs[0], runs[1], "--samples", -5), "samples=-5"),
         (("nowhere", runs[0]), "there is no run at nowhere"),
     ):
         code, _, err = zscope("compare", *words)
-        assert (code, said in err) == (1, True), err
+        assert (code, message in err) == (1, True), err
 
 
 def test_models_that_are_told_factors_are_compared_too():
@@ -317,11 +325,11 @@ def test_models_that_are_told_factors_are_compared_too():
         zs.models.build_for("ivae", digits, latents=2, backbone="mlp", hidden=(8,), seed=seed)
         for seed in (0, 1)
     ]
-    result = compare_models(*built, digits, samples=100)
+    result = compare(*built, digits, samples=100)
     recorded = [zs.record(model, digits, samples=100).codes for model in built]
     heat = result.heatmap
-    found = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
-    assert found == pytest.approx(cka(*recorded).score, abs=1e-5)
+    value = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
+    assert value == pytest.approx(cka(*recorded).score, abs=1e-5)
 
 
 def test_a_foreign_model_is_its_own_untrained_control():
@@ -332,10 +340,43 @@ def test_a_foreign_model_is_its_own_untrained_control():
         module.weight.data = torch.randn(module.weight.shape, generator=generator)
         module.bias.data.zero_()
     model = zs.wrap(layer, back, example=torch.zeros(2, 3))
-    raw = untrained(model)
+    raw = untrained_copy(model)
     assert not torch.equal(raw.encoder.weight, layer.weight)
-    assert torch.equal(untrained(model).encoder.weight, raw.encoder.weight)  # repeatable
+    assert torch.equal(untrained_copy(model).encoder.weight, raw.encoder.weight)  # repeatable
     data = zs.data.load("helix")
-    same = compare_models(model, model, data, samples=200)
-    assert same.latents["procrustes"] == pytest.approx(1)
+    same = compare(model, model, data, samples=200)
+    assert same.latents["procrustes"].score == pytest.approx(1)
     assert dict(same.heatmap.summary())["encoder"] == "1.000"
+
+
+def test_runs_are_compared_by_their_paths_on_their_own_data(zscope, runs):
+    result = compare(*runs, samples=300)
+    _, out, _ = zscope("compare", *runs, "--samples", 300)
+    assert out.strip() == repr(result)
+    assert set(result.latents) == {"cka", "procrustes", "svcca", "pwcca", "udr"}
+    # By their variances, which compare passes on: without them all latents would count.
+    assert any("no informative latent" in flag for flag in result.latents["udr"].flags)
+    assert result.latents["procrustes"].angle > 0
+    assert dict(result.summary())["samples"] == "300"
+    plain = compare(*runs, samples=300, debiased=False)
+    assert not plain.latents["cka"].debiased
+    with pytest.raises(ConfigError, match="does not say which data"):
+        compare(zs.load(runs[0]), runs[1])
+    with pytest.raises(ConfigError, match="got a single tuple.*second model"):
+        compare((lambda x: x, lambda z: z), data=zs.data.load("helix"))
+
+
+def test_a_similarity_without_an_answer_says_why():
+    flat = zs.wrap(lambda x: 0 * x, lambda z: z, example=torch.zeros(2, 3))
+    full = zs.wrap(lambda x: x, lambda z: z, example=torch.zeros(2, 3))
+    result = compare(full, flat, zs.data.load("helix"), samples=100)
+    assert set(result.latents) <= {"udr"}
+    assert "same for all 100 samples" in result.missing["procrustes"]
+    assert "pwcca         no answer: pwcca: a representation" in repr(result)
+
+
+def test_the_functions_are_not_hidden_by_their_modules():
+    for module in ("choice_of_beta", "elbow", "fondue"):
+        importlib.import_module(f"zscope.experiments.{module}")
+    for name in experiments.__all__:
+        assert callable(getattr(experiments, name)), name

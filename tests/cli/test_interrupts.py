@@ -16,7 +16,7 @@ def test_what_an_interrupted_command_says_is_printed(monkeypatch, capsys, said, 
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt(said)
 
-    monkeypatch.setattr("zscope.experiments.perturbation.perturb", interrupted)
+    monkeypatch.setattr("zscope.experiments.perturb", interrupted)
     words = ["zscope", "data", "perturb", "sprites", "--epsilon", "0.1", "--data-option"]
     monkeypatch.setattr(sys, "argv", [*words, "resolution=8"])
     with pytest.raises(SystemExit) as stopped:

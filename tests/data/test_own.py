@@ -15,7 +15,7 @@ from PIL import Image
 
 import zscope.data
 from zscope.data import own, unpacking
-from zscope.data.own import Real, load_path
+from zscope.data.own import Float32Rows, load_path
 from zscope.errors import ConfigError, DataError
 
 
@@ -100,6 +100,14 @@ def test_files_of_arrays_may_hold_factors_and_their_names(tmp_path, draw, kind):
     assert data.factor_sizes == (3, 3)  # an incomplete grid: 6 of 9 combinations
 
 
+def test_files_of_arrays_may_name_the_features(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.zeros((4, 2)), feature_names=np.array(["height", "width"]))
+    assert load_path(tmp_path / "x.npz").feature_names == ("height", "width")
+    np.savez(tmp_path / "y.npz", x=np.zeros((4, 3)), feature_names=np.array(["height", "width"]))
+    with pytest.raises(DataError, match=r"2 feature names for observations of shape \(3,\)"):
+        load_path(tmp_path / "y.npz")
+
+
 def test_one_column_of_labels_is_named_after_its_array(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((4, 2)), y=np.array(["b", "a", "b", "c"]))
     data = load_path(tmp_path / "x.npz")
@@ -161,10 +169,10 @@ def test_large_packed_arrays_are_written_once_to_a_memory_map(tmp_path, draw, mo
     images = load_path(path).images
     assert isinstance(images, np.memmap)
     assert np.array_equal(images[:, 0], values)
-    (made,) = (tmp_path / "cache" / "own").iterdir()
-    before = made.stat().st_mtime_ns
+    (cached,) = (tmp_path / "cache" / "own").iterdir()
+    before = cached.stat().st_mtime_ns
     load_path(path)
-    assert made.stat().st_mtime_ns == before
+    assert cached.stat().st_mtime_ns == before
 
 
 # Numbers that are not bytes
@@ -172,7 +180,7 @@ def test_large_packed_arrays_are_written_once_to_a_memory_map(tmp_path, draw, mo
 
 def test_rows_are_converted_when_they_are_read(draw):
     values = draw.normal(size=(10, 3))
-    real = Real(values, "x")
+    real = Float32Rows(values, "x")
     assert real.dtype == np.float32
     assert real.shape == (10, 3)
     assert len(real) == 10
@@ -190,8 +198,8 @@ def test_numbers_that_are_not_finite_are_refused_with_their_row(value, rows):
     values = np.zeros((10, 3))
     values[7, 1] = value
     with pytest.raises(DataError, match=r"x.npy: .* in row 7 \(counting from 0\)"):
-        Real(values, "x.npy")[rows]
-    assert Real(values, "x.npy")[:7].shape == (7, 3)
+        Float32Rows(values, "x.npy")[rows]
+    assert Float32Rows(values, "x.npy")[:7].shape == (7, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -237,10 +245,10 @@ def test_a_large_file_of_doubles_is_never_converted_as_a_whole(tmp_path):
     # 600 MB that take no room on disk; converted at once they would take 300 MB of memory.
     np.lib.format.open_memmap(path, "w+", np.float64, (75_000, 1000)).flush()
     assert path.stat().st_size > 600e6
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True
     )
-    rows, growth = ran.stdout.split()
+    rows, growth = process.stdout.split()
     assert int(rows) == 75_000
     assert float(growth) < 60  # MB
 
@@ -274,7 +282,7 @@ def test_columns_are_features_except_the_factors(tmp_path, kind):
     assert data.factors[:, 0] == pytest.approx([0.1, 0.2, 0.1])
     assert data.factors[:, 1].tolist() == [0, 1, 0]
     assert data.provenance["categories"] == {"plate": ["x", "y"]}
-    assert data.provenance["features"] == ["a", "b"]
+    assert data.feature_names == ("a", "b")
 
 
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
@@ -297,7 +305,9 @@ def test_words_among_the_features_are_refused_with_what_to_do(tmp_path, kind):
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
 def test_unknown_columns_get_the_nearest_known_ones(tmp_path, kind):
     path = write_table(tmp_path / f"x{kind}")
-    with pytest.raises(ConfigError, match=r"'plates', which is no column. Did you mean plate"):
+    with pytest.raises(
+        ConfigError, match=r"'plates', but there is no such column. Did you mean plate"
+    ):
         load_path(path, factors="plates")
     with pytest.raises(ConfigError, match="all 4 columns are factors"):
         load_path(path, factors="a,b,dose,plate")
@@ -323,9 +333,9 @@ def test_faulty_lines_are_named(tmp_path, text, message):
 def test_missing_factors_are_refused_with_their_row(tmp_path):
     for kind in (".csv", ".parquet"):
         path = write_table(tmp_path / f"x{kind}", "a,f,g\n1,u,1\n2,,\n3,v,3\n")
-        with pytest.raises(DataError, match=r"missing in row 1|is nan in row 1"):
+        with pytest.raises(DataError, match=r"no value of [fg] in row 1|is nan in row 1"):
             load_path(path, factors="f", features="a")
-        with pytest.raises(DataError, match=r"missing in row 1|is nan in row 1"):
+        with pytest.raises(DataError, match=r"no value of [fg] in row 1|is nan in row 1"):
             load_path(path, factors="g", features="a")
 
 
@@ -395,7 +405,7 @@ def test_sub_folders_are_classes(tmp_path, draw):
     assert data.factor_kinds == ("categorical",)
     assert data.provenance["categories"] == {"class": ["cats", "dogs"]}
     save(tmp_path / "stray.png", np.zeros((4, 4), np.uint8))
-    with pytest.raises(DataError, match="1 pictures lie beside sub-folders with 3 more"):
+    with pytest.raises(DataError, match="1 pictures are next to sub-folders with 3 more"):
         load_path(tmp_path)
 
 
@@ -526,11 +536,11 @@ def test_pickled_objects_are_never_opened(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((0, 4)), "there are no samples"),
-        (np.zeros((4, 0)), "there are no samples"),
-        (np.float64(3.0), "shape \\(\\); samples x features is needed"),
-        (np.zeros(4), "samples x features is needed"),
-        (np.zeros((2, 2, 2, 2, 2)), "needed are pictures"),
+        (np.zeros((0, 4)), "no samples"),
+        (np.zeros((4, 0)), "no samples"),
+        (np.float64(3.0), "shape \\(\\); expected samples x features"),
+        (np.zeros(4), "expected samples x features"),
+        (np.zeros((2, 2, 2, 2, 2)), "expected pictures"),
         (np.array(["a", "b"]), "are not numbers"),
         (np.zeros((3, 2), complex), "are not numbers"),
         (np.zeros((3, 2, 5, 2), [("r", "u1"), ("g", "u1")]), "are not numbers"),
@@ -544,12 +554,14 @@ def test_arrays_of_no_use_are_refused(tmp_path, values, message):
 
 def test_other_suffixes_and_folders_without_pictures_are_refused(tmp_path):
     (tmp_path / "x.mat").write_text("something")
-    with pytest.raises(DataError, match=r"ending in .mat are not known. Known: .npy, .npz"):
+    with pytest.raises(
+        DataError, match=r"a file ending in .mat cannot be read.*a folder of pictures"
+    ):
         load_path(tmp_path / "x.mat")
-    with pytest.raises(DataError, match=r"no pictures in this folder or below \(x.mat\)"):
+    with pytest.raises(DataError, match=r"no pictures in this folder .*\(which hold x.mat\)"):
         load_path(tmp_path)
     (tmp_path / "broken.png").write_bytes(b"not a picture")
-    with pytest.raises(DataError, match=r"broken.png: not a readable picture"):
+    with pytest.raises(DataError, match=r"broken.png: cannot be read as a picture"):
         load_path(tmp_path)
 
 
@@ -575,7 +587,7 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "options", "said"),
+    ("file", "options", "message"),
     [
         ("x.npy", {"array": "a"}, "array='a' does not apply to .npy"),
         ("x.npy", {"features": "a"}, "features='a' does not apply to .npy"),
@@ -584,20 +596,20 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
         ("x.npz", {"names": "a,a"}, "not all different"),
     ],
 )
-def test_what_would_be_passed_over_is_refused(tmp_path, file, options, said):
+def test_what_would_be_passed_over_is_refused(tmp_path, file, options, message):
     x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", images=x, factors=y)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load_path(tmp_path / file, **options)
 
 
 def test_factors_of_one_name_do_not_hide_each_other(tmp_path):
     x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
     np.savez(tmp_path / "x.npz", images=x, factors=y, factor_names=["a", "a"])
-    with pytest.raises(DataError, match="name of its own"):
+    with pytest.raises(DataError, match="its own name"):
         load_path(tmp_path / "x.npz")
-    with pytest.raises(DataError, match="several of them called 'a'"):
+    with pytest.raises(DataError, match="several of them called 'a'.*its own name"):
         zscope.data.from_arrays(x, y, factor_names=("a", "a"))
 
 
@@ -608,8 +620,8 @@ def test_kinds_in_a_file_that_do_not_match_its_factors_are_refused(tmp_path, kin
     np.savez(file, images=np.zeros((6, 4)), factors=factors, factor_kinds=np.array(kinds))
     with pytest.raises(DataError, match=f"{len(kinds)} factor_kinds .* for 2 factors"):
         zscope.data.load(file)
-    told = zscope.data.load(file, kinds="continuous,ordinal")
-    assert told.factor_kinds == ("continuous", "ordinal")
+    data = zscope.data.load(file, kinds="continuous,ordinal")
+    assert data.factor_kinds == ("continuous", "ordinal")
 
 
 def test_a_file_of_factors_that_is_not_there_is_named(tmp_path):

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import distributions
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.errors import ConfigError, DataError, Undefined
 from zscope.models.objectives import (
     LIKELIHOODS,
     Bernoulli,
     Gaussian,
     Likelihood,
-    Losses,
     MeanSquare,
     bernoulli_nll,
     check_observations,

@@ -15,9 +15,8 @@ from torch import nn
 
 import zscope as zs
 from zscope import store
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.errors import ConfigError, InterfaceError, RunError, TrainingError
-from zscope.models.objectives import Losses
 from zscope.randomness import seed_of
 from zscope.training import TrainConfig
 from zscope.training.feeding import batch_rows
@@ -209,7 +208,7 @@ def test_a_resumed_run_refuses_other_settings(tmp_path):
         zs.train(small(seed=9), ROWS, steps=5, out=tmp_path, resume=True)
 
 
-class Breaking(Autoencoder):
+class Breaking(zs.Trainable):
     """A model whose divergence becomes infinite at a chosen step."""
 
     latents = 2

@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from zscope.adapters import MissingPackage
-from zscope.autoencoder import Autoencoder, Posterior, wrap
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import InterfaceError
+from zscope.wrapping import wrap
 
 
 def from_diffusers(

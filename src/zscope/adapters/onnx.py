@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from zscope.adapters import MissingPackage, array_of
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
+from zscope.wrapping import wrap
 
 DEVIATIONS = ("std", "sigma", "scale", "deviation")
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}

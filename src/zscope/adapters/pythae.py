@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from zscope.adapters import MissingPackage
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
+from zscope.wrapping import wrap
 
 OTHERWISE = {
     "SVAE": "lies on a sphere",

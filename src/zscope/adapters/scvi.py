@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zscope.autoencoder import Autoencoder, Posterior, wrap
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import InterfaceError
+from zscope.wrapping import wrap
 
 
 def from_scvi(model: Any) -> Autoencoder:

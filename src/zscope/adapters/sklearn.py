@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from zscope.adapters import MissingPackage, array_of
-from zscope.autoencoder import Autoencoder, wrap
+from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
+from zscope.wrapping import wrap
 
 
 def from_sklearn(transformer: Any) -> Autoencoder:

@@ -80,9 +80,9 @@ def some_rows(count: int, samples: int, generator: Generator | None, who: str) -
     return torch.randperm(count, generator=generator, device=generator.device)[:samples].sort()[0]
 
 
-def standard_error(values: Tensor) -> float:
-    """Of the mean of a number for each code; 0 for a single code."""
-    return float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+def standard_error(values: Tensor) -> float | None:
+    """Of the mean of one value per code; None for a single code."""
+    return float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _where(mask: Tensor) -> list[int]:

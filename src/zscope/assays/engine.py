@@ -12,19 +12,25 @@ on its own device; what comes back is on the device and in the dtype of the code
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, InterfaceError, Undefined
+from zscope.recording import Recording, join_posteriors
+from zscope.recording import base_samples as draw_base_samples
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
-BUDGET = 256 * 2**20
-"""Bytes that one chunk may take while it is decoded and encoded."""
+Recorded = Recording | Posterior | Tensor | np.ndarray
+"""What was recorded of a model: a whole recording, posteriors, or codes."""
+
+_BUDGET = ContextVar("bytes that one chunk may take", default=256 * 2**20)
 
 Build = Callable[[int, int], Tensor]
 """Codes of the rows from start up to (not including) stop."""
@@ -41,24 +47,87 @@ _LARGEST = 8192
 _CACHED = 32 * 2**20
 
 
-def respond(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Codes:
+def memory_budget() -> int:
+    """Bytes that one chunk may take while it is decoded and encoded: 256 MB unless set."""
+    return _BUDGET.get()
+
+
+@contextmanager
+def use_memory(budget: int) -> Iterator[None]:
+    """Within this block, let a chunk of codes take at most so many bytes."""
+    if budget <= 0:
+        raise ConfigError(
+            f"use_memory: a memory budget of {budget} bytes leaves no room for a single code. "
+            f"The default is {2**28} bytes (256 MB)."
+        )
+    token = _BUDGET.set(budget)
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def posterior_of(recorded: Recorded, who: str) -> Posterior:
+    """The posterior of a recording; codes alone are points."""
+    if isinstance(recorded, Recording):
+        return recorded.posterior
+    return recorded if isinstance(recorded, Posterior) else Posterior(recorded_codes(recorded, who))
+
+
+def base_samples(recorded: Recorded, samples: int, who: str, generator: Generator) -> Codes:
+    """Draws from the aggregate posterior in random order, each observation at most once.
+
+    Those of a recording are the first of `recording.base_samples`, the same for all assays;
+    others are drawn with the generator.
+    """
+    whole(who, samples=samples)
+    posterior = posterior_of(recorded, who)
+    count = min(samples, len(posterior))
+    least = max(2, min(8, posterior.latents))
+    if count < least:
+        raise Undefined(
+            f"{who}: {count} samples for {posterior.latents} latents "
+            f"({len(posterior)} recorded, samples={samples}); at least {least} are needed for "
+            "spreads and replacements to mean anything. Record more observations: "
+            "zs.record(autoencoder, data, samples=N)"
+        )
+    if isinstance(recorded, Recording):
+        draws = recorded.base_samples
+    else:
+        draws = draw_base_samples(posterior, generator)
+    return recorded_codes(draws[:count], who)
+
+
+def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) -> Posterior:
+    """The posteriors of the decoded base samples; computed once for a recording."""
+    if not isinstance(recorded, Recording):
+        return respond_posterior(autoencoder, base)
+    done: list[Posterior] = recorded.share("base responses", list)
+    known = sum(map(len, done))
+    if known < len(base):
+        done.append(respond_posterior(autoencoder, base[known:]))
+        done[:] = [join_posteriors(done)]
+    return done[0][: len(base)]
+
+
+def respond(autoencoder: Autoencoder, codes: Codes) -> Codes:
     """The response R(z) of each code: the posterior mean of what was decoded."""
-    parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b], budget=budget)
+    parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b])
     return torch.cat([codes[:0].detach(), *(posterior.mean for _, _, posterior in parts)])
 
 
-def respond_posterior(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Posterior:
+def respond_posterior(autoencoder: Autoencoder, codes: Codes) -> Posterior:
     """The whole posterior of the decoded codes, from which responses can be sampled (eq. 3)."""
     if len(codes) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     build = lambda a, b: codes[a:b]  # noqa: E731
-    parts = [part for _, _, part in responses(autoencoder, len(codes), build, budget=budget)]
-    return _joined(parts)
+    parts = [part for _, _, part in responses(autoencoder, len(codes), build)]
+    return join_posteriors(parts)
 
 
-def decode(autoencoder: Autoencoder, codes: Codes, *, budget: int = BUDGET) -> Tensor:
+def decode(autoencoder: Autoencoder, codes: Codes) -> Tensor:
     """The decoded codes, on the device of the codes."""
-    size = chunk_size(autoencoder, codes[:2], len(codes), budget)
+    size = chunk_size(autoencoder, codes[:2], len(codes))
     with evaluation(autoencoder):
         parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
     return torch.cat([part.to(codes.device) for part in parts])
@@ -78,12 +147,10 @@ def encode(
     autoencoder: Autoencoder,
     batch: Callable[[np.ndarray], Tensor],
     rows: np.ndarray,
-    *,
-    budget: int = BUDGET,
 ) -> Posterior:
     """The posteriors of some rows of data, on the CPU; `batch(rows)` reads them."""
     example = batch(rows[:2])
-    size = max(2, min(_LARGEST, budget * len(example) // (_UNSEEN * example.nbytes)))
+    size = max(2, min(_LARGEST, memory_budget() * len(example) // (_UNSEEN * example.nbytes)))
     device, dtype = autoencoder.place
     parts = []
     for start in range(0, len(rows), size):
@@ -101,14 +168,14 @@ def encode(
                 "training, and are the weights finite?"
             )
         parts.append(part.to("cpu"))
-    return _joined(parts)
+    return join_posteriors(parts)
 
 
-def causes(autoencoder: Autoencoder, noises: Codes, *, budget: int = BUDGET) -> Tensor:
+def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
     """The causes that noises give rise to; the noises themselves without a causal block."""
     if type(autoencoder).causes is Autoencoder.causes:
         return noises
-    size = max(1, min(_LARGEST, budget // (_UNSEEN * 8 * noises.shape[1])))
+    size = max(1, min(_LARGEST, memory_budget() // (_UNSEEN * 8 * noises.shape[1])))
     device, dtype = location(autoencoder, noises)
     parts = []
     for start in range(0, len(noises), size):
@@ -128,18 +195,18 @@ def causes(autoencoder: Autoencoder, noises: Codes, *, budget: int = BUDGET) -> 
 
 
 def responses(
-    autoencoder: Autoencoder, count: int, build: Build, *, budget: int = BUDGET
+    autoencoder: Autoencoder, count: int, build: Build
 ) -> Iterator[tuple[int, int, Posterior]]:
     """(start, stop, posterior) for `count` codes that `build` makes chunk by chunk."""
     if count == 0:
         return
-    size = chunk_size(autoencoder, build(0, min(2, count)), count, budget)
+    size = chunk_size(autoencoder, build(0, min(2, count)), count)
     for start in range(0, count, size):
         stop = min(start + size, count)
         yield start, stop, _respond(autoencoder, build(start, stop), start)
 
 
-def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int = BUDGET) -> int:
+def chunk_size(autoencoder: Autoencoder, example: Codes, count: int) -> int:
     """How many codes to decode and encode at once, so that the budget is kept.
 
     The example (one or two codes) is run the first time a model is asked, and the largest
@@ -147,14 +214,9 @@ def chunk_size(autoencoder: Autoencoder, example: Codes, count: int, budget: int
     caches like them, however large the budget. Chunks are of nearly equal size, so that
     none is a lonely code.
     """
-    if budget <= 0:
-        raise ConfigError(
-            f"response: a memory budget of {budget} bytes leaves no room for a single code. "
-            f"The default is {BUDGET} bytes (256 MB)."
-        )
     if len(example) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
-    place = location(autoencoder, example)
+    place, budget = location(autoencoder, example), memory_budget()
     if place[0].type == "cpu":
         budget = min(budget, _CACHED * torch.get_num_threads())
     most = max(1, min(_LARGEST, int(budget / _needed(autoencoder, example, place))))
@@ -177,17 +239,6 @@ def _needed(
         factor = _ALIVE if seen else _UNSEEN
         known[place] = max(_ALIVE * max(seen, default=0), factor * x.nbytes) / len(example)
     return known[place]
-
-
-def _joined(parts: list[Posterior]) -> Posterior:
-    def joined(tensors: list[Tensor | None]) -> Tensor | None:
-        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
-
-    return Posterior(
-        torch.cat([part.mean for part in parts]),
-        joined([part.std for part in parts]),
-        scale_tril=joined([part.scale_tril for part in parts]),
-    )
 
 
 def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:

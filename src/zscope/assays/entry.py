@@ -1,40 +1,131 @@
-"""One line of the catalogue: what an assay asks, where it lives, what it takes."""
+"""One line of the catalogue: what an assay asks, what it takes, what it costs.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+An assay file ends with its entry,
+
+    ENTRY = Entry(
+        question="Which latents matter, and which depend on which?",
+        takes=("autoencoder", "recording"),
+        passes="samples * (latents + 1)",
+        most=12_000,
+    )
+
+or with `ENTRIES`, a dict from names to entries, if it holds several assays. Entries are plain
+literals, read from the source file, so that lists and help need not import torch.
+"""
+
+import ast
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+__all__ = ["Entry", "read_entry"]
+
+SIZES = frozenset({"latents", "factors"})
+FEWEST = 8
+"""A measurement on fewer samples than this is not worth making."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An assay that the command line, the report, the explorer and the docs can loop over.
+    """An assay that the runner, the command line, the report, the explorer and the docs share.
 
-    `takes` names the parts of a recording the function is given, in order: autoencoder,
-    posterior, codes, factors, observations, data, or one made of these (variances, base,
-    plane, …: `measuring.DERIVED`). A part given by keyword is written "keyword=part".
-    `needs` lists what must hold besides (`measuring.NEEDS`); a part that was not recorded
-    counts as a need that is not met. `options` are fixed keyword arguments. A function
-    with a `generator` parameter gets a seeded one.
+    `takes` names the parts of a recording that the function is given: recording, autoencoder,
+    posterior, codes, factors, observations, data, or one made of these (`arguments.PARTS`). A
+    part given by keyword is written "keyword=part". `needs` lists what must hold besides
+    (`arguments.NEEDS`). `passes` is how many codes are decoded and encoded again (or decoded
+    with their derivative by one latent): a number, or an expression of latents, factors and the
+    function's options. `most` is how many passes it may take by default: with more latents
+    the default of the option `scales` is lowered. `compares` marks assays of two or more
+    recordings, which `zscope compare` runs.
     """
 
-    name: str
     question: str
-    function: str  # "package.module:attribute"
     takes: tuple[str, ...]
     needs: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
+    passes: int | str = 0
+    most: int | None = None
+    scales: str = "samples"
+    compares: bool = False
+    title: str = ""  # the name as people write it: "MIG"
+    name: str = ""
+    module: str = ""  # where the function is
 
     @property
     def attribute(self) -> str:
         """The name of the function in `zscope.assays`."""
-        return self.function.split(":")[1]
+        return self.name.replace("-", "_")
+
+    @property
+    def group(self) -> str:
+        """The folder the assay lives in."""
+        return self.module.rpartition(".")[0].rpartition(".")[2]
 
     def load(self) -> Callable[..., Any]:
-        module, attribute = self.function.split(":")
-        return getattr(import_module(module), attribute)
+        function: Callable[..., Any] = getattr(import_module(self.module), self.attribute)
+        return function
 
     @property
     def cite(self) -> str:
         """The docstring of the module: formula, range, invariances and source."""
-        return import_module(self.function.split(":")[0]).__doc__ or ""
+        return import_module(self.module).__doc__ or ""
+
+    def cost(self, sizes: Mapping[str, Any]) -> int:
+        """Passes for these sizes: latents, factors, samples and other options."""
+        if isinstance(self.passes, int):
+            return self.passes
+        return int(eval(_compiled(self.passes), {"__builtins__": {}}, dict(sizes)))
+
+    def limited(self, options: Collection[str]) -> bool:
+        """Whether the cost is limited: not if the caller set an option that decides it."""
+        return self.most is not None and not _names(str(self.passes)) & set(options)
+
+    def affordable(self, sizes: Mapping[str, Any]) -> int:
+        """The default of the option `scales`, lowered so that `most` passes are enough.
+
+        0 if fewer than 8 would be left.
+        """
+        default = int(sizes.get(self.scales, 1))
+        if self.most is None or self.cost(sizes) <= self.most:
+            return default
+        one, two = (self.cost({**sizes, self.scales: count}) for count in (1, 2))
+        count = 1 + (self.most - one) // (two - one) if two > one else 0
+        return min(default, count) if count >= FEWEST else 0
+
+
+@cache
+def _names(expression: str) -> frozenset[str]:
+    """The options in a stated cost."""
+    tree = ast.walk(ast.parse(expression))
+    return frozenset(node.id for node in tree if isinstance(node, ast.Name)) - SIZES
+
+
+@cache
+def _compiled(expression: str) -> Any:
+    return compile(expression, "passes", "eval")
+
+
+def read_entry(name: str, module: str) -> Entry:
+    """The entry of an assay, read from the source of its module without importing it."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(f"assays: the catalogue names {module}, which does not exist.")
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    start = max(source.rfind("\nENTRY = "), source.rfind("\nENTRIES = "))
+    if start < 0:
+        raise ImportError(f"assays: {module} has no ENTRY at its end. See CONTRIBUTING.md.")
+    value = ast.parse(source[start:]).body[0].value  # type: ignore[attr-defined]
+    if isinstance(value, ast.Dict):
+        entries = dict(zip(map(ast.literal_eval, value.keys), value.values, strict=True))  # type: ignore[arg-type]
+        value = entries[name]
+    literals = {word.arg: ast.literal_eval(word.value) for word in value.keywords}
+    entry = Entry(**literals)
+    return replace(
+        entry,
+        name=name,
+        module=module,
+        title=entry.title or name.replace("-", " ").capitalize(),
+    )

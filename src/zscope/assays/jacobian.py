@@ -28,14 +28,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import jvp, vmap
 
-from zscope.assays.engine import BUDGET
+from zscope.assays.engine import memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.types import Codes
 
 LIKELIHOODS = ("gaussian", "bernoulli")
 METHODS = ("auto", "forward", "differences")
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
 
@@ -62,7 +62,8 @@ class Linearised:
     @cached_property
     def lengths(self) -> Spectra:
         """|c_j| of each column."""
-        return self.triangle.norm(dim=1)
+        lengths: Spectra = self.triangle.norm(dim=1)
+        return lengths
 
     @cached_property
     def _svd(self) -> tuple[Tensor, Tensor]:
@@ -87,7 +88,6 @@ def linearise(
     latents: Sequence[int] | None = None,
     likelihood: str = "gaussian",
     method: str = "auto",
-    budget: int = BUDGET,
 ) -> Linearised:
     """The decoder's Jacobian at each code, as its triangle; `latents` chooses columns."""
     one_of("likelihood", likelihood, LIKELIHOODS)
@@ -98,7 +98,7 @@ def linearise(
             "differentiate. Give at least one code and one latent."
         )
     parts: list[Tensor] = []
-    walk = Walk(autoencoder, codes, chosen, method=method, budget=budget)
+    walk = Walk(autoencoder, codes, chosen, method=method)
     for _, x, J in walk:
         scaled = J / _pixel_spread(x) if likelihood == "bernoulli" else J
         upper = torch.linalg.qr(scaled.mT, mode="r").R.double().cpu()
@@ -122,11 +122,10 @@ def decoder_jacobian(
     codes: Codes,
     *,
     method: str = "auto",
-    budget: int = BUDGET,
 ) -> Float[Tensor, "samples pixels latents"]:
     """J at each code, whole: samples x pixels x latents, in the precision of the decoder."""
     latents = list(range(codes.shape[1]))
-    walk = Walk(autoencoder, codes, latents, method=method, budget=budget)
+    walk = Walk(autoencoder, codes, latents, method=method)
     return torch.cat([J.cpu() for _, _, J in walk]).mT
 
 
@@ -143,11 +142,8 @@ class Walk:
         latents: list[int],
         *,
         method: str,
-        budget: int,
     ) -> None:
         one_of("method", method, METHODS)
-        if budget <= 0:
-            raise ConfigError(f"jacobian: a memory budget of {budget} bytes; give some, as 2**28.")
         if not codes.isfinite().all():
             raise Undefined(
                 "jacobian: some codes hold NaN or infinite numbers. Has training diverged, or were "
@@ -169,7 +165,9 @@ class Walk:
             self.method = self._choose(method)
         if self.method == "central differences":
             self.precision **= 2 / 3
-        allowed = min(budget, _CACHED * torch.get_num_threads()) if device.type == "cpu" else budget
+        allowed = memory_budget()
+        if device.type == "cpu":
+            allowed = min(allowed, _CACHED * torch.get_num_threads())
         self.size = max(1, int(allowed // (largest * (len(latents) + 1))))
 
     def __iter__(self) -> Iterator[Piece]:
@@ -216,7 +214,7 @@ class Walk:
         width = max(seen) if seen else _UNSEEN // _ALIVE * decoded.nbytes
         return decoded, _ALIVE * max(width, decoded.nbytes) / len(example)
 
-    def _scale(self) -> Float[Tensor, "latents"]:
+    def _scale(self) -> Float[Tensor, " latents"]:
         """The spread of each latent, 1 where it has none: what counts as a small step."""
         spread = self.codes.double().std(0, correction=0).to(self.codes)
         return torch.where(spread > 0, spread, torch.ones_like(spread))
@@ -277,7 +275,7 @@ class Walk:
         # The batch goes through the decoder as a batch, and only the tangents are mapped:
         # convolutions over (latents x codes) pictures, nothing is decoded twice.
         x, J = vmap(
-            lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,)),
+            lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
             out_dims=(None, 0),  # type: ignore[arg-type]
         )(self._tangents(part))
         return x, J.flatten(2).transpose(0, 1)
@@ -285,7 +283,7 @@ class Walk:
     def _one_by_one(self, part: Codes) -> tuple[Tensor, Tensor]:
         columns = []
         for tangent in self._tangents(part):
-            x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))
+            x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))[:2]
             columns.append(column.flatten(1))
         return x, torch.stack(columns, 1)
 
@@ -317,13 +315,11 @@ def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.
 def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
     """The likelihood a model was trained with, as far as can be seen.
 
-    What the model says of itself (an attribute `likelihood`); otherwise Bernoulli for
-    pictures that are decoded to values from 0 to 1, Gaussian for everything else.
+    What the model states (`likelihood_name`); otherwise Bernoulli for pictures that are
+    decoded to values from 0 to 1, Gaussian for everything else.
     """
-    own = getattr(autoencoder, "likelihood", None)
-    if own is not None:
-        named = own if isinstance(own, str) else type(own).__name__
-        return "bernoulli" if "bernoulli" in named.lower() else "gaussian"
+    if autoencoder.likelihood_name is not None:
+        return "bernoulli" if autoencoder.likelihood_name.lower() == "bernoulli" else "gaussian"
     x = decode(autoencoder, codes[:16])
     inside = x.ndim == 4 and float(x.min()) >= 0 and float(x.max()) <= 1
     return "bernoulli" if inside else "gaussian"

@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 
 from zscope.errors import Undefined
+from zscope.factors import Factors
 
-Array = Tensor | np.ndarray
+Array = Tensor | np.ndarray | Factors
 
 
 def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:

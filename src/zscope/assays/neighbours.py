@@ -33,7 +33,7 @@ class Neighbours:
     """Distances to the nearest neighbours of each distinct sample, nearest first."""
 
     distances: Float[Tensor, "samples neighbours"]
-    rows: Int[Tensor, "samples"]  # which of the given rows were kept
+    rows: Int[Tensor, " samples"]  # which of the given rows were kept
     duplicates: int  # how many were left out because they equal another
     values: Float[Tensor, "samples columns"]  # the kept rows
 
@@ -155,7 +155,7 @@ def _slack(norms: Tensor, reach: Tensor, width: int, dtype: torch.dtype) -> Tens
     norm it is relative to that norm; a partner of much greater norm is far away, and its
     rounding is relative to the distance itself.
     """
-    unit = torch.finfo(dtype).eps * (8 + width**0.5)
+    unit: float = torch.finfo(dtype).eps * (8 + width**0.5)
     return unit * (4 * norms + 8 * reach)
 
 

@@ -1,11 +1,9 @@
 """Codes and factors of the same rows: checked, typed, and without what cannot be measured.
 
-A factor is `categorical` (values without order), `ordinal` (ordered, discrete) or
-`continuous`. Where `kinds` does not say, it is guessed: whole numbers with at most 64
-values are categorical, with more ordinal; other numbers are ordinal when at most 64
-values return at least ten times each on average, and continuous otherwise. Scores that
-group rows by value never re-bin a discrete factor; a continuous one is cut into 20
-equally filled bins. Constant factors are skipped and named in the flags.
+A factor is categorical, ordinal or continuous (`zscope.factors`); kinds that nobody stated
+are guessed and named in the flags. Scores that group rows by value never re-bin a discrete
+factor; a continuous one is cut into 20 equally filled bins. Constant factors are skipped and
+named in the flags.
 
 Passive latents: constant ones always; with `variances` (posterior variances, samples x
 latents) those of the type "passive"; without, or if all variances are 0 (a deterministic
@@ -30,11 +28,10 @@ from zscope.assays.information import (
 )
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
+from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 
-KINDS = ("categorical", "ordinal", "continuous")
 FEWEST = 20
-MANY_VALUES = 64
 LARGEST = 1e38
 CACHED = ("bins", "information", "plain_information", "values")
 
@@ -49,6 +46,7 @@ class Sample:
     kinds: tuple[str, ...]
     latents: tuple[int, ...]  # which latents these are
     columns: tuple[int, ...]  # which factors these are
+    names: tuple[str, ...] = ()  # of the factors, where they are known
     lots: np.ndarray | None = None  # a random number for each row: who learns, who is tested
 
     def __len__(self) -> int:
@@ -145,6 +143,7 @@ class Sample:
             tuple(self.kinds[k] for k in vary),
             self.latents,
             tuple(self.columns[k] for k in vary),
+            tuple(self.names[k] for k in vary) if self.names else (),
             None if self.lots is None else self.lots[rows],
         )
 
@@ -159,7 +158,7 @@ def prepared(
         raise Undefined(
             f"{who}: {len(rows)} codes but {len(values)} rows of factors; row i of both must be "
             "the same observation. Was one of them shuffled, cut or transposed? Take both from "
-            "one recording: recording.codes, recording.factors"
+            "one recording, or pass the recording itself."
         )
     if len(rows) < FEWEST:
         raise Undefined(
@@ -169,7 +168,8 @@ def prepared(
                 *rows.shape, *values.shape
             )
         )
-    named = _kinds(who, values, kinds)
+    table = factors_of(factors if isinstance(factors, Factors) else values, kinds=kinds, who=who)
+    named = table.kinds
     vary = [k for k in range(values.shape[1]) if (values[:, k] != values[0, k]).any()]
     if not vary:
         raise Undefined(
@@ -177,7 +177,7 @@ def prepared(
             "there is nothing to find in the codes. Were the rows cut from the start of a sorted "
             "dataset? Take rows at random."
         )
-    flags = [
+    flags = guess_flags(table) + [
         f"Factor {k} is constant over these {len(values)} samples and was skipped."
         for k in range(values.shape[1])
         if k not in vary
@@ -196,6 +196,7 @@ def prepared(
         tuple(named[k] for k in vary),
         tuple(range(rows.shape[1])),
         tuple(vary),
+        tuple(table.names[k] for k in vary) if isinstance(factors, Factors) else (),
     )
     return sample, flags
 
@@ -218,17 +219,13 @@ def numbers_of(values: Array, who: str, what: str, *, least: int) -> np.ndarray:
     return rows
 
 
-def _kinds(who: str, values: np.ndarray, kinds: str | Sequence[str] | None) -> list[str]:
-    if kinds is None:
-        return [guessed_kind(values[:, k]) for k in range(values.shape[1])]
-    named = [kinds] * values.shape[1] if isinstance(kinds, str) else list(kinds)
-    unknown = [kind for kind in named if kind not in KINDS]
-    if unknown or len(named) != values.shape[1]:
-        raise ConfigError(
-            f"{who}: kinds={kinds!r} does not describe {values.shape[1]} factors. Give one of "
-            f"{', '.join(KINDS)} for all, or a list with one for each factor."
-        )
-    return named
+def guess_flags(factors: Factors) -> list[str]:
+    """A flag that names the kinds that were guessed."""
+    if not factors.guessed:
+        return []
+    kinds = dict(zip(factors.names, factors.kinds, strict=True))
+    guesses = ", ".join(f"{name} {kinds[name]}" for name in factors.guessed)
+    return [f"Kinds of factors were guessed: {guesses}. State them with kinds=."]
 
 
 def value_labels(values: np.ndarray) -> np.ndarray:
@@ -236,7 +233,8 @@ def value_labels(values: np.ndarray) -> np.ndarray:
     shifted = _small_whole_numbers(values)
     if shifted is None:
         return np.unique(values, return_inverse=True)[1]
-    return (np.cumsum(np.bincount(shifted) > 0) - 1)[shifted]
+    ranks: np.ndarray = np.cumsum(np.bincount(shifted) > 0) - 1
+    return np.asarray(ranks[shifted])
 
 
 def _small_whole_numbers(values: np.ndarray) -> np.ndarray | None:
@@ -252,19 +250,6 @@ def order_of(labels: np.ndarray) -> np.ndarray:
     """The rows in the order of their labels; rows with equal labels keep their order."""
     few = labels.max(initial=0) < 2**15  # 16-bit numbers are sorted by counting
     return np.argsort(labels.astype(np.int16) if few else labels, kind="stable")
-
-
-def guessed_kind(values: np.ndarray) -> str:
-    """What kind of factor these numbers look like."""
-    shifted = _small_whole_numbers(values)
-    if shifted is not None:
-        different = int((np.bincount(shifted) > 0).sum())
-    else:
-        different = len(np.unique(values))
-    if shifted is not None or (values == np.round(values)).all():
-        return "categorical" if different <= MANY_VALUES else "ordinal"
-    often = different <= MANY_VALUES and len(values) >= 10 * different
-    return "ordinal" if often else "continuous"
 
 
 def used_latents(

@@ -1,42 +1,87 @@
-"""zscope assay: measure the latent space of a model."""
+"""zscope assay: measure the latent space of a model, or codes alone."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
-from zscope.cli.options import AsJson, DataName, DataOption, Quiet, Root, Seed, Weights, settings
+from zscope.cli.options import (
+    AsJson,
+    AssayOption,
+    DataName,
+    DataOption,
+    Fresh,
+    Quiet,
+    Root,
+    Seed,
+    Weights,
+    assay_options,
+)
+
+if TYPE_CHECKING:
+    from zscope.report.build import Report
 
 
 def assay(
     target: Annotated[
-        str | None, Argument(help="A run, or package.module:attribute, or file.py:attribute.")
+        str | None,
+        Argument(help="A run, package.module:attribute, file.py:attribute, or a file of codes."),
     ] = None,
     names: Annotated[
-        list[str] | None, Argument(metavar="[ASSAY]...", help="Which; all that apply, if none.")
+        list[str] | None,
+        Argument(metavar="[ASSAY]...", help="Assays or groups; all that apply, if none."),
     ] = None,
     data: DataName = None,
     data_option: DataOption = None,
     weights: Weights = None,
+    factors: Annotated[
+        Path | None, Option(help="For a file of codes: the file of their factors.")
+    ] = None,
+    kinds: Annotated[
+        str | None,
+        Option(help="Of these factors: categorical, ordinal or continuous; one for all, or a,b,c."),
+    ] = None,
+    variances: Annotated[
+        Path | None, Option(help="For a file of codes: the file of posterior variances.")
+    ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 10_000,
+    resamples: Annotated[
+        int, Option(help="Resamples for 95 % intervals, e.g. 200; 0 for none.")
+    ] = 0,
+    set_: AssayOption = None,
     seed: Seed = 0,
     figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
+    format_: Annotated[
+        str, Option("--format", help="Format of the figures: png, pdf or svg.")
+    ] = "png",
+    all_: Annotated[
+        bool, Option("--all", help="Details of every assay, and why some were not measured.")
+    ] = False,
+    fresh: Fresh = False,
     root: Root = None,
-    list_: Annotated[bool, Option("--list", help="List the assays and stop.")] = False,
+    list_: Annotated[
+        bool, Option("--list", help="List the assays with their costs, and stop.")
+    ] = False,
     quiet: Quiet = False,
     json: AsJson = False,
+    csv: Annotated[bool, Option("--csv", help="Print the scores as CSV.")] = False,
 ) -> None:
-    """Measure the latent space of TARGET with the named assays, or with all that apply.
+    """Measure the latent space of TARGET: findings first, then one table of scores.
 
-    Results of a run are kept with it, in RUN/assays.
+    Assays that are named are also printed in detail. Results of a run are kept with it, in
+    RUN/assays, and taken over the next time if nothing they depend on has changed.
 
     Examples:
 
       zscope assay runs/mine
 
-      zscope assay runs/mine response-matrix disentanglement --figures figures
+      zscope assay runs/mine response-matrix disentanglement --resamples 200
+
+      zscope assay runs/mine response-map --set response-map.dims=3,5 --figures figures
 
       zscope assay mymodel:load --data images.npy --json
+
+      zscope assay embeddings.npy --factors labels.csv
     """
     from zscope.errors import ConfigError
 
@@ -44,159 +89,140 @@ def assay(
         return print_catalogue()
     if target is None:
         raise ConfigError(
-            "assay: TARGET is needed: a run folder, or package.module:attribute. The assays are "
-            "listed by: zscope assay --list"
+            "assay: TARGET is missing: a run folder, package.module:attribute, or a file of codes. "
+            "The assays are listed by: zscope assay --list"
         )
-    check_names(names)
-    from zscope.loading import load
-    from zscope.recording import record
+    check_format(format_)
+    from zscope.assays.run import check_options, choose
+    from zscope.cli.targets import config_of, kept_results, recording_of
+    from zscope.report.build import build
+    from zscope.report.progress import show_progress
 
-    autoencoder = load(target, weights=weights)
-    observations = data_for(target, data, data_option, root)
-    recording = record(autoencoder, observations, samples=samples, seed=seed)
-    results = measured(recording, names, seed=seed, quiet=quiet or json)
-    keep(target, results)
-    drawn = {} if figures is None else draw(results, figures)
-    show(results, drawn, json=json)
+    choose(names or None)  # an unknown name or option is refused before a model is loaded
+    options = check_options(assay_options(set_))
+    with show_progress(False if quiet or json or csv else None) as watch:
+        recording = recording_of(
+            target,
+            data=data,
+            data_option=data_option,
+            weights=weights,
+            factors=factors,
+            variances=variances,
+            kinds=kinds,
+            samples=samples,
+            seed=seed,
+            root=root,
+        )
+        report = build(
+            recording,
+            names or None,
+            options=options,
+            resamples=resamples,
+            progress=watch,
+            kept=kept_results(target, recording, fresh=fresh),
+            title=target,
+            config=config_of(target),
+        )
+    files = {} if figures is None else draw(report, figures, format_)
+    show(report, names or [], files, everything=all_, json=json, csv=csv)
+    finish(report, names or [])
     return None
 
 
-def check_names(names: list[str] | None) -> None:
-    """Say at once that a name is unknown, before a model is loaded."""
-    from zscope.assays import CATALOGUE, GROUPS
+def check_format(name: str) -> None:
+    """Refuse figures in a format that is not offered, before anything is measured."""
     from zscope.errors import ConfigError, did_you_mean
 
-    known = [*CATALOGUE, *GROUPS]
-    for name in names or []:
-        if name not in known:
-            raise ConfigError(
-                f"assay: no assay is called {name!r}. {did_you_mean(name, known)} "
-                "See: zscope assay --list"
-            )
+    known = ("png", "pdf", "svg")
+    if name not in known:
+        raise ConfigError(f"assay: --format {name}. {did_you_mean(name, known)}")
 
 
-def data_for(target: str, data: str | None, options: list[str] | None, root: Path | None) -> Any:
-    """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
-    from zscope import data as datasets
-    from zscope import store
-    from zscope.errors import ConfigError
-
-    if data is not None:
-        return datasets.load(data, root=root, **settings(options, "--data-option"))
-    folder = Path(target)
-    folder = folder.parents[1] if folder.suffix == ".safetensors" else folder
-    recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
-    if recipe is None:
-        raise ConfigError(
-            f"assay: {target} does not say which data to encode. Name them with --data: a dataset "
-            "(zscope data list) or a file, for instance --data images.npy"
-        )
-    recipe = {key: value for key, value in recipe.items() if value is not None}
-    if split := recipe.get("split"):
-        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
-    return datasets.from_recipe(recipe, root=root)
-
-
-def measured(recording: Any, names: list[str] | None, *, seed: int, quiet: bool) -> dict[str, Any]:
-    """The results by name, with a line of progress for each assay where a person can see it."""
-    import sys
-
-    from zscope.assays.measuring import measure
-
-    if quiet or not sys.stderr.isatty():
-        return measure(recording, names or None, seed=seed)
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with console.status("recording") as status:
-        return measure(
-            recording,
-            names or None,
-            seed=seed,
-            progress=lambda name, done, total: status.update(f"{name}  ({done + 1} of {total})"),
-        )
-
-
-def keep(target: str, results: dict[str, Any]) -> None:
-    """Store the results of a run with it."""
-    from zscope import store
-    from zscope.results import Result
-
-    if store.is_run(target):
-        run = store.open_run(target)
-        for name, result in results.items():
-            if isinstance(result, Result):
-                run.save_result(name, result)
-
-
-def draw(results: dict[str, Any], folder: Path) -> dict[str, str]:
+def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
     """Draw what can be drawn; returns the file of each figure."""
+    import matplotlib.pyplot as plt
+
     from zscope.errors import Undefined
-    from zscope.results import Result
 
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for name, result in results.items():
-        if not isinstance(result, Result):
-            continue
+    for name, result in report.results.items():
         try:
             drawing = result.plot()
         except Undefined:  # a result that has no figure
             continue
-        import matplotlib.pyplot as plt
-
         figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-        file = folder / f"{name}.png"
+        file = folder / f"{name}.{suffix}"
         figure.savefig(file)
         plt.close(figure)
         files[name] = str(file)
     return files
 
 
-def show(results: dict[str, Any], drawn: dict[str, str], *, json: bool) -> None:
-    from zscope.results import Result
-
+def show(
+    report: "Report",
+    names: list[str],
+    files: dict[str, str],
+    *,
+    everything: bool,
+    json: bool,
+    csv: bool,
+) -> None:
+    """Print the report: as JSON, as CSV, or for people."""
     if json:
         from json import dumps
 
-        content = {
-            name: result.to_dict() if isinstance(result, Result) else {"undefined": str(result)}
-            for name, result in results.items()
-        }
-        print(dumps({"format": 1, "assays": content, "figures": drawn}))
+        print(dumps({**report.to_dict(pictures=False), "figures": files}, ensure_ascii=False))
         return
-    from rich.console import Console
-    from rich.table import Table
+    if csv:
+        from zscope.report.tables import as_csv
 
-    table = Table(
-        show_header=True, title_justify="left", show_lines=False, box=None, pad_edge=False
-    )
-    for column in ("assay", "measured", ""):
-        table.add_column(column, overflow="fold")
-    missing: dict[str, list[str]] = {}
-    for name, result in results.items():
-        if not isinstance(result, Result):
-            missing.setdefault(str(result).removeprefix(name + ": "), []).append(name)
-            continue
-        lines = [line for line in result.summary() if line[0] != "flags"]
-        for row, (quantity, value) in enumerate(lines):
-            table.add_row(name if row == 0 else "", quantity, value)
-    console = Console(highlight=False)
-    console.print(table)
-    for name, result in results.items():
-        for flag in getattr(result, "flags", []):
-            console.print(f"{name}: {flag}", markup=False)
-    for reason, names in missing.items():
-        console.print(f"Not measured ({', '.join(names)}): {reason}", markup=False)
-    if drawn:
-        console.print(f"{len(drawn)} figures in {Path(next(iter(drawn.values()))).parent}")
+        print(as_csv(report.rows()).decode(), end="")
+        return
+    print(report)
+    detailed = report.results if everything else [n for n in names if n in report.results]
+    for name in detailed:
+        print(f"\n{name}\n{report.results[name]!r}")
+        if note := report.measurements.notes.get(name):
+            print(note)
+    if everything:
+        for name, reason in report.missing.items():
+            print(f"\n{name}: {reason}")
+    if files:
+        print(f"\n{len(files)} figures in {Path(next(iter(files.values()))).parent}")
+
+
+def finish(report: "Report", names: list[str]) -> None:
+    """Exit with code 1 if an assay failed, or one that was named could not be measured."""
+    from zscope.errors import Undefined
+
+    if report.failed:
+        raise Exit(1)
+    for name in names:
+        if name in report.missing:
+            raise Undefined(f"{name}: {report.missing[name]}")
 
 
 def print_catalogue() -> None:
-    from zscope.assays import CATALOGUE, GROUPS
+    """Every assay with its question and its cost, group by group."""
+    from zscope.assays import CATALOGUE
 
     width = max(map(len, CATALOGUE))
+    groups: dict[str, list[Any]] = {}
     for entry in CATALOGUE.values():
-        print(f"{entry.name:{width}}  {entry.question}")
-    for name, members in GROUPS.items():
-        print(f"{name:{width}}  All of: {', '.join(members)}")
+        groups.setdefault(entry.group, []).append(entry)
+    for group, entries in groups.items():
+        print(f"{group}")
+        for entry in entries:
+            passes = entry.passes if isinstance(entry.passes, str) else ""
+            cost = f"  [{passes} passes]" if passes else ""
+            cost = f"  [{passes} passes, at most {entry.most:,}]" if entry.most else cost
+            cost = "  [zscope compare]" if entry.compares else cost
+            print(f"  {entry.name:{width}}  {entry.question}{cost}")
+        print()
+    print(
+        "A group stands for all its assays. A pass decodes one code and encodes the result again; "
+        "the\nnumber in brackets is the default cost, which more latents raise only up to the "
+        "limit given.\nOptions: zscope assay RUN ASSAY --set ASSAY.OPTION=VALUE; "
+        "help(zs.assays.FUNCTION) lists them."
+    )

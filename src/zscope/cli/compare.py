@@ -1,7 +1,7 @@
 """zscope compare: which layers of two models agree?"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -11,7 +11,7 @@ from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
 def compare(
     first: Annotated[str, Argument(help="A run, a checkpoint file, or package.module:attribute.")],
     second: Annotated[
-        str | None, Argument(help="Another; left out: the checkpoints of the first run.")
+        str | None, Argument(help="Another one (default: the checkpoints of the first run).")
     ] = None,
     data: DataName = None,
     data_option: DataOption = None,
@@ -23,14 +23,14 @@ def compare(
         bool, Option(help="Also compare with an untrained model, and with shuffled samples.")
     ] = True,
     seed: Seed = 0,
-    figure: Annotated[Path | None, Option(help="Draw the heatmap into this file.")] = None,
+    figure: Annotated[Path | None, Option(help="Save the heatmap to this file.")] = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
-    """Compare FIRST and SECOND layer by layer (CKA), and their latents in other ways too.
+    """Compare FIRST and SECOND layer by layer (CKA), and their latents by further similarities.
 
-    With one run alone, its checkpoints are compared with its final model, which shows when
-    each layer settled; --snapshot of zscope train keeps checkpoints.
+    With a single run, its checkpoints are compared with its final model, which shows when
+    each layer settled; zscope train --snapshot keeps checkpoints.
 
     Examples:
 
@@ -38,44 +38,30 @@ def compare(
 
       zscope compare runs/a
     """
-    from zscope.cli.assay import data_for
-    from zscope.experiments.comparison import compare_models, settling
+    from zscope import experiments
+    from zscope.cli.targets import data_for
     from zscope.loading import load
-    from zscope.recording import as_dataset
 
-    model = load(first)
-    dataset = as_dataset(data_for(first, data, data_option, root))
-    options: dict[str, Any] = {"samples": samples, "seed": seed, "debiased": not plain}
-    if second is None:
-        result: Any = settling(Path(first), model, dataset, **options)
-    else:
-        result = compare_models(model, load(second), dataset, control=control, **options)
-    drawn = None
+    autoencoder = load(first)  # before its data, so that a missing run is reported first
+    result = experiments.compare(
+        first if second is None else autoencoder,
+        second,
+        data_for(first, data, data_option, root),
+        samples=samples,
+        seed=seed,
+        debiased=not plain,
+        control=control,
+    )
     if figure is not None:
         from zscope.plots import save
 
         figure.parent.mkdir(parents=True, exist_ok=True)
         save(result.plot(), figure)
-        drawn = figure
     if json:
         from json import dumps
 
-        print(dumps({**result.to_dict(), "figure": None if drawn is None else str(drawn)}))
+        print(dumps({**result.to_dict(), "figure": None if figure is None else str(figure)}))
         return
-    print(table(result))
-    if drawn is not None:
-        print(f"figure: {drawn}")
-
-
-def table(result: Any) -> str:
-    """Lines of aligned columns."""
-    rows = result.table()
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if k == 0 else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join([*lines, *result.notes()])
+    print(result)
+    if figure is not None:
+        print(f"figure: {figure}")

@@ -1,11 +1,15 @@
 """zscope demo: train, measure, look and report, in under two minutes."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
 from zscope.cli.options import AsJson, Quiet, Seed
+
+if TYPE_CHECKING:
+    from zscope.recording import Recording
+    from zscope.report.build import Report
 
 STEPS = 3000
 ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # seconds in all
@@ -24,7 +28,6 @@ def demo(
     """
     from zscope import data, models
     from zscope.recording import record
-    from zscope.report.latents import latent_table
     from zscope.training import train
 
     pictures = data.load(
@@ -58,54 +61,42 @@ def demo(
         progress=not quiet,
     )
     recording = record(model, pictures, samples=4000, seed=seed)
-    rows = latent_table(recording, response_diagonal(recording, seed))
-    figure = draw(recording, rows, out / "traversals.png")
-    page, findings = reported(recording, out, seed, quiet=quiet or json)
+    report = measure(recording, out, quiet=quiet or json)
+    page = report.save(out / "report.html")
+    figure = draw(recording, report.latents, out / "traversals.png")
     if json:
         from json import dumps
 
-        found = {"run": str(out), "figure": str(figure), "report": str(page), "latents": rows}
-        print(dumps(found))
+        rows = report.to_dict(pictures=False)["latents"]
+        content = {"run": str(out), "figure": str(figure), "report": str(page), "latents": rows}
+        print(dumps(content))
     else:
-        print_table(rows)
-        print(sentence(rows))
-        print(findings)
+        print_table(report.latents)
+        print(sentence(report.latents))
+        print("\n".join(map(str, report.findings)))
         print(f"Look next at {page} (in a browser) and {figure}, then: zscope explore {out}")
 
 
-def response_diagonal(recording: Any, seed: int) -> list[float]:
-    """How much of a change made to each latent comes back after decoding and encoding."""
-    import torch
+def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
+    """The report of the assays that take seconds; kept with the run."""
+    from zscope.cli.report import command
+    from zscope.cli.targets import config_of, kept_results
+    from zscope.report.build import build
+    from zscope.report.progress import show_progress
 
-    from zscope.assays import response_matrix
-
-    generator = torch.Generator().manual_seed(seed)
-    result = response_matrix(
-        recording.autoencoder, recording.posterior, samples=500, generator=generator
-    )
-    return result.relative.diagonal().tolist()
-
-
-def reported(recording: Any, out: Path, seed: int, *, quiet: bool) -> tuple[Path, str]:
-    """The page of the assays that take seconds, and its findings in words."""
-    from zscope.cli.report import config_of, repeated
-    from zscope.report.build import build, catalogued, watched
-
-    page, samples, resamples = out / "report.html", len(recording.codes), 5
-    command = repeated(str(out), ASSAYS, None, None, None, samples, resamples, seed)
-    with watched(False if quiet else None) as say:
-        made = build(
+    resamples = 5
+    settings = {"samples": len(recording), "resamples": resamples, "seed": recording.seed}
+    with show_progress(False if quiet else None) as watch:
+        return build(
             recording,
-            catalogued(ASSAYS),
+            ASSAYS,
             resamples=resamples,
-            seed=seed,
-            progress=say,
+            progress=watch,
+            kept=kept_results(str(out), recording, fresh=False),
             title=str(out),
-            command=command,
+            command=command(str(out), ASSAYS, None, settings),
             config=config_of(str(out)),
         )
-        made.save(page, progress=say)
-    return page, str(made)
 
 
 def draw(recording: Any, rows: list[dict[str, Any]], file: Path) -> Path:

@@ -27,6 +27,15 @@ Root = Annotated[
     Path | None,
     Option(help="Where datasets are kept (default $ZSCOPE_DATA, else ~/.cache/zscope)."),
 ]
+AssayOption = Annotated[
+    list[str] | None,
+    Option(
+        "--set",
+        metavar="ASSAY.OPTION=VALUE",
+        help="An option of an assay, e.g. --set response-map.dims=3,5; may be repeated.",
+    ),
+]
+Fresh = Annotated[bool, Option("--fresh", help="Measure again what was kept with the run.")]
 Quiet = Annotated[bool, Option("--quiet", help="No progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
@@ -42,6 +51,22 @@ def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:
             )
         found[key.strip().replace("-", "_")] = value(text.strip())
     return found
+
+
+def assay_options(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
+    """The options given by `--set ASSAY.OPTION=VALUE`, by assay."""
+    options: dict[str, dict[str, Any]] = {}
+    for pair in pairs or []:
+        place, equals, text = pair.partition("=")
+        assay, dot, option = place.strip().partition(".")
+        if not equals or not dot or not assay or not option:
+            raise ConfigError(
+                f"--set: {pair!r} is not of the form ASSAY.OPTION=VALUE, for instance --set "
+                "response-map.dims=3,5."
+            )
+        name = option.strip().replace("-", "_")
+        options.setdefault(assay.strip(), {})[name] = value(text.strip())
+    return options
 
 
 def value(text: str) -> Any:

@@ -1,1 +1,22 @@
-"""What trains and measures: comparison, sizing, perturbation, and the studies of papers."""
+"""What trains and measures: comparison, FONDUE, perturbation, and the studies of papers.
+
+The functions are imported here at once rather than when first used: some have the name of
+their module, and importing that module later would hide the function behind it.
+"""
+
+from zscope.experiments.choice_of_beta import choice_of_beta
+from zscope.experiments.comparison import compare, correlations_over_training
+from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
+from zscope.experiments.fondue import fondue
+from zscope.experiments.perturbation import perturb
+
+__all__ = [
+    "choice_of_beta",
+    "compare",
+    "correlations_over_training",
+    "downstream_accuracy",
+    "elbow",
+    "fondue",
+    "perturb",
+    "similarity_preservation",
+]

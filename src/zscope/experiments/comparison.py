@@ -1,42 +1,44 @@
-"""Two models side by side: the similarity of all their layers and of their latents.
+"""Compare two models: the similarity of all their layers and of their latents.
 
-Activations are taken once per model, by hooks, on the same observations, each model with
-noise of its own. Beside the heatmap stand two controls: the first model against an untrained
-one of its architecture, with weights of its own (layers near the input agree whatever was
-learned), and against shuffled samples (what no agreement reads). Models that began with the
-same weights agree for that reason too, which is said. For the latents themselves Procrustes,
-SVCCA and PWCCA are given too: of CKA and Procrustes quote the smaller. Before stitching one
-model's decoder to the other's encoder, look at the similarity of the means: low means it
-will fail.
+The activations of both models are recorded by hooks on the same observations, each model with
+noise of its own. The heatmap comes with two controls: the first model against an untrained one
+of the same architecture with other initial weights (layers near the input agree whatever was
+learned), and against shuffled samples (the level of no agreement). Models that started from
+the same weights agree for that reason too; the result is then flagged. The latent means are
+also compared by every assay of two representations: of CKA and Procrustes quote the smaller.
+Before stitching one model's decoder to the other's encoder, check the similarity of the means:
+if it is low, stitching will fail.
 """
 
 import copy
+import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from zscope import models, store
+from zscope.assays import CATALOGUE
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
 from zscope.assays.similarity.activations import activations
-from zscope.assays.similarity.cca import pwcca, svcca
 from zscope.assays.similarity.heatmap import (
     Layer,
     SimilarityHeatmap,
     prepare_layers,
     similarity_heatmap,
 )
-from zscope.assays.similarity.procrustes import procrustes
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined
-from zscope.loading import load
-from zscope.randomness import seed_of
+from zscope.loading import load, run_data
+from zscope.randomness import named_generator, seed_of
 from zscope.recording import auxiliary_of, choose_rows, record
-from zscope.results import Result
+from zscope.results import Result, Scored, text_table
+
+__all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,101 +46,54 @@ class Comparison(Result):
     """The heatmap of all layers, and further similarities of the latent means."""
 
     heatmap: SimilarityHeatmap
-    latents: dict[str, float]  # of the means: procrustes, angle, svcca, pwcca
+    latents: dict[str, Scored]  # assay -> similarity of the latent means
+    missing: dict[str, str]  # assay -> why it has no answer
     samples: int
     flags: list[str] = field(default_factory=list)
 
     def plot(self, ax: Any = None) -> Any:
         return self.heatmap.plot(ax)
 
-    def table(self) -> list[list[str]]:
-        """Layers that both have, their similarity, and what the controls read."""
-        heat = self.heatmap
+    def summary(self) -> list[tuple[str, str]]:
+        samples = ("samples", str(self.samples))
+        return [*self.heatmap.summary(), *self._latent_similarities(), samples]
+
+    def __repr__(self) -> str:
+        latents = [("latent means", "score"), *self._latent_similarities()]
+        tables = [text_table(self._layers()), text_table(latents, left=2)]
+        return "\n".join([*tables, f"{self.samples} samples", *self.flags])
+
+    def _layers(self) -> list[list[str]]:
+        """The layers that both models have: similarity and controls."""
+        heatmap = self.heatmap
         rows = [["layer", "CKA", "untrained", "shuffled"]]
-        for name in heat.rows:
-            if name not in heat.columns:
-                continue
-            i, j = heat.rows.index(name), heat.columns.index(name)
-            raw = "" if heat.control is None else _at(heat.control, i, heat.control_columns, name)
-            null = "" if heat.null is None else f"{float(heat.null[i, j]):.3f}"
-            rows.append([name, f"{float(heat.matrix[i, j]):.3f}", raw, null])
+        for name in heatmap.shared:
+            row, column = heatmap.rows.index(name), heatmap.columns.index(name)
+            untrained = shuffled = ""
+            if heatmap.control is not None and name in heatmap.control_columns:
+                place = heatmap.control_columns.index(name)
+                untrained = f"{float(heatmap.control[row, place]):.3f}"
+            if heatmap.null is not None:
+                shuffled = f"{float(heatmap.null[row, column]):.3f}"
+            rows.append([name, f"{float(heatmap.matrix[row, column]):.3f}", untrained, shuffled])
         return rows
 
-    def notes(self) -> list[str]:
-        parts = ", ".join(f"{name} {value:.3f}" for name, value in self.latents.items())
-        return [f"means: {parts}", f"{self.samples} samples", *self.flags]
-
-
-def compare_models(
-    first: Autoencoder,
-    second: Autoencoder,
-    data: Dataset,
-    *,
-    samples: int = 2000,
-    seed: int = 0,
-    debiased: bool = True,
-    control: bool = True,
-) -> Comparison:
-    """Compare two models on up to `samples` observations of a dataset."""
-    for number, model in (("first", first), ("second", second)):
-        shape = getattr(model, "observation_shape", data.shape)
-        if tuple(shape) != data.shape:
-            raise ConfigError(
-                f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
-                f"those of {data.name} have {data.shape}, and both must see the same. Name data "
-                "that fit both with --data, or compare models of the same data."
-            )
-    seen = observations(data, samples, seed)
-    # Prepared one after the other: only one model's activations are held at a time.
-    (ours, means), (theirs, others) = (ready(model, seen) for model in (first, second))
-    raw = ready(untrained(first, seed=seed), seen)[0] if control else None
-    heat = similarity_heatmap(
-        ours,
-        theirs,
-        control=raw,
-        null=control,
-        debiased=debiased,
-        generator=torch.Generator().manual_seed(seed_of(seed, 6)),
-    )
-    return Comparison(
-        heatmap=heat,
-        latents=latent_similarity(means, others),
-        samples=len(seen),
-        flags=_shared_start(first, second),
-    )
-
-
-def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
-    """A warning where both were built from one seed, which gives like layers like weights."""
-    recipes = [getattr(model, "recipe", None) for model in (first, second)]
-    seeds = [None if r is None else r.get("options", {}).get("seed") for r in recipes]
-    if seeds[0] is None or seeds[0] != seeds[1]:
-        return []
-    return [
-        f"Both began with the weights of seed {seeds[0]}, and agree for that reason too: to see "
-        "what training alone makes alike, train one of them with another seed."
-    ]
-
-
-def latent_similarity(first: Tensor, second: Tensor) -> dict[str, float]:
-    """Procrustes score and angle, SVCCA and PWCCA; those that have no answer are left out."""
-    found: dict[str, float] = {}
-    try:
-        turned = procrustes(first, second)
-        found = {"procrustes": turned.score, "angle": turned.angle}
-        found["svcca"] = svcca(first, second).score
-        found["pwcca"] = pwcca(first, second).score
-    except Undefined:
-        pass  # a collapsed model, or fewer samples than latents
-    return found
+    def _latent_similarities(self) -> list[tuple[str, str]]:
+        rows = []
+        for name, result in self.latents.items():
+            score = result.measures()[0]
+            chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
+            flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
+            rows.append((name, f"{score.value:.3f}{chance}{flags}"))
+        return [*rows, *((name, f"no answer: {why}") for name, why in self.missing.items())]
 
 
 @dataclass(frozen=True, eq=False)
 class Settling(Result):
     """CKA of each layer at some steps of training with the same layer at the end.
 
-    Step 0 is the untrained model: a layer that is no higher later has learned nothing that
-    its architecture and the input did not give it.
+    Step 0 is the untrained model: a layer that is no closer to its final state later has
+    learned nothing beyond what its architecture and the input give it.
     """
 
     similarity: Float[Tensor, "steps layers"]
@@ -152,48 +107,136 @@ class Settling(Result):
         series = {name: self.similarity[:, k] for k, name in enumerate(self.layers)}
         return lines(series, at=self.steps, x="step", y="CKA with the final model", ax=ax)
 
-    def table(self) -> list[list[str]]:
+    def __repr__(self) -> str:
         rows = [["layer", *(f"step {step}" for step in self.steps)]]
         for k, name in enumerate(self.layers):
-            rows.append([name, *(f"{float(v):.3f}" for v in self.similarity[:, k])])
-        return rows
-
-    def notes(self) -> list[str]:
-        return ["CKA with the final model; step 0 is untrained", f"{self.samples} samples"]
+            rows.append([name, *(f"{float(value):.3f}" for value in self.similarity[:, k])])
+        notes = ["CKA with the final model; step 0 is untrained", f"{self.samples} samples"]
+        return "\n".join([text_table(rows), *notes])
 
 
-def settling(
-    run: Path,
-    model: Autoencoder,
-    data: Dataset,
+def compare(
+    first: Any,
+    second: Any = None,
+    data: Any = None,
     *,
     samples: int = 2000,
     seed: int = 0,
     debiased: bool = True,
-) -> Settling:
+    control: bool = True,
+) -> Comparison | Settling:
+    """Compare two models layer by layer, or the checkpoints of a run with its final model.
+
+    Models are anything that `zs.load` takes. Without `second`, `first` must be a run with
+    checkpoints; the result then shows when each layer settled. `data` is a Dataset or an
+    array, by default the data of the first run; up to `samples` observations are used.
+    `debiased=False` gives plain CKA, which is biased upwards with few samples. `control` adds
+    the comparisons with an untrained model and with shuffled samples.
+    """
+    autoencoders = [load(target) for target in (first, second) if target is not None]
+    dataset = as_dataset(run_data(first) if data is None else data)
+    if second is None:
+        return _settling(first, autoencoders[0], _choose(dataset, samples, seed), debiased)
+    for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
+        shape = autoencoder.observation_shape or dataset.shape
+        if tuple(shape) != dataset.shape:
+            raise ConfigError(
+                f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
+                f"those of {dataset.name} have shape {dataset.shape}. Both models must see the "
+                "same observations: choose data that fit both with --data (data=), or compare "
+                "models of the same data."
+            )
+    observed = _choose(dataset, samples, seed)
+    # One after the other, so that only one model's activations are in memory at a time.
+    (layers, latents), (other_layers, other) = (_prepare(a, observed) for a in autoencoders)
+    untrained = (
+        _prepare(untrained_copy(autoencoders[0], seed=seed), observed)[0] if control else None
+    )
+    heatmap = similarity_heatmap(
+        layers,
+        other_layers,
+        control=untrained,
+        null=control,
+        debiased=debiased,
+        generator=torch.Generator().manual_seed(seed_of(seed, 6)),
+    )
+    noisy = "variance" in latents and "variance" in other
+    results, missing = _compare_codes(
+        [latents["mean"], other["mean"]],
+        [latents["variance"], other["variance"]] if noisy else None,
+        debiased=debiased,
+        seed=seed,
+    )
+    flags = _shared_start(*autoencoders)
+    return Comparison(heatmap, results, missing, samples=len(observed), flags=flags)
+
+
+def _compare_codes(
+    codes: list[Tensor], variances: list[Tensor] | None, *, debiased: bool, seed: int
+) -> tuple[dict[str, Scored], dict[str, str]]:
+    """The result of each assay that compares codes, and for those without one the reason."""
+    results: dict[str, Scored] = {}
+    missing: dict[str, str] = {}
+    for entry in CATALOGUE.values():
+        if not entry.compares or "codes" not in entry.takes:
+            continue
+        assay = entry.load()
+        known = {
+            "debiased": debiased,
+            "variances": variances,
+            "generator": named_generator(seed, entry.name),
+        }
+        parameters = inspect.signature(assay).parameters
+        options = {name: value for name, value in known.items() if name in parameters}
+        try:
+            # Of two representations, or of a list of any number of them.
+            pair = codes if len(entry.takes) == 2 else [codes]
+            results[entry.name] = assay(*pair, **options)
+        except Undefined as error:  # a collapsed model, or fewer samples than latents
+            missing[entry.name] = str(error)
+    return results, missing
+
+
+def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
+    """A flag if both were built with the same seed, which gives equal layers equal weights."""
+    recipes = [model.recipe for model in (first, second)]
+    seeds = [None if r is None else r.get("options", {}).get("seed") for r in recipes]
+    if seeds[0] is None or seeds[0] != seeds[1]:
+        return []
+    return [
+        f"Both models started from the weights of seed {seeds[0]}, which makes them similar by "
+        "itself. To see the effect of training alone, train one of them with another seed."
+    ]
+
+
+def _settling(run: Any, final: Autoencoder, observed: Dataset, debiased: bool) -> Settling:
     """When did each layer of a run become what it is at the end?"""
-    recipe = store.open_run(run).config.get("model")
-    saved = store.checkpoints(run)
-    if recipe is None or not saved:
-        raise RunError(
-            f"compare: {run} has {len(saved)} checkpoints to compare with its final model. Train "
-            "with --snapshot STEP (several times) to keep some, or name a second run."
+    if not isinstance(run, str | Path):
+        raise ConfigError(
+            f"compare: got a single {type(run).__name__}. With one target alone, it must be the "
+            "folder of a run, whose checkpoints are compared with its final model. Give a second "
+            "model."
         )
-    seen = observations(data, samples, seed)
-    stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in saved}}
-    final = ready(model, seen)[0]
-    rows, layers = [], None
-    for stage in stages.values():
-        heat = similarity_heatmap(ready(stage, seen)[0], final, debiased=debiased)
-        shared = [name for name in heat.rows if name in heat.columns]
-        layers = shared if layers is None else [name for name in layers if name in shared]
-        rows.append({n: heat.matrix[heat.rows.index(n), heat.columns.index(n)] for n in shared})
-    kept = layers or []
+    recipe = store.open_run(run).config.get("model")
+    checkpoints = store.checkpoints(Path(run))
+    if recipe is None or not checkpoints:
+        raise RunError(
+            f"compare: {run} has {len(checkpoints)} checkpoints to compare with its final model. "
+            "Train with --snapshot STEP (several times) to keep some, or give a second run."
+        )
+    stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in checkpoints}}
+    final_layers = _prepare(final, observed)[0]
+    heatmaps = [
+        similarity_heatmap(_prepare(stage, observed)[0], final_layers, debiased=debiased)
+        for stage in stages.values()
+    ]
+    diagonals = [dict(zip(h.shared, h.diagonal, strict=True)) for h in heatmaps]
+    layers = [name for name in diagonals[0] if all(name in diagonal for diagonal in diagonals)]
     return Settling(
-        similarity=torch.stack([torch.stack([row[name] for name in kept]) for row in rows]),
+        similarity=torch.stack([torch.stack([d[name] for name in layers]) for d in diagonals]),
         steps=list(stages),
-        layers=kept,
-        samples=len(seen),
+        layers=layers,
+        samples=len(observed),
     )
 
 
@@ -201,44 +244,45 @@ def correlations_over_training(
     run: Path, data: Dataset, *, samples: int = 2000, seed: int = 0, threshold: float = 0.2
 ) -> CorrelationTracking:
     """Correlations between the latents of a run at each of its checkpoints and at the end."""
-    saved = [file for _, file in store.checkpoints(run)]
-    if not saved:
+    checkpoints = [file for _, file in store.checkpoints(run)]
+    if not checkpoints:
         raise RunError(
-            f"compare: {run} has no checkpoints to follow. Train with --snapshot STEP (several "
-            "times) to keep some."
+            f"compare: {run} has no checkpoints. Train with --snapshot STEP (several times) to "
+            "keep some."
         )
-    stages = [load(file) for file in saved] + ([load(run)] if store.open_run(run).finished else [])
-    codes = (record(stage, data, samples=samples, seed=seed).codes for stage in stages)
+    targets = [*checkpoints, *([run] if store.open_run(run).finished else [])]
+    codes = (record(load(target), data, samples=samples, seed=seed).codes for target in targets)
     return correlation_tracking(codes, threshold=threshold)
 
 
-def observations(data: Dataset, samples: int, seed: int) -> Dataset:
+def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     """Some rows of the data, with their factors."""
     if min(samples, len(data)) < 4:
         raise Undefined(
-            f"compare: samples={samples} of the {len(data)} observations of {data.name}; at least "
-            "4 are needed, and some hundreds for numbers worth reading (2000 is usual)."
+            f"compare: samples={samples} of the {len(data)} observations of {data.name}; expected "
+            "at least 4, and some hundreds for reliable numbers (2000 is usual)."
         )
     return data.subset(choose_rows(len(data), samples, seed))
 
 
-def ready(model: Autoencoder, seen: Dataset) -> tuple[dict[str, Layer], Tensor]:
-    """The layers of a model, and its latent means."""
-    every = slice(0, len(seen))
-    x = seen.batch(every)
-    taken = activations(model, x, auxiliary=auxiliary_of(model, seen, every, x))
-    return prepare_layers(taken), taken["mean"]
+def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[str, Tensor]]:
+    """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
+    every = slice(0, len(data))
+    x = data.batch(every)
+    outputs = activations(model, x, auxiliary=auxiliary_of(model, data, every, x))
+    latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
+    return prepare_layers(outputs), latents
 
 
-def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
+def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
     """The same architecture with fresh weights, as a control.
 
-    A model of zscope is built again; in any other, every module that can reset its
-    parameters does so. The weights are other than those any model is likely to have begun
-    with: beside its own, a model that learned little would look as if it had learned nothing
-    but its beginning. The global random state is left as it was.
+    A model of zscope is built again; in any other, every module that can reset its parameters
+    does so. The weights differ from those that any model is likely to have started from: next
+    to its own initial weights, a model that learned little would look as if it had learned
+    nothing. The global random state is left unchanged.
     """
-    recipe = getattr(model, "recipe", None)
+    recipe = model.recipe
     if recipe is not None:
         options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
         return models.from_recipe({**recipe, "options": options}).eval()
@@ -247,10 +291,6 @@ def untrained(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
         torch.manual_seed(seed_of(seed, 7))
         for module in twin.modules():
             reset = getattr(module, "reset_parameters", None)
-            if isinstance(module, nn.Module) and callable(reset):
+            if callable(reset):
                 reset()
     return twin
-
-
-def _at(matrix: Tensor, row: int, columns: list[str], name: str) -> str:
-    return f"{float(matrix[row, columns.index(name)]):.3f}" if name in columns else ""

@@ -15,11 +15,11 @@ from zscope.assays import response_matrix
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.rendering import Renderer
-from zscope.recording import Recording, as_dataset, record
+from zscope.recording import Recording, record
 from zscope.report.latents import latent_table
 
 __all__ = ["Session", "Subject"]
@@ -181,7 +181,7 @@ class Session:
             self.slow = self.live
             return Subject(name, recording, recording)
         model = interruptible(model, self.slow.check)
-        return Subject(name, recording, dataclasses.replace(recording, autoencoder=model))
+        return Subject(name, recording, dataclasses.replace(recording, model=model))
 
     def _latent_table(self) -> list[dict[str, Any]]:
         """One row per latent, the most important first, with the range of its slider."""
@@ -251,9 +251,4 @@ def _record(
 
 def _model_name(model: Autoencoder) -> str:
     """The catalogue name of a zscope model ("beta-vae"), else the name of its class."""
-    recipe = getattr(model, "recipe", None)
-    return (
-        str(recipe["name"])
-        if isinstance(recipe, dict) and "name" in recipe
-        else type(model).__name__
-    )
+    return str((model.recipe or {}).get("name", type(model).__name__))

@@ -18,13 +18,13 @@ from typing import Any
 
 import torch
 
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Autoencoder, Losses
 from zscope.errors import ConfigError, did_you_mean
 from zscope.models.composed import Composed
 from zscope.models.entry import Entry, Option, whole
 from zscope.models.naming import composed_names, like, parse
 from zscope.models.networks import BACKBONES, default_backbone, initialise
-from zscope.models.objectives import LIKELIHOODS, Losses, default_likelihood
+from zscope.models.objectives import LIKELIHOODS, default_likelihood
 from zscope.models.parts import (
     BELONGS,
     DECODING,

@@ -9,9 +9,9 @@ particular basis. Rumelhart, Hinton & Williams, Nature 323, 1986; Baldi & Hornik
 Networks 2, 1989.
 """
 
+from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry
-from zscope.models.objectives import Losses
 
 
 def autoencoder(batch: Batch) -> Losses:

@@ -7,9 +7,10 @@ C(t) nats on its latents for free and pays α for each nat above or below: a lar
 regularises less. Burgess et al., arXiv:1804.03599, eq. 8.
 """
 
+from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, whole
-from zscope.models.objectives import Losses, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
 

@@ -11,12 +11,12 @@ NeurIPS 2020, arXiv:2012.03715.
 
 from typing import Any
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option
-from zscope.models.objectives import Losses, Scalar, kl_to_gaussian, kl_to_standard_normal
+from zscope.models.objectives import kl_to_gaussian, kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes
+from zscope.types import Codes, Scalar
 
 
 def avae(batch: Batch, *, rho: float) -> Losses:

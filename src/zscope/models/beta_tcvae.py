@@ -29,13 +29,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.errors import ConfigError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, one_of
-from zscope.models.objectives import Losses, Scalar, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes
+from zscope.types import Codes, Scalar
 
 
 def beta_tcvae(batch: Batch, *, beta: float, estimator: str) -> Losses:

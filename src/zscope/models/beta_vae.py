@@ -9,9 +9,10 @@ explains less than β γ is not used (γ = 1/2 for `mse`). Higgins et al., ICLR 
 openreview:Sy2fzU9gl, eq. 4.
 """
 
+from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
-from zscope.models.objectives import Losses, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
 

@@ -87,7 +87,7 @@ class CausalBlock(nn.Module):
         first, last = TEMPERATURES
         return first * (last / first) ** min(1.0, step / self.steps)
 
-    def open_gates(self) -> Bool[Tensor, "edges"]:
+    def open_gates(self) -> Bool[Tensor, " edges"]:
         return self.logits.detach() > 0
 
     @property

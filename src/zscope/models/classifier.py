@@ -11,13 +11,13 @@ no decoder and no prior. `model.features(x)` gives the last hidden layer, in whi
 import torch.nn.functional as F
 from torch import Tensor
 
+from zscope.autoencoder import Losses
 from zscope.errors import ConfigError, InterfaceError
-from zscope.models.composed import Batch
+from zscope.models.composed import Batch, StatefulObjective
 from zscope.models.entry import Entry, Option, whole
-from zscope.models.objectives import Losses
 
 
-class Classifier:
+class Classifier(StatefulObjective):
     """The objective: cross-entropy of one factor, which numbers the classes from 0."""
 
     def __init__(self, *, latents: int, factor: int) -> None:

@@ -9,33 +9,26 @@ may be added to any objective.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
 
-from zscope.autoencoder import Autoencoder, Posterior, Prior
+from zscope.autoencoder import (
+    Losses,
+    Posterior,
+    Prior,
+    Rival,
+    Trainable,
+    WithCausalBlock,
+    WithFeatures,
+)
 from zscope.errors import InterfaceError
 from zscope.models.causal import CausalBlock
-from zscope.models.objectives import (
-    POSTERIORS,
-    Likelihood,
-    Losses,
-    Scalar,
-    check_observations,
-)
+from zscope.models.objectives import POSTERIORS, Likelihood, check_observations
 from zscope.randomness import Source
-from zscope.types import Codes
-
-
-@dataclass(frozen=True)
-class Rival:
-    """A part with an optimiser of its own: Adam with this rate and these decays."""
-
-    module: nn.Module
-    rate: float
-    betas: tuple[float, float]
+from zscope.types import Codes, PerSample, Scalar
 
 
 class Batch:
@@ -92,7 +85,23 @@ class Batch:
 Objective = Callable[[Batch], Losses]
 
 
-class Composed(Autoencoder):
+class StatefulObjective:
+    """An objective that is more than a function of a batch. It defines what it has."""
+
+    @property
+    def rivals(self) -> Mapping[str, Rival]:
+        """The parts that are trained against the rest."""
+        return {}
+
+    def prior(self, auxiliary: Tensor) -> Posterior | None:
+        """The prior of each row of factors; None if it is the same for all."""
+        return None
+
+    def check_factors(self, factors: Tensor) -> None:
+        """Raise if the objective cannot use such factors."""
+
+
+class Composed(Trainable, WithCausalBlock, WithFeatures):
     """`encoder` gives what `posterior` ("point", "gaussian" or "full") reads, `decoder` what
     `likelihood` reads; `objective` says what a batch loses.
 
@@ -101,7 +110,8 @@ class Composed(Autoencoder):
     `conditional` models are told the factors when they encode.
     """
 
-    recipe: dict[str, Any] | None = None
+    block: CausalBlock | None
+    observation_shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -126,13 +136,18 @@ class Composed(Autoencoder):
         self.observation_shape, self.latents = shape, latents
         self.prior, self.groups = prior, groups
         self.needs = needs | ({"step"} if block is not None else set())
-        self.needs_auxiliary = conditional  # `encode` must be told the factors
+        self.needs_auxiliary = conditional
+        self.likelihood_name = type(likelihood).__name__
         self._read = POSTERIORS[posterior].read
 
     @property
+    def _stateful(self) -> StatefulObjective:
+        objective = self.objective
+        return objective if isinstance(objective, StatefulObjective) else StatefulObjective()
+
+    @property
     def rivals(self) -> Mapping[str, Rival]:
-        """The parts that an optimiser of their own trains, against the rest."""
-        return getattr(self.objective, "rivals", {})
+        return self._stateful.rivals
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         if self.needs_auxiliary:
@@ -162,17 +177,18 @@ class Composed(Autoencoder):
         return self.likelihood.mean(self.decoder(causes))
 
     def prior_given(self, auxiliary: Tensor) -> Posterior | None:
-        """The prior of each row of factors; None for models whose prior depends on none."""
-        own = getattr(self.objective, "prior", None)
-        return None if own is None else own(auxiliary)
+        return self._stateful.prior(auxiliary)
+
+    def negative_log_likelihood(self, z: Codes, x: Tensor) -> PerSample:
+        # From the decoder's raw output: exact where probabilities round to 0 or 1.
+        return self.likelihood.nll(self.output(z), x)
 
     def features(self, x: Tensor) -> Tensor:
         """What the last hidden layer of the encoder says of each observation."""
         return self.encoder.features(x)  # type: ignore[operator, union-attr]
 
-    def losses(self, x: Tensor, generator: Source = None, **given: Any) -> Losses:
-        """What a batch loses. `given` are the keywords that the objective needs."""
-        batch = Batch(self, x, generator, **given)
+    def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
+        batch = Batch(self, x, generator, **extras)
         losses = self.objective(batch)
         if self.penalty is None:
             return losses
@@ -185,6 +201,4 @@ class Composed(Autoencoder):
         check_observations(x, self.observation_shape, self.likelihood)
 
     def check_factors(self, factors: Tensor) -> None:
-        """Refuses factors that the objective cannot use."""
-        if check := getattr(self.objective, "check_factors", None):
-            check(factors)
+        self._stateful.check_factors(factors)

@@ -21,10 +21,10 @@ L_EQV includes m, as in eq. 12 (without it, and without a block, it would equal 
 import torch
 from torch import Tensor
 
+from zscope.autoencoder import Losses
 from zscope.groups import membership, partition
 from zscope.models.composed import Batch
 from zscope.models.entry import Option, not_negative, whole
-from zscope.models.objectives import Losses
 from zscope.randomness import normal
 
 OPTIONS = {

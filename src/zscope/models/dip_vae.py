@@ -11,12 +11,12 @@ is the identity. Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848, e
 
 import torch
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
-from zscope.models.objectives import Losses, Scalar, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes, Matrix
+from zscope.types import Codes, Matrix, Scalar
 
 
 def dip_vae_i(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:

@@ -24,17 +24,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zscope.models.composed import Batch, Rival
+from zscope.autoencoder import Losses, Rival
+from zscope.models.composed import Batch, StatefulObjective
 from zscope.models.entry import Entry, Option, not_negative, positive, sizes
-from zscope.models.objectives import Losses, Scalar, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.randomness import Source, normal
-from zscope.types import Codes
+from zscope.types import Codes, Scalar
 
 SLOPE = 0.2
 
 
-class FactorVAE(nn.Module):
+class FactorVAE(nn.Module, StatefulObjective):
     """The objective, with its discriminator."""
 
     def __init__(

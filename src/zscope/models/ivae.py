@@ -23,19 +23,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.errors import InterfaceError
-from zscope.models.composed import Batch
+from zscope.models.composed import Batch, StatefulObjective
 from zscope.models.entry import Entry, Option, one_of, whole
 from zscope.models.layers import Encoder, dense, refuse_other_shape
-from zscope.models.objectives import Losses, kl_to_standard_normal, seen_from
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
 Column = int | Sequence[float]  # a number of categories, or the range of a number
 LARGEST = 10.0  # of |log σ†|
 
 
-class IVAE(nn.Module):
+class IVAE(nn.Module, StatefulObjective):
     """The objective, with its prior."""
 
     def __init__(self, *, latents: int, auxiliary: Sequence[Column], prior_mean: str) -> None:
@@ -45,11 +45,10 @@ class IVAE(nn.Module):
         self.mean = _network(self.scaling.width, latents) if prior_mean == "learned" else None
 
     def forward(self, batch: Batch) -> Losses:
-        prior, posterior = self.prior(batch.factors), batch.posterior
-        seen = seen_from(posterior, prior.mean, prior.variance)
-        reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(seen).mean()
+        relative = batch.posterior.relative_to(self.prior(batch.factors))
+        reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(relative).mean()
         terms = {"reconstruction": reconstruction, "divergence": divergence}
-        return Losses(reconstruction + divergence, terms, seen)
+        return Losses(reconstruction + divergence, terms, relative)
 
     def check_factors(self, factors: Tensor) -> None:
         self.scaling(factors)

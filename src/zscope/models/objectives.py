@@ -16,40 +16,23 @@ with a the output of the decoder. `mse` has the gradients of `gaussian` with γ 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, DataError
+from zscope.types import PerSample
 
-PerSample = Float[Tensor, "samples"]
-Scalar = Float[Tensor, ""]
-
-
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """What a model lost on a batch: the total to minimise, and the named terms it is made of.
-
-    `posterior` is what the encoder said of the batch, in units of its prior, for those who
-    watch the training; None if the encoder is deterministic. `opponent` is what a second
-    player minimises at the same time (the discriminator of FactorVAE): it reaches the
-    weights of that player alone, and `total` all others.
-    """
-
-    total: Scalar
-    terms: dict[str, Scalar] = field(default_factory=dict)
-    posterior: Posterior | None = None
-    opponent: Scalar | None = None
-
-    @property
-    def whole(self) -> Scalar:
-        """What a step descends: the losses of both players, each with its own weights."""
-        return self.total if self.opponent is None else self.total + self.opponent
+__all__ = [
+    "LIKELIHOODS", "POSTERIORS", "Bernoulli", "Gaussian", "Likelihood", "MeanSquare",
+    "bernoulli_nll", "check_observations", "default_likelihood", "full_latents",
+    "full_posterior", "gaussian_nll", "gaussian_posterior", "kl_to_gaussian",
+    "kl_to_standard_normal", "point_posterior", "squared_error",
+]  # fmt: skip
 
 
 def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
@@ -82,21 +65,11 @@ def kl_to_standard_normal(posterior: Posterior) -> PerSample:
 def kl_to_gaussian(posterior: Posterior, mean: Tensor, variance: Tensor | float) -> PerSample:
     """KL(q(z|x) || N(mean, diag variance)), summed over the latents.
 
-        1/2 sum_j (Σ_jj + (μ_j - mean_j)²) / v_j - 1 - log L_jj²/v_j
-
-    The divergence does not change when everything is measured in units of the second
-    Gaussian, so it is the one to N(0, I) of the posterior seen from there.
+    1/2 sum_j (Σ_jj + (μ_j - mean_j)²) / v_j - 1 - log L_jj²/v_j
     """
-    return kl_to_standard_normal(seen_from(posterior, mean, variance))
-
-
-def seen_from(posterior: Posterior, mean: Tensor, variance: Tensor | float) -> Posterior:
-    """A posterior in units of N(mean, diag variance): what was N(mean, variance) is N(0, 1)."""
-    scale = torch.as_tensor(variance, dtype=posterior.mean.dtype).sqrt()
-    moved = (posterior.mean - mean) / scale
-    if posterior.scale_tril is not None:
-        return Posterior(moved, scale_tril=posterior.scale_tril / scale.unsqueeze(-1))
-    return Posterior(moved, None if posterior.std is None else posterior.std / scale)
+    std = torch.as_tensor(variance, dtype=mean.dtype, device=mean.device).sqrt()
+    prior = Posterior(*torch.broadcast_tensors(mean, std))
+    return kl_to_standard_normal(posterior.relative_to(prior))
 
 
 def point_posterior(output: Tensor, x: Tensor) -> Posterior:

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry
-from zscope.models.objectives import Losses
 from zscope.models.slow_vae import partner_of
 from zscope.randomness import normal
 from zscope.types import Codes

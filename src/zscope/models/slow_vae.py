@@ -19,13 +19,13 @@ import math
 
 import torch
 
-from zscope.autoencoder import Posterior
+from zscope.autoencoder import Losses, Posterior
 from zscope.errors import InterfaceError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, positive
-from zscope.models.objectives import Losses, PerSample, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes
+from zscope.types import Codes, PerSample
 
 
 def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float) -> Losses:

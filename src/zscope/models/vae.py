@@ -7,9 +7,10 @@ variance for each latent; the expectation is estimated with one draw z = mean + 
 for each observation. Kingma & Welling, ICLR 2014, arXiv:1312.6114, eq. 10.
 """
 
+from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry
-from zscope.models.objectives import Losses, kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal
 
 
 def vae(batch: Batch) -> Losses:

@@ -13,12 +13,12 @@ the random one of the paper. Tolstikhin et al., ICLR 2018, arXiv:1711.01558, alg
 
 import torch
 
+from zscope.autoencoder import Losses
 from zscope.errors import ConfigError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
-from zscope.models.objectives import Losses, Scalar
 from zscope.randomness import normal
-from zscope.types import Codes
+from zscope.types import Codes, Scalar
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -1,46 +1,51 @@
-"""The report: everything that can be measured of a model, on one page that needs nothing else.
+"""The report: everything that can be measured of a model, with what it means.
 
     report = zs.assay(autoencoder, data)
-    print(report)                    # the findings
-    report.save("report.html")       # the page, and report.json with all its numbers
+    print(report)                    # the findings, then one table
+    report.save("report.html")       # one page that loads nothing, and report.json beside it
+    report.save("scores.csv")        # or .json, .parquet, .tex
 
-The page is one loop over the catalogue. An assay that fails is reported in its place,
-with the reason, and the others go on.
+An assay that cannot answer is listed with its reason, one that fails with its traceback.
 """
 
-import dataclasses
 import inspect
 import json
 import math
-import platform
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from zscope import __version__, store
-from zscope.assays import CATALOGUE, GROUPS, Entry
-from zscope.assays.measuring import run, unmet
+from zscope import store
+from zscope.assays import CATALOGUE
 from zscope.assays.responses.matrix import ResponseMatrix
-from zscope.autoencoder import Autoencoder, Wrapped, evaluation
-from zscope.errors import ConfigError, ZscopeError, did_you_mean
-from zscope.recording import Recording, record
+from zscope.assays.run import Failure, Measurements, Options, choose, measure
+from zscope.autoencoder import evaluation
+from zscope.errors import ConfigError, MissingExtra
+from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
+from zscope.report.background import background, model_name
 from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
+from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
-from zscope.results import Result, plain
+from zscope.report.tables import as_csv, as_parquet, as_tex
+from zscope.results import COLUMNS, Result, html_table, rows, text_table
 
-Progress = Callable[[str, int, int], None]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Report", "assay", "build"]
+
 MANY = 500_000
 """A block of more numbers is left out of the JSON."""
 COMPARED = 1024
-"""Observations that are decoded to say how good reconstructions are."""
+"""Observations that are decoded to measure reconstructions."""
+MOST = 3
+"""Scores of one assay in the printed table; its own result has all of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,48 +54,97 @@ class Report:
 
     title: str
     findings: list[Finding]
-    results: dict[str, Result]
-    missing: dict[str, str]  # assays without a result, and why
+    measurements: Measurements
     latents: list[dict[str, Any]]  # one row each, most informative first
-    explained: float | None  # share of the variance of the data that reconstructions hold
-    reconstructions: dict[str, Any] | None  # some of them: a picture, of vectors the numbers too
+    explained: float | None  # share of the data's variance that reconstructions explain
+    reconstructions: dict[str, Any] | None  # a picture of some; of vectors the numbers too
     about: dict[str, Any]  # what it takes to make the report again
-    failed: list[str] = field(default_factory=list)  # those of `missing` that should have worked
 
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.findings))
+    @property
+    def results(self) -> dict[str, Result]:
+        return self.measurements.results
 
-    def __repr__(self) -> str:
-        return (
-            f"Report({self.title}: {len(self.findings)} findings, {len(self.results)} assays, "
-            f"{len(self.failed)} failed)"
-        )
+    @property
+    def missing(self) -> dict[str, str]:
+        """Assays without a result, and why."""
+        return self.measurements.missing
+
+    @property
+    def failed(self) -> dict[str, Failure]:
+        """Assays that raised an exception they should not: faults, with their tracebacks."""
+        return self.measurements.failed
 
     def __contains__(self, name: object) -> bool:
-        return name in self.results or name in self.missing
+        return name in self.results or name in self.missing or name in self.failed
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything on the page as plain values, ready for JSON; numbers to six digits."""
+    def __str__(self) -> str:
+        parts = [str(finding) for finding in self.findings]
+        if table := self._table():
+            parts += ["", text_table(table)] if parts else [text_table(table)]
+        return "\n".join([*parts, *self._remarks()])
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{self}"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        items = "".join(f"<li>{escape(str(finding))}</li>" for finding in self.findings)
+        remarks = "".join(f"<p>{escape(line)}</p>" for line in self._remarks())
+        table = html_table(self._table())
+        return f"<div><strong>{escape(self.title)}</strong><ul>{items}</ul>{table}{remarks}</div>"
+
+    def _table(self) -> list[list[str]]:
+        """The scores, a few of each assay, with a header."""
+        table = [["", "value", "95 % interval", "chance", "n"]]
+        for name, result in self.results.items():
+            measures = result.measures()
+            for each in measures[:MOST]:
+                label = f"{name}, {each.name}" if each.name else name
+                table.append([label, *each.cells()])
+            if len(measures) > MOST:
+                table[-1][0] += f" (and {len(measures) - MOST} more)"
+        return table if len(table) > 1 else []
+
+    def _remarks(self) -> list[str]:
+        """What the table does not show, in a line each."""
+        lines = []
+        flags: dict[str, list[str]] = {}
+        for name, result in self.results.items():
+            for flag in getattr(result, "flags", []):
+                flags.setdefault(flag, []).append(name)
+        for flag, names in flags.items():
+            lines.append(f"{_some(names)}: {flag}")
+        if self.measurements.notes:
+            names = list(self.measurements.notes)
+            lines.append(
+                f"Fewer samples than usual, to limit the passes of the model: {_some(names)}"
+            )
+        if self.missing:
+            count = len(self.missing)
+            lines.append(
+                f"{count} assay{'' if count == 1 else 's'} could not be measured (--all says why): "
+                f"{_some(list(self.missing))}"
+            )
+        lines += [f"{name}: {failure.message}" for name, failure in self.failed.items()]
+        return ["", *lines] if lines else []
+
+    def to_dict(self, *, pictures: bool = True) -> dict[str, Any]:
+        """Everything on the page as plain values, ready for JSON; numbers to six digits.
+
+        Without `pictures` the decoded observations, which are most of it, are left out.
+        """
         assays = {}
-        for name in [*self.results, *self.missing]:
+        for name in [*self.results, *self.missing, *self.failed]:
             entry = CATALOGUE[name]
-            result = self.results.get(name)
             assays[name] = {
                 "question": entry.question,
                 "definition": inspect.cleandoc(entry.cite),
-                **(
-                    {"missing": self.missing[name], "failed": name in self.failed}
-                    if result is None
-                    else {
-                        "summary": [list(line) for line in result.summary()],
-                        "scores": [each.to_dict() for each in result.measures()],
-                        "result": trimmed(result.to_dict()),
-                    }
-                ),
+                **self._outcome(name),
             }
-        return rounded(
+        content: dict[str, Any] = rounded(
             {
-                "format": 1,
+                "format": 2,
                 "title": self.title,
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
@@ -98,163 +152,175 @@ class Report:
                     for rule in RULES
                 ],
                 "explained_variance": self.explained,
-                "reconstructions": self.reconstructions,
-                "latents": self.latents,
+                **({"reconstructions": self.reconstructions} if pictures else {}),
+                "latents": [
+                    {key: row[key] for key in row if pictures or key != "traversal"}
+                    for row in self.latents
+                ],
                 "assays": assays,
                 "about": self.about,
             }
         )
+        return content
 
-    def save(self, path: str | Path, *, progress: "Progress | None" = None) -> Path:
-        """Write the page, and a .json file beside it that holds everything in the page."""
-        from zscope.report.page import page
+    def _outcome(self, name: str) -> dict[str, Any]:
+        if name in self.missing:
+            return {"missing": self.missing[name]}
+        if name in self.failed:
+            return {"failed": self.failed[name].message, "traceback": self.failed[name].traceback}
+        result, note = self.results[name], self.measurements.notes.get(name)
+        return {
+            **({"note": note} if note else {}),
+            "summary": [list(line) for line in result.summary()],
+            "scores": [each.to_dict() for each in result.measures()],
+            "result": without_large_blocks(result.to_dict()),
+        }
 
+    def rows(self) -> list[dict[str, Any]]:
+        """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
+        return [row for name, result in self.results.items() for row in rows(result, name)]
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Every score as a pandas DataFrame, one row each."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingExtra("to_frame", "pandas", "frames") from None
+        return pd.DataFrame(self.rows(), columns=list(COLUMNS))
+
+    def save(self, path: str | Path, *, progress: Watch | None = None) -> Path:
+        """Write the report; the ending of the name decides how.
+
+        .html is the page, with all its numbers in a .json file beside it; .json those numbers
+        alone; .csv, .parquet and .tex the table of scores.
+        """
         path = Path(path)
-        if path.suffix == ".json":
-            raise ConfigError(
-                f"report: {path} is where the numbers would go, beside the page. Give the name of "
-                f"the page, for instance {path.with_suffix('.html')}"
-            )
-        store.write_whole(path, page(self, progress).encode())
-        content = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-        store.write_whole(path.with_suffix(".json"), content.encode())
+        suffix = check_suffix(path)
+        if suffix == ".html":
+            from zscope.report.page import page
+
+            store.write_whole(path, page(self, progress).encode())
+        if suffix in (".html", ".json"):
+            content = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+            store.write_whole(path.with_suffix(".json"), content.encode())
+        else:
+            write = {".csv": as_csv, ".parquet": as_parquet, ".tex": as_tex}[suffix]
+            store.write_whole(path, write(self.rows()))
         return path
+
+
+SUFFIXES = (".html", ".json", ".csv", ".parquet", ".tex")
+
+
+def check_suffix(path: Path) -> str:
+    """The ending of a report's name; one that no report can have is refused."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ConfigError(
+            f"report: {path} ends in {suffix or 'nothing'}; a report is written as "
+            f"{', '.join(SUFFIXES)}. A page can be printed to PDF in the browser; figures as PDF "
+            "come from: zscope assay TARGET --figures DIR --format pdf"
+        )
+    return suffix
+
+
+def _some(names: list[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def assay(
     autoencoder: Any,
-    data: Any,
+    data: Any = None,
     *,
-    names: Iterable[str] | None = None,
-    samples: int = 5_000,
-    resamples: int = 20,
+    names: Iterable[str] | str | None = None,
+    options: Options | None = None,
+    samples: int = SAMPLES,
+    resamples: int = 0,
     seed: int = 0,
-    progress: Progress | bool | None = None,
+    progress: Watch | bool | None = None,
 ) -> Report:
     """Measure everything that applies to a model, and say what it means.
 
-    `autoencoder` is anything that `zs.load` takes, `data` a Dataset, an array or a tensor.
-    `names` are assays or groups of the catalogue, by default all. `samples` observations
-    are encoded; scores that can have an interval get one from `resamples` half-samples (0:
-    none). `progress` is called with (assay, how many are done, of how many) before each;
-    None shows it where a person watches, False never.
+    `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
+    tensor, of which `samples` observations are encoded; or a Recording, which has its own data
+    and seed. `names` are assays or groups of the catalogue, by default all. `options` are by
+    assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
+    `resamples` resamples (0: none). `progress` is called before each assay; None shows it on
+    a terminal, False never.
     """
     from zscope.loading import load
 
-    chosen = catalogued(names)
-    asked = "" if names is None else f", names={[entry.name for entry in chosen]}"
-    command = (
-        f"zs.assay(autoencoder, data{asked}, samples={samples}, resamples={resamples}, "
-        f"seed={seed}).save('report.html')"
-    )
-    with watched(progress) as say:
-        recording = record(load(autoencoder), data, samples=samples, seed=seed)
+    chosen = [entry.name for entry in choose(names)]
+    words = [] if names is None else [f"names={chosen}"]
+    words += [f"options={options!r}"] if options else []
+    with show_progress(progress) as watch:
+        if isinstance(autoencoder, Recording):
+            recording = autoencoder
+            words = ["recording", *words]
+        else:
+            recording = record(load(autoencoder), data, samples=samples, seed=seed)
+            words = ["autoencoder", "data", *words, f"samples={samples}", f"seed={seed}"]
+        words += [f"resamples={resamples}"] if resamples else []
         return build(
-            recording, chosen, resamples=resamples, seed=seed, progress=say, command=command
+            recording,
+            names,
+            options=options,
+            resamples=resamples,
+            progress=watch,
+            command=f"zs.assay({', '.join(words)})",
         )
 
 
 def build(
     recording: Recording,
-    chosen: list[Entry],
+    names: Iterable[str] | str | None = None,
     *,
-    resamples: int,
-    seed: int,
-    progress: Progress | None = None,
+    options: Options | None = None,
+    resamples: int = 0,
+    progress: Watch | None = None,
+    kept: Any = None,
     title: str | None = None,
     command: str = "",
     config: dict[str, Any] | None = None,
 ) -> Report:
     """The report of a recording."""
-    results, missing, failed = measured(recording, chosen, resamples, seed, progress)
-    rows, explained, compared = looked_at(recording, results)
-    facts = Facts(recording, results, rows, explained)
-    name = title or named(recording.autoencoder)
+    measurements = measure(
+        recording, names, options=options, resamples=resamples, progress=progress, kept=kept
+    )
+    table, explained, compared = describe_model(recording, measurements.results)
+    name = title or model_name(recording)
     return Report(
         title=name,
-        findings=findings(facts, RULES),
-        results=results,
-        missing=missing,
-        latents=rows,
+        findings=findings(Facts(recording, measurements.results, table, explained), RULES),
+        measurements=measurements,
+        latents=table,
         explained=explained,
         reconstructions=compared,
-        about=background(recording, name, resamples, seed, command, config),
-        failed=failed,
+        about=background(recording, name, resamples, command, config),
     )
 
 
-def catalogued(names: Iterable[str] | None) -> list[Entry]:
-    """The entries that names of assays and groups stand for, in the order of the catalogue."""
-    if names is None:
-        return list(CATALOGUE.values())
-    names = [names] if isinstance(names, str) else list(names)
-    wanted = {member for name in names for member in GROUPS.get(name, (name,))}
-    for name in wanted - set(CATALOGUE):
-        raise ConfigError(
-            f"report: no assay is called {name!r}. {did_you_mean(name, [*CATALOGUE, *GROUPS])} "
-            "See: zscope assay --list"
-        )
-    return [entry for name, entry in CATALOGUE.items() if name in wanted]
-
-
-def measured(
-    recording: Recording,
-    chosen: list[Entry],
-    resamples: int,
-    seed: int,
-    progress: Progress | None,
-) -> tuple[dict[str, Result], dict[str, str], list[str]]:
-    """Results by name, reasons why others are missing, and which of these should have worked."""
-    missing = {}
-    for entry in chosen:
-        if reason := unmet(entry, recording):
-            missing[entry.name] = f"Does not apply: {reason}."
-    applicable = [entry for entry in chosen if entry.name not in missing]
-    results: dict[str, Result] = {}
-    failed: list[str] = []
-    for done, entry in enumerate(applicable):
-        if progress is not None:
-            progress(entry.name, done, len(applicable))
-        try:
-            results[entry.name] = run(with_intervals(entry, resamples), recording, seed=seed)
-        except Exception as error:  # an assay, or the model in it, may fail in any way
-            missing[entry.name] = said(error, entry.name)
-            failed.append(entry.name)
-    return results, missing, failed
-
-
-def with_intervals(entry: Entry, resamples: int) -> Entry:
-    """The entry asking for intervals, if its function can give them."""
-    if not resamples or "resamples" not in inspect.signature(entry.load()).parameters:
-        return entry
-    return dataclasses.replace(entry, options={"resamples": resamples, **entry.options})
-
-
-def said(error: Exception, name: str) -> str:
-    text = " ".join(str(error).split())
-    if isinstance(error, ZscopeError):
-        return text.removeprefix(f"{name}: ")
-    return f"{type(error).__name__}: {text}"
-
-
-def looked_at(
+def describe_model(
     recording: Recording, results: dict[str, Result]
 ) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
     """The table of latents with pictures of what each does, and how good reconstructions are."""
-    matrix = next((each for each in results.values() if isinstance(each, ResponseMatrix)), None)
-    rows = latent_table(recording, None if matrix is None else matrix.relative.diagonal().tolist())
+    matrix = results.get("response-matrix")
+    table = latent_table(recording, matrix if isinstance(matrix, ResponseMatrix) else None)
+    if recording.model is None:
+        return table, None, None
     try:
-        first = rows[:SHOWN]
+        first = table[:SHOWN]
         values, decoded = traversals(recording, [row["latent"] for row in first])
         for row, along, observations in zip(first, values, decoded, strict=True):
             row["traversal"] = {"values": along.tolist(), "picture": pictures.strip(observations)}
-        explained, compared = reconstructed(recording)
+        explained, compared = reconstruct(recording)
     except Exception:  # the assays have said what is wrong with the decoder
-        return rows, None, None
-    return rows, explained, compared
+        return table, None, None
+    return table, explained, compared
 
 
-def reconstructed(recording: Recording) -> tuple[float | None, dict[str, Any]]:
+def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     """1 - |x - decoded|^2 / |x - mean|^2 over some observations, and a few to look at."""
     device, dtype = recording.autoencoder.place
     # Evenly spread over the data, which are often sorted; those shown as well.
@@ -286,62 +352,10 @@ def reconstructed(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     return (1 - squares / moments if moments > 0 else None), few
 
 
-def background(
-    recording: Recording,
-    name: str,
-    resamples: int,
-    seed: int,
-    command: str,
-    config: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """What it takes to make the report again."""
-    model, data = recording.autoencoder, recording.data
-    return {
-        "command": command,
-        "seed": seed,
-        "resamples": resamples,
-        "model": {
-            "name": name,
-            "latents": recording.posterior.latents,
-            "prior": model.prior,
-            "posterior": "a point" if recording.posterior.deterministic else "with a spread",
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        },
-        "data": {
-            "name": data.name,
-            "shape": list(data.shape),
-            "encoded": len(recording),
-            "factors": list(data.factor_names),
-            **({"recipe": plain(data.recipe)} if data.recipe else {}),
-        },
-        **({"config": plain(config)} if config else {}),
-        "versions": {
-            "zscope": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "system": f"{platform.system()} {platform.machine()}",
-        },
-    }
-
-
-def named(autoencoder: Autoencoder) -> str:
-    """What to call a model: the name it has, or its class, or those of what was wrapped."""
-    name = getattr(autoencoder, "name", None)
-    if isinstance(name, str):
-        return name
-    if not isinstance(autoencoder, Wrapped):
-        return type(autoencoder).__name__
-    parts = [autoencoder.encoder, autoencoder.decoder]
-    names = [getattr(each, "__name__", type(each).__name__) for each in parts]
-    known = [name for name in dict.fromkeys(names) if name.isidentifier()]
-    return " and ".join(known) or "Autoencoder"
-
-
-def trimmed(value: Any) -> Any:
+def without_large_blocks(value: Any) -> Any:
     """Blocks of more numbers than anyone reads, by their shape alone."""
     if isinstance(value, dict):
-        return {key: trimmed(item) for key, item in value.items()}
+        return {key: without_large_blocks(item) for key, item in value.items()}
     shape, inner = [], value
     while isinstance(inner, list) and inner:
         shape.append(len(inner))
@@ -358,15 +372,3 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-@contextmanager
-def watched(progress: Progress | bool | None) -> Iterator[Progress | None]:
-    """A function that says which assay runs: the given one, or a line where a person watches."""
-    if callable(progress) or progress is False or not sys.stderr.isatty():
-        yield progress if callable(progress) else None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("encoding the data") as status:
-        yield lambda name, done, total: status.update(f"{name}  ({done + 1} of {total})")

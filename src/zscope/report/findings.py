@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from zscope.assays import CATALOGUE
 from zscope.recording import Recording
 from zscope.results import Result
 
@@ -97,16 +98,11 @@ def is_dead(row: Mapping[str, Any], threshold: float = DEAD) -> bool:
 
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-ACRONYMS = ("mig", "dci", "sap", "irs", "mcc", "jemmig", "dcimig", "udr")
 
 
 def title(name: str) -> str:
-    """The name of a score as people write it."""
-    words = name.split("-")
-    if words[0] in ACRONYMS:
-        return "-".join([words[0].upper(), *words[1:]])
-    known = {"factor-vae-score": "FactorVAE score", "beta-vae-score": "β-VAE score"}
-    return known.get(name, " ".join(words).capitalize())
+    """The name of an assay as people write it."""
+    return CATALOGUE[name].title
 
 
 def listed(items: Sequence[Any]) -> str:

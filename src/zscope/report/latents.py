@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from zscope.assays.information import bins_for, information, quantile_bins
+from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import variable_types
+from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.autoencoder import evaluation
-from zscope.data.dataset import Dataset
+from zscope.factors import Factors
 from zscope.recording import Recording
 
 STEPS = 7
@@ -19,7 +21,7 @@ SHOWN = 64
 
 
 def latent_table(
-    recording: Recording, responses: list[float] | None = None
+    recording: Recording, responses: ResponseMatrix | None = None
 ) -> list[dict[str, Any]]:
     """One row for each latent, most informative first.
 
@@ -30,7 +32,7 @@ def latent_table(
     most about, and what share of that factor's entropy they tell beyond chance), as far as
     the model and the data have them.
     """
-    posterior, relative = recording.posterior, recording.relative
+    posterior = recording.posterior
     codes = posterior.mean.double()
     spread = codes.std(0, unbiased=False).tolist()
     low, high = ranges(codes).T.tolist()
@@ -39,19 +41,18 @@ def latent_table(
         for j in range(posterior.latents)
     ]
     if not posterior.deterministic:
-        own = None if relative is posterior else relative.kl()
-        types = variable_types(relative.variance, kl=own)
+        types = variable_types(recording)
         names = {j: name for name in ("active", "mixed", "passive") for j in getattr(types, name)}
-        kl = relative.kl().double().mean(0).tolist()
+        kl = latent_divergence(recording).per_latent.tolist()
         for j, row in enumerate(rows):
             row |= {"type": names[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
     for j, row in enumerate(rows):
         if responses is not None:
-            row["response"] = responses[j]
+            row["response"] = float(responses.relative[j, j])
     # Of draws: the mean of a passive latent may tell of factors, but under its noise nobody hears.
     drawn = posterior.sample(torch.Generator().manual_seed(recording.seed)).double()
-    for j, (factor, told) in best_factors(drawn, recording.data).items():
-        rows[j] |= {"factor": factor, "told": told}
+    for j, (factor, share) in best_factors(drawn, recording.factors).items():
+        rows[j] |= {"factor": factor, "told": share}
     return sorted(rows, key=lambda row: -row.get("kl", row.get("response", row["spread"])))
 
 
@@ -61,22 +62,22 @@ def ranges(codes: Tensor) -> Tensor:
     return torch.from_numpy(ends.T.copy())
 
 
-def best_factors(codes: Tensor, data: Dataset) -> dict[int, tuple[str, float]]:
-    """The factor that each latent tells most about, for the latents that tell of any."""
-    if data.factors is None or len(codes) < 20:
+def best_factors(codes: Tensor, factors: Factors | None) -> dict[int, tuple[str, float]]:
+    """The factor that each latent says most about, for the latents that say anything."""
+    if factors is None or len(codes) < 20:
         return {}
     labels = np.column_stack(
         [
             quantile_bins(column[:, None].astype(float), bins_for(len(codes)))[:, 0]
             if kind == "continuous"
             else np.unique(column, return_inverse=True)[1]
-            for column, kind in zip(data.factors.T, data.factor_kinds, strict=True)
+            for column, kind in zip(factors.values.T, factors.kinds, strict=True)
         ]
     )
     found = information(quantile_bins(codes.numpy(), bins_for(len(codes))), labels)
     best = found.share.argmax(1)
     return {
-        j: (data.factor_names[k], float(found.share[j, k]))
+        j: (factors.names[k], float(found.share[j, k]))
         for j, k in enumerate(best)
         if found.plain[j, k] > found.threshold[j, k]
     }

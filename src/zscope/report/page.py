@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from zscope.assays import CATALOGUE, Entry
+from zscope.assays.run import Progress
 from zscope.errors import MissingExtra, Undefined
 from zscope.report import pictures
-from zscope.report.build import Progress, Report
+from zscope.report.build import Report
 from zscope.report.findings import MEANING
 from zscope.report.pictures import COLOURS, FEW
+from zscope.report.progress import Watch
 from zscope.report.rules import RULES
 from zscope.results import Result
 
@@ -25,7 +27,7 @@ ROOM = 8_000_000
 """Letters that all pictures together may take: the page stays below 10 MB."""
 
 
-def page(report: Report, progress: Progress | None = None) -> str:
+def page(report: Report, progress: Watch | None = None) -> str:
     """The whole page as text. Whatever comes from a user is escaped by the template."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -46,9 +48,9 @@ def page(report: Report, progress: Progress | None = None) -> str:
     room = ROOM - sum(map(len, strips))
     for done, entry in enumerate(entries):
         if progress is not None:
-            progress(f"drawing {entry.name}", done, len(entries))
-        folder, told = group_of(entry)
-        group = groups.setdefault(folder, {"name": folder, "told": told, "items": []})
+            progress(Progress(f"drawing {entry.name}", done, len(entries), None))
+        folder, about = group_of(entry)
+        group = groups.setdefault(folder, {"name": folder, "about": about, "items": []})
         item = described(entry, report, room)
         room -= sum(len(address) for address, _, _ in item["figures"])
         group["items"].append(item)
@@ -80,28 +82,13 @@ def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "function": f"zs.assays.{entry.attribute}",
         "definition": paragraphs(entry.cite),
         "missing": report.missing.get(entry.name),
-        "failed": entry.name in report.failed,
-        "summary": [] if result is None else told_besides(result),
+        "failed": report.failed.get(entry.name),
+        "note": report.measurements.notes.get(entry.name, ""),
+        "summary": [] if result is None else result.summary(),
         "scores": [] if result is None else [each.to_dict() for each in result.measures()],
         "flags": [] if result is None else getattr(result, "flags", []),
         **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
     }
-
-
-def told_besides(result: Result) -> list[tuple[str, str]]:
-    """The lines of the summary that do not repeat a score, or what belongs to it."""
-    found = result.measures()
-    if not found:
-        return result.summary()
-    known = {"score", "score x 1000", "chance", "floor", "samples", "standard error", "flags"}
-    known |= {each.name for each in found}
-    values = {f"{each.value:.4g}" for each in found}  # the score under a name of its own
-    values |= {f"{each.chance:.4g}" for each in found if not isinstance(each.chance, str)}
-    return [
-        (key, value)
-        for key, value in result.summary()
-        if key not in known and key.partition(" (")[0] not in known and value not in values - {"0"}
-    ]
 
 
 def figures(result: Result, name: str, room: int) -> dict[str, Any]:
@@ -126,12 +113,10 @@ def figures(result: Result, name: str, room: int) -> dict[str, Any]:
 
 def group_of(entry: Entry) -> tuple[str, str]:
     """The folder of an assay, and what the assays in it are about."""
-    module = entry.function.split(":")[0]
-    package = module.rpartition(".")[0] or module
-    told = " ".join(inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0].split())
-    name = package.rpartition(".")[2]
-    told = told.removeprefix(f"{name.capitalize()}: ")
-    return name, told[:1].upper() + told[1:]
+    package = entry.module.rpartition(".")[0]
+    about = inspect.cleandoc(import_module(package).__doc__ or "").split("\n\n")[0]
+    about = " ".join(about.split()).removeprefix(f"{entry.group.capitalize()}: ")
+    return entry.group, about[:1].upper() + about[1:]
 
 
 def paragraphs(docstring: str) -> list[tuple[str, str]]:

@@ -6,19 +6,18 @@ from pathlib import Path
 import torch
 
 from zscope import store
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Losses, Trainable
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, TrainingError
-from zscope.models.objectives import Losses
 from zscope.training.config import TrainConfig
 from zscope.training.feeding import batch_rows
 
 
 def check_first_batch(
-    model: Autoencoder, dataset: Dataset, config: TrainConfig, device: torch.device
+    model: Trainable, dataset: Dataset, config: TrainConfig, device: torch.device
 ) -> None:
     """Say at once what would otherwise fail deep inside the first step."""
-    expected = getattr(model, "observation_shape", None)
+    expected = model.observation_shape
     if expected is not None and tuple(expected) != dataset.shape:
         raise ConfigError(
             f"train: the model takes observations of shape {tuple(expected)}, but {dataset.name} "
@@ -30,8 +29,7 @@ def check_first_batch(
             f"train: the first batch of {dataset.name} holds NaN or infinite numbers. Clean the "
             "data, or leave those rows out."
         )
-    if check := getattr(model, "check_observations", None):
-        check(x)
+    model.check_observations(x)
 
 
 def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -> None:

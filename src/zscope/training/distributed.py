@@ -26,10 +26,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zscope import data as datasets
 from zscope import errors, store
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Losses, Trainable
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, TrainingError, ZscopeError
-from zscope.models.objectives import Losses
 from zscope.randomness import Source
 from zscope.training.config import TrainConfig
 from zscope.training.keeping import begin, finished_before
@@ -38,7 +37,7 @@ from zscope.training.keeping import begin, finished_before
 class Shared:
     """losses(x, generator, ...) of a model whose gradients are averaged over the processes."""
 
-    def __init__(self, model: Autoencoder) -> None:
+    def __init__(self, model: Trainable) -> None:
         self._parallel = DistributedDataParallel(_Forward(model))
 
     def __call__(self, x: Tensor, generator: Source, **extras: Any) -> Losses:
@@ -48,16 +47,16 @@ class Shared:
 class _Forward(torch.nn.Module):
     """DDP watches `forward`; what is trained is `losses`."""
 
-    def __init__(self, model: Autoencoder) -> None:
+    def __init__(self, model: Trainable) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor, generator: Source, **extras: Any) -> Losses:
-        return self.model.losses(x, generator, **extras)  # type: ignore[operator]
+        return self.model.losses(x, generator, **extras)
 
 
 def train_on_many(
-    model: Autoencoder,
+    model: Trainable,
     dataset: Dataset,
     config: TrainConfig,
     *,
@@ -84,7 +83,7 @@ def train_on_many(
 
 
 def _run_processes(
-    model: Autoencoder,
+    model: Trainable,
     dataset: Dataset,
     config: TrainConfig,
     path: Path,
@@ -133,7 +132,7 @@ def _run_processes(
 
 def _work(
     rank: int,
-    model: Autoencoder,
+    model: Trainable,
     sent: Any,
     config: TrainConfig,
     path: Path,

@@ -19,11 +19,10 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state, vmap
 
 from zscope import store
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder, Losses, Posterior, Trainable
+from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
-from zscope.models.objectives import Losses
 from zscope.randomness import Shapes, Tape, normal, seed_of
-from zscope.recording import as_dataset
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.feeding import Feed, batch_rows
 from zscope.training.keeping import History, begin
@@ -32,6 +31,7 @@ from zscope.training.loop import (
     describe,
     make_optimisers,
     pick_device,
+    trainable,
     update,
     watch_interrupts,
 )
@@ -44,12 +44,12 @@ Measured = tuple[Tensor, Tensor, dict[str, Tensor], Any]
 class _Forward(torch.nn.Module):
     """What `functional_call` calls: the losses of one member, as plain tensors."""
 
-    def __init__(self, model: Autoencoder) -> None:
+    def __init__(self, model: Trainable) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, x: Tensor, draws: list[Tensor], extras: dict[str, Any]) -> Measured:
-        losses = self.model.losses(x, Tape(draws), **extras)  # type: ignore[operator]
+        losses = self.model.losses(x, Tape(draws), **extras)
         posterior = losses.posterior
         spread = () if posterior is None else (posterior.mean, posterior.variance.sqrt())
         return losses.whole, losses.total, dict(losses.terms), spread
@@ -84,7 +84,7 @@ def train_ensemble(
     if settings.get("devices", 1) != 1:
         raise ConfigError("train_ensemble: an ensemble trains on one device; leave devices out.")
     dataset = as_dataset(data)
-    models = [build(seed) for seed in seeds]
+    models = [trainable(build(seed)) for seed in seeds]
     configs = [
         configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings))
         for model, seed in zip(models, seeds, strict=True)
@@ -204,11 +204,11 @@ class Drawing:
     """The noise of every member at every step, as that member alone would draw it."""
 
     def __init__(
-        self, model: Autoencoder, x: Tensor, extras: dict[str, Any], seeds: Sequence[int]
+        self, model: Trainable, x: Tensor, extras: dict[str, Any], seeds: Sequence[int]
     ) -> None:
         shapes = Shapes()
         with torch.no_grad():
-            model.losses(x, shapes, **extras)  # type: ignore[operator]
+            model.losses(x, shapes, **extras)
         self._shapes, self._seeds = shapes.seen, seeds
         self._generator = torch.Generator(x.device)
 
@@ -246,7 +246,7 @@ def refuse_runs(there: list[Path]) -> None:
         )
 
 
-def refuse_unlike(models: list[Autoencoder]) -> None:
+def refuse_unlike(models: list[Trainable]) -> None:
     first = {name: p.shape for name, p in models[0].named_parameters()}
     for model in models:
         if type(model) is not type(models[0]) or first != {

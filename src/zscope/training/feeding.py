@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Trainable
 from zscope.data.dataset import Dataset
 from zscope.errors import DataError
 from zscope.randomness import seed_of
@@ -47,9 +47,9 @@ def batch_rows(config: TrainConfig, samples: int, step: int, rank: int = 0) -> n
 class Feed:
     """What a model is fed at each step of a run."""
 
-    def __init__(self, model: Autoencoder, dataset: Dataset, device: torch.device) -> None:
+    def __init__(self, model: Trainable, dataset: Dataset, device: torch.device) -> None:
         self.dataset, self.device, self.dtype = dataset, device, model.place[1]
-        self.needs: frozenset[str] = getattr(model, "needs", frozenset())
+        self.needs = model.needs
         self.factors = self._factors(model) if "factors" in self.needs else None
         self.neighbours = Neighbours(dataset) if "partner" in self.needs else None
 
@@ -75,7 +75,7 @@ class Feed:
             found["partner"] = self.dataset.batch(partners, self.device).to(self.dtype)
         return found
 
-    def _factors(self, model: Autoencoder) -> Tensor:
+    def _factors(self, model: Trainable) -> Tensor:
         values = self.dataset.factors
         if values is None:
             raise DataError(
@@ -83,8 +83,7 @@ class Feed:
                 "none. Use data that come with them, or another model."
             )
         factors = torch.from_numpy(np.ascontiguousarray(values)).to(self.dtype)
-        if check := getattr(model, "check_factors", None):
-            check(factors)
+        model.check_factors(factors)
         return factors
 
 

@@ -23,12 +23,10 @@ from typing import Any
 import torch
 
 from zscope import store
-from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.autoencoder import Autoencoder, Losses, Trainable
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError
-from zscope.models.objectives import Losses
 from zscope.randomness import seed_of
-from zscope.recording import as_dataset
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, checked
 from zscope.training.feeding import Feed
@@ -63,7 +61,7 @@ def train(
     The model passed in is the one trained. Ctrl-C saves a checkpoint at the end of the
     step and then raises KeyboardInterrupt.
     """
-    dataset = as_dataset(data)
+    model, dataset = trainable(model), as_dataset(data)
     config = configure(model, dataset, steps, epochs, batch, rate, seed, settings)
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
@@ -72,8 +70,19 @@ def train(
     return run_loop(model, dataset, config, out=out, resume=resume, progress=progress)
 
 
+def trainable(model: Autoencoder) -> Trainable:
+    """The model itself, if it can be trained."""
+    if not isinstance(model, Trainable):
+        raise InterfaceError(
+            f"train: {type(model).__name__} has no losses(x, generator), so there is nothing to "
+            "minimise. Wrapped models are measured, not trained: build one with zs.models.build, "
+            "or derive your class from zs.Trainable and define losses."
+        )
+    return model
+
+
 def configure(
-    model: Autoencoder,
+    model: Trainable,
     dataset: Dataset,
     steps: Any,
     epochs: Any,
@@ -83,12 +92,6 @@ def configure(
     settings: dict[str, Any],
 ) -> TrainConfig:
     """The checked configuration of a run of this model on these data."""
-    if not hasattr(model, "losses"):
-        raise InterfaceError(
-            f"train: {type(model).__name__} has no losses(x, generator), so there is nothing to "
-            "minimise. Wrapped models are measured, not trained: build one with zs.models.build, "
-            "or give your class a losses method."
-        )
     if (steps is None) == (epochs is None):
         raise ConfigError(
             f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
@@ -104,7 +107,7 @@ def configure(
         steps = max(1, round(float(epochs) * (len(dataset) // batch)))
     return checked(
         "train",
-        model=getattr(model, "recipe", None),
+        model=model.recipe,
         data=dataset.recipe,
         steps=steps,
         batch=batch,
@@ -115,7 +118,7 @@ def configure(
 
 
 def run_loop(
-    model: Autoencoder,
+    model: Trainable,
     dataset: Dataset,
     config: TrainConfig,
     *,
@@ -185,7 +188,7 @@ def run_loop(
         generator.manual_seed(seed_of(config.seed, config.steps, rank))
         x, extras = feed.at(config, config.steps, rank)
         with unchanged(model), autocast:
-            losses = model.losses(x, generator, **extras)  # type: ignore[operator]
+            losses = model.losses(x, generator, **extras)
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
         row = describe(losses, config.steps, config)
@@ -219,7 +222,7 @@ def pick_device(config: TrainConfig, rank: int) -> torch.device:
 
 
 def make_optimisers(
-    model: Autoencoder, config: TrainConfig, weights: dict[str, torch.Tensor] | None = None
+    model: Trainable, config: TrainConfig, weights: dict[str, torch.Tensor] | None = None
 ) -> dict[str, torch.optim.Optimizer]:
     """The main optimiser, and one for each part of the model that is trained against the rest.
 
@@ -230,7 +233,7 @@ def make_optimisers(
     fused = all(p.device.type in ("cpu", "cuda") for p in own.values())
     optimisers: dict[str, torch.optim.Optimizer] = {}
     left = dict(own)
-    for role, rival in getattr(model, "rivals", {}).items():
+    for role, rival in model.rivals.items():
         mine = {id(p) for p in rival.module.parameters()}
         names = [name for name, p in own.items() if id(p) in mine]
         optimisers[role] = torch.optim.Adam(
@@ -267,7 +270,7 @@ def update(
         optimiser.step()
 
 
-def share(model: Autoencoder, config: TrainConfig) -> Any:
+def share(model: Trainable, config: TrainConfig) -> Any:
     """The function (x, generator, ...) -> Losses that is trained; over processes if several."""
     if config.devices == 1:
         return model.losses

@@ -333,7 +333,7 @@ def test_the_likelihood_is_read_off_the_model_or_off_what_it_decodes():
     rows = predicted_variance(decoder(M1), codes)
     assert (rows.likelihood, rows.gamma) == ("gaussian", 0.5)
     assert predicted_variance(pictures, codes, gamma=0.5).likelihood == "gaussian"
-    pictures.likelihood = "gaussian"
+    pictures.likelihood_name = "gaussian"
     assert predicted_variance(pictures, codes).likelihood == "gaussian"
     built = zs.models.build("vae", shape=(1, 8, 8), latents=2)
     assert predicted_variance(built, codes.float()).likelihood == "bernoulli"

@@ -16,8 +16,9 @@ from zscope.assays.regime.rate_distortion import (
     rate_distortion,
 )
 from zscope.assays.regime.tracking import correlation_tracking
-from zscope.autoencoder import Posterior, wrap
+from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
+from zscope.wrapping import wrap
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from worlds import curved, gaussian_codes, identity, linear, permuted, responding, seeded
 
 import zscope as zs
+from zscope.assays.engine import use_memory
 from zscope.assays.responses.maps import response_map
 from zscope.errors import ConfigError, InterfaceError, Undefined
 
@@ -125,16 +126,16 @@ def test_permuting_the_latents_of_the_model_permutes_the_map():
     assert np.allclose(one.field, other.field)
 
 
-def test_the_summary_says_where_responses_gather():
+def test_the_summary_says_where_responses_converge():
     def response(z):
         return z - 0.5 * z.sign() * z**2  # div F = -|z_0| - |z_1|, away from the axes
 
     found = response_map(responding(response, 2), ZERO, grid=10, extent=(-1, 1))
     lines = dict(found.summary())
-    assert lines["responses gather on"] == "100.0 % of the map"
+    assert lines["responses converge on"] == "100.0 % of the map"
     away = response_map(responding(lambda z: 3 * z, 2), ZERO, grid=10, extent=(-1, 1))
-    assert dict(away.summary())["responses gather on"] == "0.0 % of the map"
-    assert dict(away.summary())["divergence, mean"] == "4"
+    assert dict(away.summary())["responses converge on"] == "0.0 % of the map"
+    assert dict(away.summary())["mean divergence"] == "4"
 
 
 def test_several_base_vectors_give_the_average_of_their_fields():
@@ -151,7 +152,8 @@ def test_a_small_memory_budget_changes_no_value():
     world, bases = curved(3), gaussian_codes(3, 3)
     whole = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1))
     world.decoded.clear()
-    parts = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1), budget=20_000)
+    with use_memory(20_000):
+        parts = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1))
     assert max(len(seen) for seen in world.decoded) < 3 * 64
     assert np.allclose(whole.field, parts.field)
 

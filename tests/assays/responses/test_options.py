@@ -70,7 +70,9 @@ print(json.dumps([typo, sum(len(options.split()) for _, options in calls), wrong
 
 
 def test_a_count_is_a_whole_number_of_any_type_and_a_name_is_a_known_one():
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], check=False, capture_output=True, text=True
+    )
     assert ran.returncode == 0, ran.stderr
     typo, counted, wrong = json.loads(ran.stdout)
     assert counted == 35

@@ -33,18 +33,19 @@ from zscope.assays.active import (
 )
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, Spectra, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class AlignmentGap(Result):
+class AlignmentGap(Scored):
     gap: float  # nats
-    standard_error: float
+    standard_error: float | None  # None for a single code
     samples: int  # codes
     chance: float  # nats, of randomly rotated latents
     per_latent: float  # gap / active latents, to compare models of different sizes
@@ -55,6 +56,9 @@ class AlignmentGap(Result):
     cosines: Matrix  # root mean square cosine between the columns of two latents
     lengths: Spectra  # |c_j| at each code
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("gap",)
 
     @property
     def score(self) -> float:
@@ -75,15 +79,15 @@ class AlignmentGap(Result):
         )
 
 
+@accepts_recording
 def alignment_gap(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor,
     *,
     active: Rule | None = None,
-    samples: int = 500,
+    samples: int = 256,
     likelihood: str = "gaussian",
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> AlignmentGap:
     """a(J) at (at most `samples` of) the codes, or the means of a posterior.
@@ -102,7 +106,6 @@ def alignment_gap(
         latents=chosen,
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     flat = local.spectra[:, -1] <= local.precision * local.spectra[:, 0]
     if flat.all():
@@ -143,3 +146,12 @@ def _chance(spectra: Spectra) -> float:
     # |column j of S V^T|^2 = sum_k s_k^2 V_jk^2
     squares = torch.einsum("njk,nk->nj", V.square(), repeated.square())
     return float((0.5 * squares.log().sum(1) - repeated.log().sum(1)).mean())
+
+
+ENTRY = Entry(
+    question="Do different latents change the output in orthogonal directions?",
+    takes=("autoencoder", "posterior"),
+    needs=("two latents",),
+    passes="samples * latents",
+    most=4_000,
+)

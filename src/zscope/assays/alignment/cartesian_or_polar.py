@@ -31,21 +31,23 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.active import codes_of
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import best_possible, top_two
+from zscope.assays.entry import Entry
 from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
 from zscope.assays.sample import prepared, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Result
+from zscope.results import Result, listed
 
 DECIDED = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Pair(Result):
-    """Two latents. `factors` are those of the two coordinates of the better chart, -1 for none."""
+    """Two latents. `factors` are those of the coordinates of the better chart, -1 for none."""
 
     latents: tuple[int, int]
     cartesian: float
@@ -56,7 +58,7 @@ class Pair(Result):
 
 @dataclass(frozen=True, eq=False)
 class CartesianOrPolar(Result):
-    """All pairs of latents in use, the clearest first."""
+    """All pairs of active latents, the clearest first."""
 
     pairs: list[Pair]
     active: list[int]
@@ -72,13 +74,10 @@ class CartesianOrPolar(Result):
         return [pair.latents for pair in self.pairs if pair.verdict == "polar"]
 
     def summary(self) -> list[tuple[str, str]]:
-        def named(pairs: list[tuple[int, int]]) -> str:
-            return ", ".join(f"{a}-{b}" for a, b in pairs[:6]) or "none"
-
         return [
-            ("cartesian pairs", named(self.cartesian)),
-            ("polar pairs", named(self.polar)),
-            ("latents in use", str(len(self.active))),
+            ("cartesian pairs", listed(f"{a}-{b}" for a, b in self.cartesian)),
+            ("polar pairs", listed(f"{a}-{b}" for a, b in self.polar)),
+            ("active latents", str(len(self.active))),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -104,6 +103,7 @@ class CartesianOrPolar(Result):
         )
 
 
+@accepts_recording
 def cartesian_or_polar(
     codes: Array,
     factors: Array,
@@ -168,11 +168,11 @@ def _column(columns: tuple[int, ...], place: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PairTraversal(Result):
-    """What is decoded over a plane of two latents: rows follow the second, columns the first."""
+    """Decoded images over a plane of two latents: rows follow the second, columns the first."""
 
     latents: tuple[int, int]
-    values: Float[Tensor, "steps"]
-    images: Float[Tensor, "steps steps *shape"]  # the second latent falls from row to row
+    values: Float[Tensor, " steps"]
+    images: Float[Tensor, "steps steps *shape"]  # the second latent decreases from row to row
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import image_grid
@@ -208,3 +208,10 @@ def pair_traversal(
     plane[..., second] += values.flip(0)[:, None]
     images = decode(autoencoder, plane.flatten(0, 1))
     return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))
+
+
+ENTRY = Entry(
+    question="Do two latents encode two factors as x and y, or as angle and radius?",
+    takes=("codes", "factors", "variances=variances"),
+    needs=("two factors", "two latents"),
+)

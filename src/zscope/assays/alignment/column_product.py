@@ -38,7 +38,7 @@ class ColumnProduct(Result):
 
     log_columns: float
     log_volume: float
-    lengths: Float[Tensor, "columns"]
+    lengths: Float[Tensor, " columns"]
 
     @property
     def gap(self) -> float:

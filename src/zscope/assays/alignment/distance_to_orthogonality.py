@@ -43,7 +43,8 @@ from zscope.assays.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Linearised,
     PerSample,
@@ -52,17 +53,17 @@ from zscope.assays.jacobian import (
     linearise,
 )
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.results import Result
+from zscope.results import Scored
 
 DEGENERATE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceToOrthogonality(Result):
-    """The distance, code by code, and what it was read from."""
+class DistanceToOrthogonality(Scored):
+    """The mean distance, that of each code, and the singular vectors behind it."""
 
     distance: float
-    standard_error: float
+    standard_error: float | None  # None for a single code
     samples: int  # codes
     chance: float  # mean for a uniformly random V of this size
     active: list[int]
@@ -75,6 +76,9 @@ class DistanceToOrthogonality(Result):
     spectra: Spectra  # singular values of each J, largest first
     directions: Squares  # V: rows are active latents, columns follow the spectrum
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("distance",)
 
     @property
     def score(self) -> float:
@@ -104,15 +108,15 @@ class DistanceToOrthogonality(Result):
         )
 
 
+@accepts_recording
 def distance_to_orthogonality(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor,
     *,
     active: Rule | None = None,
-    samples: int = 500,
+    samples: int = 256,
     likelihood: str = "gaussian",
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> DistanceToOrthogonality:
     """DtO at (at most `samples` of) the codes, or the means of a posterior.
@@ -133,7 +137,6 @@ def distance_to_orthogonality(
         latents=chosen,
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     distances = distance_of(local.directions)
     gaps = relative_gaps(local.spectra)
@@ -218,4 +221,14 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
     generator = torch.Generator().manual_seed(seed)
     gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
     Q, R = torch.linalg.qr(gaussian)
-    return Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
+    rotations: Tensor = Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
+    return rotations
+
+
+ENTRY = Entry(
+    question="Does the decoder stretch space along its latent axes?",
+    takes=("autoencoder", "posterior"),
+    needs=("two latents",),
+    passes="samples * latents",
+    most=4_000,
+)

@@ -25,6 +25,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import some_rows
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
@@ -34,8 +36,8 @@ from zscope.results import Result
 @dataclass(frozen=True, eq=False)
 class LatentRanking(Result):
     order: list[int]  # most important first
-    variances: Float[Tensor, "latents"]  # mean posterior variance, in the order of the model
-    spreads: Float[Tensor, "latents"]  # variance of the means
+    variances: Float[Tensor, " latents"]  # mean posterior variance, in the order of the model
+    spreads: Float[Tensor, " latents"]  # variance of the means
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -50,6 +52,7 @@ class LatentRanking(Result):
         )
 
 
+@accepts_recording
 def latent_ranking(posterior: Posterior) -> LatentRanking:
     """The latents by ascending mean posterior variance."""
     if posterior.deterministic:
@@ -68,9 +71,9 @@ def latent_ranking(posterior: Posterior) -> LatentRanking:
 @dataclass(frozen=True, eq=False)
 class NonlinearEigenfaces(Result):
     latents: list[int]  # one row of pictures each, most important first
-    variances: Float[Tensor, "shown"]
+    variances: Float[Tensor, " shown"]
     reach: float
-    centre: Float[Tensor, "latents"]
+    centre: Float[Tensor, " latents"]
     images: Float[Tensor, "shown three *shape"]  # below, at and above the centre
 
     def plot(self, ax: Any = None) -> Any:
@@ -84,6 +87,7 @@ class NonlinearEigenfaces(Result):
         return image_grid(self.images, rows=rows, columns=columns, size=0.7, ax=ax)
 
 
+@accepts_recording
 def nonlinear_eigenfaces(
     autoencoder: Autoencoder,
     posterior: Posterior,
@@ -114,3 +118,18 @@ def nonlinear_eigenfaces(
         centre=centre,
         images=images.unflatten(0, (len(shown), 3)),
     )
+
+
+ENTRIES = {
+    "latent-ranking": Entry(
+        question="Which latent matters most, in the order of principal components?",
+        takes=("posterior",),
+        needs=("variances",),
+    ),
+    "nonlinear-eigenfaces": Entry(
+        question="What do the most important latents do to an average observation?",
+        takes=("autoencoder", "posterior"),
+        needs=("variances",),
+        passes="samples + 3 * count",
+    ),
+}

@@ -22,6 +22,7 @@ permuting or flipping latents and by shifting or rotating observations.
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,16 +30,17 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.active import some_rows
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class LossDecomposition(Result):
+class LossDecomposition(Scored):
     """The parts of the squared error; `reconstruction` is their sum without `linearised`."""
 
     reconstruction: float
@@ -52,15 +54,14 @@ class LossDecomposition(Result):
     per_sample: dict[str, PerSample]
     flags: list[str]
 
-    no_interval = "it takes two observations or more"
-    no_chance = (
-        "it is a share of this model's own error: 0 without noise, and no code that knows nothing "
-        "has another"
+    why_no_interval = "there is only one observation"
+    why_no_chance = (
+        "it is a share of this model's own error, with which uninformative codes cannot be compared"
     )
 
     @property
     def score(self) -> float:
-        """The share of the error that is paid for noise."""
+        """The share of the error that is due to noise."""
         return self.stochastic / self.reconstruction
 
     @property
@@ -69,7 +70,7 @@ class LossDecomposition(Result):
         if self.samples < 2:
             return None
         gap = self.per_sample["stochastic"] - self.score * self.per_sample["reconstruction"]
-        return float(gap.std()) / self.samples**0.5 / self.reconstruction
+        return float(gap.std()) / math.sqrt(self.samples) / self.reconstruction
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -79,15 +80,15 @@ class LossDecomposition(Result):
         return bars(values, names=names, y="squared error", ax=ax)
 
 
+@accepts_recording
 def loss_decomposition(
     autoencoder: Autoencoder,
     observations: Tensor,
     *,
     posterior: Posterior | None = None,
-    samples: int = 128,
+    samples: int = 64,
     draws: int = 64,
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> LossDecomposition:
     """The parts of the squared error on (at most `samples` of) the observations.
@@ -119,7 +120,7 @@ def loss_decomposition(
         )
     posterior = posterior.to("cpu")
     truth = x.flatten(1).double().cpu()
-    local = linearise(autoencoder, posterior.mean, method=method, budget=budget)
+    local = linearise(autoencoder, posterior.mean, method=method)
     root = _root(posterior)
     shape = (draws // 2, *posterior.mean.shape)
     noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
@@ -166,3 +167,12 @@ def _root(posterior: Posterior) -> Tensor:
         return posterior.scale_tril.double()
     assert posterior.std is not None
     return torch.diag_embed(posterior.std.double())
+
+
+ENTRY = Entry(
+    question="How much of the reconstruction error is caused by noise in the latents?",
+    takes=("autoencoder", "observations", "posterior=posterior"),
+    needs=("variances",),
+    passes="samples * (latents + draws)",
+    most=4_000,
+)

@@ -39,7 +39,8 @@ from zscope.assays.active import (
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     PerSample,
     Spectra,
@@ -48,14 +49,14 @@ from zscope.assays.jacobian import (
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalNoise(Result):
+class OptimalNoise(Scored):
     efficiency: float  # exp(-misspent): least cost over actual cost at fixed columns
     misspent: float  # nats
-    interval: tuple[float, float]  # of the efficiency, 95 %
+    interval: tuple[float, float] | None  # of the efficiency, 95 %; None for a single code
     chance: float  # efficiency of equal noise in all latents
     samples: int  # codes
     misaligned: float  # nats
@@ -67,8 +68,11 @@ class OptimalNoise(Result):
     method: str
     per_sample: dict[str, PerSample]  # misspent, misaligned, budget
     actual: Spectra  # variances of the active latents
-    best: Spectra  # what the theory asks for with the same budget
+    best: Spectra  # what is optimal in theory with the same budget
     flags: list[str]
+
+    why_no_interval = "there is only one code"
+    score_fields = ("efficiency",)
 
     @property
     def score(self) -> float:
@@ -92,15 +96,15 @@ class OptimalNoise(Result):
         return drawn
 
 
+@accepts_recording
 def optimal_noise(
     autoencoder: Autoencoder,
     posterior: Posterior,
     *,
     active: Rule | None = None,
-    samples: int = 500,
+    samples: int = 256,
     likelihood: str = "auto",
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> OptimalNoise:
     """The noise of (at most `samples` of) the posteriors against the best of equal budget.
@@ -126,7 +130,6 @@ def optimal_noise(
         latents=chosen,
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     still = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
     if still.all():
@@ -166,9 +169,12 @@ def optimal_noise(
     )
 
 
-def _interval(misspent: PerSample) -> tuple[float, float]:
+def _interval(misspent: PerSample) -> tuple[float, float] | None:
     """Where exp(-mean misspent) lies, at most 1."""
-    mean, reach = float(misspent.mean()), 1.96 * standard_error(misspent)
+    error = standard_error(misspent)
+    if error is None:
+        return None
+    mean, reach = float(misspent.mean()), 1.96 * error
     return math.exp(-mean - reach), min(1.0, math.exp(reach - mean))
 
 
@@ -180,3 +186,12 @@ def _slope(asked: Spectra, given: Spectra) -> float | None:
     if weight <= torch.finfo(torch.float32).eps * asked.numel():
         return None
     return float((asked * given).sum()) / weight
+
+
+ENTRY = Entry(
+    question="Is the encoder's precision distributed over latents as theory says it should be?",
+    takes=("autoencoder", "posterior"),
+    needs=("variances", "two latents"),
+    passes="samples * latents",
+    most=4_000,
+)

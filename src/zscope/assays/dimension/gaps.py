@@ -19,18 +19,20 @@ from dataclasses import dataclass
 import torch
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
-from zscope.assays.dimension.renyi import renyi_entropy, renyi_information
+from zscope.assays.dimension.renyi import Renyi, renyi_entropy, renyi_information
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Gap(Result):
-    """`score` is the gap; `sampled` and `means` are the two sides of it."""
+class Gap(Scored):
+    """`score` is `sampled` minus `means`, the same quantity of sampled codes and of means."""
 
     score: float
     sampled: float
@@ -39,10 +41,11 @@ class Gap(Result):
     standard_error: float | None = None
     chance: float | None = None  # of posteriors that are the prior
 
-    no_interval = "the drawn form and single observations have none"
-    no_chance = "the means of codes that know nothing are one point, which has no dimension"
+    why_no_interval = "it is not known for sampled=True, nor for a single observation"
+    why_no_chance = "the means of an uninformative encoder are one point, which has no dimension"
 
 
+@accepts_recording
 def trace_gap(
     posterior: Posterior, *, sampled: bool = False, generator: Generator | None = None
 ) -> Gap:
@@ -63,6 +66,7 @@ def trace_gap(
     return Gap(gap, spread + gap, spread, len(mean), error, float(mean.shape[1]))
 
 
+@accepts_recording
 def dimension_gap(
     posterior: Posterior, *, neighbours: int = 20, generator: Generator | None = None
 ) -> Gap:
@@ -83,12 +87,12 @@ def dimension_gap(
 
 
 @dataclass(frozen=True, eq=False)
-class InformationGap(Result):
-    """`score` = entropy of z less the information kept, both cut to two decimals, in bits.
+class InformationGap(Scored):
+    """`score` = entropy of z - information, both rounded down to two decimals, in bits.
 
-    `saturated` means the entropy of the observations is at its ceiling, log2 of the batch:
-    the kernel then tells every two observations apart, the information is at its ceiling
-    for any decoder, and the gap depends on z alone.
+    `saturated` means that the entropy of the observations is at its ceiling, log2 of the
+    batch size: the kernel separates all observations, the information is at its ceiling for
+    any decoder, and the gap depends on z alone.
     """
 
     score: float
@@ -97,6 +101,9 @@ class InformationGap(Result):
     ceiling: float
     saturated: bool
     samples: int
+
+    why_no_interval = Renyi.why_no_interval
+    why_no_chance = "uninformative codes can have any entropy, and so any gap"
 
     def summary(self) -> list[tuple[str, str]]:
         lines = super().summary()
@@ -137,3 +144,17 @@ def _check(posterior: Posterior, who: str) -> None:
             "same. It applies to variational models; the size it finds suits autoencoders of the "
             "same architecture too."
         )
+
+
+ENTRIES = {
+    "trace-gap": Entry(
+        question="How much of the latent variance is noise?",
+        takes=("posterior",),
+        needs=("variances",),
+    ),
+    "dimension-gap": Entry(
+        question="How many more dimensions do samples have than means?",
+        takes=("posterior",),
+        needs=("variances",),
+    ),
+}

@@ -33,12 +33,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import MissingExtra, Undefined, did_you_mean
-from zscope.results import Result
+from zscope.results import Scored
 
-PerSample = Float[Tensor, "samples"]
+PerSample = Float[Tensor, " samples"]
 Normaliser = Literal["k-1", "k-2"]
 SCIKIT_DIMENSION = {
     name.lower(): name
@@ -48,7 +50,7 @@ SCIKIT_DIMENSION = {
 
 
 @dataclass(frozen=True, eq=False)
-class IntrinsicDimension(Result):
+class IntrinsicDimension(Scored):
     """An estimate with its standard error (None where the method gives none)."""
 
     dimension: float
@@ -61,8 +63,9 @@ class IntrinsicDimension(Result):
     local: PerSample | None  # mle: the estimate at each sample; infinite where all T are equal
     curve: dict[int, float]  # mle: the value at each number of neighbours
 
-    no_interval = "this method gives no standard error"
-    no_chance = "it counts dimensions: codes of pure noise fill all their latents"
+    why_no_interval = "this method gives no standard error"
+    why_no_chance = "it counts dimensions, and codes of pure noise fill all latents"
+    score_fields = ("dimension",)
 
     @property
     def score(self) -> float:
@@ -70,7 +73,7 @@ class IntrinsicDimension(Result):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """About 95 % confidence, for sampling alone: the bias in high dimension comes on top."""
+        """About 95 %, from sampling alone: the bias in high dimension is not included."""
         if self.standard_error is None:
             return None
         reach = 1.96 * self.standard_error
@@ -90,6 +93,7 @@ class IntrinsicDimension(Result):
         )
 
 
+@accepts_recording
 def intrinsic_dimension(
     codes: Array | Neighbours,
     *,
@@ -263,3 +267,9 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
         local=None,
         curve={},
     )
+
+
+ENTRY = Entry(
+    question="How many numbers would it take to describe where a code lies?",
+    takes=("codes",),
+)

@@ -26,12 +26,17 @@ from torch import Tensor
 
 from zscope.assays.matrices import Array, as_rows, same_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Renyi(Result):
+class Renyi(Scored):
     """Bits, averaged over batches; `saturated` when within 1 % of the ceiling log2(batch)."""
+
+    why_no_interval = "it is not computed; repeat the estimate on other samples to see its spread"
+    why_no_chance = (
+        "an entropy has none; for that of an information, shuffle the rows of one of the two"
+    )
 
     score: float
     saturated: bool

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.factor_vae import (
     AT_ONCE,
     BATCH,
@@ -33,6 +34,7 @@ from zscope.assays.disentanglement.factor_vae import (
 )
 from zscope.assays.disentanglement.logistic import logistic_regression
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -43,6 +45,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def beta_vae_score(
     codes: Array,
     factors: Array,
@@ -115,3 +118,10 @@ def difference_features(
             points[place : place + size] = np.einsum("pbj->pj", differences) / BATCH
             place += size
     return points, labels
+
+
+ENTRY = Entry(
+    question="Can a linear classifier tell which factor a set of pairs has in common?",
+    takes=("codes", "factors", "variances=variances"),
+    title="β-VAE score",
+)

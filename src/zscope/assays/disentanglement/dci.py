@@ -34,9 +34,11 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.explicitness import r_squared, standardised
 from zscope.assays.disentanglement.logistic import logistic_regression, quiet
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import information, quantile_bins, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -68,10 +70,11 @@ class DCI(Score):
 
     @property
     def importance(self) -> np.ndarray:
-        """Latents in use x factors; each column sums to 1 (to 0 if nothing was of use)."""
+        """Active latents x factors; each column sums to 1 (to 0 if no latent was useful)."""
         return self.matrix
 
 
+@accepts_recording
 def dci(
     codes: Array,
     factors: Array,
@@ -274,3 +277,10 @@ def _forest(
     with quiet():
         model = GradientBoostingClassifier(random_state=0).fit(train, values)
     return np.abs(model.feature_importances_), model.predict(test)
+
+
+ENTRY = Entry(
+    question="Does each latent encode one factor, is each factor in one latent, and complete?",
+    takes=("codes", "factors", "variances=variances"),
+    title="DCI",
+)

@@ -22,8 +22,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -34,6 +36,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def dcimig(
     codes: Array,
     factors: Array,
@@ -85,3 +88,10 @@ def _estimate(information: np.ndarray, possible: np.ndarray) -> Estimate:
     # Without a code of its own a factor counts whole, whichever latent comes first.
     most = np.where(told > 0, possible[best, columns], possible.max(0))
     return Estimate(float(told.sum() / most.sum()), told / most, gaps, information)
+
+
+ENTRY = Entry(
+    question="How much of the factors is encoded by latents that serve one factor each?",
+    takes=("codes", "factors", "variances=variances"),
+    title="DCIMIG",
+)

@@ -28,8 +28,10 @@ from functools import partial
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.logistic import logistic_regression
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -40,6 +42,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def explicitness(
     codes: Array,
     factors: Array,
@@ -109,7 +112,8 @@ def _read_off(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estima
 def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1 on the training rows; constant columns become 0."""
     mean, spread = codes[train].mean(0), codes[train].std(0)
-    return (codes - mean) / np.where(spread > 0, spread, 1)
+    scaled: np.ndarray = (codes - mean) / np.where(spread > 0, spread, 1)
+    return scaled
 
 
 def linear_fit(
@@ -147,3 +151,9 @@ def mean_area(
             areas.append((ranks[inside].sum() - count * (count + 1) / 2) / pairs)
     missing = len(np.union1d(classes, labels)) - len(areas)
     return (float(np.mean(areas)), missing) if areas else (0.5, missing)
+
+
+ENTRY = Entry(
+    question="Can the factors be read from the codes by a linear classifier?",
+    takes=("codes", "factors", "variances=variances"),
+)

@@ -25,7 +25,9 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Sample, chosen, order_of, prepared, used_latents
 from zscope.errors import Undefined
@@ -55,7 +57,8 @@ class Groups:
     def draw(self, groups: np.ndarray, each: int, rng: np.random.Generator) -> np.ndarray:
         """`each` random rows of every one of the groups, with replacement."""
         places = rng.random((len(groups), each)) * self.counts[groups, None]
-        return self.rows[self.starts[groups, None] + places.astype(np.int64)]
+        rows: np.ndarray = self.rows[self.starts[groups, None] + places.astype(np.int64)]
+        return rows
 
     def pairs(self, groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Two different random rows of every one of the groups."""
@@ -65,6 +68,7 @@ class Groups:
         return self.rows[starts + first], self.rows[starts + (first + apart) % counts]
 
 
+@accepts_recording
 def factor_vae_score(
     codes: Array,
     factors: Array,
@@ -164,3 +168,10 @@ def _steadiest(
         variance[:, ~moving] = np.inf
         winners[start : start + AT_ONCE] = variance.argmin(1)
     return winners
+
+
+ENTRY = Entry(
+    question="If one factor is fixed, does the latent that varies least identify it?",
+    takes=("codes", "factors", "variances=variances"),
+    title="FactorVAE score",
+)

@@ -30,7 +30,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -48,13 +50,14 @@ SMALLEST_GROUP = 10
 
 @dataclass(frozen=True, eq=False)
 class IRS(Score):
-    """Interventional robustness, with the values that were seen too seldom to be used."""
+    """Interventional robustness, with the number of values that were too rare to use."""
 
     parents: list[int] = field(default_factory=list)  # per latent, its most robust factor
     groups: int = 0  # values of factors that were used, counted over all factors
     small_groups: int = 0  # values left out because of too few rows
 
 
+@accepts_recording
 def irs(
     codes: Array,
     factors: Array,
@@ -129,14 +132,16 @@ def _largest_in_groups(
 ) -> np.ndarray:
     """For each code (a row) the largest |code - group mean|, averaged over the large groups."""
     if not large.any():
-        return np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+        overall: np.ndarray = np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+        return overall
     ordered = np.take(codes, order_of(labels), axis=1)
     seen = counts > 0
     starts = (np.cumsum(counts) - counts)[seen]
     mean = np.add.reduceat(ordered, starts, axis=1) / counts[seen]
     above = np.maximum.reduceat(ordered, starts, axis=1) - mean
     below = mean - np.minimum.reduceat(ordered, starts, axis=1)
-    return np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+    largest: np.ndarray = np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+    return largest
 
 
 def _by_quantile(sample: Sample, _: np.random.Generator) -> Estimate:
@@ -163,3 +168,10 @@ def _estimate(
     score = float((largest * best).sum() / largest.sum()) if largest.any() else 0.0
     parents = [sample.columns[k] for k in matrix.argmax(1)]
     return Estimate(score, matrix.max(0), best, matrix, flags, {"parents": parents, **more})
+
+
+ENTRY = Entry(
+    question="Does a latent stay fixed while its factor is fixed and everything else changes?",
+    takes=("codes", "factors", "variances=variances"),
+    title="IRS",
+)

@@ -25,8 +25,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import BINS, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -38,6 +40,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def jemmig(
     codes: Array,
     factors: Array,
@@ -83,3 +86,10 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
     each = 1 - (joint - top + second) / (found.factor_entropy + np.log(BINS))
     shares = (found.plain / found.factor_entropy).max(1)
     return Estimate(float(each.mean()), each, shares, found.plain)
+
+
+ENTRY = Entry(
+    question="Is each factor encoded in one latent that encodes nothing else?",
+    takes=("codes", "factors", "variances=variances"),
+    title="JEMMIG",
+)

@@ -25,7 +25,9 @@ from functools import partial
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -43,6 +45,7 @@ class MCC(Score):
     matching: dict[int, int] = field(default_factory=dict)  # factor -> latent
 
 
+@accepts_recording
 def mcc(
     codes: Array,
     factors: Array,
@@ -105,3 +108,10 @@ def correlations(first: np.ndarray, second: np.ndarray, *, ranks: bool) -> np.nd
     sizes = np.outer(np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0))
     products = np.abs(left.T @ right)
     return np.where(sizes > 0, np.minimum(products / np.where(sizes > 0, sizes, 1), 1), 0)
+
+
+ENTRY = Entry(
+    question="Can latents and factors be matched one to one so that each pair is correlated?",
+    takes=("codes", "factors", "variances=variances"),
+    title="MCC",
+)

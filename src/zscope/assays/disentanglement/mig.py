@@ -25,7 +25,9 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import Information, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -37,6 +39,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def mig(
     codes: Array,
     factors: Array,
@@ -83,7 +86,8 @@ def _plain_gaps(sample: Sample, _: np.random.Generator) -> Estimate:
 
 def best_possible(found: Information, first: np.ndarray) -> np.ndarray:
     """H - I0 of each factor, for the code that tells most about it."""
-    return found.factor_entropy - found.chance[first, np.arange(len(first))]
+    best: np.ndarray = found.factor_entropy - found.chance[first, np.arange(len(first))]
+    return best
 
 
 def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -96,3 +100,10 @@ def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if len(matrix) == 1:
         return first, top, np.zeros_like(top)
     return first, top, np.partition(matrix, -2, axis=0)[-2]
+
+
+ENTRY = Entry(
+    question="Is each factor encoded in one latent only?",
+    takes=("codes", "factors", "variances=variances"),
+    title="MIG",
+)

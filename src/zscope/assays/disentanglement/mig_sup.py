@@ -21,8 +21,10 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -33,6 +35,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def mig_sup(
     codes: Array,
     factors: Array,
@@ -74,3 +77,10 @@ def _plain_gaps(sample: Sample, _: np.random.Generator) -> Estimate:
 def _estimate(shares: np.ndarray) -> Estimate:
     _, top, second = top_two(shares.T)
     return Estimate(float((top - second).mean()), shares.max(0), top - second, shares)
+
+
+ENTRY = Entry(
+    question="Does each latent carry information about one factor only?",
+    takes=("codes", "factors", "variances=variances"),
+    title="MIG-sup",
+)

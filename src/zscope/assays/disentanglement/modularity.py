@@ -25,7 +25,9 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -37,6 +39,7 @@ from zscope.assays.sample import (
 )
 
 
+@accepts_recording
 def modularity(
     codes: Array,
     factors: Array,
@@ -100,3 +103,9 @@ def _one_factor(sample: Sample) -> list[str]:
     if len(sample.columns) > 1:
         return []
     return ["Only one factor varies: an informative latent is modular by definition."]
+
+
+ENTRY = Entry(
+    question="Does each latent depend on a single factor?",
+    takes=("codes", "factors", "variances=variances"),
+)

@@ -31,8 +31,10 @@ from functools import partial
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -45,6 +47,7 @@ from zscope.assays.sample import (
 NEIGHBOURS = 5
 
 
+@accepts_recording
 def predictability_gap(
     codes: Array,
     factors: Array,
@@ -137,4 +140,11 @@ def nearest(known: np.ndarray, asked: np.ndarray, count: int = NEIGHBOURS) -> np
     window = np.clip(window, 0, len(known) - 1)
     distance = np.where(outside, np.inf, np.abs(ordered[window] - asked[:, None]))
     closest = np.argsort(distance, axis=1, kind="stable")[:, :count]
-    return order[np.take_along_axis(window, closest, axis=1)]
+    nearest: np.ndarray = order[np.take_along_axis(window, closest, axis=1)]
+    return nearest
+
+
+ENTRY = Entry(
+    question="How much better than any other does one latent predict a factor?",
+    takes=("codes", "factors", "variances=variances"),
+)

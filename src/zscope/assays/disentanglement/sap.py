@@ -27,10 +27,12 @@ from collections.abc import Sequence
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.explicitness import r_squared
 from zscope.assays.disentanglement.logistic import quiet
 from zscope.assays.disentanglement.mig import top_two
 from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
@@ -43,6 +45,7 @@ from zscope.assays.sample import (
 PIECES = 64
 
 
+@accepts_recording
 def sap(
     codes: Array,
     factors: Array,
@@ -178,3 +181,10 @@ def _squared_correlation(code: np.ndarray, values: np.ndarray) -> float:
     if covariance[0, 0] <= 1e-12 or covariance[1, 1] == 0:
         return 0.0
     return float(covariance[0, 1] ** 2 / (covariance[0, 0] * covariance[1, 1]))
+
+
+ENTRY = Entry(
+    question="How much better does the best latent predict a factor than the second best?",
+    takes=("codes", "factors", "variances=variances"),
+    title="SAP",
+)

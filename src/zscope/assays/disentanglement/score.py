@@ -21,13 +21,15 @@ from torch import Generator
 from zscope.assays.halves import Interval, reach
 from zscope.assays.sample import Sample, seed_from
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Measure, Result
+from zscope.results import NOT_REQUESTED, Measure, Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Score(Result):
+class Score(Scored):
     """A disentanglement score. Rows of `matrix` and `per_latent` follow `active`, columns
     of `matrix` and `per_factor` follow `factors`."""
+
+    why_no_interval = NOT_REQUESTED
 
     name: str
     score: float
@@ -35,7 +37,7 @@ class Score(Result):
     interval: tuple[float, float] | None
     flavour: str
     samples: int
-    active: list[int]  # the latents that were used
+    active: list[int]  # the latents used
     passive: list[int]  # those left out
     factors: list[int]  # the factors that were measured
     kinds: list[str]  # of those factors
@@ -46,7 +48,7 @@ class Score(Result):
     flags: list[str]
     shuffled: list[float]  # the score of each permutation; `chance` is their mean
     more: dict[str, tuple[float, Interval | None]]  # chance and interval of the other numbers
-    factor_names: list[str] | None = field(default=None, kw_only=True)  # where the data tell
+    factor_names: list[str] | None = field(default=None, kw_only=True)  # if known
 
     def measures(self) -> list[Measure]:
         others = [
@@ -56,17 +58,14 @@ class Score(Result):
         return [self.measure("", self.score), *others]
 
     def summary(self) -> list[tuple[str, str]]:
-        """The score beside chance, its other numbers, and on what it was measured."""
-        used = f"{len(self.active)} of {len(self.active) + len(self.passive)} latents"
-        lines = []
-        for each in self.measures():
-            ends = "" if isinstance(each.interval, str) else " ({:.3f} to {:.3f})"
-            told = f"{each.value:.3f}{ends.format(*each.interval)}, chance {each.chance:.3f}"
-            lines.append((each.name or "score", told))
-        return [*lines, ("on", f"{used}, {self.samples} samples, flavour {self.flavour}")]
+        latents = len(self.active) + len(self.passive)
+        return [("latents used", f"{len(self.active)} of {latents}"), ("flavour", self.flavour)]
+
+    def _title(self) -> str:
+        return self.name
 
     def plot(self, ax: Any = None) -> Any:
-        """The matrix from which the score was read."""
+        """The matrix behind the score."""
         from zscope.plots import heatmap
 
         if not self.matrix.size:
@@ -144,6 +143,7 @@ def scored(
         active=active,
         passive=passive,
         factors=list(sample.columns),
+        factor_names=list(sample.names) or None,
         kinds=list(sample.kinds),
         per_factor=result.per_factor,
         per_latent=result.per_latent,

@@ -33,21 +33,23 @@ from typing import Any
 import numpy as np
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mcc import correlations
+from zscope.assays.entry import Entry
 from zscope.assays.halves import reach
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.sample import FEWEST, chosen, numbers_of, seed_from
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Result
+from zscope.results import NOT_REQUESTED, Scored
 
 INFORMATIVE_KL = 0.01
 LASSO_ALPHA = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class UDR(Result):
-    """How alike the models are; row a, column b of `pairwise` is UDR_ab, the diagonal 0."""
+class UDR(Scored):
+    """How similar the models are; row a, column b of `pairwise` is UDR_ab, the diagonal 0."""
 
     score: float
     chance: float
@@ -55,11 +57,13 @@ class UDR(Result):
     flavour: str
     similarity: str
     samples: int
-    active: list[list[int]]  # of each model
-    passive: list[list[int]]
+    informative: list[list[int]]  # latents of each model that were compared
+    uninformative: list[list[int]]  # those left out
     scores: list[float]  # of each model
     pairwise: np.ndarray
     flags: list[str]
+
+    why_no_interval = NOT_REQUESTED
 
     @property
     def best(self) -> int:
@@ -75,6 +79,7 @@ class UDR(Result):
         return heatmap(self.pairwise, rows=names, columns=names, title=title, ax=ax)
 
 
+@accepts_recording
 def udr(
     codes: Sequence[Array],
     *,
@@ -115,8 +120,8 @@ def udr(
         flavour=flavour,
         similarity=similarity,
         samples=len(models[0]),
-        active=[[int(j) for j in np.flatnonzero(mask)] for mask in masks],
-        passive=[[int(j) for j in np.flatnonzero(~mask)] for mask in masks],
+        informative=[[int(j) for j in np.flatnonzero(mask)] for mask in masks],
+        uninformative=[[int(j) for j in np.flatnonzero(~mask)] for mask in masks],
         scores=scores,
         pairwise=pairwise,
         flags=flags,
@@ -202,7 +207,8 @@ def _lasso(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     from sklearn.linear_model import Lasso
 
     weights = Lasso(alpha=LASSO_ALPHA).fit(first, second).coef_
-    return np.abs(np.atleast_2d(weights)).T
+    importances: np.ndarray = np.abs(np.atleast_2d(weights)).T
+    return importances
 
 
 def _medians(pairwise: np.ndarray) -> list[float]:
@@ -236,3 +242,11 @@ def _interval(
         pairs = _pairwise([m[half] for m in models], similarity, flavour)
         found.append(float(np.mean(_medians(pairs))))
     return max(0.0, score - reach(found)), min(1.0, score + reach(found))
+
+
+ENTRY = Entry(
+    question="Do models that differ only in their seed learn the same latents?",
+    takes=("codes",),
+    compares=True,
+    title="UDR",
+)

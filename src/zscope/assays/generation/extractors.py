@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.autoencoder import Autoencoder, evaluation
+from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
 
@@ -71,8 +71,8 @@ def name_of(extractor: Extractor) -> str:
     if isinstance(extractor, str):
         return extractor
     if isinstance(extractor, Autoencoder):
-        model = (getattr(extractor, "recipe", None) or {}).get("name", type(extractor).__name__)
-        layer = "last hidden layer" if hasattr(extractor, "features") else "codes"
+        model = (extractor.recipe or {}).get("name", type(extractor).__name__)
+        layer = "last hidden layer" if isinstance(extractor, WithFeatures) else "codes"
         return f"{layer} of {model}"
     return getattr(extractor, "__name__", type(extractor).__name__)
 
@@ -98,7 +98,8 @@ def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
 
     def inception(x: Tensor) -> Tensor:
         bytes_ = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-        return network(bytes_.expand(-1, 3, -1, -1))[0]
+        features: Tensor = network(bytes_.expand(-1, 3, -1, -1))[0]
+        return features
 
     return inception
 
@@ -109,9 +110,8 @@ def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], tor
         return inception(), torch.nn.Module()
     if isinstance(extractor, Autoencoder):
         device, dtype = extractor.place
-        hidden = getattr(extractor, "features", None)
-        if hidden is not None:
-            return lambda x: hidden(x.to(device, dtype)), extractor
+        if isinstance(extractor, WithFeatures):
+            return lambda x: extractor.features(x.to(device, dtype)), extractor
         return lambda x: extractor.encode(x.to(device, dtype)).mean, extractor
     if not callable(extractor):
         raise ConfigError(

@@ -27,13 +27,13 @@ from torch import Tensor
 
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Measure, Scored
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class FrechetDistance(Result):
-    """The squared distance, and the parts of it that means and covariances make."""
+class FrechetDistance(Scored):
+    """The squared distance, and what means and covariances contribute to it."""
 
     distance: float
     of_means: float
@@ -41,6 +41,13 @@ class FrechetDistance(Result):
     extractor: str
     samples: tuple[int, int]
     features: int
+
+    why_no_interval = "it decreases with the number of samples, so resampling would bias it"
+    why_no_chance = "it compares two sets of observations, not codes with what they encode"
+    score_fields = ("distance",)
+
+    def measures(self) -> list[Measure]:
+        return [self.measure("", self.distance, samples=min(self.samples))]
 
     @property
     def score(self) -> float:
@@ -87,4 +94,5 @@ def _covariance(rows: Matrix) -> Tensor:
 
 def _root(covariance: Matrix) -> Matrix:
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp_min(0).sqrt() @ vectors.T
+    root: Matrix = vectors * values.clamp_min(0).sqrt() @ vectors.T
+    return root

@@ -24,20 +24,30 @@ from torch import Tensor
 from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.assays.neighbours import nearest_neighbours
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Measure, Scored
 from zscope.sampling import whole
 
 BLOCK_BYTES = 32 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class PrecisionRecall(Result):
+class PrecisionRecall(Scored):
     precision: float
     recall: float
     neighbours: int
     extractor: str
     samples: tuple[int, int]
     features: int
+
+    why_no_interval = "it changes with the number of samples, so resampling would bias it"
+    why_no_chance = "it compares two sets of observations, not codes with what they encode"
+    score_fields = ("precision", "recall")
+
+    def measures(self) -> list[Measure]:
+        return [
+            self.measure(name, getattr(self, name), samples=min(self.samples))
+            for name in ("precision", "recall")
+        ]
 
 
 def precision_recall(

@@ -22,21 +22,23 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
 from zscope.assays.generation.extractors import Extractor, extract, name_of
-from zscope.assays.generation.frechet import frechet_distance
+from zscope.assays.generation.frechet import FrechetDistance, frechet_distance
 from zscope.assays.generation.precision_recall import precision_recall
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.groups import Groups
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored
 from zscope.sampling import hybrid, prior, whole
 from zscope.types import Codes, Observations
 
 
 @dataclass(frozen=True, eq=False)
-class SampleQuality(Result):
+class SampleQuality(Scored):
     """By kind of sample: Fréchet distance to the observations, precision and recall."""
 
     distances: dict[str, float]
@@ -46,25 +48,21 @@ class SampleQuality(Result):
     extractor: str
     samples: int
 
-    no_interval = (
-        "the distance falls as samples grow, so that no part of them shows how sure it is; "
-        "compare it with that of real data"
+    why_no_interval = FrechetDistance.why_no_interval
+    why_no_chance = (
+        "whole distributions are compared, whichever code belongs to which observation; compare "
+        "with the distance of other real data"
     )
 
     def measures(self) -> list[Measure]:
-        """Against no chance: whole distributions are compared, and knowing which code belongs
-        to which observation makes no difference."""
-        best = f"none: knowing nothing would not change it; real data read {self.floor:.3g}"
         return [
-            self.measure(f"Fréchet distance, {kind}", value, chance=best)
+            self.measure(f"Fréchet distance, {kind}", value)
             for kind, value in self.distances.items()
         ]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [
-            (f"Fréchet distance, {kind}", f"{value:.4g}") for kind, value in self.distances.items()
-        ]
-        return [*lines, ("of real data", f"{self.floor:.4g}"), ("extractor", self.extractor)]
+        floor = f"{self.floor:.4g}"
+        return [("Fréchet distance of other real data", floor), ("extractor", self.extractor)]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -81,6 +79,7 @@ class SampleQuality(Result):
         )
 
 
+@accepts_recording
 def sample_quality(
     autoencoder: Autoencoder,
     observations: Observations,
@@ -109,7 +108,7 @@ def sample_quality(
     order = torch.randperm(len(observations), generator=generator)
     rows, others = order[:count], order[count : 2 * count]
     codes = posterior.mean[rows]
-    groups = getattr(autoencoder, "groups", None) if groups is None else groups
+    groups = autoencoder.groups if groups is None else groups
     network: Extractor = autoencoder if extractor is None else extractor
     real = extract(observations[rows], network, "sample_quality")
 
@@ -145,3 +144,11 @@ def traversed(codes: Codes, generator: Generator) -> Codes:
     place = torch.arange(count)
     moved[place, which] = low[which] + share * (high - low)[which]
     return moved
+
+
+ENTRY = Entry(
+    question="How close to the data are reconstructions, samples and traversals?",
+    takes=("autoencoder", "observations", "posterior=posterior"),
+    passes="6 * samples",
+    most=6_000,
+)

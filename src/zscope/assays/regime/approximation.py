@@ -22,20 +22,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 
 
 @dataclass(frozen=True, eq=False)
-class Polarisation(Result):
-    """The relative gap and the latents it counts as active."""
+class Polarisation(Scored):
+    """The relative gap, and the latents that count as active."""
 
-    no_chance = "posteriors that know nothing have no divergence for the gap to be a part of"
+    why_no_interval = "there is only one observation"
+    why_no_chance = "uninformative posteriors have no divergence for the gap to be relative to"
+    score_fields = ("gap",)
 
     gap: float
-    standard_error: float  # with the active latents as they are
+    standard_error: float | None  # for these active latents; None for a single observation
     samples: int
     active: list[int]
     passive: list[int]
@@ -53,6 +57,7 @@ class Polarisation(Result):
         return len(self.active) < needed
 
 
+@accepts_recording
 def polarisation(
     posterior: Posterior, *, rule: Literal["mean", "variance"] = "mean"
 ) -> Polarisation:
@@ -81,7 +86,7 @@ def polarisation(
     off = (each.sum(1) - pure[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
     return Polarisation(
         gap=abs(gap),
-        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else 0.0,
+        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else None,
         samples=len(off),
         active=[int(j) for j in active.nonzero().flatten()],
         passive=[int(j) for j in (~active).nonzero().flatten()],
@@ -104,3 +109,10 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
         )
     over = [k for k, gap in enumerate(gaps) if gap >= limit]
     return 1.0 if not over else (len(gaps) - 1 - over[-1]) / len(gaps)
+
+
+ENTRY = Entry(
+    question="Are latents either fully used or not at all?",
+    takes=("posterior",),
+    needs=("variances",),
+)

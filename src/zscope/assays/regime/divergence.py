@@ -17,25 +17,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class Divergence(Result):
+class Divergence(Scored):
     """Mean KL of each latent, in nats, and their sum: the rate."""
 
-    no_interval = "a single observation was encoded"
+    why_no_interval = "there is only one observation"
+    score_fields = ("rate",)
 
     per_latent: PerLatent
     rate: float
     samples: int
     standard_error: float | None = None  # of the rate
-    chance: float = 0.0  # of posteriors that say nothing: they are the prior
+    chance: float = 0.0  # of uninformative posteriors: they equal the prior
 
     @property
     def score(self) -> float:
@@ -76,6 +79,7 @@ def gaussian_kl(
     return 0.5 * (torch.expm1(gap) - gap + (m0 - m1).square() * (-l1).exp())
 
 
+@accepts_recording
 def latent_divergence(posterior: Posterior) -> Divergence:
     """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples of a recording."""
     return divergence_of(posterior.kl().double())
@@ -89,3 +93,10 @@ def divergence_of(kl: Codes) -> Divergence:
     return Divergence(
         per_latent=mean, rate=float(mean.sum()), samples=len(rows), standard_error=error
     )
+
+
+ENTRY = Entry(
+    question="How many nats does each latent carry about the input?",
+    takes=("relative",),
+    needs=("variances",),
+)

@@ -22,16 +22,19 @@ from typing import Any, Literal
 import torch
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows, centred
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix, Spectrum
 
 
 @dataclass(frozen=True, eq=False)
-class EffectiveRank(Result):
-    no_chance = "it counts directions: codes of pure noise have the rank of their latents"
+class EffectiveRank(Scored):
+    why_no_interval = NOT_REQUESTED
+    why_no_chance = "it counts directions, and codes of pure noise fill all of them"
 
     score: float
     spectrum: Spectrum  # largest first
@@ -45,6 +48,7 @@ class EffectiveRank(Result):
         return bars(self.spectrum, x="principal direction", y="singular value", ax=ax)
 
 
+@accepts_recording
 def effective_rank(
     codes: Array,
     *,
@@ -85,3 +89,9 @@ def spectral_rank(spectrum: Spectrum) -> float:
 def matrix_rank(matrix: Matrix) -> float:
     """Effective rank of a matrix as it stands, such as a covariance that is known."""
     return spectral_rank(torch.linalg.svdvals(matrix.double()))
+
+
+ENTRY = Entry(
+    question="Over how many directions is the variance of the codes spread?",
+    takes=("codes",),
+)

@@ -23,21 +23,26 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class MutualInformation(Result):
-    """The average over pairs, in nats, with what independent latents would read."""
+class MutualInformation(Scored):
+    """The mean over pairs, in nats; `floor` is what independent latents would get."""
+
+    why_no_interval = NOT_REQUESTED
+    score_fields = ("floor",)
 
     score: float
     floor: float
-    matrix: Matrix  # I(z_i; z_j); the diagonal holds the entropy of each latent
+    matrix: Matrix  # I(z_i; z_j); on the diagonal the entropy of each latent
     bins: int
     samples: int
     interval: Interval | None = None
@@ -57,6 +62,7 @@ class MutualInformation(Result):
         return heatmap(self.matrix, rows="latent", columns="latent", label="nats", ax=ax)
 
 
+@accepts_recording
 def mutual_information(
     codes: Array,
     *,
@@ -137,3 +143,10 @@ def pairwise_information(labels: Tensor, bins: int) -> Matrix:
 def off_diagonal_mean(matrix: Matrix) -> float:
     d = len(matrix)
     return float((matrix.sum() - matrix.diagonal().sum()) / (d * (d - 1)))
+
+
+ENTRY = Entry(
+    question="How much does one latent say about another, on average?",
+    takes=("codes",),
+    needs=("two latents",),
+)

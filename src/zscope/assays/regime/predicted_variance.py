@@ -28,39 +28,41 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of, some_rows
-from zscope.assays.engine import BUDGET
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.jacobian import likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored
 from zscope.types import Codes, Matrix
 
 RESAMPLES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedVariance(Result):
-    no_interval = "it takes four codes or more"
+class PredictedVariance(Scored):
+    why_no_interval = "there are fewer than four codes, or half of them have equal variances"
+    score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
     gamma: float
     likelihood: str
     method: str  # of the Jacobians
-    actual: Codes | None  # what the encoder says, where a posterior was given
-    ratio: Float[Tensor, "latents"] | None
+    actual: Codes | None  # variances of the encoder, if a posterior was given
+    ratio: Float[Tensor, " latents"] | None
     correlation: float | None
     flags: list[str]
     interval: Interval | None = None  # of the correlation
+    chance: float = 0.0  # the correlation of unrelated variances
 
     def measures(self) -> list[Measure]:
-        """The correlation; that of variances that have nothing to do with each other is 0."""
+        """The correlation, if there is one."""
         if self.correlation is None:
             return []
         count = len(self.variance)
-        ends = self.interval
         return [
-            self.measure("correlation", self.correlation, interval=ends, chance=0.0, samples=count)
+            self.measure("correlation", self.correlation, interval=self.interval, samples=count)
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -78,6 +80,7 @@ class PredictedVariance(Result):
         return drawn
 
 
+@accepts_recording
 def predicted_variance(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor,
@@ -85,9 +88,8 @@ def predicted_variance(
     gamma: float | None = None,
     diagonal: bool = False,
     likelihood: str = "auto",
-    samples: int | None = None,
+    samples: int = 256,
     method: str = "auto",
-    budget: int = BUDGET,
     generator: Generator | None = None,
 ) -> PredictedVariance:
     """The variance of each latent that the decoder's Jacobian at each code calls for.
@@ -104,13 +106,12 @@ def predicted_variance(
     gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
-    rows = some_rows(len(means), len(means) if samples is None else samples, generator, who)
+    rows = some_rows(len(means), samples, generator, who)
     local = linearise(
         autoencoder,
         means[rows.to(means.device)],
         likelihood=likelihood,
         method=method,
-        budget=budget,
     )
     if diagonal:
         predicted = 1 / (1 + local.lengths.square() / gamma)
@@ -145,3 +146,12 @@ def _correlated(both: Matrix) -> float:
     """The correlation of the left half of the columns with the right half."""
     pairs = torch.stack([part.flatten() for part in both.chunk(2, 1)])
     return float(torch.corrcoef(pairs)[0, 1])
+
+
+ENTRY = Entry(
+    question="Does the decoder explain how precise the encoder is?",
+    takes=("autoencoder", "posterior"),
+    needs=("variances",),
+    passes="samples * latents",
+    most=4_000,
+)

@@ -20,35 +20,39 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.truncation import type_subsets
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored, listed
 
 MOST_CLASSES = 100
 
 
 @dataclass(frozen=True, eq=False)
-class TypeProbe(Result):
+class TypeProbe(Scored):
     """`accuracy["mean" or "sampled"][subset]`, averaged over the factors."""
 
     accuracy: dict[str, dict[str, float]]
     per_factor: dict[str, dict[str, list[float]]]
     chance: float
-    probed: list[int]  # the factors asked about: those with 2 to 100 values
-    train: int
+    probed: list[int]  # the factors predicted: those with 2 to 100 values
+    train: int  # samples
     test: int
-    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard, of accuracy
+    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard errors
+
+    why_no_interval = "no standard errors were given"
 
     def measures(self) -> list[Measure]:
         return [
             self.measure(
                 f"{kind}, {subset}",
                 value,
-                standard_error=self.errors[kind][subset],
+                standard_error=self.errors.get(kind, {}).get(subset),
                 samples=self.test,
             )
             for kind, row in self.accuracy.items()
@@ -56,10 +60,7 @@ class TypeProbe(Result):
         ]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [("chance", f"{self.chance:.3f}")]
-        for kind, row in self.accuracy.items():
-            lines += [(f"{kind}, {subset}", f"{value:.3f}") for subset, value in row.items()]
-        return lines
+        return [("factors probed", listed(self.probed)), ("training samples", str(self.train))]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -69,14 +70,15 @@ class TypeProbe(Result):
         return bars(values, names=names, y="accuracy", line=self.chance, ax=ax)
 
 
+@accepts_recording
 def type_probe(
     posterior: Posterior,
     factors: Array,
     *,
     types: VariableTypes | None = None,
-    samples: int = 15_000,
-    penalties: int = 10,
-    folds: int = 5,
+    samples: int = 1500,
+    penalties: int = 3,
+    folds: int = 2,
     generator: Generator | None = None,
 ) -> TypeProbe:
     """Probe a recording's posterior; two thirds of up to `samples` rows train, the rest test."""
@@ -153,7 +155,8 @@ def _told(
     _, y_codes = np.unique(np.concatenate([y, y_test]), return_inverse=True)
     y, y_test = y_codes[: len(y)], y_codes[len(y) :]
     if len(np.unique(y)) < 2:
-        return y_test == y[0]
+        correct: np.ndarray = y_test == y[0]
+        return correct
     # Standardised: the means of passive latents are tiny, and the penalty would hide them.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
     search = GridSearchCV(
@@ -166,3 +169,9 @@ def _told(
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(x, y)
     return np.asarray(search.predict(x_test) == y_test)
+
+
+ENTRY = Entry(
+    question="What can a linear probe read from the latents of each type?",
+    takes=("posterior", "factors"),
+)

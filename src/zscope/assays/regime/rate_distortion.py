@@ -27,10 +27,12 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored
 from zscope.types import Observations
 
 Likelihood = Literal["bernoulli", "gaussian"]
@@ -38,11 +40,12 @@ CHUNK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class RateDistortion(Result):
+class RateDistortion(Scored):
     """In nats per sample. A model that ignores the observation has rate and information 0."""
 
-    no_interval = "it takes two observations or more"
-    no_chance = "there is no other observation whose code could stand in"
+    why_no_interval = "there is only one observation"
+    why_no_chance = "there is no other observation whose code could be decoded instead"
+    score_fields = ("distortion", "rate", "information", "ignorance")
 
     distortion: float
     rate: float
@@ -50,7 +53,7 @@ class RateDistortion(Result):
     likelihood: str
     samples: int
     standard_errors: dict[str, float] = field(default_factory=dict)
-    ignorance: float | None = None  # the distortion of codes that belong to other observations
+    ignorance: float | None = None  # the distortion with the codes of other observations
 
     def measures(self) -> list[Measure]:
         chances = {"distortion": self.ignorance, "rate": 0.0, "information": 0.0}
@@ -70,12 +73,13 @@ class RateDistortion(Result):
         return -(self.distortion + self.rate)
 
 
+@accepts_recording
 def rate_distortion(
     autoencoder: Autoencoder,
     observations: Observations,
     *,
     likelihood: Likelihood | Literal["auto"] = "auto",
-    samples: int | None = None,
+    samples: int = 2000,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> RateDistortion:
@@ -88,7 +92,7 @@ def rate_distortion(
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
-    if samples is not None and samples < len(observations):
+    if samples < len(observations):
         spread = torch.linspace(0, len(observations) - 1, samples).long()
         observations = observations[spread]
     source = fresh(generator)
@@ -183,12 +187,17 @@ def _reading(
     autoencoder: Autoencoder, observations: Tensor, likelihood: str
 ) -> tuple[str, Callable[[Tensor, Tensor], Tensor]]:
     """The name of the likelihood, and the function (codes, observations) -> nats of each."""
-    own: Any = getattr(autoencoder, "likelihood", None)
-    if likelihood == "auto" and hasattr(own, "nll") and hasattr(autoencoder, "output"):
-        # From the decoder's raw output: exact where probabilities round to 0 or 1.
-        return type(own).__name__, lambda z, x: own.nll(autoencoder.output(z), x)  # type: ignore[operator]
+    if likelihood == "auto" and autoencoder.likelihood_name is not None:
+        return autoencoder.likelihood_name, autoencoder.negative_log_likelihood
     inside = float(observations.min()) >= 0 and float(observations.max()) <= 1
     usual: Likelihood = "bernoulli" if inside else "gaussian"
-    named = own if own in ("bernoulli", "gaussian") else usual
-    chosen: Any = named if likelihood == "auto" else likelihood
+    chosen: Any = usual if likelihood == "auto" else likelihood
     return chosen, lambda z, x: negative_log_likelihood(autoencoder.decode(z), x, chosen)
+
+
+ENTRY = Entry(
+    question="What does the model pay for its latents, and what does it get for it?",
+    takes=("autoencoder", "observations"),
+    needs=("variances",),
+    passes="2 * samples",
+)

@@ -20,20 +20,23 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.types import Matrix
 
 CONSTANT = 1e-12  # a variance up to this is none
 
 
 @dataclass(frozen=True, eq=False)
-class TotalCorrelation(Result):
-    """In nats; `floor` is what independent columns would read at this number of samples."""
+class TotalCorrelation(Scored):
+    """In nats; `floor` is what independent columns would get with so many samples."""
 
-    no_interval = "none was asked for, or a half of the codes is linearly dependent"
+    why_no_interval = "not requested (resamples=0), or half of the codes are linearly dependent"
+    score_fields = ("floor",)
 
     score: float
     floor: float
@@ -47,6 +50,7 @@ class TotalCorrelation(Result):
         return self.floor
 
 
+@accepts_recording
 def total_correlation(
     codes: Array,
     *,
@@ -100,3 +104,10 @@ def covariance_total_correlation(covariance: Matrix) -> float:
     if int(failed) or float(diagonal.min()) ** 2 < 1e-14 * len(covariance):
         return math.inf
     return float(-diagonal.log().sum()) + 0.0
+
+
+ENTRY = Entry(
+    question="How many nats do the latents share, if they were Gaussian?",
+    takes=("codes",),
+    needs=("two latents",),
+)

@@ -19,6 +19,8 @@ from typing import Any
 
 from torch import Generator
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.regime.effective_rank import effective_rank
 from zscope.assays.regime.mutual_information import mutual_information
 from zscope.assays.regime.total_correlation import total_correlation
@@ -45,8 +47,8 @@ class Truncation(Result):
         for measure, row in self.table.items():
             for subset, (mean, sampled) in row.items():
                 floor = self.floors.get(measure, {}).get(subset)
-                told = "" if floor is None else f" (independent {floor:.3g})"
-                value = f"mean {mean:.4g}, sampled {sampled:.4g}{told}"
+                note = "" if floor is None else f" (independent {floor:.3g})"
+                value = f"mean {mean:.4g}, sampled {sampled:.4g}{note}"
                 lines.append((f"{measure}, {subset}", value))
         return [*lines, ("samples", str(self.samples))]
 
@@ -58,7 +60,7 @@ class Truncation(Result):
             (f"{subset} {kind}", value)
             for subset, pair in row.items()
             for kind, value in zip(("mean", "sampled"), pair, strict=True)
-            if math.isfinite(value)  # dependent latents share infinitely much
+            if math.isfinite(value)  # infinite for linearly dependent latents
         ]
         if not shown:
             raise Undefined(
@@ -82,6 +84,7 @@ def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
     return {name: columns for name, columns in subsets.items() if columns}
 
 
+@accepts_recording
 def truncation(
     posterior: Posterior,
     *,
@@ -114,3 +117,10 @@ def truncation(
             floors[measure][name] = theirs.floor
     table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
     return Truncation(table=table, subsets=subsets, samples=len(posterior), floors=floors)
+
+
+ENTRY = Entry(
+    question="Which type of latent makes the means differ from the samples?",
+    takes=("posterior",),
+    needs=("variances", "two latents"),
+)

@@ -28,11 +28,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
+from zscope.factors import Factors
 from zscope.results import Result
 
-PerLatent = Float[Tensor, "latents"]
+PerLatent = Float[Tensor, " latents"]
 CHUNK_ROWS = 1 << 16
 # The borders are inclusive, also for a float32 0.1, which is a little more than 0.1.
 ROUNDING = 1e-6
@@ -40,7 +43,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class VariableTypes(Result):
-    """The type of each latent; together `active`, `mixed` and `passive` hold every index once."""
+    """The type of each latent; `active`, `mixed` and `passive` together contain each index once."""
 
     active: list[int]
     mixed: list[int]
@@ -153,6 +156,7 @@ class VarianceMoments:
         )
 
 
+@accepts_recording
 def variable_types(
     variances: Array | Iterable[Any], *, alpha: float = 0.1, kl: Array | None = None
 ) -> VariableTypes:
@@ -164,10 +168,10 @@ def variable_types(
     prior's variance, and the rule is that of `variable_types_by_kl`.
     """
     if kl is not None:
-        if not isinstance(variances, Tensor | np.ndarray):
+        if not isinstance(variances, Tensor | np.ndarray | Factors):
             variances = torch.cat([as_rows(batch, "variable_types") for batch in variances])
         return variable_types_by_kl(kl, variances, alpha=alpha)
-    batches = [variances] if isinstance(variances, Tensor | np.ndarray) else variances
+    batches = [variances] if isinstance(variances, Tensor | np.ndarray | Factors) else variances
     moments = VarianceMoments()
     for batch in batches:
         moments.add(batch)
@@ -244,3 +248,10 @@ def _checked(variances: Array) -> Tensor:
 
 def _indices(mask: Tensor) -> list[int]:
     return [int(j) for j in mask.nonzero().flatten()]
+
+
+ENTRY = Entry(
+    question="Which latents are used, which are noise, and which are used only for some inputs?",
+    takes=("variances", "kl=conditional_kl"),
+    needs=("variances",),
+)

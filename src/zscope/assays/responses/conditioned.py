@@ -32,7 +32,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, encode
+from zscope.assays.arguments import accepts_recording, shared_result
+from zscope.assays.engine import encode, respond
+from zscope.assays.entry import Entry
 from zscope.assays.responses.matrix import Rule, replaced_squares, response_matrix
 from zscope.assays.responses.resampling import (
     block_tail,
@@ -45,7 +47,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.recording import Recording
+from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
@@ -54,7 +57,7 @@ MOST_OF_A_GROUP = 32
 
 
 @dataclass(frozen=True, eq=False)
-class ConditionedResponseMatrix(Result):
+class ConditionedResponseMatrix(Scored):
     """Rows: factors. Columns: latents (or groups of them)."""
 
     matrix: Float[Tensor, "factors latents"]
@@ -62,16 +65,19 @@ class ConditionedResponseMatrix(Result):
     completeness: float  # CCS, rescaled
     causal: list[int]
     scaled: bool  # columns divided by sqrt(2) sigma_j
-    scale: Float[Tensor, "latents"]
+    scale: Float[Tensor, " latents"]
     groups: list[list[int]]
     samples: list[int]  # observations used, by factor
-    unusable: list[int]  # observations with no partner that differs in this factor alone
+    unusable: list[int]  # by factor: observations without one that differs in it alone
     factor_names: list[str]
     interval: Float[Tensor, "2 factors latents"] | None = None
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
-    disentanglement_chance: float | None = None  # as if each factor had varied with all others
+    disentanglement_chance: float | None = None  # if all factors vary at once
     completeness_chance: float | None = None
+
+    why_no_interval = NOT_REQUESTED
+    why_no_chance = "no chance level was given"
 
     def measures(self) -> list[Measure]:
         return [
@@ -87,10 +93,6 @@ class ConditionedResponseMatrix(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            *(
-                (f"{each.name} ({short})", _told(each))
-                for each, short in zip(self.measures(), ("CDS", "CCS"), strict=True)
-            ),
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}"),
             ("samples by factor", ", ".join(map(str, self.samples))),
         ]
@@ -103,12 +105,13 @@ class ConditionedResponseMatrix(Result):
         )
 
 
+@accepts_recording
 def conditioned_response_matrix(
     autoencoder: Autoencoder,
     data: Any,
     factors: Tensor | np.ndarray | None = None,
     *,
-    posterior: Posterior | None = None,
+    posterior: Recording | Posterior | None = None,
     samples: int = 1024,
     groups: Groups | None = None,
     causal: Sequence[int] | None = None,
@@ -117,7 +120,6 @@ def conditioned_response_matrix(
     scaled: bool | None = None,
     resamples: int = 0,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> ConditionedResponseMatrix:
     """How strongly does each latent answer where one factor alone varies?
 
@@ -132,6 +134,9 @@ def conditioned_response_matrix(
     resamples = resamples_of(resamples, who)
     generator = fresh(generator)
     batch, known, names = _observations(data, factors, who)
+    recording = posterior if isinstance(posterior, Recording) else None
+    if isinstance(posterior, Recording):
+        posterior = posterior.posterior
     if posterior is not None and len(posterior) != len(known):
         raise DataError(
             f"{who}: {len(posterior)} posteriors for {len(known)} observations; they must be of "
@@ -142,35 +147,39 @@ def conditioned_response_matrix(
     everyone = torch.randperm(len(known), generator=generator, device=generator.device)[:samples]
     rows = np.unique(np.concatenate([*(choice.rows for choice in choices), everyone.cpu().numpy()]))
     if posterior is None:
-        posterior = encode(autoencoder, batch, rows, budget=budget)
+        posterior = encode(autoencoder, batch, rows)
     else:
         posterior = posterior[torch.from_numpy(rows).to(posterior.mean.device)]
     at = {int(row): index for index, row in enumerate(rows)}
     lists = partition(groups, posterior.latents, who)
-    overall = response_matrix(
-        autoencoder,
-        posterior[[at[int(row)] for row in everyone]],
-        samples=samples,
-        groups=lists,
-        threshold=threshold,
-        rule=rule,
-        generator=generator,
-        budget=budget,
-    )
+    anyone = posterior[[at[int(row)] for row in everyone]]
+    if recording is not None and (groups, threshold, rule) == (None, 0.5, None):
+        overall = shared_result(response_matrix, recording)
+    else:
+        overall = response_matrix(
+            autoencoder,
+            anyone,
+            samples=samples,
+            groups=lists,
+            threshold=threshold,
+            rule=rule,
+            generator=generator,
+        )
     kept = _kept(overall.causal if causal is None else causal, len(lists), who)
     matrices, unconditioned = [], []
-    anyone = posterior[[at[int(row)] for row in everyone]]
     for choice in choices:
         base = posterior[[at[int(row)] for row in choice.rows]].sample(generator)
         weights = choice.weights(resamples, generator)
         donors = base[torch.from_numpy(choice.donor).to(base.device)]
-        squares = replaced_squares(autoencoder, base, donors, lists, weights, budget=budget)
+        before = respond(autoencoder, base)
+        squares = replaced_squares(autoencoder, base, before, donors, lists, weights)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
         # The same for pairs that differ in everything: what there is without conditioning.
         order = torch.randperm(len(anyone), generator=generator, device=generator.device)
         drawn = anyone.sample(generator)[order.to(anyone.mean.device)]
         once = torch.full((1, len(drawn)), 1 / len(drawn), dtype=torch.float64)
-        squares = replaced_squares(autoencoder, drawn, drawn.roll(1, 0), lists, once, budget=budget)
+        before = respond(autoencoder, drawn)
+        squares = replaced_squares(autoencoder, drawn, before, drawn.roll(1, 0), lists, once)
         unconditioned.append(squares.diagonal(dim1=1, dim2=2).sqrt()[0])
     draws = torch.stack(matrices, dim=1)  # resamples x factors x latents
     plain = torch.stack(unconditioned)
@@ -328,7 +337,10 @@ def _scores(matrix: Matrix, who: str) -> tuple[float, float]:
     )
 
 
-def _told(found: Measure) -> str:
-    ends = "" if isinstance(found.interval, str) else " ({:.3f} to {:.3f})".format(*found.interval)
-    chance = "" if isinstance(found.chance, str) else f", chance {found.chance:.3f}"
-    return f"{found.value:.3f}{ends}{chance}"
+ENTRY = Entry(
+    question="Which latent carries which factor, as the decoder uses it?",
+    takes=("autoencoder", "data", "posterior=recording"),
+    needs=("two factors",),
+    passes="2 * factors * samples * (latents + 1)",
+    most=28_000,
+)

@@ -39,7 +39,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, respond
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import respond
+from zscope.assays.entry import Entry
 from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
@@ -47,7 +49,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
-from zscope.results import Measure, Result
+from zscope.results import Measure, Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import prior as prior_samples
@@ -61,10 +63,11 @@ UNRESPONSIVE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Consistency(Result):
+class Consistency(Scored):
     """Rows: the unit intervened on. Columns: the unit observed."""
 
-    no_interval = "none was asked for, or the units are too many to draw samples again"
+    why_no_interval = "not requested (resamples=0), or too many units to resample"
+    why_no_chance = "no chance level was given"
 
     invariance: Matrix
     equivariance: Matrix
@@ -77,7 +80,7 @@ class Consistency(Result):
     groups: list[list[int]]
     interventions: int
     samples: int
-    chances: dict[str, float] = field(default_factory=dict)  # of `means`: responses of other codes
+    chances: dict[str, float] = field(default_factory=dict)  # of `means`, with other codes
     intervals: dict[str, Interval] = field(default_factory=dict)  # of `means`
 
     def measures(self) -> list[Measure]:
@@ -89,12 +92,13 @@ class Consistency(Result):
         ]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = []
-        for name, overall in self.means_with_collapsed.items():
-            lines.append((name, f"{self.means[name]:.3f}" if name in self.means else "undefined"))
-            if self.collapsed:
-                lines.append((f"{name}, with collapsed units", f"{overall:.3f}"))
-        return [*lines, ("collapsed units", ", ".join(map(str, self.collapsed)) or "none")]
+        lines = [("collapsed units", listed(self.collapsed))]
+        if not self.means:
+            lines.append(("means", "undefined: fewer than two units respond"))
+        if self.collapsed:
+            for name, value in self.means_with_collapsed.items():
+                lines.append((f"{name}, with collapsed units", f"{value:.3f}"))
+        return lines
 
     def plot(
         self, ax: Any = None, *, which: Literal["invariance", "equivariance"] = "invariance"
@@ -115,6 +119,7 @@ class Consistency(Result):
         )
 
 
+@accepts_recording
 def interventional_consistency(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
@@ -127,7 +132,6 @@ def interventional_consistency(
     levels: int = 1,
     resamples: int = 0,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Consistency:
     """Scores of `interventions` values for each unit, on `samples` latent vectors.
 
@@ -156,13 +160,13 @@ def interventional_consistency(
         )
     base = base or ("hybrid" if autoencoder.prior is None else "prior")
     noises = draw(base, autoencoder, recorded, samples, lists, generator)
-    before = respond(autoencoder, noises, budget=budget)
+    before = respond(autoencoder, noises)
     # All units take their values from the same recorded codes: the order of units is nothing.
     rows = torch.randint(
         len(recorded), (interventions,), generator=generator, device=generator.device
     )
     values = recorded[rows.to(recorded.device)].to(noises)
-    errors = Errors(autoencoder, noises, before, values, lists, flavour, budget)
+    errors = Errors(autoencoder, noises, before, values, lists, flavour)
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
@@ -172,9 +176,7 @@ def interventional_consistency(
         if name != "prior" or autoencoder.prior is not None:
             own = name == base  # its responses are known already
             drawn = noises if own else draw(name, autoencoder, recorded, samples, lists, generator)
-            drifts[name] = _Drift(
-                autoencoder, drawn, before if own else None, lists, levels, budget
-            )
+            drifts[name] = _Drift(autoencoder, drawn, before if own else None, lists, levels)
     scores = {name: drift.scores for name, drift in drifts.items()}
     units = list(range(len(lists)))
     alive = [unit for unit in units if unit not in collapsed]
@@ -209,14 +211,13 @@ def self_consistency(
     first: Codes | None = None,
     groups: Groups | None = None,
     levels: int = 1,
-    budget: int = BUDGET,
 ) -> Float[Tensor, "levels units"]:
     """SCN of each unit for the given latent vectors, after 1, 2, … `levels` responses.
 
     All levels are measured in the spread of the first responses, `first` if they are known.
     """
     lists = partition(groups, noises.shape[1], "self_consistency")
-    return _Drift(autoencoder, noises, first, lists, levels, budget).scores
+    return _Drift(autoencoder, noises, first, lists, levels).scores
 
 
 class _Drift:
@@ -229,13 +230,12 @@ class _Drift:
         first: Codes | None,
         groups: list[list[int]],
         levels: int,
-        budget: int,
     ) -> None:
         member = membership(groups, noises.shape[1])
-        now = respond(autoencoder, noises, budget=budget) if first is None else first
+        now = respond(autoencoder, noises) if first is None else first
         self.spread, scores = spread_of(now, member), []
         for level in range(levels):
-            now = now if level == 0 else respond(autoencoder, now, budget=budget)
+            now = now if level == 0 else respond(autoencoder, now)
             self.moved = norms(now - noises, member)
             scores.append(self._score(self.moved.mean(0)))
         self.scores = torch.stack(scores)
@@ -300,3 +300,11 @@ def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]
         name: tuple(torch.quantile(torch.tensor([d[name] for d in draws]).double(), ends).tolist())
         for name in (draws[0] if draws else ())
     }
+
+
+ENTRY = Entry(
+    question="Does a change made to one latent survive, without changing the others?",
+    takes=("autoencoder", "posterior"),
+    passes="interventions * samples * latents + 4 * samples",
+    most=10_000,
+)

@@ -29,7 +29,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from zscope.assays.engine import BUDGET, location, respond
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import location, respond
+from zscope.assays.entry import Entry
 from zscope.assays.responses.maps import Axis, ResponseMap, as_codes, in_plane
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
@@ -40,24 +42,24 @@ from zscope.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Drift(Result):
-    """Codes followed through many passes. Fixed points are sorted, largest basin first."""
+    """Codes after many passes. Fixed points are sorted, largest basin first."""
 
-    followed: list[int]  # codes whose way was kept, evenly chosen
+    followed: list[int]  # codes whose trajectories are stored, evenly spaced
     trajectories: Float[Tensor, "kept passes latents"]
-    limits: Codes  # where each code was last seen
-    basin: Int[Tensor, "samples"]  # which fixed point each code goes to; -1: none
+    limits: Codes  # the last position of each code
+    basin: Int[Tensor, " samples"]  # which fixed point each code goes to; -1: none
     fixed_points: Float[Tensor, "fixed latents"]
-    share: Float[Tensor, "fixed"]  # of the codes that go to each fixed point
-    rates: Float[Tensor, "fixed"]  # spectral radius of the Jacobian there
-    spread: Float[Tensor, "fixed"]  # largest distance of its limits from the fixed point
-    passes: Int[Tensor, "samples"]  # made until convergence, or until the end
+    share: Float[Tensor, " fixed"]  # of the codes that go to each fixed point
+    rates: Float[Tensor, " fixed"]  # spectral radius of the Jacobian there
+    spread: Float[Tensor, " fixed"]  # largest distance of its limits from the fixed point
+    passes: Int[Tensor, " samples"]  # until convergence, or until the end
     unconverged: list[int]
     tolerance: float  # in latent units
-    dims: tuple[int, int] | None  # the plane of the map that was followed
+    dims: tuple[int, int] | None  # the plane, if the codes are those of a map
     axes: tuple[Axis, Axis] | None
 
     @property
-    def attracts(self) -> Bool[Tensor, "fixed"]:
+    def attracts(self) -> Bool[Tensor, " fixed"]:
         """Where the rate is below 1, by more than the rounding of differences."""
         return self.rates < 1 - 1e-3
 
@@ -80,13 +82,13 @@ class Drift(Result):
     def summary(self) -> list[tuple[str, str]]:
         attracting = int(self.attracts.sum())
         lines = [
-            ("fixed points", f"{len(self.fixed_points)}, of which {attracting} attract"),
+            ("fixed points", f"{len(self.fixed_points)} ({attracting} attracting)"),
             ("not converged", f"{len(self.unconverged)} of {len(self.basin)} codes"),
-            ("passes, median", f"{float(self.passes.double().median()):g}"),
+            ("median number of passes", f"{float(self.passes.double().median()):g}"),
         ]
         if len(self.share):
             lines.insert(1, ("largest basin", f"{100 * float(self.share[0]):.1f} % of the codes"))
-            lines.append(("rate, median", f"{float(self.rates.median()):.3f}"))
+            lines.append(("median rate", f"{float(self.rates.median()):.3f} (below 1: attracting)"))
         return lines
 
     def plot(self, ax: Any = None, *, dims: Sequence[int] | None = None) -> Any:
@@ -101,6 +103,7 @@ class Drift(Result):
         return drift_plane(self, dims=dims or (0, 1), ax=ax)
 
 
+@accepts_recording
 def drift(
     subject: Autoencoder | ResponseMap,
     codes: Tensor | np.ndarray | None = None,
@@ -109,7 +112,6 @@ def drift(
     tolerance: float = 1e-3,
     grid: int = 40,
     kept: int = 200,
-    budget: int = BUDGET,
 ) -> Drift:
     """Follow `codes`, or grid x grid points over the plane of a response map.
 
@@ -151,9 +153,7 @@ def drift(
     deviation = (start.double() - start.double().mean(0)).square().sum(1).mean().sqrt().item()
     reach = tolerance * (deviation or 1.0)
     followed = np.unique(np.linspace(0, len(start) - 1, min(kept, len(start))).astype(int)).tolist()
-    limits, passes, arrived, trajectories = _follow(
-        autoencoder, start, steps, reach, followed, budget
-    )
+    limits, passes, arrived, trajectories = _follow(autoencoder, start, steps, reach, followed)
     points, basin, spread = _fixed_points(limits, arrived, 10 * reach)
     counts = torch.bincount(basin[basin >= 0], minlength=len(points))
     return Drift(
@@ -163,7 +163,7 @@ def drift(
         basin=basin,
         fixed_points=points,
         share=counts.double() / len(start),
-        rates=_rates(autoencoder, points, 10 * reach, budget),
+        rates=_rates(autoencoder, points, 10 * reach),
         spread=spread,
         passes=passes,
         unconverged=(~arrived).nonzero()[:, 0].tolist(),
@@ -179,7 +179,6 @@ def _follow(
     steps: int,
     reach: float,
     followed: list[int],
-    budget: int,
 ) -> tuple[Codes, Tensor, Tensor, Tensor]:
     """(limits, passes made, which converged, trajectories of some codes)."""
     here = start.clone()
@@ -194,7 +193,7 @@ def _follow(
         moving = (~arrived & ~away).nonzero()[:, 0]
         if len(moving) == 0:
             break
-        there = respond(autoencoder, here[moving], budget=budget)
+        there = respond(autoencoder, here[moving])
         step = (there.double() - here[moving].double()).norm(dim=1)
         # Steps that shrink by a constant ratio still have step * ratio / (1 - ratio) to go.
         # The first step has nothing to be compared with, and a growing one has no limit.
@@ -252,7 +251,7 @@ def _fixed_points(limits: Codes, arrived: Tensor, reach: float) -> tuple[Tensor,
     return torch.stack(points).to(limits.dtype), basin, torch.stack(spread)
 
 
-def _rates(autoencoder: Autoencoder, points: Codes, step: float, budget: int) -> Tensor:
+def _rates(autoencoder: Autoencoder, points: Codes, step: float) -> Tensor:
     """Spectral radius of the Jacobian of R at each point, by central differences.
 
     Differences rather than gradients: they ask nothing of a foreign model but its responses.
@@ -262,7 +261,15 @@ def _rates(autoencoder: Autoencoder, points: Codes, step: float, budget: int) ->
     count, latents = points.shape
     moves = step * torch.eye(latents, dtype=points.dtype)
     moved = torch.stack([points.unsqueeze(1) + moves, points.unsqueeze(1) - moves])
-    answer = respond(autoencoder, moved.reshape(-1, latents), budget=budget).double()
+    answer = respond(autoencoder, moved.reshape(-1, latents)).double()
     ahead, behind = answer.reshape(2, count, latents, latents)
     jacobian = (ahead - behind).transpose(1, 2) / (2 * step)
-    return torch.linalg.eigvals(jacobian).abs().amax(dim=1)
+    radius: Tensor = torch.linalg.eigvals(jacobian).abs().amax(dim=1)
+    return radius
+
+
+ENTRY = Entry(
+    question="Where do codes end up when they are decoded and encoded again and again?",
+    takes=("autoencoder", "some_codes"),
+    passes="40 * steps + 4 * latents",
+)

@@ -25,12 +25,13 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, respond
-from zscope.assays.responses.matrix import base_samples
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, base_responses, base_samples, posterior_of, respond
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
@@ -40,22 +41,22 @@ FELT = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class HoleScore(Result):
+class HoleScore(Scored):
     """How far each vector moves when it is decoded and encoded, against posterior samples."""
 
     score: float  # the share of the vectors that lie in holes
-    displacement: Float[Tensor, "vectors"]
-    ratio: Float[Tensor, "vectors"]
-    percentile: Float[Tensor, "vectors"]
+    displacement: Float[Tensor, " vectors"]
+    ratio: Float[Tensor, " vectors"]
+    percentile: Float[Tensor, " vectors"]
     holes: list[int]
-    reference: Float[Tensor, "samples"]  # displacements of posterior samples, ascending
+    reference: Float[Tensor, " samples"]  # displacements of posterior samples, ascending
     limit: float  # a larger displacement is a hole
     ignored: list[int]  # latents the decoder ignores
     source: str  # "given", "prior" or "hybrid"
 
     @property
     def samples(self) -> int:
-        """How many vectors were asked about."""
+        """How many vectors were tested."""
         return len(self.displacement)
 
     @property
@@ -65,9 +66,9 @@ class HoleScore(Result):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % for the share, as one of independent draws (Wilson, JASA 22, 1927).
+        """95 % for the share of independent draws (Wilson, JASA 22, 1927).
 
-        The limit is known from draws too: what it may be off by is added in squares.
+        The limit is estimated from draws too: its error is added in squares.
         """
         n, z = self.samples, 1.96
         centre = (self.score + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -81,12 +82,12 @@ class HoleScore(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("in holes", f"{100 * self.score:.1f} % of {len(self.ratio)} {self.source} vectors"),
+            ("source of the vectors", self.source),
             (
                 "median displacement",
                 f"{float(self.ratio.median()):.3g} x that of posterior samples",
             ),
-            ("ignored latents", ", ".join(map(str, self.ignored)) or "none"),
+            ("ignored latents", listed(self.ignored)),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -102,19 +103,18 @@ class Known:
     """How far posterior samples move: what vectors are compared with. Made by `known`."""
 
     autoencoder: Autoencoder
-    reference: Float[Tensor, "samples"]  # displacements, ascending
+    reference: Float[Tensor, " samples"]  # displacements, ascending
     limit: float
     floor: float  # rounding is no displacement: an exact autoencoder has no holes
     used: list[int]
     ignored: list[int]
-    unit: Float[Tensor, "used"]
+    unit: Float[Tensor, " used"]
 
     def score(
         self,
         codes: Codes,
         *,
         answers: Codes | None = None,
-        budget: int = BUDGET,
         source: str = "given",
     ) -> HoleScore:
         """How far does each code move? `answers` are their responses, where they are known."""
@@ -124,7 +124,7 @@ class Known:
                 f"{len(self.used) + len(self.ignored)}. Are both of this model?"
             )
         if answers is None:
-            answers = respond(self.autoencoder, codes, budget=budget)
+            answers = respond(self.autoencoder, codes)
         moved = _distance(answers - codes, self.used, self.unit)
         below = torch.searchsorted(self.reference, moved, side="left")
         limit = max(self.limit, self.floor)
@@ -144,18 +144,17 @@ class Known:
 
 def known(
     autoencoder: Autoencoder,
-    posterior: Posterior | Tensor | np.ndarray,
+    posterior: Recorded,
     *,
     samples: int = 2048,
     quantile: float = 0.99,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Known:
     """Measure `samples` posterior samples once, so that many vectors can be compared with them."""
     if not 0 < quantile < 1:
         raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
     drawn = base_samples(posterior, samples, "hole_score", fresh(generator))
-    answers = respond(autoencoder, drawn, budget=budget)
+    answers = base_responses(autoencoder, posterior, drawn).mean
     spread, varies = drawn.double().std(0).cpu(), answers.double().std(0).cpu()
     used = (varies > FELT * spread).nonzero().flatten().tolist()
     if not used:
@@ -180,12 +179,11 @@ def known(
 def hole_score(
     autoencoder: Autoencoder,
     codes: Tensor | np.ndarray,
-    posterior: Posterior | Tensor | np.ndarray,
+    posterior: Recorded,
     *,
     samples: int = 2048,
     quantile: float = 0.99,
     generator: Generator | None = None,
-    budget: int = BUDGET,
     source: str = "given",
 ) -> HoleScore:
     """How far does each code move, relative to `samples` posterior samples?"""
@@ -196,25 +194,26 @@ def hole_score(
         samples=samples,
         quantile=quantile,
         generator=generator,
-        budget=budget,
     )
-    return measured.score(codes, budget=budget, source=source)
+    return measured.score(codes, source=source)
 
 
+@accepts_recording
 def holes(
     autoencoder: Autoencoder,
-    posterior: Posterior | Tensor | np.ndarray,
+    posterior: Recorded,
     *,
     samples: int = 2048,
     quantile: float = 0.99,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> HoleScore:
     """The share of prior samples that lie in holes; of hybrids, for models without a prior."""
     whole("holes", samples=samples)
     generator = fresh(generator)
     if autoencoder.prior is None:
-        drawn: Codes = hybrid_samples(posterior, samples, generator=generator)
+        drawn: Codes = hybrid_samples(
+            posterior_of(posterior, "holes"), samples, generator=generator
+        )
     else:
         drawn = prior_samples(autoencoder, samples, generator=generator)
     return hole_score(
@@ -224,10 +223,17 @@ def holes(
         samples=samples,
         quantile=quantile,
         generator=generator,
-        budget=budget,
         source="hybrid" if autoencoder.prior is None else "prior",
     )
 
 
 def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
-    return (change.double().cpu()[:, used] / unit).norm(dim=1)
+    distance: Tensor = (change.double().cpu()[:, used] / unit).norm(dim=1)
+    return distance
+
+
+ENTRY = Entry(
+    question="How much of the prior falls into holes, far from the codes of any data?",
+    takes=("autoencoder", "recording"),
+    passes="2 * samples",
+)

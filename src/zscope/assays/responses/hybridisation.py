@@ -21,8 +21,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, decode
-from zscope.autoencoder import Autoencoder, Posterior, evaluation
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
@@ -68,6 +70,7 @@ class Hybridisation(Result):
         return hybrid_grid(self.decoded, self.decoded_sources, ax=ax)
 
 
+@accepts_recording
 def hybridisation(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
@@ -76,7 +79,6 @@ def hybridisation(
     on: Literal["noises", "causes"] = "noises",
     groups: Groups | None = None,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Hybridisation:
     """Decode the base with each unit of the alternative(s) in turn.
 
@@ -105,7 +107,7 @@ def hybridisation(
         hybrids, decoded = _of_causes(autoencoder, codes, lists)
     else:
         hybrids = _of_noises(codes, lists)
-        decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]), budget=budget)
+        decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]))
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
     shape = hybrids.shape[:-1]
@@ -133,22 +135,22 @@ def _of_causes(
     autoencoder: Autoencoder, codes: Codes, groups: list[list[int]]
 ) -> tuple[Tensor, Tensor]:
     """(causes of the hybrids, decoded sources and hybrids) for a model with a causal block."""
-    if getattr(autoencoder, "block", None) is None or not hasattr(autoencoder, "decode_causes"):
+    if not isinstance(autoencoder, WithCausalBlock) or autoencoder.block is None:
         raise Undefined(
             f"hybridisation: {type(autoencoder).__name__} has no causal block, so its codes are "
             "all there is to hybridise. Leave out on='causes', or build the model with a block."
         )
-    model: Any = autoencoder
     device, dtype = autoencoder.place
     noises = codes.to(device, dtype)
     with evaluation(autoencoder):
-        own = model.causes(noises)
+        own = autoencoder.causes(noises)
         units = own.unflatten(1, (codes.shape[1], -1))
 
         def with_causes(*taken: tuple[int, int]) -> Tensor:
             """The causes of the base, with a group taken from each alternative named."""
             fixed = {unit: units[source, unit] for source, group in taken for unit in groups[group]}
-            return model.causes(noises[:1], fixed=fixed)[0]
+            causes: Tensor = autoencoder.causes(noises[:1], fixed=fixed)[0]
+            return causes
 
         count = range(len(groups))
         if len(codes) == 2:
@@ -156,5 +158,13 @@ def _of_causes(
         else:  # of the same unit the first alternative is taken
             rows = [[with_causes((2, j), (1, i)) for j in count] for i in count]
             hybrids = torch.stack([torch.stack(row) for row in rows])
-        decoded = model.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
+        decoded = autoencoder.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
     return hybrids.to(codes), decoded.to(codes.device)
+
+
+ENTRY = Entry(
+    question="What does each latent of one sample do in another?",
+    takes=("autoencoder", "codes"),
+    passes="latents + 3",
+    most=4_000,
+)

@@ -17,23 +17,23 @@ two clouds share no number and the p-value is exact.
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from zscope.assays.responses.matrix import base_samples
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, base_samples
+from zscope.assays.entry import Entry
 from zscope.assays.responses.mmd import mmd
-from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
 
 @dataclass(frozen=True, eq=False)
-class Independence(Result):
+class Independence(Scored):
     """MMD^2 between codes and hybrids of other codes."""
 
     score: float
@@ -41,15 +41,11 @@ class Independence(Result):
     p_value: float | None  # of "the variables are independent"
     groups: list[list[int]]
     samples: int  # in each of the two clouds
-    correlation: Matrix  # of ranks, latents x latents: the part of the dependence one can see
+    correlation: Matrix  # of ranks, latents x latents: the monotone part of the dependence
     chance: float = 0.0  # of independent variables
 
     def summary(self) -> list[tuple[str, str]]:
-        return [
-            ("score x 1000", f"{1000 * self.score:.3f} ± {1000 * self.standard_error:.3f}"),
-            ("p-value", "not asked for" if self.p_value is None else f"{self.p_value:.3g}"),
-            ("samples", str(self.samples)),
-        ]
+        return [("p-value", "not requested" if self.p_value is None else f"{self.p_value:.3g}")]
 
     def plot(self, ax: Any = None) -> Any:
         """Which latents rise and fall together; dependence may take other forms too."""
@@ -63,8 +59,9 @@ class Independence(Result):
         return ax
 
 
+@accepts_recording
 def independence(
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
     samples: int = 2048,
     groups: Groups | None = None,
@@ -110,3 +107,9 @@ def independence(
         correlation=correlation.cpu(),
         chance=found.chance,
     )
+
+
+ENTRY = Entry(
+    question="Are the latents independent of each other?",
+    takes=("recording",),
+)

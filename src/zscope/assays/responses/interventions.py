@@ -37,12 +37,11 @@ class Errors:
         values: Float[Tensor, "interventions latents"],
         groups: list[list[int]],
         flavour: Flavour,
-        budget: int,
     ) -> None:
         units, each = len(groups), len(values)
         count, latents = noises.shape
         member = membership(groups, latents).to(noises.device)
-        settled = causes(autoencoder, before, budget=budget)
+        settled = causes(autoencoder, before)
         # A unit of a causal block may have several causes for its one noise.
         wide = member.repeat_interleave(settled.shape[1] // latents, dim=1)
         # Sums over blocks of samples, so that samples can be drawn again by blocks.
@@ -62,7 +61,7 @@ class Errors:
             chunk[:] = intervention, rows, unit, value
             return torch.where(unit, value, noises[rows])
 
-        for _, _, posterior in responses(autoencoder, units * each * count, build, budget=budget):
+        for _, _, posterior in responses(autoencoder, units * each * count, build):
             intervention, rows, unit, value = chunk
             place = (intervention + rows * blocks // count * (units * each)).cpu()
             untouched = before[rows]

@@ -32,14 +32,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from zscope.assays.engine import BUDGET, decode, responses
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode, responses
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
-Axis = Float[Tensor, "points"]
+Axis = Float[Tensor, " points"]
 Plane = Float[Tensor, "first second"]
 Field = Float[Tensor, "first second 2"]
 
@@ -55,7 +57,7 @@ class ResponseMap(Result):
     curvature: Plane  # 0 where undefined
     undefined: Bool[Tensor, "first second"]  # no direction: |F| below the floor here or next to it
     base: Float[Tensor, "bases latents"]
-    codes: Float[Tensor, "samples 2"] | None  # the given codes, seen in the plane
+    codes: Float[Tensor, "samples 2"] | None  # the given codes, projected onto the plane
     decoded: Tensor | None  # decode_grid x decode_grid x observation, over the same extent
     autoencoder: Autoencoder = dataclasses.field(repr=False)
 
@@ -67,8 +69,9 @@ class ResponseMap(Result):
 
     @property
     def magnitude(self) -> Plane:
-        """|F|: how far a code is moved by one pass."""
-        return self.field.norm(dim=-1)
+        """|F|: how far one pass moves a code."""
+        magnitude: Tensor = torch.linalg.vector_norm(self.field, dim=-1)
+        return magnitude
 
     def to_dict(self) -> dict[str, Any]:
         """Without the model and the pictures."""
@@ -77,14 +80,14 @@ class ResponseMap(Result):
         return values
 
     def summary(self) -> list[tuple[str, str]]:
-        gathers = float((self.divergence < 0).double().mean())
+        converging = float((self.divergence < 0).double().mean())
         return [
             ("latents", f"{self.dims[0]} and {self.dims[1]}"),
             ("grid", " x ".join(str(len(axis)) for axis in self.axes)),
             ("base vectors", str(len(self.base))),
-            ("response, mean", f"{float(self.magnitude.mean()):.4g}"),
-            ("divergence, mean", f"{float(self.divergence.mean()):.4g}"),
-            ("responses gather on", f"{100 * gathers:.1f} % of the map"),
+            ("mean response", f"{float(self.magnitude.mean()):.4g}"),
+            ("mean divergence", f"{float(self.divergence.mean()):.4g}"),
+            ("responses converge on", f"{100 * converging:.1f} % of the map"),
         ]
 
     def plot(
@@ -101,6 +104,7 @@ class ResponseMap(Result):
         return map_figure(self, factor=factor, names=names)
 
 
+@accepts_recording
 def response_map(
     autoencoder: Autoencoder,
     base: Tensor | np.ndarray,
@@ -109,9 +113,8 @@ def response_map(
     codes: Tensor | np.ndarray | None = None,
     grid: int = 100,
     extent: Sequence[Any] | Tensor | np.ndarray | None = None,
-    decode_grid: int = 0,
+    decode_grid: int = 12,
     floor: float = 1e-5,
-    budget: int = BUDGET,
 ) -> ResponseMap:
     """The response field over latents `dims`, the others held at `base`.
 
@@ -149,7 +152,7 @@ def response_map(
     )
     axes = first, second
     points = torch.cartesian_prod(first, second)
-    field = planar_field(autoencoder, vectors, pair, points, budget=budget).reshape(grid, grid, 2)
+    field = planar_field(autoencoder, vectors, pair, points).reshape(grid, grid, 2)
     curvature, undefined = mean_curvature(field, axes, floor=floor)
     return ResponseMap(
         dims=pair,
@@ -160,7 +163,7 @@ def response_map(
         undefined=undefined,
         base=vectors,
         codes=plane_codes,
-        decoded=_decoded(autoencoder, vectors, pair, axes, decode_grid, budget),
+        decoded=_decoded(autoencoder, vectors, pair, axes, decode_grid),
         autoencoder=autoencoder,
     )
 
@@ -220,8 +223,6 @@ def planar_field(
     base: Codes,
     dims: tuple[int, int],
     points: Float[Tensor, "points 2"],
-    *,
-    budget: int = BUDGET,
 ) -> Float[Tensor, "points 2"]:
     """F at some points of the plane, averaged over the base vectors; one chunk in memory."""
     count, columns = len(points), list(dims)
@@ -236,7 +237,7 @@ def planar_field(
         return codes
 
     total = torch.zeros(count, 2, dtype=torch.float64)
-    for start, stop, posterior in responses(autoencoder, count * len(base), build, budget=budget):
+    for start, stop, posterior in responses(autoencoder, count * len(base), build):
         rows = torch.arange(start, stop) % count
         total.index_add_(0, rows, posterior.mean[:, columns].double())
     return total / len(base) - points.double()
@@ -248,7 +249,6 @@ def _decoded(
     dims: tuple[int, int],
     axes: tuple[Axis, Axis],
     count: int,
-    budget: int,
 ) -> Tensor | None:
     """Observations at the centres of count x count tiles of the map."""
     if count < 1:
@@ -257,7 +257,7 @@ def _decoded(
         axis[0] + (axis[-1] - axis[0]) * (torch.arange(count) + 0.5) / count for axis in axes
     ]
     codes = in_plane(base[0], dims, torch.cartesian_prod(*centres))
-    images = decode(autoencoder, codes, budget=budget)
+    images = decode(autoencoder, codes)
     return images.cpu().reshape(count, count, *images.shape[1:])
 
 
@@ -305,3 +305,11 @@ def _extent(
                 "or give extent=(low, high)."
             )
     return lows, highs
+
+
+ENTRY = Entry(
+    question="Where in a plane of latents do the codes of data lie, and where are the boundaries?",
+    takes=("autoencoder", "base", "plane", "codes=codes"),
+    needs=("two latents",),
+    passes="grid * grid + decode_grid * decode_grid",
+)

@@ -27,25 +27,24 @@ sec. 4.1. Intervals are by resampling blocks of samples (see `resampling`).
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, respond, responses
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, base_responses, base_samples, responses
+from zscope.assays.entry import Entry
 from zscope.assays.responses.resampling import (
     block_tail,
     block_weights,
     interval,
     resamples_of,
 )
-from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, Undefined
+from zscope.autoencoder import Autoencoder
+from zscope.errors import ConfigError
 from zscope.groups import Groups, membership, partition, sums
 from zscope.randomness import fresh
-from zscope.results import Result
-from zscope.sampling import posterior as posterior_samples
-from zscope.sampling import recorded_codes, whole
+from zscope.results import Result, listed
 from zscope.types import Codes, Matrix
 
 if TYPE_CHECKING:
@@ -57,11 +56,11 @@ NEGLIGIBLE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class ResponseMatrix(Result):
-    """Rows: the group that was intervened on. Columns: the group that was observed."""
+    """Rows: the group intervened on. Columns: the group observed."""
 
     matrix: Matrix  # the paper's M
     relative: Matrix  # M_jk / (sqrt(2) sigma_k)
-    scale: Float[Tensor, "columns"]  # sigma_k
+    scale: Float[Tensor, " columns"]  # sigma_k
     causal: list[int]
     rule: Rule
     threshold: float
@@ -72,7 +71,7 @@ class ResponseMatrix(Result):
 
     @property
     def strength(self) -> Matrix:
-        """What edges are judged by: `matrix` for latents of scale 1, else `relative`."""
+        """What decides on edges: `matrix` for latents of scale 1, else `relative`."""
         return self.matrix if self.rule == "absolute" else self.relative
 
     def edge_threshold(self) -> float:
@@ -127,10 +126,10 @@ class ResponseMatrix(Result):
     def summary(self) -> list[tuple[str, str]]:
         diagonal = self.relative.diagonal()
         return [
-            ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {_listed(self.causal)}"),
-            ("felt, on average", f"{float(diagonal.mean()):.3f} of 1"),
+            ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {listed(self.causal)}"),
+            ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
             ("edges", str(len(self.edges()))),
-            ("pairs", _listed([f"{j}-{k}" for j, k in self.pairs])),
+            ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -152,9 +151,10 @@ class ResponseMatrix(Result):
         return causal_graph(self.graph(threshold), pairs=self.pairs, ax=ax)
 
 
+@accepts_recording
 def response_matrix(
     autoencoder: Autoencoder,
-    posterior: Posterior | Tensor | np.ndarray,
+    posterior: Recorded,
     *,
     samples: int = 1024,
     groups: Groups | None = None,
@@ -162,7 +162,6 @@ def response_matrix(
     rule: Rule | None = None,
     resamples: int = 0,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> ResponseMatrix:
     """How strongly does each latent answer when another one is replaced?
 
@@ -178,9 +177,10 @@ def response_matrix(
     resamples = resamples_of(resamples, "response_matrix")
     generator = fresh(generator)
     base = base_samples(posterior, samples, "response_matrix", generator)
+    before = base_responses(autoencoder, posterior, base).mean
     lists = partition(groups, base.shape[1], "response_matrix")
     weights = block_weights(len(base), resamples, generator)
-    squares = replaced_squares(autoencoder, base, base.roll(-1, 0), lists, weights, budget=budget)
+    squares = replaced_squares(autoencoder, base, before, base.roll(-1, 0), lists, weights)
     matrices = squares.sqrt()
     scales = spreads(base, weights, lists)
     felt = 2**0.5 * scales.unsqueeze(1)
@@ -203,41 +203,21 @@ def response_matrix(
     )
 
 
-def base_samples(
-    posterior: Posterior | Tensor | np.ndarray, samples: int, who: str, generator: Generator
-) -> Codes:
-    """Draws from the aggregate posterior in random order, each observation at most once."""
-    whole(who, samples=samples)
-    if not isinstance(posterior, Posterior):
-        posterior = Posterior(recorded_codes(posterior, who))
-    count = min(samples, len(posterior))
-    least = max(2, posterior.latents)
-    if count < least:
-        raise Undefined(
-            f"{who}: {count} samples for {posterior.latents} latents "
-            f"({len(posterior)} recorded, samples={samples}); at least {least} are needed for "
-            "spreads and replacements to mean anything. Record more observations: "
-            "zs.record(autoencoder, data, samples=N)"
-        )
-    return recorded_codes(posterior_samples(posterior, count, generator=generator), who)
-
-
 def replaced_squares(
     autoencoder: Autoencoder,
     base: Codes,
+    before: Codes,
     donors: Codes,
     groups: list[list[int]],
     weights: Tensor,
-    *,
-    budget: int = BUDGET,
 ) -> Float[Tensor, "resamples intervened observed"]:
     """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all groups J, K and each weighting.
 
+    `before` are the responses R(z) to the base samples.
     The codes of the (groups x samples) interventions exist one chunk at a time.
     """
     count = len(base)
     member = membership(groups, base.shape[1]).to(base.device)
-    before = respond(autoencoder, base, budget=budget)
     squares = torch.zeros(len(weights), len(groups), len(groups), dtype=torch.float64)
 
     def build(start: int, stop: int) -> Tensor:
@@ -245,7 +225,7 @@ def replaced_squares(
         sample = rows % count
         return torch.where(member[rows // count], donors[sample], base[sample])
 
-    for start, stop, posterior in responses(autoencoder, count * len(groups), build, budget=budget):
+    for start, stop, posterior in responses(autoencoder, count * len(groups), build):
         row = start
         while row < stop:  # the part of this chunk that belongs to one group
             group, sample = divmod(row, count)
@@ -280,5 +260,9 @@ def _causal(
     return causal.nonzero().flatten().tolist()
 
 
-def _listed(items: list[Any]) -> str:
-    return ", ".join(map(str, items)) or "none"
+ENTRY = Entry(
+    question="Which latents matter, and which depend on which?",
+    takes=("autoencoder", "recording"),
+    passes="samples * (latents + 1)",
+    most=12_000,
+)

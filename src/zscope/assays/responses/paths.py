@@ -31,7 +31,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, decode, respond
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode, respond
+from zscope.assays.entry import Entry
 from zscope.assays.responses.chains import draw_out, integral, length, resample, shortest
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
@@ -49,7 +51,7 @@ _MOVES += [(3, 1), (3, -1), (1, 3), (1, -3), (3, 2), (3, -2), (2, 3), (2, -3)]
 
 @dataclass(frozen=True, eq=False)
 class ManifoldPath(Result):
-    """A path between two codes that keeps to the manifold, and the straight line beside it."""
+    """A path between two codes that stays on the manifold, and the straight line."""
 
     points: Codes  # whole latent vectors, at equal arc length, ends included
     straight: Codes
@@ -57,8 +59,8 @@ class ManifoldPath(Result):
     straight_cost: float
     length: float
     straight_length: float
-    profile: Float[Tensor, "points"]  # |F|^2 at the points
-    straight_profile: Float[Tensor, "points"]
+    profile: Float[Tensor, " points"]  # |F|^2 at the points
+    straight_profile: Float[Tensor, " points"]
     temperature: float
     dims: tuple[int, int] | None  # the plane, or None for a path in all latents
     frames: Tensor  # decoded at equal arc length
@@ -78,6 +80,7 @@ class ManifoldPath(Result):
         return path_figure(self) if ax is None else path_plane(self, ax=ax)
 
 
+@accepts_recording
 def manifold_path(
     subject: ResponseMap | Autoencoder,
     start: Tensor | np.ndarray,
@@ -91,7 +94,6 @@ def manifold_path(
     neighbours: int = 10,
     relax: int | None = None,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> ManifoldPath:
     """The path from `start` to `end` in the plane of a response map, or in all latents.
 
@@ -119,9 +121,9 @@ def manifold_path(
     plane = subject if isinstance(subject, ResponseMap) else None
     space: _Plane | _Everywhere
     if isinstance(subject, ResponseMap):
-        space = _Plane(subject, budget)
+        space = _Plane(subject)
     else:
-        space = _Everywhere(subject, codes, samples, generator, budget)
+        space = _Everywhere(subject, codes, samples, generator)
     ends = torch.stack([space.end(start, "start"), space.end(end, "end")])
     if temperature is None:
         # Where there is next to no field, paths would follow its rounding noise.
@@ -153,8 +155,8 @@ def manifold_path(
         straight_profile=space.measure(straight),
         temperature=temperature,
         dims=None if plane is None else plane.dims,
-        frames=decode(model, space.whole(resample(best, frames)), budget=budget).cpu(),
-        straight_frames=decode(model, space.whole(resample(straight, frames)), budget=budget).cpu(),
+        frames=decode(model, space.whole(resample(best, frames))).cpu(),
+        straight_frames=decode(model, space.whole(resample(straight, frames))).cpu(),
         codes=space.codes,
         map=plane,
     )
@@ -165,8 +167,8 @@ class _Plane:
 
     relax, pieces = 100, 64
 
-    def __init__(self, given: ResponseMap, budget: int) -> None:
-        self.map, self.budget, self.autoencoder = given, budget, given.autoencoder
+    def __init__(self, given: ResponseMap) -> None:
+        self.map, self.autoencoder = given, given.autoencoder
         self.codes = given.codes
         low0, high0, low1, high1 = given.extent
         self.bounds = torch.tensor([[low0, high0], [low1, high1]], dtype=torch.float64)
@@ -214,7 +216,7 @@ class _Plane:
 
     def measure(self, points: Tensor) -> Tensor:
         base, dims = self.map.base, self.map.dims
-        field = planar_field(self.autoencoder, base, dims, points, budget=self.budget)
+        field = planar_field(self.autoencoder, base, dims, points)
         return field.square().sum(1)
 
     def graph_path(self, ends: Tensor, temperature: float, neighbours: int) -> Tensor:
@@ -255,7 +257,6 @@ class _Everywhere:
         codes: Tensor | np.ndarray | None,
         samples: int,
         generator: Generator | None,
-        budget: int,
     ) -> None:
         if codes is None:
             raise ConfigError(
@@ -266,7 +267,7 @@ class _Everywhere:
         if len(codes) > samples:
             order = torch.randperm(len(codes), generator=fresh(generator))
             codes = codes[order[:samples].sort().values]
-        self.autoencoder, self.codes, self.budget = autoencoder, codes, budget
+        self.autoencoder, self.codes = autoencoder, codes
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
         vector = as_codes(value, f"manifold_path: {name}")[0].double()
@@ -285,7 +286,7 @@ class _Everywhere:
 
     def measure(self, points: Tensor) -> Tensor:
         points = points.to(self.codes.dtype)
-        answer = respond(self.autoencoder, points, budget=self.budget)
+        answer = respond(self.autoencoder, points)
         return (answer.double() - points.double()).square().sum(1)
 
     def squares(self, points: Tensor) -> Tensor:
@@ -331,3 +332,11 @@ class _Everywhere:
 def _low(squares: Tensor) -> float:
     """A tenth of the median: paths may then be ten times longer to stay where codes are."""
     return squares.median().item() / 10
+
+
+ENTRY = Entry(
+    question="Which path leads from one code to another without leaving the data manifold?",
+    takes=("autoencoder", "first_code", "last_code", "codes=codes"),
+    passes="samples * (neighbours + 2)",
+    most=6_000,
+)

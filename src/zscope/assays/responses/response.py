@@ -15,12 +15,15 @@ Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+import torch
 from torch import Generator, Tensor
 
-from zscope.assays.engine import BUDGET, respond_posterior
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, base_responses
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.randomness import fresh
+from zscope.recording import Recording
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import recorded_codes, whole
@@ -29,7 +32,7 @@ from zscope.types import Codes
 
 @dataclass(frozen=True, eq=False)
 class Response(Result):
-    """Codes beside what came back: the mean response, and one draw of it."""
+    """Codes with their responses: the mean, and one draw."""
 
     codes: Codes
     response: Codes
@@ -43,7 +46,8 @@ class Response(Result):
     @property
     def distance(self) -> Tensor:
         """||R(z) - z|| of each code."""
-        return self.displacement.norm(dim=1)
+        distance: Tensor = torch.linalg.vector_norm(self.displacement, dim=1)
+        return distance
 
     def summary(self) -> list[tuple[str, str]]:
         spread = self.codes.std(0, correction=0).norm()
@@ -66,27 +70,31 @@ class Response(Result):
         return arrows(self.codes, self.response, dims=dims.tolist(), ax=ax)
 
 
+@accepts_recording
 def response(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
-    samples: int | None = None,
+    samples: int = 1024,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> Response:
-    """The response to each code; of a `Posterior`, to one draw for each observation.
-
-    `samples` limits how many codes are used, chosen at random.
-    """
+    """The response to at most `samples` codes: those given, or draws from a `Posterior`."""
     generator = fresh(generator)
-    if samples is not None:
-        whole("response", 1, samples=samples)
-    if isinstance(codes, Posterior):
-        count = len(codes) if samples is None else min(samples, len(codes))
-        codes = posterior_samples(codes, count, generator=generator)
+    whole("response", 1, samples=samples)
+    if isinstance(codes, Recording):
+        base = recorded_codes(codes.base_samples[:samples], "response")
+    elif isinstance(codes, Posterior):
+        base = posterior_samples(codes, min(samples, len(codes)), generator=generator)
     else:
-        codes = recorded_codes(codes, "response")
-        if samples is not None and samples < len(codes):
-            codes = posterior_samples(Posterior(codes), samples, generator=generator)
-    posterior = respond_posterior(autoencoder, codes, budget=budget)
-    return Response(codes.detach(), posterior.mean, posterior.sample(generator))
+        base = recorded_codes(codes, "response")
+        if samples < len(base):
+            base = posterior_samples(Posterior(base), samples, generator=generator)
+    posterior = base_responses(autoencoder, codes, base)
+    return Response(base.detach(), posterior.mean, posterior.sample(generator))
+
+
+ENTRY = Entry(
+    question="What becomes of a code that is decoded and encoded again?",
+    takes=("autoencoder", "recording_or_codes"),
+    passes="samples",
+)

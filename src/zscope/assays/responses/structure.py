@@ -18,22 +18,25 @@ instead of prior samples, in kernels as wide as those codes are spread on averag
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 8, sec. 4.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
-from zscope.assays.engine import BUDGET, respond_posterior
+from zscope.assays.arguments import accepts_recording, shared_result
+from zscope.assays.engine import Recorded, posterior_of, respond_posterior
+from zscope.assays.entry import Entry
 from zscope.assays.responses.matrix import response_matrix
 from zscope.assays.responses.mmd import mmd
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.recording import Recording
+from zscope.results import Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
@@ -41,7 +44,7 @@ from zscope.types import Codes
 
 
 @dataclass(frozen=True, eq=False)
-class StructureScore(Result):
+class StructureScore(Scored):
     """MMD^2 between latent vectors and the responses to other such vectors."""
 
     score: float
@@ -50,24 +53,23 @@ class StructureScore(Result):
     distribution: Literal["prior", "hybrid"]
     response: Literal["sampled", "mean"]
     statistic: Literal["unbiased", "biased"]
-    causal: list[int] | None  # the latents that were kept; None: all of them
+    causal: list[int] | None  # the only latents compared; None: all of them
     samples: int
     latents: int
     drawn: Codes
     responses: Codes
-    chance: float = 0.0  # of responses that are spread like the latent vectors
+    chance: float = 0.0  # of responses distributed like the latent vectors
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("score x 1000", f"{1000 * self.score:.3f} ± {1000 * self.standard_error:.3f}"),
-            ("p-value", "not asked for" if self.p_value is None else f"{self.p_value:.3g}"),
+            ("p-value", "not requested" if self.p_value is None else f"{self.p_value:.3g}"),
             ("distribution", self.distribution),
             ("response", self.response),
-            ("samples", str(self.samples)),
+            ("latents compared", "all" if self.causal is None else listed(self.causal)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Without the two clouds, which are many numbers that say nothing one by one."""
+        """Without `drawn` and `responses`."""
         values = super().to_dict()
         return {name: value for name, value in values.items() if name not in ("drawn", "responses")}
 
@@ -83,9 +85,10 @@ class StructureScore(Result):
         return clouds(both, dims=dims, ax=ax)
 
 
+@accepts_recording
 def structure_score(
     autoencoder: Autoencoder,
-    posterior: Posterior | Tensor | np.ndarray | None = None,
+    posterior: Recorded | None = None,
     *,
     samples: int = 2048,
     only_causal: bool = False,
@@ -95,7 +98,6 @@ def structure_score(
     groups: Groups | None = None,
     permutations: int = 200,
     generator: Generator | None = None,
-    budget: int = BUDGET,
 ) -> StructureScore:
     """How far is the law of the responses from that of the vectors responded to?
 
@@ -107,17 +109,19 @@ def structure_score(
     _check(response, statistic, samples, permutations)
     if autoencoder.prior is None:
         codes = _codes_for_hybrids(posterior, generator)
-        draw = lambda: hybrid_samples(codes, samples, groups=groups, generator=generator)  # noqa: E731
+        draw: Callable[[], Codes] = partial(
+            hybrid_samples, codes, samples, groups=groups, generator=generator
+        )
         variance = float(codes.double().var(0, correction=0).mean())
     else:
-        draw = lambda: prior_samples(autoencoder, samples, generator=generator)  # noqa: E731
+        draw = partial(prior_samples, autoencoder, samples, generator=generator)
         variance = 1.0
     drawn, asked = draw(), draw()
-    answer = respond_posterior(autoencoder, asked, budget=budget)
+    answer = respond_posterior(autoencoder, asked)
     responses = answer.sample(generator) if response == "sampled" else answer.mean
     kept = None
     if only_causal:
-        kept = _causal(autoencoder, posterior, asked, causal, generator, budget)
+        kept = _causal(autoencoder, posterior, asked, causal, generator)
         drawn, responses = _only(drawn, kept), _only(responses, kept)
     found = mmd(
         drawn,
@@ -143,18 +147,48 @@ def structure_score(
     )
 
 
+@accepts_recording
+def causal_structure_score(
+    autoencoder: Autoencoder,
+    posterior: Recorded | None = None,
+    *,
+    samples: int = 2048,
+    causal: Sequence[int] | None = None,
+    response: Literal["sampled", "mean"] = "sampled",
+    statistic: Literal["unbiased", "biased"] = "unbiased",
+    groups: Groups | None = None,
+    permutations: int = 200,
+    generator: Generator | None = None,
+) -> StructureScore:
+    """The structure score of the causal latents alone: `structure_score(only_causal=True)`."""
+    return structure_score(
+        autoencoder,
+        posterior,
+        samples=samples,
+        only_causal=True,
+        causal=causal,
+        response=response,
+        statistic=statistic,
+        groups=groups,
+        permutations=permutations,
+        generator=generator,
+    )
+
+
 def _causal(
     autoencoder: Autoencoder,
-    posterior: Posterior | Tensor | np.ndarray | None,
+    posterior: Recorded | None,
     asked: Codes,
     causal: Sequence[int] | None,
     generator: Generator,
-    budget: int,
 ) -> list[int]:
     """The given latents, or those of a response matrix (over the drawn codes without data)."""
     if causal is None:
-        source = asked[:1024] if posterior is None else posterior
-        causal = response_matrix(autoencoder, source, generator=generator, budget=budget).causal
+        if isinstance(posterior, Recording):
+            causal = shared_result(response_matrix, posterior).causal
+        else:
+            source = asked[:1024] if posterior is None else posterior
+            causal = response_matrix(autoencoder, source, generator=generator).causal
     kept = sorted({int(latent) for latent in causal})
     if not kept:
         raise Undefined(
@@ -176,15 +210,13 @@ def _only(codes: Codes, kept: list[int]) -> Codes:
     return only
 
 
-def _codes_for_hybrids(
-    posterior: Posterior | Tensor | np.ndarray | None, generator: Generator
-) -> Codes:
+def _codes_for_hybrids(posterior: Recorded | None, generator: Generator) -> Codes:
     if posterior is None:
         raise Undefined(
             "structure_score: the model has no prior and no codes were given to make hybrids of. "
             "Pass a recording's posterior: structure_score(autoencoder, recording.posterior)"
         )
-    return recorded_codes(posterior, "structure_score", generator)
+    return recorded_codes(posterior_of(posterior, "structure_score"), "structure_score", generator)
 
 
 def _check(response: str, statistic: str, samples: int, permutations: int) -> None:
@@ -200,3 +232,17 @@ def _check(response: str, statistic: str, samples: int, permutations: int) -> No
             f"structure_score: {samples} samples cannot tell two distributions apart; "
             "a thousand or more are usual (samples=2048 by default)."
         )
+
+
+ENTRIES = {
+    "structure-score": Entry(
+        question="Do prior samples survive decoding and encoding?",
+        takes=("autoencoder", "recording"),
+        passes="samples",
+    ),
+    "causal-structure-score": Entry(
+        question="Do prior samples survive, seen only through the latents that matter?",
+        takes=("autoencoder", "recording"),
+        passes="samples",
+    ),
+}

@@ -20,7 +20,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope.assays.engine import BUDGET, respond
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import respond
+from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError
 from zscope.results import Result
@@ -31,12 +33,12 @@ from zscope.sampling import recorded_codes, whole
 class TraversalResponses(Result):
     """The error of every latent along the traversal of each."""
 
-    base: Float[Tensor, "latents"]
-    values: Float[Tensor, "latents steps"]  # where latent m was put
+    base: Float[Tensor, " latents"]
+    values: Float[Tensor, "latents steps"]  # the values given to latent m
     error: Float[Tensor, "latents steps latents"]  # moved, step, observed: N - N'
 
     @property
-    def largest(self) -> Float[Tensor, "latents"]:
+    def largest(self) -> Float[Tensor, " latents"]:
         """The largest error, of any latent, along each traversal."""
         return self.error.abs().amax((1, 2))
 
@@ -53,6 +55,7 @@ class TraversalResponses(Result):
         return traversal_errors(self.values, self.error, ax=ax)
 
 
+@accepts_recording
 def traversal_responses(
     autoencoder: Autoencoder,
     codes: Posterior | Tensor | np.ndarray,
@@ -60,7 +63,6 @@ def traversal_responses(
     base: Tensor | np.ndarray | None = None,
     steps: int = 21,
     range: float = 0.99,
-    budget: int = BUDGET,
 ) -> TraversalResponses:
     """The signed errors as each latent is moved over the central `range` of its codes.
 
@@ -94,5 +96,14 @@ def traversal_responses(
     index = torch.arange(latents)
     moved[index, :, index] = values
     flat = moved.flatten(0, 1)
-    error = flat - respond(autoencoder, flat, budget=budget)
+    error = flat - respond(autoencoder, flat)
     return TraversalResponses(base, values, error.unflatten(0, (latents, steps)))
+
+
+ENTRY = Entry(
+    question="Where along a traversal does the encoder lose track?",
+    takes=("autoencoder", "codes"),
+    passes="steps * latents",
+    most=4_000,
+    scales="steps",
+)

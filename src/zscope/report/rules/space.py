@@ -42,7 +42,8 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
 
 def unlike_the_prior(facts: Facts, threshold: float) -> Iterable[Finding]:
     posterior = facts.recording.posterior
-    if facts.recording.autoencoder.prior is None or posterior.deterministic:
+    model = facts.recording.model
+    if model is None or model.prior is None or posterior.deterministic:
         return
     mean = posterior.mean.double().mean(0)
     variance = posterior.mean.double().var(0, correction=0) + posterior.variance.double().mean(0)

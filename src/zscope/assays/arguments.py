@@ -1,0 +1,315 @@
+"""What an assay is given: a recording taken apart, or arrays as they come.
+
+`accepts_recording` stands above the function of every assay. The function itself takes
+tensors; called with a `Recording`, the decorator hands it the parts that its entry names. So
+`a.mig(recording)`, `a.mig(codes, factors, ...)`, `zs.assay`, the command line and the report
+all make the same call, with the same random numbers and the same number of samples.
+"""
+
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zscope.assays.engine import posterior_of
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder, Posterior
+from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.factors import Factors
+from zscope.randomness import named_generator
+from zscope.recording import Recording
+
+__all__ = ["NEEDS", "PARTS", "accepts_recording", "shared_result", "unmet"]
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)  # noqa: PLC0105
+
+
+@runtime_checkable
+class Assay(Protocol[P, R]):
+    """A function of arrays that also takes a recording instead."""
+
+    __name__: str
+
+    @overload
+    def __call__(self, recording: Recording, /, **options: Any) -> R: ...
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
+    """Let a recording stand for the arrays; fill in the generator and the number of samples."""
+    signature = inspect.signature(function)
+    name = function.__name__.replace("_", "-")
+
+    @functools.wraps(function)
+    def measure(*arguments: Any, **options: Any) -> R:
+        entry = _entry_of(function)
+        if arguments and isinstance(arguments[0], Recording):
+            if len(arguments) > 1 and not entry.compares:
+                raise ConfigError(
+                    f"{name}: a recording and {len(arguments) - 1} more positional arguments. The "
+                    "recording stands for all arrays; give options by keyword."
+                )
+            if not entry.compares:
+                return _of_recording(function, signature, entry, arguments[0], options)
+            arguments = tuple(
+                each.codes if isinstance(each, Recording) else each for each in arguments
+            )
+        given = signature.bind(*arguments, **options).arguments
+        if given.get("generator") is None:
+            _as_recording(signature, entry, given)
+        _complete(signature, entry, given, 0)
+        return cast(Callable[..., R], function)(**given)
+
+    return cast(Assay[P, R], measure)
+
+
+def _of_recording(
+    function: Callable[..., R],
+    signature: inspect.Signature,
+    entry: Entry,
+    recording: Recording,
+    options: dict[str, Any],
+) -> R:
+    check_option_names(entry, signature, options)
+    if reason := unmet(entry, recording):
+        raise Undefined(f"{entry.name}: {reason}.")
+
+    drawn_anew = options.get("generator") is not None
+
+    def work() -> R:
+        given = {**_parts(signature, entry, recording, drawn_anew), **options}
+        _complete(signature, entry, given, recording.seed, recording)
+        return function(**given)
+
+    if drawn_anew:
+        return work()
+    # An array prints shortened, so its text does not identify it.
+    arrays = any(hasattr(value, "shape") for value in options.values())
+    return work() if arrays else cast(R, recording.share(_key(entry.name, options), work))
+
+
+def _key(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    return name, repr(sorted(options.items()))
+
+
+def shared_result(function: Assay[..., R], recording: Recording) -> R:
+    """The result of another assay with its default options, whether it has intervals or not."""
+    name = function.__name__.replace("_", "-")
+    pattern = re.compile(r"\[(\('resamples', \d+\))?\]")
+    for known, result in recording.shared.items():
+        if isinstance(known, tuple) and known[0] == name and pattern.fullmatch(known[1]):
+            return cast(R, result)
+    return function(recording)
+
+
+def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
+    """The parameters that an entry fills, with the part of a recording each is for."""
+    names = iter(signature.parameters)
+    words = [word.rpartition("=") for word in entry.takes]
+    return {keyword or next(names): part for keyword, _, part in words}
+
+
+def _parts(
+    signature: inspect.Signature, entry: Entry, recording: Recording, drawn_anew: bool
+) -> dict[str, Any]:
+    """The parts that an entry names, by parameter.
+
+    A whole recording brings its base samples with it; an assay that is to draw its own, with a
+    generator of the caller, gets the posterior instead.
+    """
+    return {
+        name: PARTS["posterior" if drawn_anew and "recording" in part else part](recording)
+        for name, part in _places(signature, entry).items()
+    }
+
+
+def _as_recording(signature: inspect.Signature, entry: Entry, given: dict[str, Any]) -> None:
+    """Put bare posteriors or codes into a recording where an assay takes a whole one.
+
+    So the base samples are the same whether a recording or its posterior is given.
+    """
+    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
+    for name, part in zip(signature.parameters, entry.takes, strict=False):
+        value = given.get(name)
+        if (part == "recording" and value is not None) or (
+            part == "recording_or_codes" and isinstance(value, Posterior)
+        ):
+            given[name] = Recording(model, posterior_of(value, entry.attribute))
+
+
+def _complete(
+    signature: inspect.Signature,
+    entry: Entry,
+    given: dict[str, Any],
+    seed: int,
+    recording: Recording | None = None,
+) -> None:
+    """Add the generator and the number of samples where the caller left them to us."""
+    parameters = signature.parameters
+    if "generator" in parameters and given.get("generator") is None:
+        given["generator"] = named_generator(seed, entry.name)
+    if not entry.limited(given):
+        return
+    sizes = {**options_of(signature), **given, **sizes_of(given, recording)}
+    count = entry.affordable(sizes)
+    if not count:
+        raise Undefined(
+            f"{entry.name}: a model with {sizes['latents']:,} latents needs more than the "
+            f"{entry.most:,} passes that it may take by default. Ask for a number of your own, for "
+            f"instance {entry.scales}=16 (--set {entry.name}.{entry.scales}=16), or use fewer, "
+            "larger groups of latents."
+        )
+    if entry.scales in parameters:
+        given[entry.scales] = count
+
+
+def options_of(signature: inspect.Signature) -> dict[str, Any]:
+    """The options of a function with their defaults."""
+    return {
+        name: parameter.default
+        for name, parameter in signature.parameters.items()
+        if parameter.default is not parameter.empty
+    }
+
+
+def sizes_of(given: Mapping[str, Any], recording: Recording | None = None) -> dict[str, int]:
+    """Numbers of latents and factors, as far as the arguments tell."""
+    if recording is not None:
+        factors = recording.factors
+        return {
+            "latents": recording.latents,
+            "factors": 0 if factors is None else factors.shape[1],
+        }
+    table = given.get("factors")
+    if table is None:
+        table = getattr(given.get("data"), "factors", None)
+    shape = () if table is None else table.shape
+    return {"latents": _latents(given), "factors": int(shape[1]) if len(shape) > 1 else 1}
+
+
+def _latents(given: Mapping[str, Any]) -> int:
+    """As the codes have it; a wrapped model may not know before it has been used."""
+    for each in given.values():
+        if isinstance(each, Recording | Posterior):
+            return each.latents
+    codes = given.get("codes")
+    if isinstance(codes, Tensor | np.ndarray):
+        return int(np.prod(codes.shape[1:]))
+    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
+    return 1 if model is None else model.latents
+
+
+def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
+    """Refuse options that the function does not have."""
+    for option in options:
+        if option not in signature.parameters:
+            raise ConfigError(
+                f"{entry.name}: it has no option {option!r}. "
+                f"{did_you_mean(option, [*options_of(signature)])}"
+            )
+
+
+def _entry_of(function: Callable[..., Any]) -> Entry:
+    """The entry in the function's own module, or one without content for helper functions."""
+    from zscope.assays import CATALOGUE
+
+    name = function.__name__.replace("_", "-")
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    entry = getattr(sys.modules[function.__module__], "ENTRY", Entry("", ()))
+    return Entry(**{**vars(entry), "name": name, "module": function.__module__})
+
+
+# need -> (is it met, what to say if not)
+NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
+    "two factors": (
+        lambda recording: recording.factors is not None and recording.factors.shape[1] >= 2,
+        "it compares factors, and the data have fewer than two. Give data with more factors",
+    ),
+    "two latents": (
+        lambda recording: recording.latents >= 2,
+        "it compares latents, and the model has one. Use a model with more latents",
+    ),
+    "prior": (
+        lambda recording: recording.autoencoder.prior is not None,
+        "the model has no prior. Wrap it with prior='normal' if its latents should be N(0, I)",
+    ),
+    "variances": (
+        lambda recording: not recording.posterior.deterministic,
+        "the encoder is deterministic: each posterior is a point. It applies to variational models",
+    ),
+}
+
+
+def unmet(entry: Entry, recording: Recording) -> str | None:
+    """Why an assay does not apply to a recording; None if it does."""
+    if entry.compares:
+        return "it compares two or more recordings. Use: zscope compare"
+    for word in entry.takes:
+        part = word.rpartition("=")[2]
+        if recording.model is None and part in ("autoencoder", "observations", "data"):
+            return "it needs the model, and only codes were given. Record a model on data"
+        if recording.factors is None and part == "factors":
+            return "the data come without factors. Give data with known factors"
+    for need in entry.needs:
+        met, reason = NEEDS[need]
+        if not met(recording):
+            return reason
+    return None
+
+
+def _nearest_to_mean(recording: Recording) -> Tensor:
+    codes = recording.codes
+    return codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
+
+
+def _widest_plane(recording: Recording) -> tuple[int, int]:
+    """The two latents whose codes vary most: a map of passive latents would show nothing."""
+    spread = recording.codes.var(0, correction=0)
+    first, second = spread.argsort(descending=True, stable=True)[:2].sort().values.tolist()
+    return first, second
+
+
+def _some_codes(recording: Recording) -> Tensor:
+    """Forty codes, evenly spread over the data, which are often sorted."""
+    rows = torch.linspace(0, len(recording) - 1, min(40, len(recording)))
+    return recording.codes[rows.round().long()]
+
+
+def _conditional_kl(recording: Recording) -> Tensor | None:
+    """KL of each latent for models whose prior depends on the factors; None for others."""
+    relative = recording.relative
+    return None if relative is recording.posterior else relative.kl()
+
+
+def _factors(recording: Recording) -> Factors | None:
+    return recording.factors
+
+
+# What an entry's `takes` may name, and how a recording answers.
+PARTS: dict[str, Callable[[Recording], Any]] = {
+    "recording": lambda recording: recording,
+    "recording_or_codes": lambda recording: recording,  # bare codes are taken in their order
+    "autoencoder": lambda recording: recording.autoencoder,
+    "posterior": lambda recording: recording.posterior,
+    "relative": lambda recording: recording.relative,
+    "codes": lambda recording: recording.codes,
+    "variances": lambda recording: recording.variances,
+    "factors": _factors,
+    "observations": lambda recording: recording.observations,
+    "data": lambda recording: recording.data,
+    "conditional_kl": _conditional_kl,
+    "base": _nearest_to_mean,
+    "plane": _widest_plane,
+    "some_codes": _some_codes,
+    "first_code": lambda recording: recording.codes[0],
+    "last_code": lambda recording: recording.codes[-1],
+}

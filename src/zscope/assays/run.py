@@ -1,0 +1,245 @@
+"""The one runner: every door that measures goes through `measure`.
+
+`zs.assay`, `zscope assay`, `report`, `score`, `demo`, the explorer, sweeps and studies all ask
+here which assays apply, with which options, samples, seeds and intervals, and what happens when
+one fails. An assay that does not apply, or has no answer, leaves its reason; one that raises
+anything else is kept as a failure with its traceback; the others go on.
+"""
+
+import hashlib
+import inspect
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from zscope import __version__
+from zscope.assays import CATALOGUE, groups
+from zscope.assays.arguments import check_option_names, options_of, unmet
+from zscope.assays.entry import Entry
+from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
+from zscope.recording import Recording
+from zscope.results import Result, plain
+
+__all__ = ["Failure", "Measurements", "Progress", "choose", "measure", "passes"]
+
+Options = Mapping[str, Mapping[str, Any]]
+
+
+class Progress(NamedTuple):
+    """What a watcher is told before each assay."""
+
+    name: str
+    done: int
+    total: int
+    left: float | None  # seconds, once something is known
+
+
+class Failure(NamedTuple):
+    """An exception that no assay should raise."""
+
+    message: str
+    traceback: str
+
+
+@runtime_checkable
+class Kept(Protocol):
+    """Results of earlier measurements."""
+
+    def get(self, name: str, key: dict[str, Any]) -> Result | None: ...
+    def put(self, name: str, key: dict[str, Any], result: Result) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """What was measured of a recording, what was not and why, and what failed."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)  # the reason why there is no result
+    failed: dict[str, Failure] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)  # where fewer samples were used, and why
+
+
+def choose(names: Iterable[str] | str | None) -> list[Entry]:
+    """The entries that names of assays and groups stand for; None: all of one recording."""
+    if names is None:
+        return [entry for entry in CATALOGUE.values() if not entry.compares]
+    names, known = [names] if isinstance(names, str) else list(names), groups()
+    for name in names:
+        if name not in CATALOGUE and name not in known:
+            raise ConfigError(
+                f"assay: no assay is called {name!r}. {did_you_mean(name, [*CATALOGUE, *known])} "
+                "See: zscope assay --list"
+            )
+    wanted = dict.fromkeys(member for name in names for member in known.get(name, [name]))
+    return [CATALOGUE[name] for name in wanted]
+
+
+def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Options by assay, refused where an assay or an option does not exist.
+
+    A group stands for all its assays that have the option.
+    """
+    checked: dict[str, dict[str, Any]] = {}
+    for name, values in (options or {}).items():
+        if not isinstance(values, Mapping):
+            raise ConfigError(
+                f"options: {name}={values!r}; expected the options of an assay, for instance "
+                "options={'response-map': {'dims': (3, 5)}}."
+            )
+        entries = choose([name])
+        signatures = {entry.name: inspect.signature(entry.load()) for entry in entries}
+        for option, value in values.items():
+            able = [each for each in entries if option in signatures[each.name].parameters]
+            if not able:
+                check_option_names(entries[0], signatures[entries[0].name], [option])
+            for entry in able:
+                checked.setdefault(entry.name, {})[option] = value
+    return checked
+
+
+def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
+    """How many passes of the model an assay will take, as its entry states."""
+    sizes = _sizes(entry, recording, options)
+    if entry.limited(options):
+        sizes[entry.scales] = entry.affordable(sizes)
+        return entry.cost(sizes) if sizes[entry.scales] else 0
+    return entry.cost(sizes)
+
+
+def measure(
+    recording: Recording,
+    names: Iterable[str] | str | None = None,
+    *,
+    options: Options | None = None,
+    resamples: int = 0,
+    progress: Callable[[Progress], None] | None = None,
+    kept: Kept | None = None,
+) -> Measurements:
+    """The named assays of a recording, or all that apply.
+
+    `options` are by assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval
+    get one from `resamples` resamples. `kept` holds results of earlier measurements, which are
+    taken over when nothing that matters has changed.
+    """
+    chosen, checked = choose(names), check_options(options)
+    found = Measurements()
+    for entry in chosen:
+        if reason := unmet(entry, recording):
+            found.missing[entry.name] = f"Does not apply: {reason}."
+    entries = [entry for entry in chosen if entry.name not in found.missing]
+    given = {entry.name: _options(entry, checked, resamples) for entry in entries}
+    watch = _Clock([passes(entry, recording, given[entry.name]) for entry in entries])
+    for done, entry in enumerate(entries):
+        if progress is not None:
+            progress(Progress(entry.name, done, len(entries), watch.left()))
+        _run(entry, recording, given[entry.name], kept, found)
+        watch.tick()
+    return found
+
+
+def _run(
+    entry: Entry,
+    recording: Recording,
+    options: dict[str, Any],
+    kept: Kept | None,
+    found: Measurements,
+) -> None:
+    """Run one assay and put what came of it where it belongs."""
+    try:
+        key = None if kept is None else _key(entry, recording, options)
+        result = None if kept is None or key is None else kept.get(entry.name, key)
+        if result is None:
+            result = entry.load()(recording, **options)
+            if kept is not None and key is not None:
+                kept.put(entry.name, key, result)
+        found.results[entry.name] = result
+        if note := _note(entry, recording, options):
+            found.notes[entry.name] = note
+    except ZscopeError as error:
+        text = " ".join(str(error).split())
+        text = text.removeprefix(f"{entry.name}: ").removeprefix(f"{entry.attribute}: ")
+        found.missing[entry.name] = text[:1].upper() + text[1:]
+    except Exception as error:
+        text = " ".join(str(error).split())
+        found.failed[entry.name] = Failure(
+            f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
+            "model it called: please report it with the traceback.",
+            traceback.format_exc(),
+        )
+
+
+def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
+    """The options an assay is called with."""
+    options = dict(checked.get(entry.name, {}))
+    able = "resamples" in inspect.signature(entry.load()).parameters
+    if resamples and able and "resamples" not in options:
+        options["resamples"] = resamples
+    return options
+
+
+def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any]:
+    factors = recording.factors
+    return {
+        **options_of(inspect.signature(entry.load())),
+        **options,
+        "latents": recording.latents,
+        "factors": 0 if factors is None else factors.shape[1],
+    }
+
+
+def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str:
+    """Why fewer samples than usual were used; nothing if as many as usual were."""
+    if not entry.limited(options):
+        return ""
+    sizes = _sizes(entry, recording, options)
+    usual, count = int(sizes.get(entry.scales, 1)), entry.affordable(sizes)
+    if count == usual:
+        return ""
+    return (
+        f"{count:,} {entry.scales} instead of {usual:,}, to stay within {entry.most:,} passes of "
+        f"a model with {recording.latents} latents. For more: --set {entry.name}.{entry.scales}="
+        f"{usual}"
+    )
+
+
+def _key(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """All that a result depends on; None if some of it cannot be written down."""
+    try:
+        values = plain(dict(sorted(options.items())))
+    except (TypeError, Undefined):
+        return None
+    source = inspect.getsourcefile(inspect.unwrap(entry.load()))
+    return {
+        "options": repr(values),
+        "recording": recording.fingerprint,
+        "seed": recording.seed,
+        "zscope": __version__,
+        "source": hashlib.sha256(Path(source or "").read_bytes()).hexdigest(),
+    }
+
+
+class _Clock:
+    """The time left, from the stated costs and the time taken so far."""
+
+    def __init__(self, costs: list[int]) -> None:
+        self._costs = costs
+        self._done = 0
+        self._seconds = {True: 0.0, False: 0.0}  # of assays that run the model, and of others
+        self._last = time.perf_counter()
+
+    def tick(self) -> None:
+        now = time.perf_counter()
+        self._seconds[self._costs[self._done] > 0] += now - self._last
+        self._last = now
+        self._done += 1
+
+    def left(self) -> float | None:
+        before, after = self._costs[: self._done], self._costs[self._done :]
+        if not before:
+            return None
+        rate = self._seconds[True] / max(1, sum(before))
+        each = self._seconds[False] / max(1, before.count(0))
+        return rate * sum(after) + each * after.count(0)

@@ -1,0 +1,327 @@
+"""FONDUE with training: how many latents do these data need?
+
+Each size is tried with a fresh model, trained for a short while on nine tenths of the data;
+the gap between its samples and its means is measured on the other tenth. Trials are saved in
+OUT/trials.json and their runs in OUT/latents-N-steps-N, so that a search that was stopped
+continues where it was: finished trials are read, a partly trained model resumes.
+
+See `zscope.assays.dimension.fondue` for the search alone and its theory.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from zscope import models, store
+from zscope.assays.dimension.fondue import (
+    BetaFondue,
+    Fondue,
+    StableFondue,
+    binary_fondue,
+    fondue_beta,
+    fondue_types,
+    stable_fondue,
+)
+from zscope.assays.dimension.fondue import fondue as search_latents
+from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
+from zscope.assays.dimension.intrinsic import intrinsic_dimension
+from zscope.assays.regime.types import VariableTypes, variable_types
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.data.dataset import as_dataset
+from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.randomness import seed_of
+from zscope.recording import Recording, choose_rows, record
+from zscope.training import train
+
+__all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]
+
+SEARCHES = ("fondue", "binary", "beta")
+# criterion -> the threshold it is published with
+THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
+SATURATED = (
+    "The kernel separates every two observations, so the information is at its ceiling whatever "
+    "the decoder does, and the answer depends on the codes alone. Use the criterion trace."
+)
+
+
+class Progress(NamedTuple):
+    """What `watch` is called with before (value None) and after each trial."""
+
+    latents: int
+    beta: float | None
+    steps: int
+    value: float | None
+    threshold: float
+    remembered: bool  # read from an earlier search, not trained
+
+
+def fondue(
+    data: Any,
+    *,
+    search: str = "fondue",
+    latents: int | None = None,
+    model: str | None = None,
+    options: dict[str, Any] | None = None,
+    criterion: str = "trace",
+    threshold: float | None = None,
+    start: float | None = None,
+    limit: int = 512,
+    stable: bool = False,
+    steps: int = 2000,
+    batch: int = 64,
+    rate: float = 1e-3,
+    samples: int = 10_000,
+    seed: int = 0,
+    out: str | Path | None = None,
+    watch: Callable[[Progress], None] | None = None,
+) -> Fondue | StableFondue | BetaFondue:
+    """Find how many latents a model can use on these data, by training models of many sizes.
+
+    `search` is "fondue", "binary" (bisection up to `limit`, at most 199) or "beta": the largest
+    β at which a model with a fixed number of `latents` still uses all of them. The search for
+    a size begins at `start`, by default the intrinsic dimension of the data; `stable` trains
+    twice as long until the answer repeats. `model` is a variational one, by default vae, or
+    beta-vae in a search for β; `options` are passed to it.
+
+    `criterion` is "trace", "sampled", "dimension", "information" or "types", and `threshold`
+    the largest acceptable gap, by default the published one. `out` is a folder for the trials.
+    """
+    if search not in SEARCHES:
+        raise ConfigError(
+            f"fondue: no search is called {search!r}. {did_you_mean(search, SEARCHES)}"
+        )
+    if (search == "beta") != (latents is not None) or (search == "beta" and stable):
+        raise ConfigError(
+            "fondue: --search beta (search='beta') looks for the largest β of a model of fixed "
+            "size: give the size, for instance --latents 6 (latents=6). The other searches look "
+            "for the size itself; --stable applies to them only."
+        )
+    trials = Trials(
+        data,
+        model=model or ("beta-vae" if search == "beta" else "vae"),
+        options=options,
+        criterion=criterion,
+        threshold=threshold,
+        batch=batch,
+        rate=rate,
+        samples=samples,
+        seed=seed,
+        out=out,
+        watch=watch,
+    )
+    if latents is not None:
+        return _search_beta(trials, latents, steps)
+    if criterion == "types" and (search == "binary" or threshold is not None):
+        raise ConfigError(
+            "fondue: the criterion types counts the latents that are not passive, so there is "
+            "nothing to bisect and no threshold. Leave search and threshold out, or use the "
+            "criterion trace."
+        )
+    begin = trials.intrinsic_dimension() if start is None else start
+
+    def run_search(steps: int) -> Fondue:
+        def gap(n: int) -> float:
+            return trials.gap(n, steps=steps)
+
+        if criterion == "types":
+            result = fondue_types(lambda n: trials.types(n, steps=steps), start=begin, limit=limit)
+        elif search == "binary":
+            high = min(limit + 1, 200)  # which is never tried itself
+            result = binary_fondue(gap, high=high, threshold=trials.threshold)
+        else:
+            result = search_latents(gap, start=begin, threshold=trials.threshold, limit=limit)
+        return replace(result, flags=list(trials.flags))
+
+    return stable_fondue(run_search, steps=steps) if stable else run_search(steps)
+
+
+def _search_beta(trials: "Trials", latents: int, steps: int) -> BetaFondue:
+    if trials.criterion == "types" or "beta" in trials.options:
+        raise ConfigError(
+            "fondue: a search for β needs a gap that grows with β, which counts of types do not, "
+            "and a β that is not fixed. Leave the criterion types and the option beta out."
+        )
+    result = fondue_beta(
+        lambda beta: trials.gap(latents, steps=steps, beta=beta), threshold=trials.threshold
+    )
+    return replace(result, flags=list(trials.flags))
+
+
+class Trials:
+    """Trains models of one kind on one dataset and measures them; saves results in a folder."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        model: str = "vae",
+        options: dict[str, Any] | None = None,
+        criterion: str = "trace",
+        threshold: float | None = None,
+        batch: int = 64,
+        rate: float = 1e-3,
+        samples: int = 10_000,
+        seed: int = 0,
+        out: str | Path | None = None,
+        watch: Callable[[Progress], None] | None = None,
+    ) -> None:
+        if criterion not in THRESHOLDS:
+            raise ConfigError(
+                f"fondue: no criterion is called {criterion!r}. "
+                f"{did_you_mean(criterion, THRESHOLDS)}"
+            )
+        reserved = sorted({"latents", "seed"} & set(options or {}))
+        if reserved:
+            raise ConfigError(
+                f"fondue: the model option {reserved[0]} cannot be set here: the search decides "
+                "the latents, and seed= (--seed) all random numbers. Leave it out."
+            )
+        self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
+        self.model, self.options = model, dict(options or {})
+        self.criterion = criterion
+        self.threshold = THRESHOLDS[criterion] if threshold is None else threshold
+        self.training: dict[str, Any] = {"batch": batch, "rate": rate}
+        self.samples, self.seed, self.watch = samples, seed, watch
+        self.out = None if out is None else Path(out)
+        self.values: dict[str, float] = {}  # of the criterion, by size, β and steps
+        self.flags: list[str] = []  # warnings needed to read the answer
+        if models.entry(model).posterior == "point":
+            raise ConfigError(
+                f"fondue: {model} is deterministic, so its samples and means are the same and "
+                "there is no gap. Search with --model vae: the size it finds suits autoencoders "
+                "of the same architecture too."
+            )
+        self._restore()
+
+    def gap(self, latents: int, *, steps: int, beta: float | None = None) -> float:
+        """The criterion for a model with so many latents, trained unless it was before."""
+        key = f"{latents}" if beta is None else f"{latents} beta {beta:.6g}"
+        key = f"{key} steps {steps}"
+        remembered = key in self.values
+        self._report(latents, beta, steps, None, remembered)
+        if not remembered:
+            self.values[key] = self._measure(self._train(latents, steps, beta))
+            self._save()
+        self._report(latents, beta, steps, self.values[key], remembered)
+        return self.values[key]
+
+    def types(self, latents: int, *, steps: int) -> VariableTypes:
+        """The types of the latents of such a model; measured anew from its run."""
+        self._report(latents, None, steps, None, False)
+        recording = self._record(self._train(latents, steps, None))
+        types = variable_types(recording.posterior.variance)
+        self._report(latents, None, steps, float(len(types.passive)), False)
+        return types
+
+    def intrinsic_dimension(self, samples: int = 5000) -> float:
+        """The intrinsic dimension of the observations, where the search begins."""
+        rows = choose_rows(len(self.data), samples, self.seed)
+        x = self.data.batch(rows).flatten(1)
+        try:
+            return intrinsic_dimension(x).dimension
+        except Undefined:
+            return 10.0  # too few distinct observations for an estimate
+
+    def _train(self, latents: int, steps: int, beta: float | None) -> Autoencoder:
+        options = dict(self.options)
+        if beta is not None:
+            options["beta"] = beta
+        # A different seed for each size, so that an unlucky draw is not repeated in all.
+        seed = seed_of(self.seed, latents) % 2**31
+        model = models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
+        folder = None
+        if self.out is not None:
+            name = f"latents-{latents:03d}-steps-{steps}"
+            folder = self.out / (name if beta is None else f"{name}-beta-{beta:.6g}")
+        try:
+            run = train(
+                model,
+                self.data,
+                steps=steps,
+                seed=seed,
+                out=folder,
+                resume=folder is not None,
+                progress=False,
+                **self.training,
+            )
+        except KeyboardInterrupt:
+            # The message of the run says how to resume that one model, not the search.
+            resume = f" Everything is saved in {self.out}: run the same command again to continue."
+            raise KeyboardInterrupt(
+                f"fondue: stopped while training {latents} latents.{resume if self.out else ''}"
+            ) from None
+        assert run.model is not None
+        return run.model
+
+    def _record(self, model: Autoencoder) -> Recording:
+        return record(model, self.held_out, samples=self.samples, seed=self.seed)
+
+    def _measure(self, model: Autoencoder) -> float:
+        recording = self._record(model)
+        posterior = recording.posterior
+        generator = torch.Generator().manual_seed(seed_of(self.seed, 4))
+        if self.criterion == "dimension":
+            return dimension_gap(posterior, generator=generator).score
+        if self.criterion == "information":
+            z = posterior.sample(generator)
+            device, dtype = model.place
+            with evaluation(model):
+                parts = torch.split(z, 256)
+                decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
+            gap = information_gap(recording.observations, decoded, z)
+            if gap.saturated and SATURATED not in self.flags:
+                self.flags.append(SATURATED)
+            return gap.score
+        sampled = self.criterion == "sampled"
+        return trace_gap(posterior, sampled=sampled, generator=generator).score
+
+    def _report(
+        self, latents: int, beta: float | None, steps: int, value: float | None, remembered: bool
+    ) -> None:
+        if self.watch is not None:
+            self.watch(Progress(latents, beta, steps, value, self.threshold, remembered))
+
+    def _settings(self) -> dict[str, Any]:
+        first = self.held_out.batch(slice(0, 64)).contiguous().numpy()
+        return {
+            "data": self.data.recipe or self.data.name,
+            "observations": len(self.data),
+            # Arrays have no name of their own, and files change.
+            "contents": sha256(first.tobytes()).hexdigest()[:16],
+            "model": self.model,
+            "options": self.options,
+            "criterion": self.criterion,
+            "seed": self.seed,
+            "samples": self.samples,
+            **self.training,
+        }
+
+    def _restore(self) -> None:
+        """Read the trials of an earlier search with the same settings."""
+        if self.out is None or not (self.out / "trials.json").is_file():
+            return
+        content = store.read_json(self.out / "trials.json")
+        before, now = content["settings"], json.loads(json.dumps(self._settings()))
+        for key in now:
+            if before.get(key) != now[key]:
+                raise ConfigError(
+                    f"fondue: {self.out} contains a search with {key}={before.get(key)!r}, now "
+                    f"{key}={now[key]!r}. Leave the option out to continue that search, or choose "
+                    "another --out."
+                )
+        self.values, self.flags = content["trials"], content["flags"]
+
+    def _save(self) -> None:
+        if self.out is not None:
+            content = {
+                "format": store.FORMAT,
+                "settings": self._settings(),
+                "trials": self.values,
+                "flags": self.flags,
+            }
+            store.write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())

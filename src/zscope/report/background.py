@@ -1,0 +1,66 @@
+"""What it takes to make a report again: command, seed, model, data and versions."""
+
+import platform
+from typing import Any
+
+import numpy as np
+import torch
+
+from zscope import __version__
+from zscope.recording import Recording
+from zscope.results import plain
+from zscope.wrapping import Wrapped
+
+__all__ = ["background", "model_name"]
+
+
+def background(
+    recording: Recording,
+    name: str,
+    resamples: int,
+    command: str,
+    config: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """What it takes to make the report again."""
+    model, data, factors = recording.model, recording.dataset, recording.factors
+    return {
+        "command": command,
+        "seed": recording.seed,
+        "resamples": resamples,
+        "model": {
+            "name": name,
+            "latents": recording.latents,
+            "prior": None if model is None else model.prior,
+            "posterior": "point" if recording.posterior.deterministic else "Gaussian",
+            "parameters": 0 if model is None else sum(p.numel() for p in model.parameters()),
+        },
+        "data": {
+            "name": "codes" if data is None else data.name,
+            "shape": [] if data is None else list(data.shape),
+            "encoded": len(recording),
+            "factors": [] if factors is None else list(factors.names),
+            "kinds of factors": [] if factors is None else list(factors.kinds),
+            **({"recipe": plain(data.recipe)} if data is not None and data.recipe else {}),
+        },
+        **({"config": plain(config)} if config else {}),
+        "versions": {
+            "zscope": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "system": f"{platform.system()} {platform.machine()}",
+        },
+    }
+
+
+def model_name(recording: Recording) -> str:
+    """What to call a model: the name it has, or its class, or those of what was wrapped."""
+    model = recording.model
+    if model is None:
+        return "codes"
+    if model.name is not None or not isinstance(model, Wrapped):
+        return model.name or type(model).__name__
+    parts = [model.encoder, model.decoder]
+    names = [getattr(each, "__name__", type(each).__name__) for each in parts]
+    known = [name for name in dict.fromkeys(names) if name.isidentifier()]
+    return " and ".join(known) or "Autoencoder"

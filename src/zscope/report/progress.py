@@ -1,0 +1,35 @@
+"""Progress of a measurement on a terminal, with the time left."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from zscope.assays.run import Progress
+
+__all__ = ["Watch", "duration", "show_progress"]
+
+Watch = Callable[[Progress], None]
+
+
+@contextmanager
+def show_progress(progress: Watch | bool | None) -> Iterator[Watch | None]:
+    """A function that reports progress: the given one, or a line on a terminal."""
+    if callable(progress) or progress is False or not sys.stderr.isatty():
+        yield progress if callable(progress) else None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("encoding the data") as status:
+
+        def update(step: Progress) -> None:
+            left = "" if step.left is None else f", about {duration(step.left)} left"
+            status.update(f"{step.name}  ({step.done + 1} of {step.total}{left})")
+
+        yield update
+
+
+def duration(seconds: float) -> str:
+    """Seconds below two minutes, minutes below two hours, hours beyond."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,133 @@
+"""The models of CONTRIBUTING.md, taken from its text: they train, record and are measured."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+from typer.testing import CliRunner
+
+import zscope as zs
+from zscope.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+CHAPTER = (ROOT / "CONTRIBUTING.md").read_text().split("\n## A model\n")[1].split("\n## ")[0]
+*CLASSES, ENTRY = re.findall(r"```python\n(.*?)```", CHAPTER, re.DOTALL)
+
+
+def normal(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module", name="classes")
+def _classes() -> dict:
+    names: dict = {}
+    for block in CLASSES:
+        exec(block, names)
+    return names
+
+
+def linear(inputs: int, outputs: int) -> nn.Module:
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    layer.weight.data = 0.3 * normal(outputs, inputs)
+    layer.bias.data.zero_()
+    return layer
+
+
+def trained(model: zs.Trainable, data: object) -> zs.Recording:
+    run = zs.train(model, data, steps=20, rate=0.01, batch=32)
+    first, last = run.history[0], run.history[-1]
+    assert last["loss"] < first["loss"]
+    assert {"reconstruction", "divergence", "active"} <= set(last)
+    return zs.record(run.model, data)
+
+
+def test_a_model_that_trains(classes):
+    recording = trained(classes["VAE"](linear(6, 4), linear(2, 6), latents=2), normal(200, 6))
+    assert zs.assays.variable_types(recording.posterior.variance).active == []
+    assert zs.assays.response_matrix(recording.autoencoder, recording.codes).matrix.shape == (2, 2)
+
+
+def test_the_same_model_stands_in_the_interface(classes):
+    text = (ROOT / "src" / "zscope" / "autoencoder.py").read_text()
+    example = text.split("class VAE(zs.Trainable):")[1].split("CONTRIBUTING.md")[0]
+    assert "def losses(self, x, generator=None):" in example
+
+
+def test_a_conditional_model_is_measured_against_its_own_prior(classes):
+    factors = torch.arange(200)[:, None].float() / 200
+    data = zs.data.from_arrays(normal(200, 6), factors.numpy(), factor_names=["time"])
+    networks = linear(7, 4), linear(2, 6), linear(1, 4)
+    recording = trained(classes["ConditionalVAE"](*networks, latents=2), data)
+    posterior, prior = recording.posterior, recording.autoencoder.prior_given(factors)
+    expected = torch.distributions.kl_divergence(
+        torch.distributions.Normal(posterior.mean, posterior.std),
+        torch.distributions.Normal(prior.mean, prior.std),
+    )
+    torch.testing.assert_close(recording.relative.kl(), expected.detach(), rtol=1e-4, atol=1e-5)
+    pruned = zs.record(zs.prune(recording.autoencoder, [1]), data)
+    torch.testing.assert_close(pruned.relative.mean, recording.relative.mean[:, 1:])
+
+
+def test_a_model_with_its_own_likelihood_pays_what_it_says(classes):
+    rates = (0.3 * normal(200, 5)).exp()
+    counts = torch.poisson(rates, generator=torch.Generator().manual_seed(1))
+    model = classes["CountVAE"](linear(5, 4), linear(2, 5), latents=2)
+    trained(model, counts)
+    with torch.no_grad():
+        nats = model.losses(counts, torch.Generator().manual_seed(1)).terms["reconstruction"]
+    for each in (model, zs.rotate_latents(model, torch.eye(2))):
+        generator = torch.Generator().manual_seed(1)
+        result = zs.assays.rate_distortion(each, counts, generator=generator, batch=200)
+        assert result.likelihood == "poisson"
+        assert result.distortion == pytest.approx(nats.item(), rel=1e-5)
+    with pytest.raises(zs.ZscopeError, match="counts are needed"):
+        zs.train(model, -counts, steps=1)
+
+
+def test_a_likelihood_that_is_named_but_not_defined_is_refused(classes):
+    model = classes["VAE"](linear(6, 4), linear(2, 6), latents=2)
+    model.likelihood_name = "student"
+    with pytest.raises(zs.ZscopeError, match=r"'student', but negative_log_likelihood\(z, x\)"):
+        zs.assays.rate_distortion(model, normal(50, 6))
+
+
+@pytest.fixture(name="warm_vae")
+def _warm_vae(monkeypatch):
+    """The recipe followed: one file, one line in the catalogue."""
+    module = ModuleType("zscope.models.warm_vae")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(ENTRY, module.__dict__)
+    line = re.search(r'`"([\w-]+)": "([\w:]+)",`', CHAPTER)
+    monkeypatch.setitem(zs.models.CATALOGUE, line[1], line[2])
+    return line[1]
+
+
+def test_a_made_up_model_of_the_catalogue_is_found_everywhere(warm_vae, monkeypatch):
+    assert warm_vae in zs.models.names()
+    listed = CliRunner().invoke(app, ["models", "list"]).output
+    assert "warm-vae" in listed
+    assert "a VAE whose divergence counts β times" in listed
+    info = CliRunner().invoke(app, ["models", "info", warm_vae]).output
+    assert "Weight of the divergence." in info
+    monkeypatch.setenv("ZSCOPE_DOCS_FIGURES", "no")
+    described = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    pages = importlib.util.module_from_spec(described)
+    described.loader.exec_module(pages)
+    made = pages.model_pages()
+    assert "`beta`" in made["models/warm-vae.md"]
+    assert "warm-vae.md" in made["models/index.md"]
+
+
+def test_a_made_up_model_of_the_catalogue_trains_and_is_built_again(warm_vae):
+    model = zs.models.build(warm_vae, shape=(6,), latents=2, hidden=(8,), beta=2)
+    recording = trained(model, normal(200, 6))
+    assert recording.codes.shape == (200, 2)
+    again = zs.models.from_recipe(model.recipe)
+    assert again.recipe["options"]["beta"] == 2.0
+    with pytest.raises(zs.ZscopeError, match="beta=-1.*0 or more"):
+        zs.models.build(warm_vae, shape=(6,), latents=2, beta=-1)
