@@ -177,7 +177,7 @@ def test_configurations_that_are_not_there_or_not_json_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="is not JSON"):
         read_config(tmp_path / "bad.json")
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(ConfigError, match="holds a list"):
+    with pytest.raises(ConfigError, match="contains a list"):
         read_config(tmp_path / "list.json")
 
 

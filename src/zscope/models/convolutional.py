@@ -1,8 +1,8 @@
-"""Convolutional backbones, as blocks that a model strings together.
+"""Convolutional backbones, as sequences of blocks.
 
-Every backbone says two things: the blocks of its encoder, and those of its decoder with
-the map of features they start from. An hourglass puts dense layers between the two; a
-structural decoder (`structural.py`) puts latents between the blocks.
+Every backbone defines the blocks of its encoder, and those of its decoder with the shape of
+the features they start from. An hourglass puts dense layers between the two; a structural
+decoder (`structural.py`) feeds latents in between the blocks.
 """
 
 import math
@@ -21,7 +21,7 @@ from zscope.models.layers import (
     Shape,
     dense,
     halved,
-    joined,
+    join,
 )
 
 
@@ -34,7 +34,7 @@ def _encoder(
     activation: str,
 ) -> Encoder:
     """The blocks, flattened, then dense layers and a linear head."""
-    layers = [*joined(blocks), nn.Flatten(), *dense([flat, *hidden], activation)]
+    layers = [*join(blocks), nn.Flatten(), *dense([flat, *hidden], activation)]
     return Encoder(shape, nn.Sequential(*layers), nn.Linear([flat, *hidden][-1], outputs))
 
 
@@ -42,7 +42,7 @@ def _decoder(
     latents: int, hidden: Sequence[int], start: Shape, blocks: list[Block], last: Block, act: str
 ) -> list[nn.Module]:
     layers = dense([latents, *hidden, math.prod(start)], act)
-    return [*layers, nn.Unflatten(1, start), *joined(blocks), *last]
+    return [*layers, nn.Unflatten(1, start), *join(blocks), *last]
 
 
 # Locatello et al., ICML 2019.
@@ -53,7 +53,7 @@ def locatello_encoder_blocks(
 ) -> list[Block]:
     """Convolutions of stride 2 with 32, 32, 64, 64 channels.
 
-    Padding is "same" as in TensorFlow, where the network comes from: a side of n pixels
+    Padding is "same" as in TensorFlow, for which the network was written: a side of n pixels
     becomes ceil(n / 2), and an odd row is added below and to the right.
     """
     blocks = []
@@ -72,8 +72,8 @@ def locatello_encoder_blocks(
 def locatello_decoder_blocks(
     shape: Shape, *, kernels: Sequence[int], activation: str
 ) -> tuple[Shape, list[Block], Block]:
-    """A small map of 64 channels, then 4x4 deconvolutions of 64, 32, 32 and all channels;
-    the sides are those of the encoder, backwards."""
+    """A small map of 64 channels, then 4x4 deconvolutions with 64, 32, 32 and the picture's
+    channels; the sides are those of the encoder in reverse."""
     sides = halved(shape[1:], 4)[::-1]
     blocks = []
     for (before, after), (small, large) in zip(
@@ -126,8 +126,8 @@ def responses_encoder_blocks(shape: Shape, *, activation: str) -> list[Block]:
 def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, list[Block], Block]:
     """Upsampling, convolution, group norm and ELU, from 16 channels.
 
-    The paper prints four such blocks between 256 units and 64 x 64 pixels, which fixes the
-    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are the encoder's.
+    The paper shows four such blocks between 256 units and 64 x 64 pixels, which implies the
+    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are those of the encoder.
     """
     sides = halved(shape[1:], _pooled_blocks(shape))[-2::-1]
     blocks: list[Block] = []
@@ -220,7 +220,7 @@ def _structural_size(shape: Shape, depth: int | None, filters: int | None) -> tu
 def consistency_encoder_blocks(
     shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
 ) -> list[Block]:
-    """Convolution, Mish and batch norm, with poolings at regular places."""
+    """Convolution, Mish and batch norm, with pooling at regular intervals."""
     after = _pool_places(shape, depth, pools)
     blocks: list[Block] = []
     for number in range(depth):
@@ -234,15 +234,15 @@ def consistency_encoder_blocks(
 def consistency_decoder_blocks(
     shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
 ) -> tuple[Shape, list[Block], Block]:
-    """The encoder backwards: upsampling where it pools, to the sizes it had."""
+    """The encoder in reverse: upsampling where it pools, to the same sizes."""
     after = _pool_places(shape, depth, pools)
     sides = _floored(shape[1:], len(after))[::-1]
-    grown, convolutions = 0, []
+    upsampled, convolutions = 0, []
     for number in reversed(range(depth)):
         grow: Block = []
         if number in after:
-            grown += 1
-            grow = [nn.Upsample(sides[grown], mode="bilinear", align_corners=False)]
+            upsampled += 1
+            grow = [nn.Upsample(sides[upsampled], mode="bilinear", align_corners=False)]
         channels = filters if number else shape[0]
         convolutions.append([*grow, nn.Conv2d(filters, channels, 3, padding=1)])
     blocks = [
@@ -273,7 +273,7 @@ def consistency_decoder(
 
 
 def _pool_places(shape: Shape, depth: int, pools: int | None) -> list[int]:
-    """After which blocks a picture is halved: evenly spaced, the last block among them."""
+    """The blocks after which a picture is halved: evenly spaced, including the last."""
     count = pools or (7 if min(shape[1:]) >= 128 else 3)
     count = min(count, depth, int(math.log2(min(shape[1:]))))
     return [depth * (place + 1) // count - 1 for place in range(count)]
