@@ -99,7 +99,9 @@ def test_an_interrupted_ensemble_says_that_it_cannot_be_resumed(tmp_path, monkey
     with pytest.raises(KeyboardInterrupt, match="after step 1 of 9.*cannot be resumed.*delete"):
         zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
     assert {store.open_run(tmp_path / f"seed-{k}").status for k in (1, 2)} == {"interrupted"}
-    with pytest.raises(RunError, match="seed-1 already contains a run .*neither be resumed.*delete"):
+    with pytest.raises(
+        RunError, match="seed-1 already contains a run .*neither be resumed.*delete"
+    ):
         zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
 
 
