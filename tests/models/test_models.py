@@ -192,7 +192,7 @@ def test_the_generator_decides_the_noise(name):
 def test_the_draws_are_announced_for_an_ensemble():
     shapes = Shapes()
     small("vae").losses(pictures(4, 1, 8, 8), shapes)
-    assert [tuple(draw.shape) for draw in shapes.seen] == [(4, 3)]
+    assert [tuple(draw.shape) for draw in shapes.draws] == [(4, 3)]
 
 
 def test_decoding_gives_the_mean_and_not_the_logits():

@@ -144,7 +144,7 @@ def test_stacked_models_lose_as_they_do_alone(name):
     models[0].losses(x[0], shapes, **given[0])
     draws = [
         torch.stack([normal(like, seeded(11 * member + place)) for member in range(2)])
-        for place, like in enumerate(shapes.seen)
+        for place, like in enumerate(shapes.draws)
     ]
     lost = [Lost(model) for model in models]
     parameters, buffers = stack_module_state(lost)
@@ -167,7 +167,7 @@ def test_losses_do_not_depend_on_the_size_of_the_batch(name):
     given = extras(model, x)
     shapes = Shapes()
     model.losses(x, shapes, **given)
-    draws = [normal(like, seeded(n)) for n, like in enumerate(shapes.seen)]
+    draws = [normal(like, seeded(n)) for n, like in enumerate(shapes.draws)]
     once = model.losses(x, Tape(list(draws)), **given).total.item()
     halves = [draw.chunk(len(draw) // 5) for draw in draws]  # pairs are drawn for as one batch
     twice = [torch.cat([part for part in parts for _ in range(2)]) for parts in halves]

@@ -93,11 +93,11 @@ def entry(name: str) -> Entry:
             "zscope models list"
         )
     module, attribute = CATALOGUE[name].split(":")
-    known: Entry = getattr(import_module(f"zscope.models.{module}"), attribute)
-    options = {**known.options, **PARTS, **_backbone_options()}
-    if not known.decodes:
+    spec: Entry = getattr(import_module(f"zscope.models.{module}"), attribute)
+    options = {**spec.options, **PARTS, **_backbone_options()}
+    if not spec.decodes:
         options = {key: option for key, option in options.items() if key not in DECODING}
-    return replace(known, options=options)
+    return replace(spec, options=options)
 
 
 def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Composed:
@@ -108,23 +108,23 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
     backbone (`zscope models info NAME` lists them). `from_recipe(model.recipe)` builds the
     same model again.
     """
-    known = entry(name)
+    spec = entry(name)
     size = _read_shape(name, shape)
     latents = _read(name, "latents", whole(1), latents)
-    recorded, chosen = _choose_options(known, size, options)
-    check_parts(known, size, latents, chosen)
-    backbone_options = {key: chosen[key] for key in BACKBONES[chosen["backbone"]].options}
-    objective_options = {key: chosen[key] for key in _objective_options(known)}
+    recorded, settings = _choose_options(spec, size, options)
+    check_parts(spec, size, latents, settings)
+    backbone_options = {key: settings[key] for key in BACKBONES[settings["backbone"]].options}
+    objective_options = {key: settings[key] for key in _objective_options(spec)}
     # PyTorch's constructors draw weights from the global random state. On the meta device
     # there is nothing to draw for; `initialise` then fills in our own numbers.
     with torch.device("meta"):
-        networks = assemble(known, size, latents, chosen, backbone_options)
-        gamma = {"gamma": chosen["gamma"]} if chosen["likelihood"] == "gaussian" else {}
-        likelihood: Any = LIKELIHOODS[chosen["likelihood"]](**gamma)
-        if isinstance(known.objective, type):
-            objective = known.objective(latents=latents, **objective_options)
+        networks = assemble(spec, size, latents, settings, backbone_options)
+        gamma = {"gamma": settings["gamma"]} if settings["likelihood"] == "gaussian" else {}
+        likelihood: Any = LIKELIHOODS[settings["likelihood"]](**gamma)
+        if isinstance(spec.objective, type):
+            objective = spec.objective(latents=latents, **objective_options)
         else:
-            objective = partial(known.objective, **objective_options)
+            objective = partial(spec.objective, **objective_options)
         model = Composed(
             networks.encoder,
             networks.decoder,
@@ -132,16 +132,16 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             latents=latents,
             likelihood=likelihood,
             objective=objective,
-            posterior=chosen["posterior"],
-            prior=known.prior,
+            posterior=settings["posterior"],
+            prior=spec.prior,
             block=networks.block,
-            penalty=penalty(chosen),
+            penalty=penalty(settings),
             groups=networks.groups,
-            needs=known.needs,
-            conditional=known.conditional,
+            needs=spec.needs,
+            conditional=spec.conditional,
         )
     try:
-        initialise(model, seed=chosen["seed"], weights=chosen["weights"])
+        initialise(model, seed=settings["seed"], weights=settings["weights"])
     except RuntimeError as error:
         count = sum(parameter.numel() for parameter in model.parameters())
         raise ConfigError(
@@ -185,34 +185,34 @@ def from_recipe(recipe: dict[str, Any]) -> Composed:
 
 
 def _choose_options(
-    known: Entry, shape: tuple[int, ...], given: dict[str, Any]
+    spec: Entry, shape: tuple[int, ...], given: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options in force as the recipe records them, given or default, in plain JSON; and
     all options, with the parts that the name fixes and those that are absent."""
-    unknown = sorted(set(given) - set(known.options))
+    unknown = sorted(set(given) - set(spec.options))
     if unknown:
         raise ConfigError(
-            f"models: {known.name} has no option {unknown[0]!r}. "
-            f"{did_you_mean(unknown[0], known.options)}"
+            f"models: {spec.name} has no option {unknown[0]!r}. "
+            f"{did_you_mean(unknown[0], spec.options)}"
         )
     given = {key: value for key, value in given.items() if value is not None}
-    composed = parse(known.name)
+    composed = parse(spec.name)
     fixed = composed.parts if composed else {}
     parts = {key: fixed.get(key, option.default) for key, option in PARTS.items()}
     parts |= {
-        key: _read(known.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
+        key: _read(spec.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
     }
     many_blocks = parts["decoder"] != "hourglass"
     parts["backbone"] = parts["backbone"] or default_backbone(shape, many_blocks=many_blocks)
     # A model without a decoder puts no condition on its observations.
-    likelihood = default_likelihood(shape) if known.decodes else "mse"
+    likelihood = default_likelihood(shape) if spec.decodes else "mse"
     parts["likelihood"] = parts["likelihood"] or likelihood
-    parts["posterior"] = parts["posterior"] or known.posterior
+    parts["posterior"] = parts["posterior"] or spec.posterior
     # The same word may mean something else in another backbone (relu here, elu there).
-    options = {key: known.options[key] for key in _objective_options(known)}
+    options = {key: spec.options[key] for key in _objective_options(spec)}
     options |= dict(BACKBONES[parts["backbone"]].options)
-    chosen = {
-        key: _read(known.name, key, option.read, given[key]) if key in given else option.default
+    settings = {
+        key: _read(spec.name, key, option.read, given[key]) if key in given else option.default
         for key, option in options.items()
     }
     for key in given:
@@ -223,19 +223,19 @@ def _choose_options(
                 f"models: the option {key}={given[key]!r} has no effect with {part}="
                 f"{parts[part]!r}{default}. Leave it out, or choose {part}={' or '.join(homes)}."
             )
-    defaults = {"posterior": known.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
+    defaults = {"posterior": spec.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
     omitted = {key for key in QUIET if parts[key] == defaults[key]} | set(fixed)
-    omitted |= set() if known.decodes else set(DECODING)
+    omitted |= set() if spec.decodes else set(DECODING)
     omitted |= {k for k, (part, homes) in BELONGS.items() if parts[part] not in homes}
-    of_backbone = [key for key in chosen if key in BACKBONES[parts["backbone"]].options]
-    recorded = {k: value for k, value in chosen.items() if k not in of_backbone}
+    of_backbone = [key for key in settings if key in BACKBONES[parts["backbone"]].options]
+    recorded = {k: value for k, value in settings.items() if k not in of_backbone}
     recorded |= {k: value for k, value in parts.items() if k not in omitted}
-    recorded |= {key: chosen[key] for key in of_backbone}
-    return deepcopy(recorded), deepcopy(parts | chosen)
+    recorded |= {key: settings[key] for key in of_backbone}
+    return deepcopy(recorded), deepcopy(parts | settings)
 
 
-def _objective_options(known: Entry) -> list[str]:
-    return [key for key in known.options if key not in PARTS and key not in _backbone_options()]
+def _objective_options(spec: Entry) -> list[str]:
+    return [key for key in spec.options if key not in PARTS and key not in _backbone_options()]
 
 
 def _backbone_options() -> dict[str, Option]:

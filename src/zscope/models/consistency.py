@@ -74,16 +74,16 @@ def draw(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor
     member = membership(units, codes.shape[1]).to(codes.device)
     unit_of_latent = member.long().argmax(0)
 
-    def shuffled(count: int) -> Tensor:
+    def shuffle(count: int) -> Tensor:
         """Rows of codes whose units come from different rows, none twice."""
         order = normal(codes[:, : len(units)], batch.generator).argsort(0)[:count]
         return codes.gather(0, order[:, unit_of_latent])
 
     if batch.posterior.deterministic:
-        noises = shuffled(vectors)
+        noises = shuffle(vectors)
     else:
         noises = normal(codes[:1].expand(vectors, -1), batch.generator)
-    return noises, shuffled(interventions), member[:, None, None]
+    return noises, shuffle(interventions), member[:, None, None]
 
 
 def _responses(

@@ -20,7 +20,7 @@ from zscope.models.layers import (
     GroupNorm,
     Shape,
     dense,
-    halved,
+    halvings,
     join,
 )
 
@@ -58,7 +58,7 @@ def locatello_encoder_blocks(
     """
     blocks = []
     for (before, after), size, kernel in zip(
-        pairwise([shape[0], 32, 32, 64, 64]), halved(shape[1:], 4), kernels, strict=False
+        pairwise([shape[0], 32, 32, 64, 64]), halvings(shape[1:], 4), kernels, strict=False
     ):
         height, width = (_same_padding(side, kernel) for side in size)
         even = height[0] == height[1] and width[0] == width[1]
@@ -74,7 +74,7 @@ def locatello_decoder_blocks(
 ) -> tuple[Shape, list[Block], Block]:
     """A small map of 64 channels, then 4x4 deconvolutions with 64, 32, 32 and the picture's
     channels; the sides are those of the encoder in reverse."""
-    sides = halved(shape[1:], 4)[::-1]
+    sides = halvings(shape[1:], 4)[::-1]
     blocks = []
     for (before, after), (small, large) in zip(
         pairwise([64, 64, 32, 32, shape[0]]), pairwise(sides), strict=True
@@ -91,7 +91,7 @@ def locatello_encoder(
 ) -> Encoder:
     """Four convolutions, then 256 units."""
     blocks = locatello_encoder_blocks(shape, kernels=kernels, activation=activation)
-    flat = 64 * math.prod(halved(shape[1:], 4)[-1])
+    flat = 64 * math.prod(halvings(shape[1:], 4)[-1])
     return _encoder(shape, blocks, flat, [256], outputs, activation)
 
 
@@ -129,7 +129,7 @@ def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, l
     The paper shows four such blocks between 256 units and 64 x 64 pixels, which implies the
     16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are those of the encoder.
     """
-    sides = halved(shape[1:], _pooled_blocks(shape))[-2::-1]
+    sides = halvings(shape[1:], _pooled_blocks(shape))[-2::-1]
     blocks: list[Block] = []
     for block, size in enumerate(sides[1:]):
         blocks.append(
@@ -146,7 +146,7 @@ def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, l
 def responses_encoder(shape: Shape, outputs: int, *, activation: str) -> Encoder:
     """The blocks, then 256 and 128 units."""
     blocks = responses_encoder_blocks(shape, activation=activation)
-    flat = 64 * math.prod(halved(shape[1:], len(blocks))[-1])
+    flat = 64 * math.prod(halvings(shape[1:], len(blocks))[-1])
     return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
 
 
@@ -179,7 +179,7 @@ def structural_decoder_blocks(
 ) -> tuple[Shape, list[Block], Block]:
     """As many blocks; every third convolution, from the first, is preceded by upsampling."""
     depth, filters = _structural_size(shape, depth, filters)
-    sides = halved(shape[1:], -(-depth // 3))[::-1]
+    sides = halvings(shape[1:], -(-depth // 3))[::-1]
     blocks: list[Block] = []
     for number in range(depth):
         grow: Block = []
@@ -197,7 +197,7 @@ def structural_encoder(
     size = {"depth": depth, "filters": filters, "activation": activation}
     blocks = structural_encoder_blocks(shape, **size)  # type: ignore[arg-type]
     channels = _structural_size(shape, depth, filters)[1]
-    flat = channels * math.prod(halved(shape[1:], -(-len(blocks) // 3))[-1])
+    flat = channels * math.prod(halvings(shape[1:], -(-len(blocks) // 3))[-1])
     return _encoder(shape, blocks, flat, [128], outputs, activation)
 
 
@@ -236,7 +236,7 @@ def consistency_decoder_blocks(
 ) -> tuple[Shape, list[Block], Block]:
     """The encoder in reverse: upsampling where it pools, to the same sizes."""
     after = _pool_places(shape, depth, pools)
-    sides = _floored(shape[1:], len(after))[::-1]
+    sides = _floor_halvings(shape[1:], len(after))[::-1]
     upsampled, convolutions = 0, []
     for number in reversed(range(depth)):
         grow: Block = []
@@ -258,7 +258,7 @@ def consistency_encoder(
     blocks = consistency_encoder_blocks(
         shape, depth=depth, filters=filters, pools=pools, activation=activation
     )
-    sides = _floored(shape[1:], len(_pool_places(shape, depth, pools)))
+    sides = _floor_halvings(shape[1:], len(_pool_places(shape, depth, pools)))
     flat = filters * math.prod(sides[-1])
     return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
 
@@ -279,7 +279,7 @@ def _pool_places(shape: Shape, depth: int, pools: int | None) -> list[int]:
     return [depth * (place + 1) // count - 1 for place in range(count)]
 
 
-def _floored(size: Shape, times: int) -> list[Shape]:
+def _floor_halvings(size: Shape, times: int) -> list[Shape]:
     """The sides of a picture, and after each halving (rounded down)."""
     sides = [tuple(size)]
     for _ in range(times):

@@ -3,7 +3,7 @@
     loss = E_q[ -log p(x | z) ] + KL + α TC,      TC ≈ E_q(z)[ D_0(z) - D_1(z) ]
 
 D is a network with two logits that learns, at the same time, to tell codes (0) from codes
-whose latents were shuffled over the batch, each latent by itself (1):
+whose latents were shuffled over the batch, each latent independently (1):
 
     discriminator loss = 1/2 CE( D(z), 0 ) + 1/2 CE( D(shuffled z), 1 )
 

@@ -161,7 +161,7 @@ def dense(widths: Sequence[int], activation: str) -> list[nn.Module]:
     return layers
 
 
-def halved(size: Shape, times: int) -> list[Shape]:
+def halvings(size: Shape, times: int) -> list[Shape]:
     """The sides of a picture, and after each halving (rounded up)."""
     sides = [tuple(size)]
     for _ in range(times):

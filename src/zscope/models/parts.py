@@ -98,24 +98,28 @@ class Assembly:
 
 
 def assemble(
-    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+    entry: Entry,
+    shape: Shape,
+    latents: int,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Assembly:
-    """Networks for the chosen parts; `own` are the options of the backbone."""
-    backbone, kind = BACKBONES[chosen["backbone"]], chosen["decoder"]
-    reading = POSTERIORS[chosen["posterior"]]
+    """Networks for the chosen parts; `options` are those of the backbone."""
+    backbone, kind = BACKBONES[settings["backbone"]], settings["decoder"]
+    reading = POSTERIORS[settings["posterior"]]
     block = None
-    if chosen["block"] == "causal":
-        block = CausalBlock(latents, size=chosen["unit"], steps=chosen["gate_steps"])
+    if settings["block"] == "causal":
+        block = CausalBlock(latents, size=settings["unit"], steps=settings["gate_steps"])
     inputs = latents if block is None else latents * block.size
-    if not known.decodes:
-        return Assembly(_encoder(known, shape, latents, chosen, own), None, None, None)
+    if not entry.decodes:
+        return Assembly(_encoder(entry, shape, latents, settings, options), None, None, None)
     if kind == "hourglass":
-        encoder = _encoder(known, shape, latents, chosen, own)
-        return Assembly(encoder, backbone.decoder(shape, inputs, **own), block, None)
-    variables = chosen["variables"]
-    longer = _with_layers(own, variables) if chosen["backbone"] == "mlp" else dict(own)
-    start, blocks, last = _decoder_blocks(known, shape, chosen, backbone, longer)
-    activation = own.get("decoder_activation") or own["activation"]
+        encoder = _encoder(entry, shape, latents, settings, options)
+        return Assembly(encoder, backbone.decoder(shape, inputs, **options), block, None)
+    variables = settings["variables"]
+    longer = _with_layers(options, variables) if settings["backbone"] == "mlp" else dict(options)
+    start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
+    activation = options.get("decoder_activation") or options["activation"]
     decoder = StructuralDecoder(
         inputs, variables, start, blocks, last, kind=kind, activation=activation
     )
@@ -129,77 +133,81 @@ def assemble(
             variables,
             backbone.encoder_blocks(shape, **longer),
             readings=reading.outputs(latents) // latents,
-            activation=own["activation"],
+            activation=options["activation"],
         )
     else:
-        encoder = _encoder(known, shape, latents, chosen, own)
+        encoder = _encoder(entry, shape, latents, settings, options)
     return Assembly(encoder, decoder, block, groups)
 
 
 def _encoder(
-    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+    entry: Entry,
+    shape: Shape,
+    latents: int,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> nn.Module:
-    outputs = POSTERIORS[chosen["posterior"]].outputs(latents)
-    encoder = BACKBONES[chosen["backbone"]].encoder(shape, outputs, **own)
-    if not known.conditional:
+    outputs = POSTERIORS[settings["posterior"]].outputs(latents)
+    encoder = BACKBONES[settings["backbone"]].encoder(shape, outputs, **options)
+    if not entry.conditional:
         return encoder
     return ConditionalEncoder(
-        encoder, chosen["auxiliary"], activation=own.get("activation", "relu")
+        encoder, settings["auxiliary"], activation=options.get("activation", "relu")
     )
 
 
-def penalty(chosen: Mapping[str, Any]) -> Objective | None:
-    """The consistency penalty, if one was chosen."""
-    if chosen["consistency"] == "none":
+def penalty(settings: Mapping[str, Any]) -> Objective | None:
+    """The consistency penalty, if one is set."""
+    if settings["consistency"] == "none":
         return None
-    options = {key: chosen[key] for key in consistency.OPTIONS}
-    return partial(consistency.PENALTIES[chosen["consistency"]], **options)
+    options = {key: settings[key] for key in consistency.OPTIONS}
+    return partial(consistency.PENALTIES[settings["consistency"]], **options)
 
 
-def check_parts(known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any]) -> None:
+def check_parts(entry: Entry, shape: Shape, latents: int, settings: Mapping[str, Any]) -> None:
     """Raise if the chosen parts cannot be combined."""
-    who, backbone = f"models: {known.name}", chosen["backbone"]
+    who, backbone = f"models: {entry.name}", settings["backbone"]
     if BACKBONES[backbone].pictures_only and (len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE):
         raise ConfigError(
             f"models: the backbone {backbone} needs pictures of at least {SMALLEST_SIDE} x "
             f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use backbone='mlp'."
         )
-    if reason := known.refuses.get(chosen["posterior"]):
+    if reason := entry.refuses.get(settings["posterior"]):
         raise ConfigError(
-            f"{who} with posterior={chosen['posterior']!r}: {reason}. Use posterior="
-            f"{known.posterior!r}, or another objective."
+            f"{who} with posterior={settings['posterior']!r}: {reason}. Use posterior="
+            f"{entry.posterior!r}, or another objective."
         )
-    if known.conditional:
-        if chosen.get("auxiliary") is None:
+    if entry.conditional:
+        if settings.get("auxiliary") is None:
             raise ConfigError(
                 f"{who} needs an auxiliary variable, and its columns are not known. Build it with "
-                f"zs.models.build_for({known.name!r}, data, latents={latents}), which takes them "
+                f"zs.models.build_for({entry.name!r}, data, latents={latents}), which takes them "
                 "from the factors of the data."
             )
-        if chosen["decoder"] == "ladder":
+        if settings["decoder"] == "ladder":
             raise ConfigError(
                 f"{who} concatenates the auxiliary variable to the encoder's last features, but a "
                 "ladder uses features at every depth. Use decoder='structural'."
             )
-        if chosen["consistency"] != "none":
+        if settings["consistency"] != "none":
             raise ConfigError(
-                f"{who} with consistency={chosen['consistency']!r}: observations decoded from "
+                f"{who} with consistency={settings['consistency']!r}: observations decoded from "
                 "changed codes have no factors, which this encoder needs. Use another objective."
             )
-    if chosen["decoder"] == "ladder" and chosen["posterior"] == "full":
+    if settings["decoder"] == "ladder" and settings["posterior"] == "full":
         raise ConfigError(
             f"{who}: with decoder='ladder' every rung has a posterior of its own, so there is no "
             "full covariance. Use posterior='gaussian', or decoder='structural'."
         )
-    if chosen["decoder"] != "hourglass":
-        _check_variables(known, latents, chosen)
+    if settings["decoder"] != "hourglass":
+        _check_variables(entry, latents, settings)
 
 
-def _check_variables(known: Entry, latents: int, chosen: Mapping[str, Any]) -> None:
-    variables, who = chosen["variables"], f"models: {known.name}"
+def _check_variables(entry: Entry, latents: int, settings: Mapping[str, Any]) -> None:
+    variables, who = settings["variables"], f"models: {entry.name}"
     if variables is None:
         raise ConfigError(
-            f"{who} with decoder={chosen['decoder']!r} needs variables=, the number of variables "
+            f"{who} with decoder={settings['decoder']!r} needs variables=, the number of variables "
             "that the latents are split into. Set it, or use a name such as sae-4."
         )
     if latents % variables:
@@ -208,33 +216,37 @@ def _check_variables(known: Entry, latents: int, chosen: Mapping[str, Any]) -> N
             f"{who}: {latents} latents cannot be split evenly into {variables} variables. Use a "
             f"multiple of {variables}, for instance latents={near}."
         )
-    if BACKBONES[chosen["backbone"]].decoder_blocks is None:
+    if BACKBONES[settings["backbone"]].decoder_blocks is None:
         raise ConfigError(
             f"{who}: latents enter this decoder between its hidden layers, but the backbone "
-            f"{chosen['backbone']} has none. Use backbone='mlp'."
+            f"{settings['backbone']} has none. Use backbone='mlp'."
         )
 
 
 def _decoder_blocks(
-    known: Entry, shape: Shape, chosen: Mapping[str, Any], backbone: Backbone, own: dict[str, Any]
+    entry: Entry,
+    shape: Shape,
+    settings: Mapping[str, Any],
+    backbone: Backbone,
+    options: dict[str, Any],
 ) -> Any:
     assert backbone.decoder_blocks is not None
-    start, blocks, last = backbone.decoder_blocks(shape, **own)
-    if len(blocks) < chosen["variables"]:
+    start, blocks, last = backbone.decoder_blocks(shape, **options)
+    if len(blocks) < settings["variables"]:
         remedy = {
-            "structural": f"depth={chosen['variables']}",
-            "consistency": f"depth={chosen['variables'] + 1}",
-            "mlp": f"{chosen['variables']} sizes in decoder_hidden",
-        }.get(chosen["backbone"], "backbone='structural'")
+            "structural": f"depth={settings['variables']}",
+            "consistency": f"depth={settings['variables'] + 1}",
+            "mlp": f"{settings['variables']} sizes in decoder_hidden",
+        }.get(settings["backbone"], "backbone='structural'")
         raise ConfigError(
-            f"models: {known.name}: {chosen['variables']} variables need as many blocks in the "
-            f"decoder, but the backbone {chosen['backbone']} has {len(blocks)} for this shape. "
+            f"models: {entry.name}: {settings['variables']} variables need as many blocks in the "
+            f"decoder, but the backbone {settings['backbone']} has {len(blocks)} for this shape. "
             f"Use {remedy}, or fewer variables."
         )
     return start, blocks, last
 
 
-def _with_layers(own: Mapping[str, Any], layers: int) -> dict[str, Any]:
+def _with_layers(options: Mapping[str, Any], layers: int) -> dict[str, Any]:
     """Options of an mlp with at least `layers` hidden layers, the last one repeated."""
-    hidden = list(own["hidden"])
-    return {**own, "hidden": hidden + hidden[-1:] * max(0, layers - len(hidden))}
+    hidden = list(options["hidden"])
+    return {**options, "hidden": hidden + hidden[-1:] * max(0, layers - len(hidden))}

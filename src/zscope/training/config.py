@@ -66,7 +66,7 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "TrainConfig":
         if (self.schedule == "halving") != (self.halve_every is not None):
-            raise ValueError("schedule 'halving' needs halve_every, and only this one has it")
+            raise ValueError("schedule 'halving' and halve_every must be set together")
         late = [step for step in self.snapshots if not 1 <= step <= self.steps]
         if late:
             raise ValueError(

@@ -193,7 +193,7 @@ def run_loop(
                 save(done)
         generator.manual_seed(seed_of(config.seed, config.steps, rank))
         x, extras = feed.at(config, config.steps, rank)
-        with unchanged(model), autocast:
+        with preserving_buffers(model), autocast:
             losses = model.losses(x, generator, **extras)
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
@@ -312,7 +312,7 @@ def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
 
 
 @contextmanager
-def unchanged(model: torch.nn.Module) -> Iterator[None]:
+def preserving_buffers(model: torch.nn.Module) -> Iterator[None]:
     """Compute losses as in training, without gradients and without new running statistics."""
     before = [buffer.clone() for buffer in model.buffers()]
     with torch.no_grad():
