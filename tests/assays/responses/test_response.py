@@ -58,7 +58,7 @@ def test_a_plain_call_repeats_itself_and_another_seed_does_not():
 def test_codes_with_nan_are_refused_with_their_row():
     codes = gaussian_codes(9, 2)
     codes[4, 1] = torch.nan
-    with pytest.raises(Undefined, match=r"1 of 9 codes hold NaN.*row 4"):
+    with pytest.raises(Undefined, match=r"1 of 9 codes contain NaN.*row 4"):
         response(identity(2), codes)
 
 

@@ -21,7 +21,7 @@ from zscope.models.composed import Composed
 from zscope.models.layers import initialise
 from zscope.randomness import seed_of
 from zscope.recording import record
-from zscope.training.config import TrainConfig, checked
+from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import batch_rows
 from zscope.training.loop import watch_interrupts
 from zscope.training.progress import show
@@ -186,7 +186,7 @@ def play(
         "decoders": torch.optim.Adam(game.decoder_parameters(), **adam),
         "modifier": torch.optim.Adam(game.modifier.parameters(), **adam),
     }
-    config = checked("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
+    config = validate("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
     history: list[dict[str, Any]] = []
     if resume and (saved := store.checkpoints(folder)):
         first = store.read_checkpoint(saved[-1][1], game, optimisers)
