@@ -26,9 +26,9 @@ from torch import Generator, Tensor
 from zscope.assays.active import (
     Rule,
     active_latents,
-    at_least_two,
+    check_two_active,
     codes_of,
-    some_rows,
+    random_rows,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -98,8 +98,8 @@ def alignment_gap(
     who = "alignment_gap"
     chosen = active_latents(who, autoencoder, codes, active)
     means = codes_of(codes, who)
-    at_least_two(who, chosen, means.shape[1])
-    rows = some_rows(len(means), samples, generator, who).to(means.device)
+    check_two_active(who, chosen, means.shape[1])
+    rows = random_rows(len(means), samples, generator, who).to(means.device)
     local = linearise(
         autoencoder,
         means[rows],

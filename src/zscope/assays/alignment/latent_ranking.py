@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import some_rows
+from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import decode
@@ -105,7 +105,7 @@ def nonlinear_eigenfaces(
             "moved, by more than 0."
         )
     shown = ranking.order[:count]
-    rows = some_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
+    rows = random_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
     centre = posterior.mean.detach().cpu()[rows].mean(0)
     codes = centre.repeat(len(shown), 3, 1)
     for place, j in enumerate(shown):

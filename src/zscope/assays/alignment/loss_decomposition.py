@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.active import some_rows
+from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, decode, linearise
@@ -105,7 +105,7 @@ def loss_decomposition(
             "posterior of these observations, in the same order."
         )
     generator = fresh(generator)
-    rows = some_rows(len(observations), samples, generator, who)
+    rows = random_rows(len(observations), samples, generator, who)
     x = observations[rows.to(observations.device)].detach()
     if posterior is None:
         device, dtype = autoencoder.place

@@ -34,8 +34,8 @@ from torch import Generator
 from zscope.assays.active import (
     Rule,
     active_latents,
-    at_least_two,
-    some_rows,
+    check_two_active,
+    random_rows,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -120,8 +120,8 @@ def optimal_noise(
             "about diagonal covariances. It applies to variational models with a std per latent."
         )
     chosen = active_latents(who, autoencoder, posterior, active)
-    at_least_two(who, chosen, posterior.latents)
-    rows = some_rows(len(posterior), samples, generator, who)
+    check_two_active(who, chosen, posterior.latents)
+    rows = random_rows(len(posterior), samples, generator, who)
     part = posterior[rows.to(posterior.mean.device)].detach()
     likelihood = likelihood_of(autoencoder, part.mean) if likelihood == "auto" else likelihood
     local = linearise(

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import codes_of, some_rows
+from zscope.assays.active import codes_of, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
@@ -106,7 +106,7 @@ def predicted_variance(
     gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
-    rows = some_rows(len(means), samples, generator, who)
+    rows = random_rows(len(means), samples, generator, who)
     local = linearise(
         autoencoder,
         means[rows.to(means.device)],
