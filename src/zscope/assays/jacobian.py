@@ -248,7 +248,8 @@ class Walk:
             return None
         return (
             f"a small step changes the decoded observation by {float(size):.3g}, and the "
-            f"derivative misses {float(error):.3g} of that: the decoder detaches its input, or part of it"
+            f"derivative misses {float(error):.3g} of that: the decoder detaches its input, or "
+            "part of it"
         )
 
     def _tangents(self, part: Codes) -> Float[Tensor, "active codes latents"]:
