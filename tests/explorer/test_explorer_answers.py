@@ -54,9 +54,8 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
     score = assays.hole_score(
         pictures.model,
         z,
-        pictures.recording.posterior,
+        pictures.recording,
         samples=512,
-        generator=torch.Generator().manual_seed(0),
     )
     assert answer["displacement"]["distance"] == pytest.approx(score.displacement.item())
     assert answer["displacement"]["percentile"] == pytest.approx(score.percentile.item())
@@ -168,9 +167,8 @@ def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
     score = assays.hole_score(
         pictures.model,
         codes,
-        pictures.recording.posterior,
+        pictures.recording,
         samples=512,
-        generator=torch.Generator().manual_seed(0),
     )
     close(answer["values"], score.ratio.reshape(5, 5), 1e-4)
 
@@ -202,12 +200,7 @@ def test_a_path_in_a_model_of_two_latents_keeps_their_order(rows_client):
 
 
 def test_matrices_are_those_of_the_assays(client, pictures, sprites):
-    matrix = assays.response_matrix(
-        pictures.model,
-        pictures.recording.posterior,
-        samples=600,
-        generator=torch.Generator().manual_seed(0),
-    )
+    matrix = assays.response_matrix(pictures.recording)
     response = client.ask("matrix", kind="response")
     close(response["values"], matrix.matrix)
     assert response["causal"] == matrix.causal == [0, 1, 2, 3]
@@ -217,13 +210,7 @@ def test_matrices_are_those_of_the_assays(client, pictures, sprites):
     assert np.shape(conditioned["values"]) == (len(sprites.factor_names), 6)
     importance = client.ask("matrix", kind="importance")
     assert importance["columns"] == [0, 1, 2, 3]
-    answer = assays.dci(
-        pictures.codes,
-        pictures.recording.factors,
-        variances=pictures.recording.posterior.variance,
-        kinds=list(sprites.factor_kinds),
-        generator=torch.Generator().manual_seed(0),
-    )
+    answer = assays.dci(pictures.recording)
     assert importance["disentanglement"] == pytest.approx(answer.disentanglement)
     close(importance["values"], answer.importance.T)
     invariance = client.ask("matrix", kind="invariance")
@@ -232,12 +219,7 @@ def test_matrices_are_those_of_the_assays(client, pictures, sprites):
 
 def test_the_graph_is_that_of_the_response_matrix(client, pictures):
     answer = client.ask("graph")
-    matrix = assays.response_matrix(
-        pictures.model,
-        pictures.recording.posterior,
-        samples=600,
-        generator=torch.Generator().manual_seed(0),
-    )
+    matrix = assays.response_matrix(pictures.recording)
     assert [node["latent"] for node in answer["nodes"]] == matrix.causal
     assert {(edge["from"], edge["to"]) for edge in answer["edges"]} == set(matrix.edges())
     assert answer["pairs"] == [list(pair) for pair in matrix.pairs]
@@ -254,9 +236,8 @@ def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
     score = assays.hole_score(
         pictures.model,
         codes,
-        pictures.recording.posterior,
+        pictures.recording,
         samples=512,
-        generator=torch.Generator().manual_seed(0),
     )
     assert [one["hole"] for one in answer["displacement"]] == [k in score.holes for k in range(20)]
     assert answer["holes"] == score.score
@@ -300,7 +281,7 @@ def test_a_model_without_a_prior_or_factors_says_what_is_missing(rows_client):
     )
     api = Client(plain)
     for kind in ("conditioned", "importance"):
-        assert "have no factors" in api.error(422, "matrix", kind=kind)
+        assert "come without factors" in api.error(422, "matrix", kind=kind)
     assert "factor 0, but the data have 0" in api.error(422, "map", factor=0, grid=4)
     plain.close()
 

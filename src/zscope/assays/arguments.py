@@ -257,7 +257,7 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         part = word.rpartition("=")[2]
         if recording.model is None and part in ("autoencoder", "observations", "data"):
             return "it needs the model, and only codes were given. Record a model on data"
-        if recording.factors is None and part == "factors":
+        if recording.factors is None and (part == "factors" or "two factors" in entry.needs):
             return "the data come without factors. Give data with known factors"
     for need in entry.needs:
         met, reason = NEEDS[need]

@@ -19,7 +19,7 @@ from zscope import __version__
 from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import check_option_names, options_of, unmet
 from zscope.assays.entry import Entry
-from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, Stopped, Undefined, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result, plain
 
@@ -42,6 +42,7 @@ class Failure(NamedTuple):
 
     message: str
     traceback: str
+    error: Exception
 
 
 @runtime_checkable
@@ -158,6 +159,8 @@ def _run(
         found.results[entry.name] = result
         if note := _note(entry, recording, options):
             found.notes[entry.name] = note
+    except Stopped:
+        raise
     except ZscopeError as error:
         text = " ".join(str(error).split())
         text = text.removeprefix(f"{entry.name}: ").removeprefix(f"{entry.attribute}: ")
@@ -168,6 +171,7 @@ def _run(
             f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
             "model it called: please report it with the traceback.",
             traceback.format_exc(),
+            error,
         )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.assays import response_matrix
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
+from zscope.assays.run import measure
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
@@ -99,6 +99,15 @@ class Session:
         self._cache.move_to_end(key)
         result: T = self._cache[key]
         return result
+
+    def measure(self, name: str) -> Any:
+        """The result of an assay, by the runner and with the numbers of a report."""
+        found = measure(self.subject.copy, name)
+        if name in found.failed:
+            raise found.failed[name].error
+        if name in found.missing:
+            raise Undefined(f"{name}: {found.missing[name]}")
+        return found.results[name]
 
     def generator(self, seed: int | None = None) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed if seed is None else seed)
@@ -188,16 +197,9 @@ class Session:
         codes, count = self.codes.double().numpy(), self.codes.shape[1]
         responses = None
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
-            samples = max(count, min(256, 4096 // count))
-            try:
-                responses = response_matrix(
-                    self.model,
-                    self.recording.posterior,
-                    samples=samples,
-                    generator=self.generator(),
-                )
-            except Undefined:  # fewer samples than latents: order them by spread
-                pass
+            few = {"response-matrix": {"samples": max(8, min(256, 4096 // count))}}
+            found = measure(self.recording, "response-matrix", options=few)
+            responses = found.results.get("response-matrix")  # else they are ordered by spread
         rows = latent_table(self.recording, responses)
         low, high = np.quantile(codes, [0.001, 0.999], axis=0)
         middle, half = (low + high) / 2, (high - low) / 2
@@ -215,7 +217,7 @@ class Session:
         try:
             return known(
                 self.model,
-                self.recording.posterior,
+                self.recording,
                 samples=max(512, self.codes.shape[1]),
                 generator=self.generator(),
             )
