@@ -5,7 +5,7 @@ BIN := .venv/bin
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 READY := .venv/ready
 
-.PHONY: demo test test-slow check format bench docs clean
+.PHONY: demo test test-slow test-floors check format bench docs clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
@@ -15,6 +15,10 @@ test: $(READY)
 
 test-slow: $(READY)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
+
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+test-floors: .venv-floors/ready
+	$(ONE) .venv-floors/bin/python -m pytest -n 2 -m "not slow" $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -33,12 +37,14 @@ docs: $(READY)
 
 # torch goes first and alone: asked for by another package it would bring gigabytes of
 # accelerator packages along.
-$(READY): requirements.lock pyproject.toml
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet $$(grep '^torch==' requirements.lock)
-	$(BIN)/pip install --quiet -r requirements.lock
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $(READY)
+$(READY): requirements.lock
+.venv-floors/ready: requirements-floors.lock
+$(READY) .venv-floors/ready: pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet $$(grep '^torch==' $(filter %.lock,$^))
+	$(@D)/bin/pip install --quiet -r $(filter %.lock,$^)
+	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
 
 clean:
-	rm -rf .venv site dist build runs
+	rm -rf .venv .venv-floors site dist build runs

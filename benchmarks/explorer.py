@@ -14,7 +14,7 @@ import threading
 import torch
 
 import zscope as zs
-from zscope.explorer.serving import prepared
+from zscope.explorer.serving import create_server
 from zscope.explorer.session import Session
 
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -51,7 +51,7 @@ def main() -> int:
     )
     model = zs.models.build("vae", shape=data.shape, latents=10, backbone="locatello", seed=0)
     session = Session(model.eval(), data, name="benchmark", samples=1000)
-    server, listening, address = prepared(session)
+    server, listening, address = create_server(session)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     with sync_playwright() as play:

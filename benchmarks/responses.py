@@ -22,7 +22,7 @@ from torch import nn
 
 import zscope as zs
 from zscope.assays import interventional_consistency, response_matrix
-from zscope.assays.engine import chunk_size
+from zscope.assays.engine import chunk_size, use_memory
 
 LIMIT = 1.15
 LATENTS = 10
@@ -136,7 +136,8 @@ def measure_peak(samples: int, budget: int) -> None:
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     model = dense(pixels=64 * 64, hidden=64).eval()
     posterior = zs.Posterior(torch.randn(samples, LATENTS))
-    response_matrix(model, posterior, samples=64, budget=budget)  # whatever loads once
+    with use_memory(budget):
+        response_matrix(model, posterior, samples=64)  # whatever loads once
     before, seen, done = allocated(), [], threading.Event()
 
     def watch() -> None:
@@ -145,7 +146,8 @@ def measure_peak(samples: int, budget: int) -> None:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    response_matrix(model, posterior, samples=samples, budget=budget)
+    with use_memory(budget):
+        response_matrix(model, posterior, samples=samples)
     done.set()
     watcher.join()
     print(json.dumps((max(seen) - before) / 1024))

@@ -139,7 +139,7 @@ def test_what_cannot_be_loaded_is_said_with_a_way_forward(target, match):
 def test_a_place_without_a_run_is_refused(users_module):
     with pytest.raises(RunError, match="there is no run at nothing.*zscope train"):
         zs.load("nothing")
-    with pytest.raises(RunError, match="holds no run.json"):
+    with pytest.raises(RunError, match="contains no run.json"):
         zs.load(users_module)
 
 

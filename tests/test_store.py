@@ -29,7 +29,7 @@ def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(store.os, "fsync", full_disk)
-    with pytest.raises(RunError, match="could not be written \\(No space left.*Nothing was half"):
+    with pytest.raises(RunError, match="could not be written \\(No space left.*No partial file"):
         store.write_whole(file, b"new and longer")
     assert file.read_bytes() == b"old"
     assert [f.name for f in tmp_path.iterdir()] == ["x.json"]
@@ -82,7 +82,7 @@ def test_damaged_weights_are_refused(tmp_path, damage):
 def test_a_run_written_half_is_recognised(tmp_path):
     train(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(RunError, match="says it finished, but model.safetensors is missing"):
+    with pytest.raises(RunError, match="is marked as finished, but model.safetensors is missing"):
         zs.load(tmp_path)
     (tmp_path / "run.json").write_text('{"format": 1, "status"')
     with pytest.raises(RunError, match=r"run\.json cannot be read"):
@@ -184,7 +184,7 @@ def test_configurations_that_are_not_there_or_not_json_are_refused(tmp_path):
 def test_a_finished_run_without_its_weights_says_what_can_be_done(tmp_path):
     train(tmp_path / "run")
     (tmp_path / "run" / "model.safetensors").unlink()
-    with pytest.raises(RunError, match="Put it back, or repeat the run.*--out NEW"):
+    with pytest.raises(RunError, match="Restore it, or repeat the run.*--out NEW"):
         store.open_run(tmp_path / "run")
 
 
@@ -192,7 +192,7 @@ def test_a_finished_run_without_its_weights_says_what_can_be_done(tmp_path):
 def test_a_run_that_was_edited_is_refused_by_what_is_wrong(tmp_path, change):
     content = {"format": 1, "status": "finished", "step": 3, "config": {}, **change}
     (tmp_path / "run.json").write_text(json.dumps(content))
-    with pytest.raises(RunError, match=f"holds {next(iter(change))}=.*it was edited"):
+    with pytest.raises(RunError, match=f"has {next(iter(change))}=.*edited"):
         store.open_run(tmp_path)
 
 

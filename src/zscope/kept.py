@@ -40,7 +40,7 @@ class KeptResults:
         """The kept result, if it depends on the same things; None if not, or if it is damaged."""
         file = self._folder / f"{name}.kept.npz"
         try:
-            with np.load(file, allow_pickle=False) as arrays:
+            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 content = json.loads(str(arrays["content"]))
                 if content["key"] != key:
                     return None

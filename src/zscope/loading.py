@@ -15,13 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from zscope import adapters, data, store
+from zscope import adapters, store
+from zscope import data as datasets
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_weights", "own_data"]
+__all__ = ["load", "load_weights", "run_data"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -59,6 +60,24 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     return as_autoencoder(target, owner)
 
 
+def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
+    """The data a run was trained on, or its held-out part if the data were split."""
+    recipe, name = None, type(target).__name__
+    if isinstance(target, str | Path):
+        folder, name = Path(target), str(target)
+        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
+        recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
+    if recipe is None:
+        raise ConfigError(
+            f"load: {name} does not say which data to encode. Name them with --data (in Python "
+            "data=): a dataset (zscope data list) or a file, for instance --data images.npy"
+        )
+    recipe = {key: value for key, value in recipe.items() if value is not None}
+    if split := recipe.get("split"):
+        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
+    return datasets.from_recipe(recipe, root=root)
+
+
 def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     """The model of a finished run, or as it was at a checkpoint."""
     from zscope import models
@@ -88,24 +107,6 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     tensors, _ = store.read_tensors(file)
     store.fill(model, tensors, file)
     return model.eval()
-
-
-def own_data(target: Any, *, root: str | Path | None = None) -> Dataset:
-    """The data a run was trained on, or its held-out part if the data were split."""
-    recipe, name = None, type(target).__name__
-    if isinstance(target, str | Path):
-        folder, name = Path(target), str(target)
-        folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
-        recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
-    if recipe is None:
-        raise ConfigError(
-            f"load: {name} does not say which data to encode. Name them with --data (in Python "
-            "data=): a dataset (zscope data list) or a file, for instance --data images.npy"
-        )
-    recipe = {key: value for key, value in recipe.items() if value is not None}
-    if split := recipe.get("split"):
-        recipe["split"] = {**split, "part": len(split["fractions"]) - 1}
-    return data.from_recipe(recipe, root=root)
 
 
 def from_onnx_files(text: str) -> Autoencoder:

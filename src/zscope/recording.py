@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.data.dataset import GUESSED, Dataset, from_arrays
+from zscope.data.dataset import GUESSED, Dataset, as_dataset
 from zscope.errors import DataError, InterfaceError, Undefined
 from zscope.factors import Factors, factors_of, guess_kind
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes
 
-__all__ = ["Recording", "as_dataset", "record"]
+__all__ = ["Recording", "record"]
 
 BATCH_BYTES = 32 * 2**20
 SAMPLES = 10_000
@@ -244,11 +244,6 @@ def _factors(data: Dataset) -> Factors | None:
     return Factors(data.factors, data.factor_names, kinds, guessed, labels)
 
 
-def as_dataset(data: Any) -> Dataset:
-    """A Dataset as it is; an array or tensor as a Dataset without factors."""
-    return data if isinstance(data, Dataset) else from_arrays(data)
-
-
 def record(
     autoencoder: Autoencoder, data: Any, *, samples: int = SAMPLES, seed: int = 0
 ) -> Recording:
@@ -284,7 +279,7 @@ def record(
                 )
             parts.append(posterior.to("cpu"))
     return Recording(
-        autoencoder, _joined(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
+        autoencoder, join_posteriors(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
     )
 
 
@@ -315,12 +310,14 @@ def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
     return max(1, min(1024, budget // (4 * int(np.prod(shape)))))
 
 
-def _joined(parts: list[Posterior]) -> Posterior:
-    first = parts[0]
+def join_posteriors(parts: list[Posterior]) -> Posterior:
+    """Posteriors of several batches as one."""
+
+    def joined(tensors: list[Tensor | None]) -> Tensor | None:
+        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
+
     return Posterior(
         torch.cat([part.mean for part in parts]),
-        None if first.std is None else torch.cat([part.std for part in parts]),
-        scale_tril=None
-        if first.scale_tril is None
-        else torch.cat([part.scale_tril for part in parts]),
+        joined([part.std for part in parts]),
+        scale_tril=joined([part.scale_tril for part in parts]),
     )

@@ -1,13 +1,13 @@
 """A run on disk: its configuration, weights, history and results.
 
-    RUN/run.json              what was asked for, how far it got, on what
-    RUN/model.safetensors     the trained weights; there once the run has finished
-    RUN/history.jsonl         one row for each noted step, written while training
+    RUN/run.json              the configuration, the status and the environment
+    RUN/model.safetensors     the trained weights, once the run has finished
+    RUN/history.jsonl         one row for each logged step, written while training
     RUN/checkpoints/          step-0001000.safetensors: weights and optimiser, to resume from
     RUN/assays/               NAME.json for each result (NAME.npz for large arrays)
 
-Weights are safetensors, never pickle. Every file carries a format version. Whatever is
-written is written whole or not at all: to a temporary name, flushed, then renamed.
+Weights are stored as safetensors, never pickle. Every file carries a format version. Files are
+written atomically: to a temporary name, flushed, then renamed.
 """
 
 import io
@@ -29,8 +29,25 @@ from zscope.results import Result, html_table
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
+__all__ = [
+    "FORMAT",
+    "Run",
+    "checkpoints",
+    "clear_leftovers",
+    "fill",
+    "is_run",
+    "open_run",
+    "read_checkpoint",
+    "read_history",
+    "read_json",
+    "read_tensors",
+    "write_checkpoint",
+    "write_tensors",
+    "write_whole",
+]
+
 FORMAT = 1
-LARGE = 4096  # numbers; larger blocks of a result go to its .npz
+LARGE = 4096  # numbers; larger arrays of a result go to its .npz
 
 
 @dataclass
@@ -51,7 +68,7 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The noted steps: dicts with step, loss and the terms of the loss."""
+        """The logged steps: dicts with step, loss and the terms of the loss."""
         return self._history if self.path is None else list(read_history(self.path))
 
     @property
@@ -68,7 +85,7 @@ class Run:
         return html_table([["run", "status", "step", "path"], cells], left=2)
 
     def save(self) -> None:
-        """Write run.json (nothing, for a run in memory)."""
+        """Write run.json; does nothing for a run in memory."""
         if self.path is not None:
             content = {
                 "format": FORMAT,
@@ -80,11 +97,11 @@ class Run:
             write_whole(self.path / "run.json", json.dumps(content, indent=2).encode())
 
     def save_result(self, name: str, result: Result) -> Path:
-        """Keep the result of an assay with the run, as assays/NAME.json."""
+        """Save the result of an assay with the run, as assays/NAME.json."""
         if self.path is None:
             raise RunError(
-                f"store: the result {name!r} cannot be kept: this run is only in memory. "
-                "Train with out=FOLDER, or write result.to_dict() yourself."
+                f"store: the result {name!r} cannot be saved: this run is only in memory. "
+                "Train with out=FOLDER, or save result.to_dict() yourself."
             )
         target = self.path / "assays" / f"{name}.json"
         arrays: dict[str, np.ndarray] = {}
@@ -92,35 +109,35 @@ class Run:
             "format": FORMAT,
             "assay": name,
             "step": self.step,
-            "result": _set_apart(result.to_dict(), "", arrays),
+            "result": _extract_arrays(result.to_dict(), "", arrays),
         }
         if arrays:
-            memory = io.BytesIO()
-            np.savez_compressed(memory, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
-            write_whole(target.with_suffix(".npz"), memory.getvalue())
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
+            write_whole(target.with_suffix(".npz"), buffer.getvalue())
         else:
             target.with_suffix(".npz").unlink(missing_ok=True)
         write_whole(target, json.dumps(content).encode())
         return target
 
     def results(self) -> dict[str, dict[str, Any]]:
-        """The results kept so far, by the name of the assay; large parts come as arrays."""
+        """The saved results, by the name of the assay; large parts are arrays."""
         if self.path is None:
             return {}
-        found = {}
+        results = {}
         for file in sorted((self.path / "assays").glob("*.json")):
             arrays = {}
             if file.with_suffix(".npz").is_file():
-                with np.load(file.with_suffix(".npz")) as kept:
-                    arrays = dict(kept)
-            found[file.stem] = _put_back(read_json(file)["result"], arrays)
-        return found
+                with np.load(file.with_suffix(".npz")) as archive:
+                    arrays = dict(archive)
+            results[file.stem] = _insert_arrays(read_json(file)["result"], arrays)
+        return results
 
 
-def _set_apart(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
-    """`value` with every large block of numbers replaced by {"array": its place in `arrays`}."""
+def _extract_arrays(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
+    """`value` with every large array replaced by {"array": its key in `arrays`}."""
     if isinstance(value, dict):
-        return {key: _set_apart(item, f"{place}/{key}", arrays) for key, item in value.items()}
+        return {key: _extract_arrays(item, f"{place}/{key}", arrays) for key, item in value.items()}
     if isinstance(value, list):
         try:
             block = np.asarray(value)
@@ -131,31 +148,31 @@ def _set_apart(value: Any, place: str, arrays: dict[str, np.ndarray]) -> Any:
                 block.astype(np.float32) if block.dtype.kind == "f" else block
             )
             return {"array": place.lstrip("/")}
-        return [_set_apart(item, f"{place}/{k}", arrays) for k, item in enumerate(value)]
+        return [_extract_arrays(item, f"{place}/{k}", arrays) for k, item in enumerate(value)]
     return value
 
 
-def _put_back(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+def _insert_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
         if set(value) == {"array"} and value["array"] in arrays:
             return arrays[value["array"]]
-        return {key: _put_back(item, arrays) for key, item in value.items()}
-    return [_put_back(item, arrays) for item in value] if isinstance(value, list) else value
+        return {key: _insert_arrays(item, arrays) for key, item in value.items()}
+    return [_insert_arrays(item, arrays) for item in value] if isinstance(value, list) else value
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether this folder is one of ours, rather than of another library, or none."""
+    """Whether this folder is a run of zscope."""
     return (Path(path) / "run.json").is_file()
 
 
 def open_run(path: str | Path) -> Run:
-    """Read a run directory; says what is wrong with one that is not whole."""
+    """Read a run directory; raises RunError if it is incomplete or damaged."""
     path = Path(path)
     if not is_run(path):
         if path.is_dir() and any(path.iterdir()):
             raise RunError(
-                f"store: {path} holds no run.json, so it is not a run, or one that was stopped "
-                "before it began. Start it again: zscope train ... --out " + str(path)
+                f"store: {path} contains no run.json. It is not a run, or one that was stopped "
+                f"before training began. Start it again: zscope train ... --out {path}"
             )
         raise RunError(
             f"store: there is no run at {path}. Train one with: zscope train MODEL DATASET "
@@ -165,15 +182,15 @@ def open_run(path: str | Path) -> Run:
     missing = [key for key in ("status", "step", "config") if key not in content]
     if missing:
         raise RunError(
-            f"store: {path / 'run.json'} lacks {', '.join(missing)}: it was edited, or written "
+            f"store: {path / 'run.json'} lacks {', '.join(missing)}. It was edited, or written "
             "by another program. Restore it, or train again."
         )
     kinds = {"status": str, "step": int, "config": dict}
     wrong = [key for key, kind in kinds.items() if not isinstance(content[key], kind)]
     if wrong:
         raise RunError(
-            f"store: {path / 'run.json'} holds {wrong[0]}={content[wrong[0]]!r}, which no run "
-            "writes: it was edited. Restore it, or train again."
+            f"store: {path / 'run.json'} has {wrong[0]}={content[wrong[0]]!r}; expected "
+            f"{kinds[wrong[0]].__name__}. Was it edited? Restore it, or train again."
         )
     run = Run(
         path=path,
@@ -184,32 +201,33 @@ def open_run(path: str | Path) -> Run:
     )
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(
-            f"store: {path} says it finished, but model.safetensors is missing. Was it moved or "
-            "deleted? Put it back, or repeat the run in a new folder: zscope train --config "
+            f"store: {path} is marked as finished, but model.safetensors is missing. Was it moved "
+            "or deleted? Restore it, or repeat the run in a new folder: zscope train --config "
             f"{path / 'run.json'} --out NEW"
         )
     return run
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """The content of a JSON file of zscope; raises RunError if it is damaged or too new."""
     try:
         content = json.loads(path.read_bytes())
     except (ValueError, OSError) as error:
         raise RunError(
-            f"store: {path} cannot be read ({error}). It is damaged or was cut off; restore it "
-            "from a copy, or make it again."
+            f"store: {path} cannot be read ({error}). It is damaged or truncated; restore it "
+            "from a copy, or create it again."
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        seen = content.get("format") if isinstance(content, dict) else type(content).__name__
+        version = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise RunError(
-            f"store: {path} has format {seen!r}; this zscope reads format {FORMAT}. Was it "
-            "written by another version, or by hand? Update zscope, or make the file again."
+            f"store: {path} has format {version!r}; this zscope reads format {FORMAT}. Was it "
+            "written by another version, or by hand? Update zscope, or create the file again."
         )
     return content
 
 
 def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of history.jsonl; a last line torn off by a crash is left out."""
+    """The rows of history.jsonl; an incomplete last line after a crash is left out."""
     file = path / "history.jsonl"
     if not file.is_file():
         return
@@ -225,7 +243,7 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a crash at any moment leaves the old one or the new one."""
+    """Write a file atomically: a crash at any moment leaves the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -234,18 +252,18 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        sync_folder(path.parent)
+        _sync_folder(path.parent)
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
         raise RunError(
             f"store: {path} could not be written ({error.strerror or error}). Is the disk full, "
-            "or the folder read-only? Nothing was half written."
+            "or the folder read-only? No partial file was left behind."
         ) from error
 
 
-def sync_folder(path: Path) -> None:
-    """Make a rename survive a loss of power."""
+def _sync_folder(path: Path) -> None:
+    """Make a rename survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -254,13 +272,13 @@ def sync_folder(path: Path) -> None:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
-    """Tensors and a few facts about them, as one safetensors file written whole."""
+    """Write tensors with some metadata as one safetensors file, atomically."""
     from safetensors.torch import save
 
-    # One entry only: safetensors writes several in no fixed order, and the same run must
+    # A single entry: safetensors writes several in arbitrary order, and the same run must
     # give the same bytes.
     metadata = {"zscope": json.dumps({"format": FORMAT, **about})}
-    # A copy in plain memory order: tied or channels-last weights cannot be stored as they are.
+    # A contiguous copy: tied or channels-last weights cannot be stored as they are.
     copies = {
         name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
@@ -269,7 +287,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `write_tensors` wrote."""
+    """The tensors and the metadata of a file written by `write_tensors`."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -283,7 +301,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise RunError(
-            f"store: {path} cannot be read ({error}). It is damaged, cut off or missing; use an "
+            f"store: {path} cannot be read ({error}). It is damaged, truncated or missing; use an "
             "earlier checkpoint or train again."
         ) from error
     return tensors, about
@@ -292,7 +310,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def write_checkpoint(
     path: Path, step: int, model: torch.nn.Module, optimisers: dict[str, torch.optim.Optimizer]
 ) -> Path:
-    """Everything needed to go on from `step` with the same bits."""
+    """Save everything needed to resume from `step` bit for bit."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for role, optimiser in optimisers.items():
         for index, state in optimiser.state_dict()["state"].items():
@@ -306,7 +324,7 @@ def write_checkpoint(
 def read_checkpoint(
     file: Path, model: torch.nn.Module, optimisers: dict[str, torch.optim.Optimizer] | None = None
 ) -> int:
-    """Put a checkpoint back into a model and its optimisers; returns its step."""
+    """Load a checkpoint into a model and its optimisers; returns its step."""
     tensors, about = read_tensors(file)
     weights = {
         name.removeprefix("model."): tensor
@@ -321,7 +339,7 @@ def read_checkpoint(
         for name, tensor in tensors.items():
             if name.startswith(prefix):
                 index, key = name.removeprefix(prefix).split(".", 1)
-                # Moments take the memory order of their parameter; counts stay as they are.
+                # Moments get the memory layout of their parameter; step counts are scalars.
                 like = torch.empty_like(parameters[int(index)])
                 state.setdefault(int(index), {})[key] = (
                     like.copy_(tensor) if tensor.ndim else tensor
@@ -332,24 +350,24 @@ def read_checkpoint(
 
 
 def fill(model: torch.nn.Module, weights: dict[str, Tensor], file: Path) -> None:
-    """Load weights into a model, saying what does not fit."""
+    """Load weights into a model; raises RunError if they do not fit."""
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise RunError(
             f"store: the weights in {file} do not fit the model: {reason[:300]}. Was the model "
-            "built with other options than the run?"
+            "built with other options than the run? Use the options in its run.json."
         ) from error
 
 
 def checkpoints(path: Path) -> list[tuple[int, Path]]:
-    """(step, file) of each whole checkpoint, oldest first."""
+    """(step, file) of each complete checkpoint, oldest first."""
     files = sorted((path / "checkpoints").glob("step-*.safetensors"))
     return [(int(file.stem.removeprefix("step-")), file) for file in files]
 
 
 def clear_leftovers(path: Path) -> None:
-    """Remove temporary files that a killed process left behind."""
+    """Delete partial files of dead processes."""
     for file in [*path.glob(".*.part"), *(path / "checkpoints").glob(".*.part")]:
         file.unlink(missing_ok=True)

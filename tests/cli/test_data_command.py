@@ -53,7 +53,7 @@ def test_info_tells_factors_options_files_licence_and_whom_to_cite(tmp_path):
         "7da33b31b13a06f4b04a70402ce90c2e",
         "https://raw.githubusercontent.com/google-deepmind/dsprites-dataset",
         f"files, in {tmp_path}/dsprites",
-        "get them with: zscope data fetch dsprites",
+        "download: zscope data fetch dsprites",
         "licence: Apache-2.0",
         "cite: Matthey",
     ):
@@ -62,11 +62,11 @@ def test_info_tells_factors_options_files_licence_and_whom_to_cite(tmp_path):
 
 def test_info_says_what_to_do_where_there_is_no_address(tmp_path):
     shown = run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "mpi3d_toy.npz  not here" in shown
+    assert "mpi3d_toy.npz  missing" in shown
     (tmp_path / "mpi3d-toy").mkdir()
     (tmp_path / "mpi3d-toy" / "mpi3d_toy.npz").write_bytes(b"put in by hand")
-    assert "there, checked at first use" in run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "get them from https://github.com/rr-learning/disentanglement_dataset" in shown
+    assert "here, will be checked at first use" in run("info", "mpi3d-toy", "--root", tmp_path)
+    assert "download from https://github.com/rr-learning/disentanglement_dataset" in shown
 
 
 def test_info_for_programs_is_json(tmp_path):
@@ -102,7 +102,7 @@ def test_info_shows_what_the_options_make_of_a_table(tmp_path):
 
 def test_fetch_imports_from_a_folder_and_info_shows_it(real_data, tmp_path):
     said = run("fetch", "mnist", "--from", real_data, "--root", tmp_path)
-    assert said.count("sha256 confirmed") == 4
+    assert said.count("sha256 verified") == 4
     assert f"mnist is in {tmp_path}/mnist" in said
     assert "zscope train vae mnist" in said
     assert "60,000 samples of 1x28x28; here" in run("info", "mnist", "--root", tmp_path)
@@ -124,7 +124,7 @@ def test_a_hash_written_down_at_import_is_shown(tmp_path, monkeypatch):
     np.savez(tmp_path / "mpi3d_toy.npz", images=np.zeros((4, 64, 64, 3), np.uint8))
     assert "structure checked" in run("fetch", "mpi3d-toy", "--from", tmp_path, "--root", tmp_path)
     shown = run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "(of the file that is here)" in shown
+    assert "(recorded, not published)" in shown
 
 
 def test_unknown_names_get_the_nearest_known_ones():

@@ -86,7 +86,7 @@ def test_a_file_of_ones_own_is_trained_on(tmp_path, monkeypatch, capsys):
         (("train", "vae", "helix", "--set", "beta"), "not of the form key=value"),
         (("train", "vae", "helix", "--rate", "-1"), "rate"),
         (("train", "vae", "gone.npy"), "gone.npy"),
-        (("train",), "MODEL and DATASET are needed"),
+        (("train",), "MODEL and DATASET are missing"),
         (("train", "--resume", "--out", "nothing"), "nothing"),
         (("train", "vae", "helix", "--split", "a,b"), "list of fractions"),
         (("train", "vae", "helix", "--config", "x.json"), "both MODEL"),

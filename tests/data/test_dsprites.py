@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from zscope.data import dsprites, grid_factors
-from zscope.data.fetching import fetch_source, ready
+from zscope.data.fetching import fetch_source, require_files
 from zscope.errors import DataError
 
 SIZES = (3, 2, 4, 2, 3)
@@ -51,27 +51,27 @@ def test_a_smaller_resolution_averages_the_pixels(tmp_path, pictures):
 def test_an_import_checks_the_structure_where_no_hash_is_known(tmp_path, pictures):
     came = fetch_source(dsprites.build(SIZES), tmp_path / "d", write(tmp_path / "from", pictures))
     assert came[dsprites.FILE].checked == "structure"
-    with pytest.raises(DataError, match=r"imgs is \(\(144, 64, 64\).*needed is \(\(288, 64, 64\)"):
+    with pytest.raises(DataError, match=r"imgs of \(\(288, 64, 64\).*got \(\(144, 64, 64\)"):
         fetch_source(dsprites.build((3, 2, 4, 4, 3)), tmp_path / "e", tmp_path / "from")
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"imgs": np.zeros((COUNT, 64, 64), np.float32)}, "imgs is"),
-        ({"latents_values": np.zeros((COUNT, 5))}, "latents_values is"),
+        ({"imgs": np.zeros((COUNT, 64, 64), np.float32)}, "expected imgs of"),
+        ({"latents_values": np.zeros((COUNT, 5))}, "expected latents_values of"),
         ({"classes": np.zeros((COUNT, 6), int)}, "not in the published order"),
     ],
 )
 def test_another_structure_is_refused(tmp_path, pictures, wrong, message):
     folder = write(tmp_path / "d", **{"imgs": pictures, **wrong})
     with pytest.raises(DataError, match=message):
-        ready(dsprites.build(SIZES), folder)
+        require_files(dsprites.build(SIZES), folder)
 
 
 def test_pixels_other_than_0_and_1_are_refused_and_leave_no_cache(tmp_path, pictures):
     folder = write(tmp_path / "d", pictures * 255)
-    with pytest.raises(DataError, match="a pixel is 255"):
+    with pytest.raises(DataError, match="0 and 1, got 255"):
         dsprites.build(SIZES).load(folder)
     assert not [path for path in folder.iterdir() if "images" in path.name]
 

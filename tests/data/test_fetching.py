@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import zscope.data
-from zscope.data.fetching import RECORD, fetch, fetch_source, ready, records, state
+from zscope.data.fetching import RECORD, fetch, fetch_source, records, require_files, state
 from zscope.data.source import File, Source
 from zscope.errors import DataError
 
@@ -117,7 +117,7 @@ def test_a_failed_import_leaves_what_was_there_before_untouched(confirmed, publi
     (published / "a.bin").write_bytes(b"the wrong")
     with pytest.raises(DataError):
         fetch_source(confirmed, folder, published)
-    assert ready(confirmed, folder) == before
+    assert require_files(confirmed, folder) == before
 
 
 def test_md5_is_used_where_it_is_all_that_is_public(published, tmp_path):
@@ -133,28 +133,28 @@ def test_md5_is_used_where_it_is_all_that_is_public(published, tmp_path):
 
 def test_files_put_in_by_hand_are_checked_before_their_first_use(confirmed, published, tmp_path):
     with pytest.raises(DataError, match=r"a.bin, b.bin.*by hand from http://home.*--from DIR"):
-        ready(confirmed, tmp_path / "nothing")
+        require_files(confirmed, tmp_path / "nothing")
     assert state(confirmed, published) == "by hand"
-    assert set(ready(confirmed, published)) == set(GOOD)
+    assert set(require_files(confirmed, published)) == set(GOOD)
     assert state(confirmed, published) == "here"
 
 
 def test_a_file_that_changes_later_is_noticed(confirmed, published):
-    ready(confirmed, published)
+    require_files(confirmed, published)
     (published / "a.bin").write_bytes(b"X" * len(GOOD["a.bin"]))
     assert state(confirmed, published) == "by hand"
     with pytest.raises(DataError, match=r"sha256.*Replace .*a.bin"):
-        ready(confirmed, published)
+        require_files(confirmed, published)
 
 
 def test_records_of_another_format_or_torn_are_not_trusted(confirmed, published):
-    ready(confirmed, published)
+    require_files(confirmed, published)
     written = (published / RECORD).read_text()
     (published / RECORD).write_text(written.replace('"format": 1', '"format": 99'))
     assert records(published) == {}
     (published / RECORD).write_text(written[: len(written) // 2])
     assert records(published) == {}
-    assert set(ready(confirmed, published)) == set(GOOD)
+    assert set(require_files(confirmed, published)) == set(GOOD)
 
 
 def test_a_missing_file_is_named_with_where_it_was_looked_for(confirmed, published, tmp_path):
@@ -164,7 +164,7 @@ def test_a_missing_file_is_named_with_where_it_was_looked_for(confirmed, publish
     (published / "a.bin").unlink()
     with pytest.raises(DataError, match=r"tiny: a.bin, b.bin is neither in .*published nor in"):
         fetch_source(confirmed, tmp_path / "tiny", published)
-    with pytest.raises(DataError, match=r"no folder .*elsewhere"):
+    with pytest.raises(DataError, match=r"elsewhere, which is not a folder"):
         fetch_source(confirmed, tmp_path / "tiny", tmp_path / "elsewhere")
     assert not (tmp_path / "tiny").exists()
 
@@ -184,7 +184,7 @@ def test_caches_made_from_old_files_go_when_new_ones_come(confirmed, published, 
 
 
 def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
-    from zscope.data.unpacking import stored
+    from zscope.data.unpacking import memory_map
 
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -192,7 +192,7 @@ def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
     left.write_bytes(b"half")
     working = tmp_path / f".images-2.npy.{os.getppid()}"  # a process that is alive
     working.write_bytes(b"half")
-    made = stored("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
+    made = memory_map("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
     assert made.tolist() == [[1, 1, 1], [1, 1, 1]]
     assert not left.exists()
     assert working.exists()
@@ -200,11 +200,11 @@ def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_a_memory_map_with_too_few_or_many_rows_is_not_kept(tmp_path, rows):
-    from zscope.data.unpacking import stored
+    from zscope.data.unpacking import memory_map
 
     pieces = iter([np.ones((rows, 3), np.uint8)])
-    with pytest.raises(DataError, match=f"hold {rows} samples, 2 were announced"):
-        stored("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), pieces)
+    with pytest.raises(DataError, match=f"expected 2 samples, the files have {rows}"):
+        memory_map("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), pieces)
     assert everything_in(tmp_path) == []
 
 
@@ -249,7 +249,7 @@ def test_an_import_stopped_halfway_leaves_nothing_that_looks_complete(
     else:
         assert [path.name for path in folder.iterdir()] == [f".incoming-{process.pid}"]
     with pytest.raises(DataError, match="2 of 2 files are not in"):
-        ready(unconfirmed, folder)
+        require_files(unconfirmed, folder)
     fetch_source(unconfirmed, folder, published)
     assert everything_in(folder) == ["a.bin", "b.bin", RECORD]
 
@@ -344,7 +344,7 @@ def test_a_folder_is_taken_in_place_of_the_archive_it_came_from(tmp_path):
     came = fetch_source(source, tmp_path / "tiny", tmp_path / "from")
     assert seen == ["faces/1.txt"]
     assert came["faces.zip"].checked == "structure"
-    assert set(ready(source, tmp_path / "tiny")) == {"faces.zip"}
+    assert set(require_files(source, tmp_path / "tiny")) == {"faces.zip"}
 
 
 def test_built_in_data_need_no_fetching(tmp_path):

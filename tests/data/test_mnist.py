@@ -102,9 +102,9 @@ def test_wrong_options_are_refused(tiny, files, wrong):
 @pytest.mark.parametrize(
     ("name", "values", "message"),
     [
-        ("train-images-idx3-ubyte.gz", np.zeros((19, 28, 28)), r"holds \(19, 28, 28\)"),
-        ("train-labels-idx1-ubyte.gz", np.full(20, 11), "a label is 11"),
-        ("t10k-labels-idx1-ubyte.gz", np.zeros((10, 1)), r"holds \(10, 1\)"),
+        ("train-images-idx3-ubyte.gz", np.zeros((19, 28, 28)), r"got \(19, 28, 28\)"),
+        ("train-labels-idx1-ubyte.gz", np.full(20, 11), "labels from 0 to 9, got 11"),
+        ("t10k-labels-idx1-ubyte.gz", np.zeros((10, 1)), r"got \(10, 1\)"),
     ],
 )
 def test_without_a_hash_the_structure_is_checked(tiny, files, tmp_path, name, values, message):
@@ -121,7 +121,7 @@ def test_other_and_cut_files_are_refused(tiny, files, tmp_path):
     with pytest.raises(DataError, match=r"train-images.*cannot be read.*EOFError"):
         fetch_source(tiny, tmp_path / "target", folder)
     (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(b"something else"))
-    with pytest.raises(DataError, match="starts with 736f6d65, an idx file"):
+    with pytest.raises(DataError, match="starts with 736f6d65, but an idx file"):
         fetch_source(tiny, tmp_path / "target", folder)
     (folder / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
     with pytest.raises(DataError, match="BadGzipFile"):

@@ -53,7 +53,7 @@ def test_an_import_writes_down_the_hash_for_want_of_a_public_one(tmp_path, tiny,
 )
 def test_another_structure_is_refused(tmp_path, tiny, arrays):
     np.savez(tmp_path / "mpi3d_toy.npz", **arrays)
-    with pytest.raises(DataError, match=r"mpi3d_toy.npz: images is .*needed is \(\(144, 64, 64, 3"):
+    with pytest.raises(DataError, match=r"mpi3d_toy.npz: expected images of \(\(144, 64, 64, 3"):
         tiny.load(tmp_path)
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 import zscope.data
 from zscope.data import own, unpacking
-from zscope.data.own import Real, load_path
+from zscope.data.own import Float32Rows, load_path
 from zscope.errors import ConfigError, DataError
 
 
@@ -180,7 +180,7 @@ def test_large_packed_arrays_are_written_once_to_a_memory_map(tmp_path, draw, mo
 
 def test_rows_are_converted_when_they_are_read(draw):
     values = draw.normal(size=(10, 3))
-    real = Real(values, "x")
+    real = Float32Rows(values, "x")
     assert real.dtype == np.float32
     assert real.shape == (10, 3)
     assert len(real) == 10
@@ -198,8 +198,8 @@ def test_numbers_that_are_not_finite_are_refused_with_their_row(value, rows):
     values = np.zeros((10, 3))
     values[7, 1] = value
     with pytest.raises(DataError, match=r"x.npy: .* in row 7 \(counting from 0\)"):
-        Real(values, "x.npy")[rows]
-    assert Real(values, "x.npy")[:7].shape == (7, 3)
+        Float32Rows(values, "x.npy")[rows]
+    assert Float32Rows(values, "x.npy")[:7].shape == (7, 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
@@ -305,7 +305,9 @@ def test_words_among_the_features_are_refused_with_what_to_do(tmp_path, kind):
 @pytest.mark.parametrize("kind", [".csv", ".parquet"])
 def test_unknown_columns_get_the_nearest_known_ones(tmp_path, kind):
     path = write_table(tmp_path / f"x{kind}")
-    with pytest.raises(ConfigError, match=r"'plates', which is no column. Did you mean plate"):
+    with pytest.raises(
+        ConfigError, match=r"'plates', but there is no such column. Did you mean plate"
+    ):
         load_path(path, factors="plates")
     with pytest.raises(ConfigError, match="all 4 columns are factors"):
         load_path(path, factors="a,b,dose,plate")
@@ -403,7 +405,7 @@ def test_sub_folders_are_classes(tmp_path, draw):
     assert data.factor_kinds == ("categorical",)
     assert data.provenance["categories"] == {"class": ["cats", "dogs"]}
     save(tmp_path / "stray.png", np.zeros((4, 4), np.uint8))
-    with pytest.raises(DataError, match="1 pictures lie beside sub-folders with 3 more"):
+    with pytest.raises(DataError, match="1 pictures are next to sub-folders with 3 more"):
         load_path(tmp_path)
 
 
@@ -534,11 +536,11 @@ def test_pickled_objects_are_never_opened(tmp_path, suffix):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (np.zeros((0, 4)), "there are no samples"),
-        (np.zeros((4, 0)), "there are no samples"),
-        (np.float64(3.0), "shape \\(\\); samples x features is needed"),
-        (np.zeros(4), "samples x features is needed"),
-        (np.zeros((2, 2, 2, 2, 2)), "needed are pictures"),
+        (np.zeros((0, 4)), "no samples"),
+        (np.zeros((4, 0)), "no samples"),
+        (np.float64(3.0), "shape \\(\\); expected samples x features"),
+        (np.zeros(4), "expected samples x features"),
+        (np.zeros((2, 2, 2, 2, 2)), "expected pictures"),
         (np.array(["a", "b"]), "are not numbers"),
         (np.zeros((3, 2), complex), "are not numbers"),
         (np.zeros((3, 2, 5, 2), [("r", "u1"), ("g", "u1")]), "are not numbers"),
@@ -556,10 +558,10 @@ def test_other_suffixes_and_folders_without_pictures_are_refused(tmp_path):
         DataError, match=r"a file ending in .mat cannot be read.*a folder of pictures"
     ):
         load_path(tmp_path / "x.mat")
-    with pytest.raises(DataError, match=r"no pictures in this folder or below \(x.mat\)"):
+    with pytest.raises(DataError, match=r"no pictures in this folder .*\(which hold x.mat\)"):
         load_path(tmp_path)
     (tmp_path / "broken.png").write_bytes(b"not a picture")
-    with pytest.raises(DataError, match=r"broken.png: not a readable picture"):
+    with pytest.raises(DataError, match=r"broken.png: cannot be read as a picture"):
         load_path(tmp_path)
 
 

@@ -11,11 +11,17 @@ from typer.testing import CliRunner
 
 import zscope as zs
 from zscope.cli.data import app
-from zscope.data.perturbed import largest_change, moved, reflected, write_noisy, write_perturbed
+from zscope.data.perturbed import (
+    largest_change,
+    perturb_rows,
+    reflect,
+    write_noisy,
+    write_perturbed,
+)
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import choose, perturb
 from zscope.experiments.perturbation import game as playing
-from zscope.experiments.perturbation.game import Choice, Game, described_factors, settled
+from zscope.experiments.perturbation.game import Choice, Game, converged, encode_factors
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
 
@@ -56,20 +62,20 @@ def trained(sprites):
 def test_folding_back_is_the_formula_and_never_moves_further_away():
     target = np.linspace(-1, 2, 301)
     printed = target - 2 * np.maximum(target - 1, 0) + 2 * np.maximum(-target, 0)
-    np.testing.assert_allclose(reflected(target), printed, atol=1e-12)
-    np.testing.assert_allclose(reflected(torch.from_numpy(target)).numpy(), printed, atol=1e-12)
+    np.testing.assert_allclose(reflect(target), printed, atol=1e-12)
+    np.testing.assert_allclose(reflect(torch.from_numpy(target)).numpy(), printed, atol=1e-12)
     x = np.linspace(0, 1, 21)[:, None]
     step = np.linspace(-1, 1, 41)
-    assert (np.abs(reflected(x + step) - x) <= np.abs(step) + 1e-12).all()
+    assert (np.abs(reflect(x + step) - x) <= np.abs(step) + 1e-12).all()
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.175, 0.2, 0.001, 1.0])
 def test_bytes_are_rounded_towards_the_original_and_stay_in_bounds(epsilon):
     original = np.repeat(np.arange(256, dtype=np.uint8), 41).reshape(256, 41)
     change = np.broadcast_to(np.linspace(-2 * epsilon, 2 * epsilon, 41), original.shape)
-    result = moved(original, change, epsilon, fold=True)
+    result = perturb_rows(original, change, epsilon, fold=True)
     assert result.dtype == np.uint8
-    exact = reflected(original / 255 + np.clip(change, -epsilon, epsilon))
+    exact = reflect(original / 255 + np.clip(change, -epsilon, epsilon))
     step = (result.astype(int) - original.astype(int)) / 255
     assert np.abs(step).max() <= epsilon
     assert (np.abs(step) <= np.abs(exact - original / 255) + 1e-9).all()
@@ -83,7 +89,7 @@ def test_floats_never_exceed_the_bound_by_their_own_rounding(seed, epsilon):
     random = np.random.default_rng(seed)
     original = random.uniform(-40, 40, (4, 5)).astype(np.float32)
     change = random.choice([-epsilon, epsilon], (4, 5))
-    result = moved(original, change, epsilon, fold=False)
+    result = perturb_rows(original, change, epsilon, fold=False)
     assert result.dtype == np.float32
     step = np.abs(result.astype(np.float64) - original.astype(np.float64))
     assert step.max() <= epsilon
@@ -149,7 +155,7 @@ def test_what_cannot_be_written_is_said(sprites, tmp_path):
 
 
 def test_factors_enter_standardised_or_one_hot(sprites):
-    w = described_factors(sprites)
+    w = encode_factors(sprites)
     assert w.shape == (96, 2 + 4)
     assert w[:, :2].sum(1).unique().tolist() == [1]
     assert w[:, 4].mean() == pytest.approx(0, abs=1e-6)
@@ -197,7 +203,7 @@ def test_the_modifier_sees_the_factors_through_one_number(sprites, trained):
     torch.testing.assert_close(
         torch.from_numpy(change).float(), 0.1 * torch.tanh(game.modifier.decoder(s))
     )
-    target = game.moved(rows)
+    target = game.perturbed(rows)
     assert float(target.min()) >= 0
     assert float(target.max()) <= 1
     assert float((target - sprites.batch(rows)).abs().max()) <= 0.1 + 1e-6
@@ -255,11 +261,11 @@ def test_training_stops_when_the_gap_stands_still():
         return [{"gap": gap} for gap in gaps]
 
     falling = np.linspace(0, -10, 4000)
-    assert not settled(history(falling))
-    assert settled(history([*falling, *[-10.0] * 1000]))
-    assert not settled(history([0.0] * 1999))
+    assert not converged(history(falling))
+    assert converged(history([*falling, *[-10.0] * 1000]))
+    assert not converged(history([0.0] * 1999))
     rising = [*np.linspace(0, -10, 2000), *np.linspace(-10, -5, 2000)]
-    assert not settled(history(rising))
+    assert not converged(history(rising))
 
 
 def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_path):
@@ -277,6 +283,7 @@ def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_p
     assert after < before
     assert result.largest <= 0.1
     assert result.largest > 0.05
+    assert dict(result.summary())["rounds"] == "150"
     assert np.array_equal(result.dataset.factors, sprites.factors)
     loaded = zs.data.load(str(tmp_path / "out" / "perturbed.npz"))
     assert np.array_equal(loaded.images, result.dataset.images)
@@ -306,7 +313,7 @@ def test_a_stopped_run_taken_up_again_gives_the_same_data(sprites, tmp_path, mon
     with pytest.raises(KeyboardInterrupt):
         perturb(sprites, out=tmp_path / "parts", **settings)
     monkeypatch.setattr(playing, "one_round", plain)
-    with pytest.raises(RunError, match="already holds a perturbation.*--resume"):
+    with pytest.raises(RunError, match="already contains a perturbation.*--resume"):
         perturb(sprites, out=tmp_path / "parts", **settings)
     with pytest.raises(ConfigError, match="started with epsilon=0.1, now epsilon=0.2"):
         perturb(sprites, out=tmp_path / "parts", resume=True, **{**settings, "epsilon": 0.2})

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 
 FACTORS = (Factor("height", 8),)
 
@@ -31,7 +31,7 @@ FACTORS = (Factor("height", 8),)
 def load(folder: Path, brightness: int = 255) -> Dataset:
     images = (np.eye(8, dtype=np.uint8) * np.uint8(brightness))[:, None, :, None]
     images = np.repeat(images, 8, axis=3)
-    return Dataset("stripes", images, np.arange(8)[:, None], **described(FACTORS))
+    return Dataset("stripes", images, np.arange(8)[:, None], **factor_arguments(FACTORS))
 
 
 STRIPES = Source(

@@ -230,7 +230,7 @@ def test_a_full_disk_is_reported_with_a_way_out(images, monkeypatch, code):
         raise OSError(code, "No space left on device")
 
     monkeypatch.setattr(rendering, "_write", full)
-    with pytest.raises(DataError, match=r"no room for more pictures.*No space left.*ZSCOPE_DATA="):
+    with pytest.raises(DataError, match=r"no space for more pictures.*No space left.*ZSCOPE_DATA="):
         images[:3]
 
 
@@ -239,7 +239,7 @@ def test_a_disk_too_full_for_the_checksums_is_reported_too(images, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(rendering, "_prepare", full)
-    with pytest.raises(DataError, match="no room for more pictures"):
+    with pytest.raises(DataError, match="no space for more pictures"):
         images[:3]
 
 
@@ -261,7 +261,7 @@ def test_a_file_that_may_not_grow_is_reported_by_the_write_itself(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))
     try:
-        with pytest.raises(DataError, match="no room for more pictures"):
+        with pytest.raises(DataError, match="no space for more pictures"):
             images[[20]]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

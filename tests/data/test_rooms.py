@@ -22,9 +22,9 @@ from zscope.data.rooms import (
     WHITE,
     RoomPainter,
     camera,
+    hit_distance,
     hue_colors,
     light_maps,
-    meet,
     normals,
 )
 from zscope.errors import ConfigError
@@ -243,7 +243,7 @@ def test_rays_end_on_the_surface_and_normals_point_at_the_viewer(shape):
     origin = random.normal(size=(3, 2000)) * 2 + [[0], [4], [6]]
     toward = np.array([[0], [0.8], [0]]) - origin + 0.5 * random.normal(size=(3, 2000))
     toward /= np.linalg.norm(toward, axis=0)
-    distance = meet(shape, 1.1, origin, toward)
+    distance = hit_distance(shape, 1.1, origin, toward)
     hit = np.isfinite(distance)
     assert 0.2 < hit.mean() < 1
     points = (origin + distance * toward)[:, hit]
@@ -251,8 +251,8 @@ def test_rays_end_on_the_surface_and_normals_point_at_the_viewer(shape):
     assert np.linalg.norm(facing, axis=0) == pytest.approx(1, abs=1e-3)
     assert (facing * toward[:, hit]).sum(0).max() < 1e-3
     # Just outside nothing is met when leaving along the normal; just inside one has to come out.
-    assert np.isinf(meet(shape, 1.1, points + 1e-3 * facing, facing)).all()
-    assert np.isfinite(meet(shape, 1.1, points + 1e-3 * facing, -facing)).mean() > 0.99
+    assert np.isinf(hit_distance(shape, 1.1, points + 1e-3 * facing, facing)).all()
+    assert np.isfinite(hit_distance(shape, 1.1, points + 1e-3 * facing, -facing)).mean() > 0.99
 
 
 @settings(max_examples=8)
@@ -296,7 +296,7 @@ def test_only_a_limited_number_of_scenes_is_kept(monkeypatch):
     kept = rooms.Maps(8)
     for scene in (0, 1, 2, 3, 0):
         kept(scene)
-    assert list(kept.kept) == [2, 3, 0]
+    assert list(kept.cache) == [2, 3, 0]
 
 
 def test_a_picture_traced_in_bands_is_the_same(monkeypatch):

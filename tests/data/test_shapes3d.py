@@ -45,9 +45,13 @@ def test_batches_have_the_right_pixels(tmp_path, pictures):
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (np.zeros((95, 64, 64, 3), np.uint8), None, r"images is \(95, 64, 64, 3\), needed"),
-        (np.zeros((96, 64, 64, 3)), None, "images of type float64"),
-        (np.zeros((96, 64, 64, 3), np.uint8), np.zeros((96, 5)), r"labels is \(96, 5\)"),
+        (np.zeros((95, 64, 64, 3), np.uint8), None, r"expected images .* got \(95, 64, 64, 3\)"),
+        (np.zeros((96, 64, 64, 3)), None, "images of bytes, got float64"),
+        (
+            np.zeros((96, 64, 64, 3), np.uint8),
+            np.zeros((96, 5)),
+            r"expected labels .* got \(96, 5\)",
+        ),
         (np.zeros((96, 64, 64, 3), np.uint8), np.zeros((96, 6)), "not in the published order"),
     ],
 )

@@ -83,10 +83,10 @@ def test_pictures_can_be_brought_to_64(tiny, views):
 def test_another_shape_or_format_is_refused(tiny, views):
     folder, arrays = views
     write(folder, "train", arrays["train"][0][:19], *arrays["train"][1:])
-    with pytest.raises(DataError, match=r"training-dat.mat.gz: holds \(\(19, 2, 96, 96\)"):
+    with pytest.raises(DataError, match=r"training-dat.mat.gz: .*got \(\(19, 2, 96, 96\)"):
         tiny.load(folder)
     (folder / smallnorb.file_name("train", "dat")).write_bytes(gzip.compress(b"MATLAB 5.0 MAT"))
-    with pytest.raises(DataError, match="no header of a binary matrix"):
+    with pytest.raises(DataError, match="not the header of a binary matrix"):
         tiny.load(folder)
 
 

@@ -247,7 +247,7 @@ def test_pictures_that_cannot_serve_as_background_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"cannot read .*missing.png"):
         zs.data.load("sprites-background", image=str(tmp_path / "missing.png"))
     Image.new("RGB", (200, 30)).save(tmp_path / "narrow.png")
-    with pytest.raises(DataError, match=r"200 x 30 pixels.*64 x 64 do not fit"):
+    with pytest.raises(DataError, match=r"200 x 30 pixels.*smaller than a crop of 64 x 64"):
         zs.data.load("sprites-background", image=str(tmp_path / "narrow.png"))
 
 

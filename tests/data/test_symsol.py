@@ -9,7 +9,7 @@ from PIL import Image
 from scipy.spatial.transform import Rotation
 
 from zscope.data import symsol
-from zscope.data.fetching import ready
+from zscope.data.fetching import require_files
 from zscope.errors import ConfigError, DataError
 
 COUNTS = {"train": 3, "test": 2}
@@ -82,12 +82,12 @@ def test_pictures_can_be_had_as_published(archive):
 
 def test_missing_pictures_or_rotations_are_noticed(archive):
     with pytest.raises(DataError, match=r"1 of 4 pictures of tet are missing.*tet_00003.png"):
-        ready(symsol.build({"train": 4, "test": 2}), archive[0])
-    with pytest.raises(DataError, match="24 rotations in train, needed are 16"):
-        ready(symsol.build({"train": 2, "test": 2}), archive[0])
+        require_files(symsol.build({"train": 4, "test": 2}), archive[0])
+    with pytest.raises(DataError, match="expected 16 rotations in train, got 24"):
+        require_files(symsol.build({"train": 2, "test": 2}), archive[0])
 
 
 def test_the_published_archive_is_known_by_size_and_hash(archive):
     assert symsol.SYMSOL.samples == 360_000
     with pytest.raises(DataError, match="the publisher's has 3,328,555,013"):
-        ready(symsol.SYMSOL, archive[0])
+        require_files(symsol.SYMSOL, archive[0])

@@ -1,6 +1,8 @@
 """Sessions to explore: pictures with a VAE made by hand, and rows with an autoencoder."""
 
 import asyncio
+import threading
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -8,9 +10,20 @@ import torch
 
 import zscope as zs
 from zscope.explorer.app import create_app
+from zscope.explorer.serving import create_server
 from zscope.explorer.session import Session
 
 TOKEN = "a-token-for-tests"
+# Resolves when no request has been pending for a while: timers of the page wait up to 120 ms.
+QUIET = """() => new Promise(resolve => {
+  let last = performance.now();
+  const check = () => {
+    const busy = document.getElementById('view').getAttribute('aria-busy') === 'true';
+    if (busy) last = performance.now();
+    if (performance.now() - last > 180) resolve(); else setTimeout(check, 10);
+  };
+  check();
+})"""
 
 
 class Principal(zs.Autoencoder):
@@ -84,7 +97,7 @@ def rows():
 
 
 class Client:
-    """A program with the token; `ask` expects an answer, `told` an error of this status."""
+    """A program with the token; `ask` expects an answer, `error` an error of this status."""
 
     def __init__(self, session, *, token=TOKEN, **limits):
         limits = {"rate": 1e6, "burst": 1e6} | limits
@@ -99,11 +112,11 @@ class Client:
         )
 
     def request(self, method, path, **options):
-        async def made():
+        async def send():
             async with self.opened() as opened:
                 return await opened.request(method, path, **options)
 
-        return asyncio.run(made())
+        return asyncio.run(send())
 
     def get(self, path, **options):
         return self.request("GET", path, **options)
@@ -116,7 +129,7 @@ class Client:
         assert reply.status_code == 200, reply.text
         return reply.json()
 
-    def told(self, status, name, **parameters):
+    def error(self, status, name, **parameters):
         reply = self.post(f"/api/{name}", json=parameters)
         assert reply.status_code == status, reply.text
         return reply.json()["error"]["message"]
@@ -130,3 +143,53 @@ def client(pictures):
 @pytest.fixture(scope="session")
 def rows_client(rows):
     return Client(rows)
+
+
+@contextmanager
+def served(session):
+    server, listening, address = create_server(session)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+
+
+@pytest.fixture(scope="module")
+def address(pictures):
+    with served(pictures) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def rows_address(rows):
+    with served(rows) as address:
+        yield address
+
+
+@contextmanager
+def opened(browser, address, hash="", **options):
+    """A page that must write nothing to the console and send requests to the server only."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    messages, requests = [], []
+    page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address + hash)
+    page.wait_for_selector("[role=tab][aria-selected=true]")
+    yield page
+    context.close()
+    assert messages == []
+    home = address.split("?")[0]
+    assert [url for url in requests if not url.startswith((home, "data:"))] == []
+
+
+def settled(page):
+    """Wait until no request is pending, and expect no error message."""
+    page.evaluate(QUIET)
+    assert not page.locator("#alert").is_visible(), page.locator("#alert").inner_text()

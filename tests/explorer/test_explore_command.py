@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import zscope as zs
-from zscope.cli.explore import explore, name_of
 from zscope.errors import ConfigError
-from zscope.explorer.serving import bound, names_of
+from zscope.explorer import explore, name_of
+from zscope.explorer.serving import host_names, listen
 
 PATIENCE = 120  # seconds, for the slowest of machines
 START = "import typer; from zscope.cli.explore import explore; typer.run(explore)"
@@ -126,17 +126,17 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded():
         with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+ .*--port"):
             explore("no-such-run", port=taken.getsockname()[1])
     with pytest.raises(ConfigError, match="cannot listen at not-a-host.invalid"):
-        bound("not-a-host.invalid", 0)
+        listen("not-a-host.invalid", 0)
     with pytest.raises(ConfigError, match="cannot listen"):
-        bound("127.0.0.1", 99999)
+        listen("127.0.0.1", 99999)
 
 
 def test_an_address_open_to_others_is_warned_of(capsys):
     with pytest.raises(zs.ZscopeError, match="there is no run at no-such-run"):
         explore("no-such-run", host="0.0.0.0")
-    assert "others in the network can reach" in capsys.readouterr().err
-    assert {"127.0.0.1", socket.gethostname()} <= names_of("0.0.0.0")
-    assert socket.gethostname() not in names_of("127.0.0.1") - {"localhost"}
+    assert "other machines in the network can reach" in capsys.readouterr().err
+    assert {"127.0.0.1", socket.gethostname()} <= host_names("0.0.0.0")
+    assert socket.gethostname() not in host_names("127.0.0.1") - {"localhost"}
 
 
 def test_a_target_is_shown_by_its_last_part(tmp_path):

@@ -11,9 +11,8 @@ import zscope as zs
 from zscope import assays, sampling
 from zscope.assays.engine import respond
 from zscope.errors import InterfaceError
+from zscope.explorer.rendering import Renderer
 from zscope.explorer.session import Session
-from zscope.explorer.showing import Look
-from zscope.explorer.views import ENDPOINTS
 
 
 def close(found, expected, tolerance=1e-5):
@@ -48,7 +47,7 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
     close(found["response"], respond(pictures.model, z)[0])
     again = pictures.model.decode(respond(pictures.model, z))[0, 0]
     np.testing.assert_array_equal(
-        pixels(found["again"])[..., 0], (255 * again).round().byte().numpy()
+        pixels(found["decoded_response"])[..., 0], (255 * again).round().byte().numpy()
     )
     score = assays.hole_score(
         pictures.model,
@@ -57,9 +56,9 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
         samples=512,
         generator=torch.Generator().manual_seed(0),
     )
-    assert found["moved"]["distance"] == pytest.approx(score.displacement.item())
-    assert found["moved"]["percentile"] == pytest.approx(score.percentile.item())
-    assert found["moved"]["hole"] == bool(score.holes)
+    assert found["displacement"]["distance"] == pytest.approx(score.displacement.item())
+    assert found["displacement"]["percentile"] == pytest.approx(score.percentile.item())
+    assert found["displacement"]["hole"] == bool(score.holes)
 
 
 def test_a_query_string_and_a_body_ask_the_same(client):
@@ -105,12 +104,12 @@ def test_projecting_repeats_the_response_until_it_rests():
     steps = [10 / 2 ** (k + 1) for k in range(len(found["steps"]))]
     assert found["steps"] == pytest.approx(steps, rel=1e-4)
     spread = (session.codes - session.codes.mean(0)).norm(dim=1).square().mean().sqrt()
-    assert found["arrived"]
+    assert found["converged"]
     assert steps[-1] <= 1e-3 * spread < steps[-2]
-    close(found["way"][2], [2, 0, -1.5])
+    close(found["codes"][2], [2, 0, -1.5])
     assert found["frames"][0] == {"pass": 0, "decoded": {"values": [8, 0, -6]}}
-    assert found["frames"][-1]["pass"] == len(found["way"]) - 1
-    assert not Client(session).ask("project", z=[8, 0, -6], passes=3)["arrived"]
+    assert found["frames"][-1]["pass"] == len(found["codes"]) - 1
+    assert not Client(session).ask("project", z=[8, 0, -6], passes=3)["converged"]
     session.close()
 
 
@@ -257,7 +256,7 @@ def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
         samples=512,
         generator=torch.Generator().manual_seed(0),
     )
-    assert [one["hole"] for one in found["moved"]] == [k in score.holes for k in range(20)]
+    assert [one["hole"] for one in found["displacement"]] == [k in score.holes for k in range(20)]
     assert found["holes"] == score.score
     data = client.ask("samples", source="data", count=7)
     for k, row in enumerate(data["samples"]):
@@ -290,28 +289,17 @@ def test_similarity_finds_the_turned_latents(client):
     assert np.array(layers["values"])[at] == pytest.approx(1, abs=1e-3)
 
 
-def test_every_endpoint_is_described_and_answers(client):
-    described = {each["path"]: each for each in client.get("/api").json()["endpoints"]}
-    assert set(described) == {f"/api/{name}" for name in ENDPOINTS}
-    needed = {"decode": {"codes": [Z]}, "traversal": {"latent": 0}}
-    needed["path"] = {"start": [0, 0], "end": [1, 1], "grid": 6}
-    needed["map"] = {"grid": 6}
-    for name in ENDPOINTS:
-        assert described[f"/api/{name}"]["tells"]
-        client.ask(name, **needed.get(name, {}))
-
-
 def test_a_model_without_a_prior_or_factors_says_what_is_missing(rows_client):
-    assert "has no prior" in rows_client.told(422, "draw", source="prior")
-    assert "has no prior" in rows_client.told(422, "samples", source="prior")
-    assert "--compare" in rows_client.told(422, "compare")
+    assert "has no prior" in rows_client.error(422, "draw", source="prior")
+    assert "has no prior" in rows_client.error(422, "samples", source="prior")
+    assert "--compare" in rows_client.error(422, "compare")
     plain = Session(
         _identity(), torch.rand(50, 3, generator=torch.Generator().manual_seed(0)), name="plain"
     )
     asking = Client(plain)
     for kind in ("conditioned", "importance"):
-        assert "without factors" in asking.told(422, "matrix", kind=kind)
-    assert "factor 0, but the data have 0" in asking.told(422, "map", factor=0, grid=4)
+        assert "have no factors" in asking.error(422, "matrix", kind=kind)
+    assert "factor 0, but the data have 0" in asking.error(422, "map", factor=0, grid=4)
     plain.close()
 
 
@@ -320,18 +308,18 @@ def _identity(latents=3):
 
 
 def test_numbers_that_the_model_does_not_have_are_refused_by_name(client):
-    assert "2 numbers, but the model has 6" in client.told(422, "latents", z=[0, 1])
-    assert "sample 600, but 600 were recorded" in client.told(422, "sample", index=600)
-    assert "latent 6 of a model with 6" in client.told(422, "traversal", latent=6)
-    assert "latent 2 was chosen twice" in client.told(422, "map", first=2, second=2)
-    assert "factor 9" in client.told(422, "map", factor=9, grid=4)
-    assert "off the map" in client.told(422, "path", start=[99, 0], end=[0, 0], grid=6)
+    assert "2 numbers, but the model has 6" in client.error(422, "latents", z=[0, 1])
+    assert "no sample 600: 600 were recorded" in client.error(422, "sample", index=600)
+    assert "no latent 6: the model has 6" in client.error(422, "traversal", latent=6)
+    assert "latent 2 was chosen twice" in client.error(422, "map", first=2, second=2)
+    assert "factor 9" in client.error(422, "map", factor=9, grid=4)
+    assert "off the map" in client.error(422, "path", start=[99, 0], end=[0, 0], grid=6)
 
 
 def test_a_model_with_one_latent_has_no_map():
     x = torch.rand(40, 1, generator=torch.Generator().manual_seed(0))
     session = Session(_identity(1), x, name="one")
-    assert "needs two latents" in Client(session).told(422, "map")
+    assert "needs two latents" in Client(session).error(422, "map")
     session.close()
 
 
@@ -347,10 +335,10 @@ def test_a_collapsed_model_is_explored_without_hole_scores():
 
     session = Session(Collapsed(), torch.zeros(30, 3), name="collapsed")
     asking = Client(session)
-    assert "collapsed" in asking.ask("session")["holes"]
-    assert asking.ask("latents", z=[0, 1])["moved"] is None
+    assert "collapsed" in asking.ask("session")["no_hole_scores"]
+    assert asking.ask("latents", z=[0, 1])["displacement"] is None
     assert asking.ask("samples", count=2)["holes"] is None
-    assert "none of the 2 latents" in asking.told(422, "map", layer="holes", grid=4)
+    assert "none of the 2 latents" in asking.error(422, "map", layer="holes", grid=4)
     session.close()
 
 
@@ -382,23 +370,23 @@ def test_too_many_latents_for_a_matrix_are_said_so():
     x = torch.rand(300, 300, generator=torch.Generator().manual_seed(0))
     session = Session(_identity(300), x, name="wide")
     asking = Client(session)
-    assert "300 latents" in asking.told(422, "matrix")
-    assert "300 latents" in asking.told(422, "graph")
+    assert "300 latents" in asking.error(422, "matrix")
+    assert "300 latents" in asking.error(422, "graph")
     assert len(asking.ask("latents")["z"]) == 300
     session.close()
 
 
 def test_pictures_keep_one_range_and_travel_small():
-    signed = Look(zs.data.from_arrays(np.float32([[[[-1, 1], [0, 0.5]]]])))
+    signed = Renderer(zs.data.from_arrays(np.float32([[[[-1, 1], [0, 0.5]]]])))
     assert (signed.low, signed.high) == (-1, 1)
-    shown = signed.show(torch.tensor([[[[-1.0, 1.0], [0.0, 3.0]]]]))[0]
+    shown = signed.render(torch.tensor([[[[-1.0, 1.0], [0.0, 3.0]]]]))[0]
     np.testing.assert_array_equal(pixels(shown)[..., 0], [[0, 255], [128, 255]])
-    wide = Look(zs.data.from_arrays(np.zeros((2, 3, 200, 100), np.uint8)))
-    small = wide.show(torch.ones(1, 3, 200, 100), most=96)[0]
+    wide = Renderer(zs.data.from_arrays(np.zeros((2, 3, 200, 100), np.uint8)))
+    small = wide.render(torch.ones(1, 3, 200, 100), most=96)[0]
     assert (small["height"], small["width"], small["channels"]) == (67, 34, 3)
     assert set(pixels(small).flatten()) == {255}
-    several = Look(zs.data.from_arrays(np.zeros((2, 2, 4, 4), np.float32)))
-    side = several.show(torch.stack([torch.zeros(4, 4), torch.ones(4, 4)])[None])[0]
+    several = Renderer(zs.data.from_arrays(np.zeros((2, 2, 4, 4), np.float32)))
+    side = several.render(torch.stack([torch.zeros(4, 4), torch.ones(4, 4)])[None])[0]
     assert (side["height"], side["width"], side["channels"]) == (4, 8, 1)
-    kelvin = Look(zs.data.from_arrays(np.float32([[[[250, 300]]]])))
+    kelvin = Renderer(zs.data.from_arrays(np.float32([[[[250, 300]]]])))
     assert (kelvin.low, kelvin.high) == (250, 300)

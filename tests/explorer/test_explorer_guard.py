@@ -14,7 +14,7 @@ import zscope as zs
 from zscope.errors import MissingExtra
 from zscope.explorer.app import create_app
 from zscope.explorer.guard import LONGEST_ADDRESS, Buckets
-from zscope.explorer.lanes import WAITING, Busy, Lane, Stopped, interruptible
+from zscope.explorer.lanes import MAX_WAITING, Busy, Lane, Stopped, interruptible
 from zscope.explorer.session import Session
 
 
@@ -107,7 +107,7 @@ def test_every_reply_forbids_scripts_from_elsewhere(client, stranger):
 def test_no_path_of_a_request_reaches_a_file(client, path):
     reply = client.get(path)
     assert reply.status_code == 404
-    assert "is not here" in reply.json()["error"]["message"]
+    assert "does not exist" in reply.json()["error"]["message"]
 
 
 def test_other_methods_are_refused(client):
@@ -162,10 +162,10 @@ def test_malformed_requests_are_answered_with_what_is_wrong(client, body, status
 
 
 def test_more_than_fits_is_refused_by_number(client):
-    assert "at most 256" in client.told(422, "decode", codes=[[0] * 6] * 257)
-    assert "less than or equal to 200" in client.told(422, "samples", count=201)
-    assert "less than or equal to 128" in client.told(422, "map", grid=129)
-    assert "less than or equal to 100" in client.told(422, "project", passes=101)
+    assert "at most 256" in client.error(422, "decode", codes=[[0] * 6] * 257)
+    assert "less than or equal to 200" in client.error(422, "samples", count=201)
+    assert "less than or equal to 128" in client.error(422, "map", grid=129)
+    assert "less than or equal to 100" in client.error(422, "project", passes=101)
 
 
 def test_a_flood_is_refused(pictures):
@@ -173,7 +173,7 @@ def test_a_flood_is_refused(pictures):
     replies = [asking.get("/api") for _ in range(5)]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 429, 429]
     assert replies[-1].headers["retry-after"] == "1"
-    assert "requests a second" in replies[-1].json()["error"]["message"]
+    assert "requests per second" in replies[-1].json()["error"]["message"]
 
 
 def test_a_flood_ebbs_away_for_each_address_alone(monkeypatch):
@@ -250,7 +250,7 @@ def test_a_model_that_breaks_is_reported_and_the_server_lives_on(
     breaking, caplog, asked, status, said
 ):
     asking = Client(breaking)
-    assert said in asking.told(status, "latents", z=[asked, 0])
+    assert said in asking.error(status, "latents", z=[asked, 0])
     assert asking.ask("latents", z=[1, 0])["response"] == [1, 0]
     if status == 500:
         assert "/api/latents failed" in caplog.text  # the terminal shows where
@@ -275,7 +275,7 @@ def test_a_long_answer_holds_up_no_short_one(breaking):
         assert go_on.wait(60)
         return z
 
-    breaking.subject.study.autoencoder.decode = wait
+    breaking.subject.copy.autoencoder.decode = wait
 
     async def both():
         async with Client(breaking).opened() as opened:
@@ -294,7 +294,7 @@ def test_a_long_answer_holds_up_no_short_one(breaking):
 
 def test_an_answer_that_nobody_waits_for_is_given_up(breaking):
     begun, left = threading.Event(), threading.Event()
-    twin = breaking.subject.study.autoencoder
+    twin = breaking.subject.copy.autoencoder
     plain = twin.decode
 
     def wait(z):
@@ -328,7 +328,7 @@ def test_an_answer_that_nobody_waits_for_is_given_up(breaking):
 
     asyncio.run(gone())
     assert sent[0]["status"] == 503
-    assert "no longer waited for" in json.loads(sent[1]["body"])["error"]["message"]
+    assert "was cancelled" in json.loads(sent[1]["body"])["error"]["message"]
 
 
 def test_a_model_that_cannot_be_copied_answers_everything_in_one_lane():
@@ -339,7 +339,7 @@ def test_a_model_that_cannot_be_copied_answers_everything_in_one_lane():
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     session = Session(Unique(), x, name="unique")
     assert session.slow is session.live
-    assert session.subject.study is session.subject.recording
+    assert session.subject.copy is session.subject.recording
     Client(session).ask("map", grid=4)
     assert session.close()
 
@@ -349,8 +349,8 @@ def test_a_lane_refuses_more_than_it_can_work_out_soon():
     begun = threading.Event()
     lane.submit(lambda: (begun.set(), go_on.wait()))
     assert begun.wait(60)
-    jobs = [lane.submit(lambda: 7) for _ in range(WAITING)]
-    with pytest.raises(Busy, match="64 answers are waiting"):
+    jobs = [lane.submit(lambda: 7) for _ in range(MAX_WAITING)]
+    with pytest.raises(Busy, match="64 requests are waiting"):
         lane.submit(lambda: 7)
     go_on.set()
     assert jobs[-1].future.result(60) == 7

@@ -1,31 +1,18 @@
 """The explorer in a real browser."""
 
 import re
-import threading
-from contextlib import contextmanager
 
 import pytest
-
-from zscope.explorer.serving import prepared
+from conftest import QUIET, opened, served, settled
 
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
   canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data)"""
-# Nothing has been asked for a while: timers of the page wait up to 120 ms.
-QUIET = """() => new Promise(resolve => {
-  let last = performance.now();
-  const look = () => {
-    const busy = document.getElementById('view').getAttribute('aria-busy') === 'true';
-    if (busy) last = performance.now();
-    if (performance.now() - last > 180) resolve(); else setTimeout(look, 10);
-  };
-  look();
-})"""
 SET = """(one, value) => {
   one.value = value;
   for (const name of ['input', 'change']) one.dispatchEvent(new Event(name, {bubbles: true}));
 }"""
-SAID = "text => new RegExp(text).test(document.getElementById('said').textContent)"
+STATUS = "text => new RegExp(text).test(document.getElementById('status').textContent)"
 
 NAMELESS = """() => Array.from(document.querySelectorAll('input, select, button, a, canvas'))
   .filter(e => e.offsetParent)
@@ -56,56 +43,6 @@ CONTRAST = """() => {
 }"""
 
 
-@contextmanager
-def served(session):
-    server, listening, address = prepared(session)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        yield address
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
-
-
-@pytest.fixture(scope="module")
-def address(pictures):
-    with served(pictures) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def rows_address(rows):
-    with served(rows) as found:
-        yield found
-
-
-@contextmanager
-def opened(browser, address, hash="", **options):
-    """A page whose console must stay silent and which asks nobody but us."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    said, asked = [], []
-    page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.goto(address + hash)
-    page.wait_for_selector("[role=tab][aria-selected=true]")
-    yield page
-    context.close()
-    assert said == []
-    home = address.split("?")[0]
-    assert [url for url in asked if not url.startswith((home, "data:"))] == []
-
-
-def settled(page):
-    """Nothing is being worked out, and nothing went wrong."""
-    page.evaluate(QUIET)
-    assert not page.locator("#alert").is_visible(), page.locator("#alert").inner_text()
-
-
 def picture(page, selector):
     """What a canvas shows, as something to compare."""
     return page.locator(selector).first.evaluate("canvas => canvas.toDataURL()")
@@ -126,7 +63,7 @@ def tour(browser, address):
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
             settled(page)
-            twin = page.locator("#twin").get_attribute("href")
+            twin = page.locator("#json").get_attribute("href")
             facts = {
                 "url": page.url,
                 "title": page.title(),
@@ -226,9 +163,9 @@ def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictu
             settled(page)
             assert picture(page, "canvas.decoded") != before
         page.get_by_role("button", name="Project onto manifold").click()
-        page.wait_for_selector(".way .strip li:nth-child(2)")
-        # It is played as a film; its end is said to those who listen.
-        page.wait_for_function(SAID, arg="Arrived|Not at rest")
+        page.wait_for_selector(".projection .strip li:nth-child(2)")
+        # It is animated; screen readers are told when it ends.
+        page.wait_for_function(STATUS, arg="[Cc]onverged after")
         settled(page)
         assert "moves further than" in page.locator(".meter").inner_text()
         index = page.get_by_role("spinbutton", name="Data sample")
@@ -313,7 +250,7 @@ def test_the_graph_shows_causal_latents_and_hides_weak_edges(browser, address, p
         assert page.locator("svg.graph .node").count() == 4
         page.locator("svg.graph .node").first.click()
         page.wait_for_selector("h3:has-text('Traversal of z0')")
-        page.get_by_label("Weakest edge shown").evaluate(SET, 1e6)
+        page.get_by_label("Smallest edge weight").evaluate(SET, 1e6)
         settled(page)
         assert page.locator("svg.graph .edge").count() == 0
         assert "threshold=" in page.url

@@ -106,7 +106,7 @@ class TestHeatmap:
             [t for t in ax.texts if t.get_text()], np.linspace(0, 1, 16), strict=True
         ):
             ground = ax.images[0].cmap(ax.images[0].norm(shade))
-            assert (text.get_color() == "white") == theme.dark(ground)
+            assert (text.get_color() == "white") == theme.is_dark(ground)
 
     def test_nan_and_wrong_names_are_refused(self):
         with pytest.raises(ConfigError, match="1 entries that are not finite"):
@@ -141,11 +141,11 @@ class TestGraph:
         assert widths == sorted(widths)
         assert widths[-1] > 2 * widths[0]
 
-    def test_pairs_are_those_alike_in_both_directions(self):
+    def test_pairs_are_similar_in_both_directions(self):
         ax = plots.causal_graph(self.graph())
         red = [a for a in self.arrows(ax) if a.get_edgecolor()[0] > a.get_edgecolor()[2]]
         assert len(red) == 2  # 0 and 1; not 2 and 3, whose ratio is 5
-        assert any("red: alike" in t for t in texts(ax))
+        assert any("red: similar" in t for t in texts(ax))
         none = plots.causal_graph(self.graph(), pairs=[])
         assert not [a for a in self.arrows(none) if a.get_edgecolor()[0] > a.get_edgecolor()[2]]
 
@@ -240,9 +240,9 @@ class TestCurves:
         assert "latent 2" in ax.get_xlabel()
 
     def test_shapes_that_do_not_fit_are_refused(self):
-        with pytest.raises(ConfigError, match="needed"):
+        with pytest.raises(ConfigError, match="expected values"):
             plots.traversal_errors(np.zeros((3, 9)), np.zeros((3, 9, 4)))
-        with pytest.raises(ConfigError, match="3 values at 2 places"):
+        with pytest.raises(ConfigError, match="3 values at 2 positions"):
             plots.lines({"a": [1, 2, 3]}, at=[1, 2])
 
 
@@ -358,7 +358,7 @@ class TestMaps:
         assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
         continuous = plots.divergence_map(given, factor=np.linspace(0, 1, 300))
         assert continuous.get_legend() is None
-        with pytest.raises(ConfigError, match="5 values of a factor for 300 codes"):
+        with pytest.raises(ConfigError, match="5 factor values for 300 codes"):
             plots.divergence_map(given, factor=range(5))
 
     def test_undefined_curvature_is_masked(self):
@@ -507,7 +507,7 @@ class TestResponsesFigures:
             renders(ax)
         path = manifold_path(world, codes[0], codes[1], codes=codes)
         assert len(renders(path.plot()).axes) == 2
-        with pytest.raises(ConfigError, match="one latent has no plane"):
+        with pytest.raises(ConfigError, match="one latent, and a plane needs two"):
             plots.path_plane(path)
 
     def test_codes_that_run_away_leave_the_others_in_the_picture(self):

@@ -64,9 +64,9 @@ def test_categories_are_all_different(count):
 
 
 def test_text_is_light_on_dark_colours_only():
-    assert theme.dark("#00457c")
-    assert not theme.dark("white")
-    assert not theme.dark("#bcd4f0")
+    assert theme.is_dark("#00457c")
+    assert not theme.is_dark("white")
+    assert not theme.is_dark("#bcd4f0")
 
 
 def test_numbers_have_a_true_minus_and_no_negative_zero():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import zscope as zs
-from zscope.data.source import described
+from zscope.data.source import factor_arguments
 from zscope.errors import ZscopeError
 
 # One of each objective, and one with every part that a name can fix.
@@ -30,7 +30,7 @@ def standing_in(name):
     pixels = rng.integers(256, size=(len(grid), *source.shape), dtype=np.uint8)
     rows = rng.normal(size=(len(grid), *source.shape)).astype(np.float32)
     images = rows if len(source.shape) == 1 else pixels
-    return zs.Dataset(name, images, np.stack(columns, 1), **described(source.factors))
+    return zs.Dataset(name, images, np.stack(columns, 1), **factor_arguments(source.factors))
 
 
 def attempt(name, data):

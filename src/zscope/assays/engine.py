@@ -22,7 +22,7 @@ from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined
-from zscope.recording import Recording
+from zscope.recording import Recording, join_posteriors
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
@@ -106,7 +106,7 @@ def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) ->
     known = sum(map(len, done))
     if known < len(base):
         done.append(respond_posterior(autoencoder, base[known:]))
-        done[:] = [_joined(done)]
+        done[:] = [join_posteriors(done)]
     return done[0][: len(base)]
 
 
@@ -122,7 +122,7 @@ def respond_posterior(autoencoder: Autoencoder, codes: Codes) -> Posterior:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     build = lambda a, b: codes[a:b]  # noqa: E731
     parts = [part for _, _, part in responses(autoencoder, len(codes), build)]
-    return _joined(parts)
+    return join_posteriors(parts)
 
 
 def decode(autoencoder: Autoencoder, codes: Codes) -> Tensor:
@@ -168,7 +168,7 @@ def encode(
                 "training, and are the weights finite?"
             )
         parts.append(part.to("cpu"))
-    return _joined(parts)
+    return join_posteriors(parts)
 
 
 def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
@@ -239,17 +239,6 @@ def _needed(
         factor = _ALIVE if seen else _UNSEEN
         known[place] = max(_ALIVE * max(seen, default=0), factor * x.nbytes) / len(example)
     return known[place]
-
-
-def _joined(parts: list[Posterior]) -> Posterior:
-    def joined(tensors: list[Tensor | None]) -> Tensor | None:
-        return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
-
-    return Posterior(
-        torch.cat([part.mean for part in parts]),
-        joined([part.std for part in parts]),
-        scale_tril=joined([part.scale_tril for part in parts]),
-    )
 
 
 def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:

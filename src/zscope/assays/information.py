@@ -86,7 +86,8 @@ class Information:
     @property
     def excess(self) -> np.ndarray:
         """What is above chance; never negative."""
-        return np.maximum(self.plain - self.chance, 0)
+        excess: np.ndarray = np.maximum(self.plain - self.chance, 0)
+        return excess
 
     @property
     def share(self) -> np.ndarray:
@@ -161,7 +162,8 @@ def _chi_square_ratio(tail: float, freedom: np.ndarray) -> np.ndarray:
     from scipy.special import chdtri
 
     safe = np.maximum(freedom, 1)
-    return np.asarray(chdtri(safe, tail)) / safe
+    ratios: np.ndarray = np.asarray(chdtri(safe, tail)) / safe
+    return ratios
 
 
 def expected_information(first: np.ndarray, second: np.ndarray) -> float:

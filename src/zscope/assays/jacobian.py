@@ -62,7 +62,8 @@ class Linearised:
     @cached_property
     def lengths(self) -> Spectra:
         """|c_j| of each column."""
-        return self.triangle.norm(dim=1)
+        lengths: Spectra = self.triangle.norm(dim=1)
+        return lengths
 
     @cached_property
     def _svd(self) -> tuple[Tensor, Tensor]:
@@ -274,7 +275,7 @@ class Walk:
         # The batch goes through the decoder as a batch, and only the tangents are mapped:
         # convolutions over (latents x codes) pictures, nothing is decoded twice.
         x, J = vmap(
-            lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,)),
+            lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
             out_dims=(None, 0),  # type: ignore[arg-type]
         )(self._tangents(part))
         return x, J.flatten(2).transpose(0, 1)
@@ -282,7 +283,7 @@ class Walk:
     def _one_by_one(self, part: Codes) -> tuple[Tensor, Tensor]:
         columns = []
         for tangent in self._tangents(part):
-            x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))
+            x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))[:2]
             columns.append(column.flatten(1))
         return x, torch.stack(columns, 1)
 

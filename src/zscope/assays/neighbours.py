@@ -155,7 +155,7 @@ def _slack(norms: Tensor, reach: Tensor, width: int, dtype: torch.dtype) -> Tens
     norm it is relative to that norm; a partner of much greater norm is far away, and its
     rounding is relative to the distance itself.
     """
-    unit = torch.finfo(dtype).eps * (8 + width**0.5)
+    unit: float = torch.finfo(dtype).eps * (8 + width**0.5)
     return unit * (4 * norms + 8 * reach)
 
 

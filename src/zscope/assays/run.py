@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zscope import __version__
 from zscope.assays import CATALOGUE, groups
@@ -44,6 +44,7 @@ class Failure(NamedTuple):
     traceback: str
 
 
+@runtime_checkable
 class Kept(Protocol):
     """Results of earlier measurements."""
 
@@ -76,7 +77,7 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     return [CATALOGUE[name] for name in wanted]
 
 
-def check_options(options: Options | None) -> dict[str, dict[str, Any]]:
+def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Options by assay, refused where an assay or an option does not exist.
 
     A group stands for all its assays that have the option.
@@ -102,7 +103,7 @@ def check_options(options: Options | None) -> dict[str, dict[str, Any]]:
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
     """How many passes of the model an assay will take, as its entry states."""
     sizes = _sizes(entry, recording, options)
-    if entry.most is not None and entry.scales not in options:
+    if entry.limited(options):
         sizes[entry.scales] = entry.affordable(sizes)
         return entry.cost(sizes) if sizes[entry.scales] else 0
     return entry.cost(sizes)
@@ -191,7 +192,7 @@ def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> di
 
 def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str:
     """Why fewer samples than usual were used; nothing if as many as usual were."""
-    if entry.most is None or entry.scales in options:
+    if not entry.limited(options):
         return ""
     sizes = _sizes(entry, recording, options)
     usual, count = int(sizes.get(entry.scales, 1)), entry.affordable(sizes)

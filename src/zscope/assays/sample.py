@@ -233,7 +233,8 @@ def value_labels(values: np.ndarray) -> np.ndarray:
     shifted = _small_whole_numbers(values)
     if shifted is None:
         return np.unique(values, return_inverse=True)[1]
-    return (np.cumsum(np.bincount(shifted) > 0) - 1)[shifted]
+    ranks: np.ndarray = np.cumsum(np.bincount(shifted) > 0) - 1
+    return np.asarray(ranks[shifted])
 
 
 def _small_whole_numbers(values: np.ndarray) -> np.ndarray | None:

@@ -1,4 +1,4 @@
-"""zscope data: what datasets there are, what is known of each, and how to get them."""
+"""zscope data: list, describe, fetch and perturb datasets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,19 +12,19 @@ from zscope.cli.perturb import perturb
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Datasets: what is here, what can be had, and getting it. Start with: zscope data list",
+    help="List, describe, fetch and perturb datasets. Start with: zscope data list",
 )
 
 
 @app.command("list")
 def list_(root: Root = None, json: AsJson = False) -> None:
-    """List the datasets that have a name.
+    """List all datasets and whether they are ready to use.
 
-    STATE is "built in" (made on your machine, no download), "here" (files present and
-    checked), "can be fetched" (zscope data fetch NAME downloads it) or "by hand" (zscope
-    data info NAME says which file to get where).
+    STATE is "built in" (generated on your machine, no download), "here" (downloaded and
+    checked), "can be fetched" (zscope data fetch NAME downloads it) or "by hand" (you
+    download it yourself; zscope data info NAME says from where).
 
-    Files of your own need no name: give their path instead, for instance
+    For files of your own give the path instead of a name:
 
       zscope train vae ./images.npy
 
@@ -50,14 +50,14 @@ def info(
     name: Annotated[str, Argument(help="A name from `zscope data list`, or a path.")],
     data_option: Annotated[
         list[str] | None,
-        Option(metavar="KEY=VALUE", help="How to read a path, e.g. factors=dose,plate."),
+        Option(metavar="KEY=VALUE", help="How to read a file of yours, e.g. factors=dose,plate."),
     ] = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
-    """Show what is known of a dataset: factors, options, files, licence, whom to cite.
+    """Describe a dataset: factors, options, files, licence and citation.
 
-    Of a file or folder of your own it shows how it is read.
+    For a file or folder of your own, show how it is read.
 
     Examples:
 
@@ -72,11 +72,11 @@ def info(
 
     own = name not in CATALOGUE and looks_like_path(name)
     if own:
-        entry = _own(name, settings(data_option, "--data-option"))
+        entry = _own_data(name, settings(data_option, "--data-option"))
     elif data_option:
         raise ConfigError(
-            f"data info: --data-option says how a path is read, and {name} is a name. Leave it "
-            f"out here; give it when {name} is used: zscope train MODEL {name} --data-option ..."
+            f"data info: --data-option is for files of your own, and {name} is the name of a "
+            f"dataset. Leave it out here, and use it in zscope train MODEL {name} --data-option ..."
         )
     else:
         entry = {**_summary(name, root), **_details(name, root)}
@@ -91,7 +91,7 @@ def info(
     if "made_from" in entry.get("provenance", {}):
         _print_origin(entry["provenance"])
     if entry.get("features"):
-        print(f"features: {_shortened(', '.join(entry['features']), 200)}")
+        print(f"features: {_shorten(', '.join(entry['features']), 200)}")
     _print_factors(entry["factors"])
     if entry["options"]:
         print("\noptions (--data-option KEY=VALUE)")
@@ -108,16 +108,16 @@ def fetch(
     name: Annotated[str, Argument(help="A name from `zscope data list`.")],
     from_: Annotated[
         Path | None,
-        Option("--from", metavar="DIR", help="Import the files from this folder (or DIR/NAME)."),
+        Option("--from", metavar="DIR", help="Import the files from DIR or DIR/NAME."),
     ] = None,
     root: Root = None,
     quiet: Annotated[bool, Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
-    """Download a dataset, or import its files from a folder, and check them.
+    """Download a dataset, or import its files from a folder, and verify them.
 
-    A file that is not the publisher's, byte for byte, is refused, and nothing of it is
-    kept. Where no checksum is public, the structure of the file is checked, and its hash
-    is written down.
+    A file whose checksum differs from the published one is refused, and nothing is stored.
+    Where no checksum is published, the structure of the file is checked and its checksum
+    is recorded.
 
     Examples:
 
@@ -125,7 +125,7 @@ def fetch(
 
       zscope data fetch mnist --from ~/Downloads
 
-      zscope data fetch mpi3d-real --from /shared/datasets --root /scratch/zscope
+      zscope data fetch mpi3d-real --from /shared/datasets
     """
     from zscope.data import folder, source
     from zscope.data.fetching import fetch as get
@@ -134,20 +134,22 @@ def fetch(
     if quiet:
         return
     if source(name).built_in:
-        print(f"{name} is built in: there is nothing to fetch.")
+        print(f"{name} is built in; there is nothing to fetch.")
     for file, record in records.items():
         print(f"{file}  {_bytes(record.bytes)}  {_verdict(record.checked)}")
     if records:
         print(f"{name} is in {folder(root) / name}.")
-    place = ("", "") if root is None else (f" --root {root}", f", root={str(root)!r}")
-    print(f"Use it: zscope train vae {name}{place[0]}, or zs.data.load({name!r}{place[1]}).")
+    arguments = ("", "") if root is None else (f" --root {root}", f", root={str(root)!r}")
+    print(
+        f"Use it: zscope train vae {name}{arguments[0]}, or zs.data.load({name!r}{arguments[1]})."
+    )
 
 
 app.command()(perturb)
 
 
 def _summary(name: str, root: Path | None) -> dict[str, Any]:
-    """One line of the list."""
+    """The entry of a dataset in the list."""
     from zscope.data import folder, source
     from zscope.data.fetching import state
 
@@ -162,14 +164,14 @@ def _summary(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def _details(name: str, root: Path | None) -> dict[str, Any]:
-    """The rest of what is known of a dataset."""
+    """What `info` shows in addition."""
     from dataclasses import asdict
 
     from zscope.data import folder, source
     from zscope.data.fetching import records
 
     entry = source(name)
-    known = records(folder(root) / name)
+    saved = records(folder(root) / name)
     files = [
         {
             "name": file.name,
@@ -179,7 +181,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
             "md5": file.md5,
             "sha256": file.sha256,
             "present": (folder(root) / name / file.name).is_file(),
-            "here": asdict(known[file.name]) if file.name in known else None,
+            "here": asdict(saved[file.name]) if file.name in saved else None,
         }
         for file in entry.files
     ]
@@ -195,15 +197,15 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
     }
 
 
-def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """How a file of the user's is read."""
+def _own_data(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """How a file or folder of the user is read."""
     from zscope.data import load
     from zscope.data.dataset import GUESSED
     from zscope.data.own import OPTIONS
 
     data = load(name, **options)
-    named = data.provenance.get("categories", {})
-    described = zip(data.factor_names, data.factor_sizes, data.factor_kinds, strict=True)
+    categories = data.provenance.get("categories", {})
+    factors = zip(data.factor_names, data.factor_sizes, data.factor_kinds, strict=True)
     return {
         "name": name,
         "state": f"read as {data.images.dtype}",
@@ -216,9 +218,9 @@ def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
                 "size": size,
                 "kind": kind,
                 "guessed": factor in data.provenance.get(GUESSED, ()),
-                "values": named.get(factor, []),
+                "values": categories.get(factor, []),
             }
-            for factor, size, kind in described
+            for factor, size, kind in factors
         ],
         "options": OPTIONS,
         "provenance": data.provenance,
@@ -226,14 +228,14 @@ def _own(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_origin(provenance: dict[str, Any]) -> None:
-    """What data that zscope wrote were made from."""
+    """Print what perturbed data were made from."""
     origin = provenance["made_from"]
     if isinstance(origin, dict):
         options = ", ".join(f"{key}={value}" for key, value in origin["options"].items())
         origin = f"{origin['name']} ({options})" if options else origin["name"]
     print(f"made from {origin}")
-    known = {key: provenance[key] for key in ("change", "epsilon", "rounds") if key in provenance}
-    print("  " + ", ".join(f"{key} {value}" for key, value in known.items()))
+    facts = {key: provenance[key] for key in ("change", "epsilon", "rounds") if key in provenance}
+    print("  " + ", ".join(f"{key} {value}" for key, value in facts.items()))
 
 
 def _print_factors(factors: list[dict[str, Any]]) -> None:
@@ -246,7 +248,7 @@ def _print_factors(factors: list[dict[str, Any]]) -> None:
         values = ", ".join(str(value) for value in factor["values"])
         size = "" if factor["size"] == 0 else str(factor["size"])
         kind = f"{factor['kind']}{' (guessed)' if factor.get('guessed') else ''}"
-        rows.append((f"  {factor['name']}", size, kind, _shortened(values)))
+        rows.append((f"  {factor['name']}", size, kind, _shorten(values)))
     _print_columns(rows, right=[1])
 
 
@@ -254,7 +256,7 @@ def _print_files(entry: dict[str, Any]) -> None:
     print(f"\nfiles, in {entry['folder']}")
     for file in entry["files"]:
         here, size = file["here"], file["bytes"]
-        state = "there, checked at first use" if file["present"] else "not here"
+        state = "here, will be checked at first use" if file["present"] else "missing"
         if here:
             state = f"here, {_verdict(here['checked'])}"
         print(f"  {file['name']}  {'' if size is None else _bytes(size) + '  '}{state}")
@@ -264,20 +266,20 @@ def _print_files(entry: dict[str, Any]) -> None:
             if file[kind]:
                 print(f"    {kind:7} {file[kind]}")
         if here and not file["sha256"]:
-            print(f"    sha256  {here['sha256']} (of the file that is here)")
+            print(f"    sha256  {here['sha256']} (recorded, not published)")
     if entry["state"] == "can be fetched":
-        print(f"  get them with: zscope data fetch {entry['name']}")
+        print(f"  download: zscope data fetch {entry['name']}")
     if entry["state"] == "by hand":
         print(
-            f"  get them from {entry['homepage']}, then: "
+            f"  download from {entry['homepage']}, then: "
             f"zscope data fetch {entry['name']} --from DIR"
         )
 
 
 def _verdict(checked: str) -> str:
     if checked == "structure":
-        return "structure checked (no public checksum), hash written down"
-    return f"{checked} confirmed"
+        return "structure checked (no published checksum), sha256 recorded"
+    return f"{checked} verified"
 
 
 def _print_json(value: Any) -> None:
@@ -308,5 +310,5 @@ def _bytes(count: int) -> str:
     return f"{count} bytes"
 
 
-def _shortened(text: str, limit: int = 60) -> str:
+def _shorten(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

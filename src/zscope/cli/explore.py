@@ -1,4 +1,4 @@
-"""zscope explore: look into a model in the browser."""
+"""zscope explore: explore a model in the browser."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,20 +14,23 @@ def explore(
     data_option: DataOption = None,
     weights: Weights = None,
     compare: Annotated[
-        str | None, Option(metavar="TARGET", help="A second model, seen beside the first.")
+        str | None, Option(metavar="TARGET", help="A second model, to compare with the first.")
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 4000,
     seed: Seed = 0,
-    port: Annotated[int, Option(help="Where to listen; 0 takes a free port.")] = 0,
+    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.")] = 0,
     host: Annotated[
-        str, Option(help="The address to listen at; others than 127.0.0.1 are open to others.")
+        str, Option(help="Address to listen on; any but 127.0.0.1 is open to the network.")
     ] = "127.0.0.1",
     browser: Annotated[
         bool, Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True,
     root: Root = None,
 ) -> None:
-    """Explore the latent space of TARGET in the browser, until Ctrl-C.
+    """Explore the latent space of TARGET in the browser.
+
+    Starts a local server, opens its page, and runs until Ctrl-C. Move sliders, and see
+    what a latent does and what the encoder makes of the decoded observation.
 
     Examples:
 
@@ -47,15 +50,15 @@ def explore(
     from zscope.explorer.session import Session
     from zscope.loading import load
 
-    bound(host, port).close()  # said at once, before a model is loaded
+    bound(host, port).close()  # refuse an unusable address before a model is loaded
     if host not in LOOPBACK:
         print(
-            f"explore: listening at {host}, which others in the network can reach. Whoever has the "
-            "address with its token can use the model; it travels unencrypted. For one person on "
-            "another machine, an SSH tunnel to 127.0.0.1 is safer.",
+            f"explore: listening on {host}, which other machines in the network can reach. Anyone "
+            "who has the address with its token can use the model, and the connection is not "
+            "encrypted. To use it from another machine, an SSH tunnel to 127.0.0.1 is safer.",
             file=sys.stderr,
         )
-    # One core is left for the page while something long is worked out.
+    # One core is left for the page during long computations.
     torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
     session = Session(
         load(target, weights=weights),
@@ -70,5 +73,5 @@ def explore(
 
 
 def name_of(target: str) -> str:
-    """The last part of a path; an import path as it is."""
+    """The last part of a path; an import path is left as it is."""
     return target if ":" in target else Path(target).resolve().name

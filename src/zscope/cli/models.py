@@ -1,4 +1,4 @@
-"""zscope models: what can be trained, and with which options."""
+"""zscope models: list and describe the models that can be trained."""
 
 from typing import Annotated, Any
 
@@ -9,21 +9,26 @@ from zscope.cli.options import AsJson
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Models: what can be trained, and with which options. Start with: zscope models list",
+    help="List and describe the models that can be trained. Start with: zscope models list",
 )
 
 
 NEEDS = {
     "factors": "data with factors or labels",
-    "partner": "data with ordinal factors, or rows in the order of time: it learns from pairs",
+    "partner": "data with ordinal factors, or rows in temporal order: it learns from pairs",
 }
 
 
 @app.command("list")
 def list_(json: AsJson = False) -> None:
-    """List the models by name.
+    """List all models.
 
-    G stands for a number of variables: sae-4, vlae-12. The latents must divide by it.
+    In a name, G stands for a number of variables, as in sae-4 or vlae-12. The number of
+    latents must be a multiple of it.
+
+    Example:
+
+      zscope models list
     """
     from zscope import models
 
@@ -31,11 +36,11 @@ def list_(json: AsJson = False) -> None:
     if json:
         _print_json(entries)
         return
-    width = max(len(_shown(entry["name"])) for entry in entries)
+    width = max(len(_display_name(entry["name"])) for entry in entries)
     for entry in entries:
         title = entry["title"].split(": ", 1)[1].replace(" 2 variables", " G variables")
-        print(f"{_shown(entry['name']).ljust(width)}  {title}")
-    print("\nMore of one: zscope models info NAME.  Train one: zscope train NAME DATASET")
+        print(f"{_display_name(entry['name']).ljust(width)}  {title}")
+    print("\nDetails: zscope models info NAME.  Train: zscope train NAME DATASET")
 
 
 @app.command()
@@ -43,7 +48,7 @@ def info(
     name: Annotated[str, Argument(help="A name from `zscope models list`, such as sae-4.")],
     json: AsJson = False,
 ) -> None:
-    """Show what a model minimises, where it comes from, and all its options.
+    """Describe a model: its loss, its paper and all its options.
 
     Examples:
 
@@ -88,7 +93,7 @@ def _summary(name: str) -> dict[str, Any]:
 
 
 def _groups(entry: Any) -> dict[str, list[str]]:
-    """The options of the objective, of the parts it is put together with, and of networks."""
+    """The options of the objective, of the parts of a composed model, and of the networks."""
     from zscope.models.networks import BACKBONES
     from zscope.models.parts import PARTS
 
@@ -116,8 +121,8 @@ def _value(default: Any) -> str:
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 
-def _shown(name: str) -> str:
-    """A family of G variables by its letter: sae-2 stands for sae-G in the list."""
+def _display_name(name: str) -> str:
+    """The name of a family in the list: sae-2 stands for sae-G."""
     return name.replace("-2", "-G")
 
 

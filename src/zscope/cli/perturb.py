@@ -1,4 +1,4 @@
-"""zscope data perturb: a dataset that VAEs no longer disentangle, though it hardly changed."""
+"""zscope data perturb: change a dataset slightly so that VAEs no longer disentangle it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,38 +9,49 @@ from zscope.cli.options import AsJson, DataOption, ModelOption, Quiet, Root, See
 
 
 def perturb(
-    dataset: Annotated[str, Argument(help="Data with factors: a name, or a path.")],
-    epsilon: Annotated[float, Option(help="Largest change of a pixel, e.g. 0.1.")],
-    out: Annotated[Path | None, Option(help="Folder (default perturbed/DATASET-EPSILON).")] = None,
-    restarts: Annotated[int, Option(help="Models to train and choose from.")] = 10,
-    pairs: Annotated[int, Option(help="Entangled and disentangled models of each kind.")] = 1,
-    model: Annotated[str, Option(help="The model that is restarted.")] = "beta-vae",
-    latents: Annotated[int | None, Option(help="Its latents (default: one a factor).")] = None,
+    dataset: Annotated[
+        str, Argument(help="A name from `zscope data list`, or a path; with factors.")
+    ],
+    epsilon: Annotated[float, Option(help="Largest change of a pixel on the scale 0 to 1.")],
+    out: Annotated[
+        Path | None, Option(help="Output folder (default perturbed/DATASET-EPSILON).")
+    ] = None,
+    restarts: Annotated[int, Option(help="Models to train, with different seeds.")] = 10,
+    pairs: Annotated[int, Option(help="Most and least entangled models to use.")] = 1,
+    model: Annotated[str, Option(help="The model to train.")] = "beta-vae",
+    latents: Annotated[int | None, Option(help="Its latents (default: one per factor).")] = None,
     set_: ModelOption = None,
     data_option: DataOption = None,
-    steps: Annotated[int, Option(help="Updates of each restart.")] = 30_000,
-    rate: Annotated[float, Option(help="Learning rate of the restarts.")] = 1e-4,
-    batch: Annotated[int, Option(help="Observations in each update.")] = 64,
-    rounds: Annotated[int, Option(help="Rounds of the modifier at most.")] = 10_000,
+    steps: Annotated[int, Option(help="Training steps of each model.")] = 30_000,
+    rate: Annotated[float, Option(help="Learning rate of the models.")] = 1e-4,
+    batch: Annotated[int, Option(help="Batch size.")] = 64,
+    rounds: Annotated[
+        int, Option(help="Largest number of training rounds of the modifier.")
+    ] = 10_000,
     modifier_rate: Annotated[float, Option(help="Learning rate of modifier and decoders.")] = 1e-4,
-    control: Annotated[bool, Option(help="Also write a copy with uniform noise.")] = True,
+    control: Annotated[
+        bool, Option(help="Also write a copy with uniform noise, for comparison.")
+    ] = True,
     seed: Seed = 0,
-    resume: Annotated[bool, Option("--resume", help="Go on with what is in --out.")] = False,
+    resume: Annotated[
+        bool, Option("--resume", help="Continue an interrupted run in --out.")
+    ] = False,
     root: Root = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Move every pixel by at most EPSILON so that VAEs entangle the factors.
+    """Change every pixel by at most EPSILON so that VAEs entangle the factors.
 
-    Trains β-VAEs, takes the most and the least entangled, trains a small change of the
-    pictures that favours the first, and writes perturbed.npz and noise.npz (the control).
-    Both are data like any other. Interrupted, it goes on with --resume.
+    Trains several β-VAEs, selects the most and the least entangled, and learns a small
+    change of the pictures under which the entangled one reconstructs better. Writes
+    perturbed.npz, and noise.npz with random changes of the same size as a control. Both
+    can be used like any other dataset.
 
     Examples:
 
-      zscope data perturb sprites --epsilon 0.1 --set beta=8 --out perturbed/sprites
+      zscope data perturb sprites --epsilon 0.1 --set beta=8
 
-      zscope train beta-vae perturbed/sprites/perturbed.npz --latents 5 --set beta=8
+      zscope train beta-vae perturbed/sprites-0.1/perturbed.npz --set beta=8
     """
     from zscope import experiments
     from zscope.data import load
@@ -75,10 +86,10 @@ def perturb(
         return
     scores = ", ".join(f"{score:.2f}" for score in result.scores)
     before, after = result.gap
-    print(f"MIG of {len(result.scores)} restarts: {scores}")
-    print(f"entangled: {_named(result.entangled)}; disentangled: {_named(result.disentangled)}")
+    print(f"MIG of {len(result.scores)} models: {scores}")
+    print(f"entangled: {_models(result.entangled)}; disentangled: {_models(result.disentangled)}")
     print(
-        f"loss of the entangled minus that of the disentangled: {before:+.2f} before, "
+        f"loss of the entangled minus loss of the disentangled: {before:+.2f} before, "
         f"{after:+.2f} after {len(result.history)} rounds"
     )
     print(f"largest change of a pixel: {result.largest:.4f} (allowed {epsilon:g})")
@@ -89,5 +100,5 @@ def perturb(
         print(f"Control with uniform noise: {folder / 'noise.npz'}")
 
 
-def _named(numbers: list[int]) -> str:
-    return ", ".join(f"restart {number}" for number in numbers)
+def _models(numbers: list[int]) -> str:
+    return ", ".join(f"model {number}" for number in numbers)

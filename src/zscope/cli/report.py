@@ -1,5 +1,6 @@
 """zscope report: everything that can be measured of a model, on one page."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -119,7 +120,7 @@ def report(
 
 
 def command(
-    target: str, names: list[str] | None, set_: list[str] | None, options: dict[str, object]
+    target: str, names: list[str] | None, set_: list[str] | None, options: Mapping[str, object]
 ) -> str:
     """The command that makes the report again."""
     import shlex

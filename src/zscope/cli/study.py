@@ -1,4 +1,4 @@
-"""zscope study: repeat a paper's experiment and check what it claims."""
+"""zscope study: repeat the experiments of a paper and check its claims."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +10,13 @@ from zscope.cli.options import AsJson, Quiet, Root
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="A paper's experiment, with what must hold checked.",
+    help="Repeat the experiments of a paper and check its claims. Start with: zscope study list",
 )
 
 
 @app.command("list")
 def list_() -> None:
-    """The studies, and what each one repeats."""
+    """List the studies and what each one repeats."""
     from zscope.experiments import studies
 
     width = max(map(len, studies.names()))
@@ -27,17 +27,24 @@ def list_() -> None:
 @app.command()
 def run(
     name: Annotated[str, Argument(help="A name from `zscope study list`.")],
-    scale: Annotated[str, Option(help="small (minutes on two cores) or paper.")] = "small",
-    out: Annotated[Path | None, Option(help="Where its runs go (default studies/NAME).")] = None,
+    scale: Annotated[
+        str, Option(help="small (minutes on two cores) or paper (as published).")
+    ] = "small",
+    out: Annotated[Path | None, Option(help="Folder for its runs (default studies/NAME).")] = None,
     root: Root = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Repeat the study NAME; exit code 1 if a claim does not hold.
+    """Repeat the study NAME and print which claims hold.
 
-    Example:
+    Trains and measures the models of the study. The exit code is 1 if a claim does not
+    hold.
+
+    Examples:
 
       zscope study run polarised-regime
+
+      zscope study run polarised-regime --scale paper --out studies/full
     """
     import os
     import sys
@@ -46,16 +53,16 @@ def run(
     from zscope.experiments import studies
 
     if scale not in ("small", "paper"):
-        raise ConfigError(f"study: scale {scale!r} is not known. Use small or paper.")
+        raise ConfigError(f"study: --scale {scale}; expected small or paper.")
     study = studies.load(name)
     if root is not None:
         os.environ["ZSCOPE_DATA"] = str(root)
 
-    def tell(line: str) -> None:
+    def print_progress(line: str) -> None:
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    claims = study.run(out or Path("studies") / name, scale=scale, progress=tell)
+    claims = study.run(out or Path("studies") / name, scale=scale, progress=print_progress)
     if json:
         from dataclasses import asdict
         from json import dumps
@@ -64,7 +71,7 @@ def run(
     else:
         for claim in claims:
             print(claim)
-        held = sum(claim.holds for claim in claims)
-        print(f"{held} of {len(claims)} claims hold.")
+        holding = sum(claim.holds for claim in claims)
+        print(f"{holding} of {len(claims)} claims hold.")
     if not all(claim.holds for claim in claims):
         raise Exit(1)

@@ -104,11 +104,11 @@ def data_for(
 ) -> "Dataset":
     """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
     from zscope import data as datasets
-    from zscope.loading import own_data
+    from zscope.loading import run_data
 
     if data is not None:
         return datasets.load(data, root=root, **settings(options, "--data-option"))
-    return own_data(target, root=root)
+    return run_data(target, root=root)
 
 
 def kept_results(target: str, recording: "Recording", *, fresh: bool) -> "KeptResults | None":

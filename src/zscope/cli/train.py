@@ -1,4 +1,4 @@
-"""zscope train: train a model on a dataset and keep the run."""
+"""zscope train: train a model on a dataset and store the run."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,33 +23,45 @@ def train(
         str | None, Argument(help="A name from `zscope data list`, or a file of your own.")
     ] = None,
     latents: Annotated[int, Option(help="Number of latents.")] = 10,
-    steps: Annotated[int | None, Option(help="Updates to make (default 10000).")] = None,
-    epochs: Annotated[float | None, Option(help="Passes over the data, instead of steps.")] = None,
-    batch: Annotated[int, Option(help="Observations in each update.")] = 64,
+    steps: Annotated[int | None, Option(help="Training steps (default 10000).")] = None,
+    epochs: Annotated[
+        float | None, Option(help="Passes over the data, instead of --steps.")
+    ] = None,
+    batch: Annotated[int, Option(help="Batch size.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
     seed: Seed = 0,
     set_: ModelOption = None,
     data_option: DataOption = None,
     split: Annotated[
-        str | None, Option(help="Train on the first part of a split, e.g. 0.8,0.1,0.1.")
+        str | None,
+        Option(help="Split the data randomly, e.g. 0.8,0.1,0.1, and train on the first part."),
     ] = None,
     optimiser: Annotated[str, Option(help="adam or adagrad.")] = "adam",
-    schedule: Annotated[str, Option(help="constant, linear, cosine or halving.")] = "constant",
-    halve_every: Annotated[int | None, Option(help="Steps between halvings of the rate.")] = None,
-    warmup: Annotated[int, Option(help="Steps over which the rate rises from 0.")] = 0,
-    clip: Annotated[float | None, Option(help="Largest norm of the gradient.")] = None,
+    schedule: Annotated[
+        str, Option(help="Learning rate schedule: constant, linear, cosine or halving.")
+    ] = "constant",
+    halve_every: Annotated[
+        int | None, Option(help="With --schedule halving: steps between halvings.")
+    ] = None,
+    warmup: Annotated[int, Option(help="Steps over which the learning rate rises from 0.")] = 0,
+    clip: Annotated[float | None, Option(help="Clip gradients to this norm.")] = None,
     precision: Annotated[str, Option(help="auto, float32 or bfloat16.")] = "auto",
     device: Annotated[str, Option(help="auto, cpu, cuda, mps, …")] = "auto",
-    devices: Annotated[int, Option(help="Processes that share each batch.")] = 1,
-    log_every: Annotated[int, Option(help="Steps between rows of the history (1 to 100).")] = 100,
+    devices: Annotated[
+        int, Option(help="Number of devices; each batch is divided among them.")
+    ] = 1,
+    log_every: Annotated[
+        int, Option(help="Steps between rows of the history (at most 100).")
+    ] = 100,
     checkpoint_every: Annotated[int, Option(help="Steps between checkpoints.")] = 1000,
     snapshot: Annotated[
-        list[int] | None, Option(help="A step whose checkpoint is kept for good.")
+        list[int] | None,
+        Option(metavar="STEP", help="Keep the checkpoint of this step; may be repeated."),
     ] = None,
     out: Annotated[
         Path | None, Option(help="The run's folder (default runs/MODEL-DATASET-SEED).")
     ] = None,
-    resume: Annotated[bool, Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue the run in --out.")] = False,
     config: Annotated[
         Path | None, Option(help="Repeat the run that this run.json describes.")
     ] = None,
@@ -57,7 +69,11 @@ def train(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Train MODEL on DATASET.
+    """Train MODEL on DATASET and store the run.
+
+    A run is a folder with the configuration, the weights, checkpoints and the history of
+    losses; `zscope assay` and `zscope report` measure it. An interrupted run is continued
+    with --resume and gives the same result as an uninterrupted one.
 
     Examples:
 
@@ -69,7 +85,7 @@ def train(
 
       zscope train --config runs/mine/run.json --out runs/again
     """
-    asked = dict(locals())
+    arguments = dict(locals())
     from inspect import signature
 
     from zscope.errors import ConfigError
@@ -80,13 +96,13 @@ def train(
         if model is not None:
             raise ConfigError(
                 f"train: both MODEL ({model}) and --config were given. The configuration names "
-                "its own model and data: leave one of the two out."
+                "its own model and data, so leave one of them out."
             )
-        kept = ("config", "out", "resume", "root", "quiet", "json")
-        usual = signature(train).parameters
-        given = [k for k in usual if k not in kept and asked[k] != usual[k].default]
-        if given:
-            flag = "--" + given[0].strip("_").replace("_", "-")
+        allowed = ("config", "out", "resume", "root", "quiet", "json")
+        defaults = {key: value.default for key, value in signature(train).parameters.items()}
+        extra = [k for k in defaults if k not in allowed and arguments[k] != defaults[k]]
+        if extra:
+            flag = "--" + extra[0].strip("_").replace("_", "-")
             raise ConfigError(
                 f"train: {flag} was given, but the run repeats the settings of {config}. Leave it "
                 "out, or start a new run with MODEL and DATASET."
@@ -95,21 +111,21 @@ def train(
     else:
         if model is None or dataset is None:
             raise ConfigError(
-                "train: MODEL and DATASET are needed, for instance: zscope train beta-vae sprites "
-                "--latents 6. To go on with a run: zscope train --out RUN --resume"
+                "train: MODEL and DATASET are missing, for instance: zscope train beta-vae sprites "
+                "--latents 6. To continue a run: zscope train --out RUN --resume"
             )
-        chosen = settings(set_, "--set")
+        options = settings(set_, "--set")
         for key in ("name", "shape", "latents", "data"):
-            if key in chosen:
+            if key in options:
                 raise ConfigError(
-                    f"--set: {key} is no option of a model: it follows from MODEL, DATASET and "
-                    "--latents. Leave it out of --set."
+                    f"--set: {key} is not an option of a model; it follows from MODEL, DATASET "
+                    "and --latents. Leave it out of --set."
                 )
         run = begin(
             model,
             dataset,
             latents=latents,
-            model_options={"seed": seed, **chosen},
+            model_options={"seed": seed, **options},
             data_options=settings(data_option, "--data-option"),
             split=None if split is None else fractions(split),
             root=root,
@@ -133,7 +149,7 @@ def train(
             checkpoint_every=checkpoint_every,
             snapshots=snapshot or [],
         )
-    tell(run, json=json, quiet=quiet)
+    print_result(run, json=json, quiet=quiet)
 
 
 def begin(
@@ -151,7 +167,7 @@ def begin(
     from zscope import data, models
     from zscope.training import train
 
-    models.entry(model)  # an unknown name is said before any data are read
+    models.entry(model)  # refuse an unknown name before any data are read
     loaded = data.load(dataset, root=root, **data_options)
     if split is not None:
         loaded = loaded.split(split)[0]
@@ -162,7 +178,7 @@ def begin(
 def repeat(
     config: Path, out: Path | None, *, resume: bool, root: Path | None, progress: bool
 ) -> Any:
-    """Train what a run.json describes."""
+    """Train the model on the data that a run.json describes."""
     from zscope import data, models
     from zscope.errors import ConfigError
     from zscope.training import read_config, train
@@ -170,8 +186,8 @@ def repeat(
     settings = read_config(config)
     if settings.model is None or settings.data is None:
         raise ConfigError(
-            f"config: {config} describes a run with a model or data of your own, which the "
-            "command line cannot make. Call zs.train from Python."
+            f"config: {config} describes a run whose model or data were passed as Python objects, "
+            "so the command line cannot repeat it. Call zs.train from Python."
         )
     built = models.from_recipe(settings.model.model_dump())
     loaded = data.from_recipe(settings.data.model_dump(exclude_none=True), root=root)
@@ -182,8 +198,8 @@ def repeat(
     )
 
 
-def tell(run: Any, *, json: bool, quiet: bool) -> None:
-    """Say where the run is and how it ended."""
+def print_result(run: Any, *, json: bool, quiet: bool) -> None:
+    """Print where the run is and how it ended."""
     from zscope.training.progress import sentence
 
     last = run.history[-1]

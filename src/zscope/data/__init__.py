@@ -1,11 +1,12 @@
-"""Datasets: `zs.data.names()` lists them, `zs.data.load(name)` gives one.
+"""Datasets: `zs.data.names()` lists them, `zs.data.load(name)` loads one.
 
-One file is one publisher's dataset (or one built-in generator); `CATALOGUE` says where
-each name lives. A new dataset is one module with a `Source`, one test and one line here.
+Each file is one publisher's dataset or one built-in generator; `CATALOGUE` maps names to
+files. A new dataset is one module with a `Source`, one test and one line here.
 """
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ __all__ = [
     "grid_factors", "load", "names", "source",
 ]  # fmt: skip
 
-# name -> module:attribute of its Source. Built in first, then real data.
+# Name -> module:attribute of its Source. Built-in data first, then real data.
 CATALOGUE = {
     "helix": "helix:HELIX",
     "square-linear": "square:LINEAR",
@@ -50,24 +51,25 @@ def names() -> list[str]:
 
 
 def source(name: str) -> Source:
-    """What is known about a dataset, without loading it."""
+    """The catalogue entry of a dataset: what is known without loading it."""
     if name not in CATALOGUE:
         raise DataError(
-            f"data: no dataset is called {name!r}. {did_you_mean(name, CATALOGUE)} A file of your "
-            "own is given by its path, for instance ./images.npy; see: zscope data list"
+            f"data: there is no dataset {name!r}. {did_you_mean(name, CATALOGUE)} For a file of "
+            "your own give its path, for instance ./images.npy. List all: zscope data list"
         )
     module, attribute = CATALOGUE[name].split(":")
-    return getattr(import_module(f"zscope.data.{module}"), attribute)
+    entry: Source = getattr(import_module(f"zscope.data.{module}"), attribute)
+    return entry
 
 
 def folder(root: str | Path | None = None) -> Path:
     """Where datasets are kept: `root`, else $ZSCOPE_DATA, else ~/.cache/zscope."""
-    chosen = root or os.environ.get("ZSCOPE_DATA")
-    return Path(chosen).expanduser() if chosen else Path.home() / ".cache" / "zscope"
+    path = root or os.environ.get("ZSCOPE_DATA")
+    return Path(path).expanduser() if path else Path.home() / ".cache" / "zscope"
 
 
 def load(name: str | Path, *, root: str | Path | None = None, **options: Any) -> Dataset:
-    """A dataset by name, or from a file or folder of one's own by its path.
+    """Load a dataset by name, or a file or folder of your own by its path.
 
     `options` are those of the dataset (`zscope data info NAME` lists them), for instance
     `load("sprites", resolution=32)`.
@@ -86,7 +88,7 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
 
 
 def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Dataset:
-    """The dataset that a run's configuration describes."""
+    """Load the dataset that a run's configuration describes."""
     data = load(recipe["name"], root=root, **recipe.get("options", {}))
     if split := recipe.get("split"):
         data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
@@ -94,6 +96,7 @@ def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Da
 
 
 def looks_like_path(name: str) -> bool:
+    """Whether a name can only be meant as a path."""
     return os.sep in name or name.startswith((".", "~")) or Path(name).suffix != ""
 
 
@@ -109,9 +112,7 @@ def _check_options(name: str, options: dict[str, Any], known: Mapping[str, str])
 def _with_recipe(
     data: Dataset, name: str, options: dict[str, Any], root: str | Path | None
 ) -> Dataset:
-    from dataclasses import replace
-
-    # Another process that makes the dataset again must look for it in the same place.
-    place = {} if root is None else {"root": str(root)}
+    # Another process that loads the dataset again must look in the same folder.
+    where = {} if root is None else {"root": str(root)}
     recipe = {"name": name, "options": options}
-    return replace(data, recipe=recipe, provenance={**data.provenance, **place})
+    return replace(data, recipe=recipe, provenance={**data.provenance, **where})

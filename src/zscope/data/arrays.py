@@ -1,4 +1,4 @@
-"""Read one's own arrays: .npy, .npz and HDF5 files."""
+"""Read arrays of one's own: .npy, .npz and HDF5 files."""
 
 import json
 import struct
@@ -6,14 +6,24 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from zscope.data.columns import array_columns
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, h5_rows, kept, npy_header, npz_headers, npz_rows, open_h5
+from zscope.data.own import Contents
+from zscope.data.unpacking import (
+    LARGE,
+    cached_memory_map,
+    h5_rows,
+    npy_header,
+    npz_headers,
+    npz_rows,
+    open_h5,
+)
 from zscope.errors import ConfigError, DataError
+
+__all__ = ["open_arrays", "open_npy", "read_arrays", "read_npy", "stated_words"]
 
 OBSERVATIONS = ("images", "imgs", "x", "X", "data", "observations", "arr_0")
 FACTORS = ("factors", "labels", "y", "targets", "latents_classes")
@@ -25,28 +35,29 @@ PROVENANCE = "provenance"  # facts about the data, as JSON
 Shapes = dict[str, tuple[int, ...]]
 
 
-def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Found:
+def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Contents:
+    """Observations in a .npy file; `factors` is the path of another one."""
     columns = None
     if factors:
         if len(factors) > 1:
             raise ConfigError(
-                f"{path.name}: {len(factors)} files of factors ({', '.join(factors)}); for a .npy "
-                "file one is read. Put their columns side by side in one file."
+                f"{path.name}: {len(factors)} files of factors ({', '.join(factors)}); a .npy file "
+                "can have only one. Put their columns side by side in one file."
             )
         other = Path(factors[0]).expanduser()
         other = other if other.is_absolute() or other.exists() else path.parent / other
         if other.suffix != ".npy":
             raise ConfigError(
-                f"{path.name}: factors={factors[0]!r}; for a .npy file, the path of another .npy "
-                "file with the factors is needed, one row a sample."
+                f"{path.name}: factors={factors[0]!r}; expected the path of another .npy file with "
+                "the factors, one row per sample."
             )
         if not other.is_file():
             raise DataError(
-                f"{path.name}: factors={factors[0]!r}, but there is no such file here or beside "
+                f"{path.name}: factors={factors[0]!r}, but there is no such file here or next to "
                 f"{path}. Is the path right?"
             )
         columns = array_columns(np.asarray(open_npy(other)), other, prefix="factor")
-    return Found(open_npy(path), columns)
+    return Contents(open_npy(path), columns)
 
 
 def open_npy(path: Path) -> np.ndarray:
@@ -55,13 +66,13 @@ def open_npy(path: Path) -> np.ndarray:
         shape, dtype, _ = npy_header(stream)
     _refuse_objects(path, "the array", dtype)
     if 0 in shape:
-        raise DataError(f"{path}: an array of shape {shape}: there are no samples in it.")
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+        raise DataError(f"{path}: an array of shape {shape} has no samples. Was it saved in full?")
+    return cast(np.ndarray, np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 @contextmanager
 def open_arrays(path: Path) -> Iterator[tuple[Shapes, Callable[[str], np.ndarray]]]:
-    """The shapes of the arrays in an .npz or HDF5 file by name, and how to get one."""
+    """The shapes of the arrays in an .npz or HDF5 file by name, and a function that reads one."""
     if path.suffix.lower() == ".npz":
         headers = npz_headers(path)
         shapes = {name: shape for name, (shape, _) in headers.items()}
@@ -83,7 +94,8 @@ def stated_words(
 
 def read_arrays(
     path: Path, *, factors: list[str] | None = None, array: str | None = None, **_: Any
-) -> Found:
+) -> Contents:
+    """Observations and factors in an .npz or HDF5 file."""
     with open_arrays(path) as (shapes, get):
         return _choose(path, shapes, factors, array, get)
 
@@ -94,51 +106,56 @@ def _choose(
     factors: list[str] | None,
     array: str | None,
     get: Callable[[str], np.ndarray],
-) -> Found:
+) -> Contents:
     """Observations, factors and their names among the arrays of a file."""
-    here = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
+    listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "nothing"
     for option, name in (("array", array), *(("factors", name) for name in factors or ())):
         if name is not None and name not in shapes:
-            raise ConfigError(f"{path.name}: {option}={name!r}, but the file holds {here}.")
+            raise ConfigError(f"{path.name}: {option}={name!r}, but the file holds {listing}.")
     if array is None:
         array = next((name for name in OBSERVATIONS if name in shapes), None)
     if array is None:
         tables = [name for name, shape in shapes.items() if len(shape) > 1 and name not in FACTORS]
         if len(tables) != 1:
             raise DataError(
-                f"{path.name}: holds {here}; which of these are the observations is not clear. "
-                "Say it with array=NAME."
+                f"{path.name}: the file holds {listing}; which of these are the observations is "
+                "not clear. Name the array with array=NAME."
             )
         array = tables[0]
     if shapes[array] and shapes[array][0] == 0:
-        raise DataError(f"{path.name}: {array} has shape {shapes[array]}: there are no samples.")
-    chosen = factors or [name for name in FACTORS if name in shapes and name != array][:1]
+        raise DataError(
+            f"{path.name}: {array} has shape {shapes[array]}, so there are no samples. Was it "
+            "saved in full?"
+        )
+    factor_arrays = factors or [name for name in FACTORS if name in shapes and name != array][:1]
     labels = stated_words(shapes, get, NAMES)
     columns: dict[str, np.ndarray] = {}
-    for name in chosen:
+    for name in factor_arrays:
         values = np.asarray(get(name))
-        # Several arrays of one column each carry the names of the arrays.
-        single = len(chosen) > 1 or (values.ndim == 1 and not labels)
+        # Arrays of one column are named like the array.
+        single = len(factor_arrays) > 1 or (values.ndim == 1 and not labels)
         names = [name] if single and values.ndim == 1 else labels
         columns.update(array_columns(values, path.name, names, prefix="factor"))
     about = {"array": array, **_provenance(get(PROVENANCE) if PROVENANCE in shapes else None)}
     kinds = stated_words(shapes, get, KINDS) if columns else []
     features = stated_words(shapes, get, FEATURE_NAMES)
-    return Found(get(array), columns or None, about, kinds or None, features)
+    return Contents(get(array), columns or None, about, kinds or None, features)
 
 
-def _provenance(found: np.ndarray | None) -> dict[str, Any]:
-    """What `zscope data perturb` and the like wrote down; nothing if it is something else."""
-    if found is None or found.ndim:
+def _provenance(array: np.ndarray | None) -> dict[str, Any]:
+    """The provenance that `zscope data perturb` writes; empty for anything else."""
+    if array is None or array.ndim:
         return {}
     try:
-        facts = json.loads(_text(found.item()))
+        facts = json.loads(_text(array.item()))
     except ValueError:
         return {}
     return facts if isinstance(facts, dict) else {}
 
 
-def _npz_array(path: Path, name: str, headers: dict[str, tuple]) -> np.ndarray:
+def _npz_array(
+    path: Path, name: str, headers: dict[str, tuple[tuple[int, ...], np.dtype]]
+) -> np.ndarray:
     shape, dtype = headers[name]
     _refuse_objects(path, name, dtype)
     with zipfile.ZipFile(path) as archive:
@@ -146,34 +163,34 @@ def _npz_array(path: Path, name: str, headers: dict[str, tuple]) -> np.ndarray:
     if member.compress_type == zipfile.ZIP_STORED and 0 not in shape and shape:
         with path.open("rb") as stream:
             stream.seek(member.header_offset + 26)
-            # The name and extra field of the local header stand before the array.
+            # The name and extra field of the local header come before the array.
             stream.seek(sum(struct.unpack("<HH", stream.read(4))), 1)
             shape, dtype, columns_first = npy_header(stream)
             start = stream.tell()
             return np.memmap(path, dtype, "r", start, shape, "F" if columns_first else "C")
     if int(np.prod(shape)) * dtype.itemsize > LARGE:
-        return kept(path, name, shape, dtype, npz_rows(path, name, path.name))
+        return cached_memory_map(path, name, shape, dtype, npz_rows(path, name, path.name))
     with np.load(path, allow_pickle=False) as arrays:
-        return arrays[name]
+        return cast(np.ndarray, arrays[name])
 
 
 def _h5_array(path: Path, table: Any) -> np.ndarray:
     dtype = table.dtype
-    if dtype.hasobject:  # words of any length
+    if dtype.hasobject:  # strings of any length
         return np.array([_text(word) for word in np.ravel(table[()])])
     offset = table.id.get_offset()
     if offset is not None and table.chunks is None and table.external is None and table.size:
         return np.memmap(path, dtype, "r", offset, table.shape)
     if table.size * dtype.itemsize > LARGE:
-        return kept(path, table.name, table.shape, dtype, h5_rows(table))
-    return table[()]
+        return cached_memory_map(path, table.name, table.shape, dtype, h5_rows(table))
+    return cast(np.ndarray, table[()])
 
 
 def _refuse_objects(path: Path, name: str, dtype: np.dtype) -> None:
     if dtype.hasobject:
         raise DataError(
-            f"{path}: {name} holds pickled Python objects, which could run any code and are not "
-            "opened. Save plain numbers: np.save(file, np.array(rows, dtype='float32'))."
+            f"{path}: {name} holds pickled Python objects, which are not opened because they can "
+            "run any code. Save plain numbers: np.save(file, np.array(rows, dtype='float32'))."
         )
 
 

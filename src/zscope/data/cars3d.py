@@ -1,7 +1,7 @@
 """Cars3D: 183 car models from 24 azimuths and 4 elevations.
 
-The publisher's archive with one MATLAB file a car: Reed, Zhang, Zhang and Lee, Deep
-Visual Analogy-Making, NeurIPS 2015. Its md5 is the one that two public loaders check.
+The publisher's archive, with one MATLAB file per car: Reed, Zhang, Zhang and Lee, Deep
+Visual Analogy-Making, NeurIPS 2015. Two public loaders check the same md5.
 """
 
 import io
@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import unpack
 from zscope.errors import DataError
+
+__all__ = ["CARS3D", "build"]
 
 FILE = "nips2015-analogy-data.tar.gz"
 SIDE = 128
@@ -41,44 +43,48 @@ def read_car(name: str, content: bytes) -> np.ndarray:
     from scipy.io import loadmat
 
     try:
-        pictures = loadmat(io.BytesIO(content), variable_names=["im"])["im"]
+        pictures: np.ndarray = loadmat(io.BytesIO(content), variable_names=["im"])["im"]
     except (ValueError, KeyError, TypeError, NotImplementedError) as error:
-        raise DataError(f"cars3d: {name}.mat has no readable array 'im'. Damaged?") from error
-    needed = (SIDE, SIDE, 3, AZIMUTHS, ELEVATIONS)
-    if pictures.shape != needed or pictures.dtype != np.uint8:
         raise DataError(
-            f"cars3d: 'im' in {name}.mat is {pictures.shape} of {pictures.dtype}, needed is "
-            f"{needed} of bytes."
+            f"cars3d: {name}.mat has no readable array 'im'. Damaged? Fetch the archive again."
+        ) from error
+    expected = (SIDE, SIDE, 3, AZIMUTHS, ELEVATIONS)
+    if pictures.shape != expected or pictures.dtype != np.uint8:
+        raise DataError(
+            f"cars3d: expected 'im' in {name}.mat to have shape {expected} and type uint8, got "
+            f"{pictures.shape} and {pictures.dtype}. Another version? Fetch the archive again."
         )
     return pictures.transpose(3, 4, 2, 0, 1).reshape(PER_CAR, 3, SIDE, SIDE)
 
 
 def check(path: Path, *, models: int) -> None:
-    """Whether the archive holds the published number of cars, each with its pictures."""
-    found = sum(len(read_car(name, content)) == PER_CAR for name, content in cars(path))
-    if found != models:
-        raise DataError(f"{path.name}: {found} cars in data/cars, needed are {models}.")
+    """Check that the archive holds the published number of cars, each with its pictures."""
+    count = sum(len(read_car(name, content)) == PER_CAR for name, content in cars(path))
+    if count != models:
+        raise DataError(
+            f"{path.name}: expected {models} cars in data/cars, got {count}. Another version?"
+        )
 
 
-def build(models: int = 183, **known: Any) -> Source:
-    """The Source for this number of cars; `known` holds address and hash."""
+def build(models: int = 183, **facts: Any) -> Source:
+    """The Source for this number of cars; `facts` holds address and hash."""
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("cars3d", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
-            # Models are numbered in the order of the archive, which can only be read forwards.
+            # Models are numbered in the order of the archive, which can only be read forward.
             for name, content in cars(folder / FILE):
                 yield read_car(name, content)
 
         shape = (models * PER_CAR, 3, SIDE, SIDE)
-        images = unpacked("cars3d", folder, records.values(), shape, pieces, resolution=side)
+        images = unpack("cars3d", folder, records.values(), shape, pieces, resolution=side)
         model, azimuth, elevation = np.unravel_index(
             np.arange(shape[0]), (models, AZIMUTHS, ELEVATIONS)
         )
         factors = np.stack([elevation, azimuth, model], axis=1)
-        return Dataset("cars3d", images, factors, **described(source.factors))
+        return Dataset("cars3d", images, factors, **factor_arguments(source.factors))
 
     source = Source(
         name="cars3d",
@@ -87,7 +93,7 @@ def build(models: int = 183, **known: Any) -> Source:
         cite="Reed, Zhang, Zhang, Lee, Deep Visual Analogy-Making, NeurIPS 2015.",
         load=load,
         licence="None stated by the publisher.",
-        files=(File(FILE, partial(check, models=models), **known),),
+        files=(File(FILE, partial(check, models=models), **facts),),
         homepage="http://www.scottreed.info",
         options={"resolution": "Side in pixels to resize to, for instance 64; 128 as published."},
         samples=models * PER_CAR,

@@ -1,11 +1,11 @@
 """CelebA: 202,599 aligned photographs of faces with 40 yes-or-no attributes.
 
 The publisher's archive and lists: Liu, Luo, Wang and Tang, ICCV 2015. Sizes and hashes as
-in TensorFlow Datasets' checksums (celeb_a.txt); the files lie on a drive that hands them
-out only to a browser, so they are fetched by hand.
+in TensorFlow Datasets' checksums (celeb_a.txt). The publisher's drive serves the files to
+browsers only, so they have to be downloaded by hand.
 
-The aligned pictures are 178 x 218. As is common practice for autoencoders, the middle
-square of 148 x 148 is cut out and resized to 64 x 64; both numbers are options.
+The aligned pictures are 178 x 218. As is common practice for autoencoders, the central
+148 x 148 pixels are cropped and resized to 64 x 64; both numbers are options.
 """
 
 import io
@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import pillow, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import pillow, unpack
 from zscope.errors import ConfigError, DataError
+
+__all__ = ["CELEBA", "build"]
 
 ARCHIVE = "img_align_celeba.zip"
 ATTRIBUTES = "list_attr_celeba.txt"
@@ -49,20 +51,20 @@ def pictures(archive: zipfile.ZipFile) -> list[str]:
 
 
 def check_archive(path: Path, *, count: int) -> None:
-    """Whether the archive holds the numbered pictures, complete, in the published size."""
+    """Check that the archive holds all numbered pictures, undamaged, in the published size."""
     with zipfile.ZipFile(path) as archive:
         names = pictures(archive)
         numbers = [PurePosixPath(name).stem for name in names]
         if numbers != [f"{k:06}" for k in range(1, count + 1)]:
             raise DataError(
-                f"{path.name}: {len(names):,} pictures, needed are {count:,}, named 000001.jpg to "
-                f"{count:06}.jpg."
+                f"{path.name}: expected {count:,} pictures, named 000001.jpg to {count:06}.jpg, "
+                f"got {len(names):,}. Is the archive complete?"
             )
         if damaged := archive.testzip():
             raise DataError(f"{path.name}: {damaged} is damaged. Unpack or download it again.")
         size = pillow().open(io.BytesIO(archive.read(names[0]))).size
         if size != (WIDTH, HEIGHT):
-            raise DataError(f"{path.name}: pictures of {size}, published are {(WIDTH, HEIGHT)}.")
+            raise DataError(f"{path.name}: expected pictures of {(WIDTH, HEIGHT)}, got {size}.")
 
 
 def read_attributes(path: Path) -> tuple[list[str], np.ndarray]:
@@ -72,19 +74,21 @@ def read_attributes(path: Path) -> tuple[list[str], np.ndarray]:
         names = next(lines).split()
         rows = [line.split()[1:] for line in lines]
     if len(rows) != count:
-        raise DataError(f"{path.name}: {len(rows):,} rows, its first line announces {count:,}.")
+        raise DataError(f"{path.name}: {len(rows):,} rows, but its first line says {count:,}.")
     values = np.array(rows, dtype=np.int64)
     if values.shape != (count, len(names)) or not np.isin(values, (-1, 1)).all():
-        raise DataError(f"{path.name}: not {len(names)} columns of -1 and 1.")
+        raise DataError(f"{path.name}: expected {len(names)} columns of -1 and 1.")
     return names, (values + 1) // 2
 
 
 def check_attributes(path: Path, *, count: int) -> None:
+    """Check that the list holds the published attributes of all pictures."""
     names, values = read_attributes(path)
     if names != NAMES or len(values) != count:
         raise DataError(
-            f"{path.name}: {len(values):,} rows of {len(names)} attributes; needed are {count:,} "
-            f"rows of the {len(NAMES)} published ones."
+            f"{path.name}: expected {count:,} rows of the {len(NAMES)} published attributes, got "
+            f"{len(values):,} rows of {len(names)}{' others' if names != NAMES else ''}. Another "
+            "version?"
         )
 
 
@@ -94,18 +98,19 @@ def read_partition(path: Path) -> np.ndarray:
 
 
 def check_partition(path: Path, *, count: int) -> None:
+    """Check that the list holds the published parts, one after the other."""
     values = read_partition(path)
     if len(values) != count or set(values) != {0, 1, 2} or (np.diff(values) < 0).any():
         raise DataError(
-            f"{path.name}: {len(values):,} rows; needed are {count:,}, first those of train (0), "
-            "then of valid (1), then of test (2)."
+            f"{path.name}: expected {count:,} rows, first those of train (0), then of valid (1), "
+            f"then of test (2), got {len(values):,}. Another version?"
         )
 
 
 def build(
-    *, count: int, training: int, known: dict[str, dict[str, Any]] | None = None
+    *, count: int, training: int, file_facts: dict[str, dict[str, Any]] | None = None
 ) -> Source:  # fmt: skip
-    """The Source for this number of pictures; `known` holds size and hash by file."""
+    """The Source for this number of pictures; `file_facts` holds size and hash by file."""
 
     def load(
         folder: Path, *, part: str = "train", resolution: Any = 64, crop: Any = 148
@@ -115,7 +120,7 @@ def build(
         square = pixels("celeba", "crop", crop)
         if square > WIDTH:
             raise ConfigError(f"celeba: crop={square}; the pictures are {WIDTH} pixels wide.")
-        records = ready(source, folder)
+        records = require_files(source, folder)
         left, top = (WIDTH - square) // 2, (HEIGHT - square) // 2
 
         def pieces() -> Iterator[np.ndarray]:
@@ -130,7 +135,7 @@ def build(
                     faces = [face[top : top + square, left : left + square] for face in faces]
                     yield np.stack(faces).transpose(0, 3, 1, 2)
 
-        images = unpacked(
+        images = unpack(
             "celeba",
             folder,
             [records[ARCHIVE]],
@@ -141,19 +146,19 @@ def build(
         )
         _, factors = read_attributes(folder / ATTRIBUTES)
         if part != "all":
-            # The parts follow one another, so that each is a slice of the memory map.
+            # The parts are contiguous, so that each is a slice of the memory map.
             partition = read_partition(folder / PARTITION)
             first, last = np.searchsorted(partition, [PARTS[part], PARTS[part] + 1])
             images, factors = images[first:last], factors[first:last]
-        return Dataset("celeba", images, factors, **described(source.factors))
+        return Dataset("celeba", images, factors, **factor_arguments(source.factors))
 
     def file(name: str, check: Any, **more: Any) -> File:
-        return File(name, partial(check, count=count), **(known or {}).get(name, {}), **more)
+        return File(name, partial(check, count=count), **(file_facts or {}).get(name, {}), **more)
 
     source = Source(
         name="celeba",
         title="CelebA faces",
-        summary="Aligned photographs of faces, cropped to the middle 148 x 148 and resized to "
+        summary="Aligned photographs of faces, cropped to the central 148 x 148 and resized to "
         "64 x 64, with 40 yes-or-no attributes.",
         cite="Liu, Luo, Wang, Tang, Deep learning face attributes in the wild, ICCV 2015.",
         load=load,
@@ -167,8 +172,7 @@ def build(
         options={
             "part": "train (162,770, the default), valid (19,867), test (19,962) or all.",
             "resolution": "Side in pixels to resize to; 64 by default.",
-            "crop": "Side in pixels of the square cut out of the middle; 148 by default, "
-            "at most 178.",
+            "crop": "Side in pixels of the central square to crop; 148 by default, at most 178.",
         },
         samples=training,
         shape=(3, 64, 64),
@@ -180,7 +184,7 @@ def build(
 CELEBA = build(
     count=202_599,
     training=162_770,
-    known={
+    file_facts={
         ARCHIVE: {
             "size": 1_443_490_838,
             "sha256": "46fb89443c578308acf364d7d379fe1b9efb793042c0af734b6112e4fd3a8c74",

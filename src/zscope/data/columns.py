@@ -20,8 +20,8 @@ from zscope.data.fetching import UNREADABLE
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
-    "FactorTable", "array_columns", "array_names", "factor_table", "file_type", "numbers",
-    "plain_column", "read_columns", "readable", "words_between_commas",
+    "FactorTable", "array_columns", "array_names", "comma_separated", "factor_table", "file_type",
+    "numbers", "parse_column", "read_columns", "read_errors",
 ]  # fmt: skip
 
 ARRAYS = (".npz", ".h5", ".hdf5")
@@ -54,7 +54,7 @@ def read_columns(
 
     path = Path(path)
     suffix = file_type(path, SUFFIXES)
-    with readable(path):
+    with read_errors(path):
         if suffix == ".npy":
             return array_columns(arrays.open_npy(path), path)
         if suffix not in ARRAYS:
@@ -78,7 +78,7 @@ def array_names(path: str | Path) -> list[str]:
     path = Path(path)
     if file_type(path, SUFFIXES) not in ARRAYS:
         return []
-    with readable(path), arrays.open_arrays(path) as (shapes, _):
+    with read_errors(path), arrays.open_arrays(path) as (shapes, _):
         return list(shapes)
 
 
@@ -156,10 +156,10 @@ def array_columns(
             f"{path}: some of the {len(names)} names ({', '.join(names)}) are equal, so that one "
             "column would hide another. Give each its own name."
         )
-    return {name: plain_column(table[:, k], name, path) for k, name in enumerate(names)}
+    return {name: parse_column(table[:, k], name, path) for k, name in enumerate(names)}
 
 
-def plain_column(column: np.ndarray, name: str, path: str | Path) -> np.ndarray:
+def parse_column(column: np.ndarray, name: str, path: str | Path) -> np.ndarray:
     """A column as numbers if all of its cells are, else as words.
 
     Empty cells are refused, as are NA and the like where all other cells are numbers.
@@ -203,8 +203,8 @@ def file_type(path: Path, known: Sequence[str]) -> str:
 
 
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Turn what a reader raises for a damaged file into one line that names it."""
+def read_errors(path: Path) -> Iterator[None]:
+    """Turn what a reader raises for a damaged file into a DataError of one line."""
     try:
         yield
     except UNREADABLE as error:
@@ -220,7 +220,7 @@ def _stated_kinds(kinds: Kinds, names: list[str], who: str) -> dict[str, Kind]:
     if kinds is None:
         return {}
     if not isinstance(kinds, Mapping):
-        listed = words_between_commas(kinds) or []
+        listed = comma_separated(kinds) or []
         if any("=" in kind for kind in listed):
             kinds = dict(kind.partition("=")[::2] for kind in listed)
         elif len(listed) in (1, len(names)):
@@ -240,8 +240,8 @@ def _stated_kinds(kinds: Kinds, names: list[str], who: str) -> dict[str, Kind]:
     return cast(dict[str, Kind], dict(kinds))
 
 
-def words_between_commas(value: Any) -> list[str] | None:
-    """A list given as such, or as words between commas."""
+def comma_separated(value: Any) -> list[str] | None:
+    """A list, given as such or separated by commas."""
     if value is None:
         return None
     parts = value if isinstance(value, list | tuple) else str(value).split(",")

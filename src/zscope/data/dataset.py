@@ -1,10 +1,10 @@
-"""What a dataset is: observations, and (where known) the factors that made them.
+"""Dataset: observations and, where known, the factors that generated them.
 
 `images` holds either pictures, samples x channels x height x width, as uint8 (0 to 255)
-or float32, or plain rows, samples x features, as float32. It is anything that has
-`shape`, `dtype`, `len()` and can be indexed by a slice or an array of rows: an array, a
-memory map, or pictures rendered when they are asked for. Large data are never turned
-into floats as a whole: `batch` converts just the rows it is asked for.
+or float32, or plain rows, samples x features, as float32. Anything that has `shape`,
+`dtype`, `len()` and can be indexed by a slice or an array of rows will do: an array, a
+memory map, or pictures rendered on demand. Large data are never converted to floats all
+at once: `batch` converts only the requested rows.
 """
 
 from collections import Counter
@@ -22,7 +22,12 @@ from zscope.errors import DataError, did_you_mean
 from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
 
-GUESSED = "guessed_kinds"  # in the provenance: factors whose kind nobody has told
+__all__ = [
+    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
+    "grid_factors", "guess_kind",
+]  # fmt: skip
+
+GUESSED = "guessed_kinds"  # key of the provenance: factors whose kind was not stated
 MOST_ROWS = 12  # factors in a printed dataset
 
 Kind = Literal["categorical", "ordinal", "continuous"]
@@ -46,8 +51,8 @@ class Dataset:
 
     `factors` is samples x factors (integers for categorical and ordinal factors, real
     numbers if any is continuous) or None. `factor_sizes` counts the values of each factor,
-    0 for a continuous one. `feature_names` names the columns of rows, where they have
-    names. `recipe` says how `zs.data.load` can make the dataset again.
+    0 for a continuous one. `feature_names` names the features of rows, where they have
+    names. `recipe` holds the arguments with which `zs.data.load` makes the dataset again.
     """
 
     name: str
@@ -64,20 +69,20 @@ class Dataset:
         shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
         if len(shape) not in (2, 4) or dtype not in (np.dtype(np.uint8), np.dtype(np.float32)):
             raise DataError(
-                f"{self.name}: observations of shape {shape} and type {dtype}; needed are pictures "
+                f"{self.name}: observations of shape {shape} and type {dtype}; expected pictures "
                 "(samples, channels, height, width) or rows (samples, features), as uint8 or "
                 "float32. Convert them, or read them with zs.data.load('file.npy')."
             )
         if 0 in shape:
             raise DataError(
                 f"{self.name}: {shape[0]} samples of shape {shape[1:]}. The file or the selection "
-                "is empty: nothing can be encoded or trained on it. Choose rows and columns that "
-                "hold something."
+                "is empty, so there is nothing to train on or to encode. Select at least one row "
+                "and one column."
             )
         if len(shape) == 2 and dtype != np.dtype(np.float32):
             raise DataError(
-                f"{self.name}: rows of type {dtype}; rows are read as real numbers. "
-                "Convert them with .astype('float32'), scaled as the model expects."
+                f"{self.name}: rows of type {dtype}; expected float32. Convert them with "
+                ".astype('float32'), scaled as the model expects."
             )
         object.__setattr__(self, "feature_names", tuple(self.feature_names))
         if self.feature_names and len(self.feature_names) != (shape[1] if len(shape) == 2 else 0):
@@ -96,12 +101,12 @@ class Dataset:
         values = np.asarray(self.factors)
         if values.ndim != 2 or len(values) != shape[0]:
             raise DataError(
-                f"{self.name}: factors of shape {values.shape} for {shape[0]} samples; needed is "
+                f"{self.name}: factors of shape {values.shape} for {shape[0]} samples; expected "
                 f"one row for each sample, ({shape[0]}, number of factors)."
             )
         if not np.issubdtype(values.dtype, np.number) or not np.isfinite(values).all():
             raise DataError(
-                f"{self.name}: factors must be finite numbers; found type {values.dtype}"
+                f"{self.name}: factors must be finite numbers, got type {values.dtype}"
                 f"{' with NaN or infinite entries' if values.dtype.kind == 'f' else ''}. Number "
                 "the categories 0, 1, 2, … and leave out rows with missing values."
             )
@@ -122,16 +127,16 @@ class Dataset:
         unknown = [kind for kind in kinds if kind not in get_args(Kind)]
         if unknown:
             raise DataError(
-                f"{self.name}: {unknown[0]!r} is no kind of factor. "
+                f"{self.name}: {unknown[0]!r} is not a kind of factor. "
                 f"{did_you_mean(str(unknown[0]), get_args(Kind))}"
             )
-        for part, value in (
+        for field_name, value in (
             ("factors", values),
             ("factor_names", tuple(names)),
             ("factor_kinds", tuple(kinds)),
             ("factor_sizes", tuple(int(size) for size in sizes)),
         ):
-            object.__setattr__(self, part, value)
+            object.__setattr__(self, field_name, value)
 
     def _check_unique(self, what: str, names: Sequence[str]) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -168,16 +173,16 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one observation, as a model sees it."""
+        """The shape of one observation."""
         return tuple(int(n) for n in self.images.shape[1:])
 
     def batch(
         self, rows: Sequence[int] | np.ndarray | slice, device: torch.device | str = "cpu"
     ) -> Tensor:
-        """Some observations as float32 on `device`; bytes become 0 to 1.
+        """Some observations as float32 on `device`; bytes are scaled to 0 to 1.
 
-        The bytes travel, and are converted where they arrive. Colour pictures arrive in
-        channels-last order, the fastest for convolutions.
+        Bytes are converted on the device, so that less is copied. Pictures of bytes get the
+        channels-last memory format, the fastest for convolutions.
         """
         part = np.ascontiguousarray(self.images[rows])
         if not part.flags.writeable:
@@ -197,17 +202,17 @@ class Dataset:
             rows = np.flatnonzero(rows)
         if rows.dtype.kind not in "iu" or rows.ndim != 1:
             raise DataError(
-                f"{self.name}: subset by {rows.dtype} of shape {rows.shape}; needed are the "
-                f"numbers of the rows, or a mask with one entry for each of the {len(self)} "
-                "samples. Is the mask of other data?"
+                f"{self.name}: subset by {rows.dtype} of shape {rows.shape}; expected a list of "
+                f"row numbers, or a mask with one entry for each of the {len(self)} samples. Was "
+                "the mask made for other data?"
             )
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise DataError(
-                f"{self.name}: subset asked for rows {rows.min()} to {rows.max()}, but there are "
-                f"{len(self)} samples (0 to {len(self) - 1})."
+                f"{self.name}: subset of rows {rows.min()} to {rows.max()}, but there are "
+                f"{len(self)} samples (0 to {len(self) - 1}). Choose rows in that range."
             )
         factors = None if self.factors is None else self.factors[rows]
-        return replace(self, images=Chosen(self.images, rows), factors=factors, recipe=None)
+        return replace(self, images=SelectedRows(self.images, rows), factors=factors, recipe=None)
 
     def split(
         self,
@@ -215,17 +220,17 @@ class Dataset:
         *,
         seed: SupportsIndex = 0,
     ) -> tuple["Dataset", ...]:
-        """Random parts of the given sizes, disjoint, the same for the same seed.
+        """Disjoint random parts of the given sizes; the same seed gives the same parts.
 
-        The rows of each part stay in ascending order, so that reading a memory map in
-        order stays cheap. Rows left over by rounding go to the first part.
+        The rows of each part are in ascending order, so that reading a memory map stays
+        cheap. Rows left over by rounding go to the first part.
         """
         try:
             shares = [float(fraction) for fraction in fractions]
             seed = index(seed)
         except (TypeError, ValueError):
             shares = []
-        # Said so that it also refuses NaN, for which every comparison is false.
+        # Written so that NaN, for which every comparison is false, is refused too.
         if not shares or not (min(shares) > 0 and sum(shares) <= 1 + 1e-9):
             raise DataError(
                 f"{self.name}: split into {fractions!r} with seed={seed!r}; fractions must be "
@@ -244,19 +249,19 @@ class Dataset:
         ends = np.cumsum(sizes)
         parts = []
         for part, (end, size) in enumerate(zip(ends, sizes, strict=True)):
-            chosen = self.subset(np.sort(order[end - size : end]))
+            subset = self.subset(np.sort(order[end - size : end]))
             if self.recipe is not None and "split" not in self.recipe:
                 split = {"fractions": shares, "seed": seed, "part": part}
-                chosen = replace(chosen, recipe={**self.recipe, "split": split})
-            parts.append(chosen)
+                subset = replace(subset, recipe={**self.recipe, "split": split})
+            parts.append(subset)
         return tuple(parts)
 
 
-class Chosen:
-    """Rows of something else, chosen by index and read when asked for."""
+class SelectedRows:
+    """A selection of rows by index, read on demand."""
 
     def __init__(self, rows: Rows, index: np.ndarray) -> None:
-        if isinstance(rows, Chosen):
+        if isinstance(rows, SelectedRows):
             index = rows._index[index]
             rows = rows._rows
         self._rows: Rows = rows
@@ -281,7 +286,7 @@ class Chosen:
 
 
 def guess_kind(values: np.ndarray) -> Kind:
-    """Whole numbers with few distinct values are ordinal, everything else continuous."""
+    """Whole numbers with at most 1000 distinct values are ordinal, everything else continuous."""
     whole = np.issubdtype(values.dtype, np.integer) or bool(np.all(values == np.round(values)))
     return "ordinal" if whole and len(np.unique(values)) <= 1000 else "continuous"
 
@@ -304,24 +309,24 @@ def from_arrays(
 
     Pictures may be samples x height x width (grey), x channels x height x width, or
     x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
-    the second has not); whole numbers other than bytes, and real ones, become float32.
-    NaN and infinite numbers are refused: at once, or in large data when they are read.
+    the second has not). Numbers other than bytes become float32. NaN and infinity are
+    refused: at once, or in large data when they are read.
     """
     if isinstance(images, Tensor | list | tuple):
         images = _as_array(images, name, "observations")
     if not hasattr(images, "shape") or not hasattr(images, "dtype"):
         raise DataError(
-            f"{name}: observations of type {type(images).__name__}; an array or tensor is needed "
-            "(samples first). A dataset is loaded by name with zs.data.load(name)."
+            f"{name}: observations of type {type(images).__name__}; expected an array or tensor, "
+            "samples first. A dataset is loaded by name with zs.data.load(name)."
         )
     if images.dtype == object or np.dtype(images.dtype).kind not in "biuf":
         raise DataError(
-            f"{name}: observations of type {images.dtype} are not numbers. Rows of different "
-            "lengths, or text? Give one numeric array with samples first."
+            f"{name}: observations of type {images.dtype} are not numbers. Are they text, or rows "
+            "of different lengths? Give one numeric array with samples first."
         )
     if len(images.shape) < 2:
         raise DataError(
-            f"{name}: observations of shape {tuple(images.shape)}; samples x features is needed. "
+            f"{name}: observations of shape {tuple(images.shape)}; expected samples x features. "
             "For a single feature use x.reshape(-1, 1)."
         )
     if len(images.shape) == 3:
@@ -330,9 +335,9 @@ def from_arrays(
         images = images.transpose(0, 3, 1, 2)
     pictures_of_bytes = len(images.shape) == 4 and images.dtype == np.uint8
     if not pictures_of_bytes and len(images):
-        from zscope.data.own import real_rows  # reads own files by way of this function
+        from zscope.data.own import float32_rows  # own.py imports this module
 
-        images = real_rows(images, name)
+        images = float32_rows(images, name)
     if factors is not None:
         factors = _as_array(factors, name, "factors")
         factors = factors[:, None] if factors.ndim == 1 else factors
@@ -346,16 +351,21 @@ def from_arrays(
     )
 
 
+def as_dataset(data: Any) -> Dataset:
+    """A Dataset as it is; an array or tensor as a Dataset without factors."""
+    return data if isinstance(data, Dataset) else from_arrays(data)
+
+
 def _as_array(values: Any, name: str, what: str) -> np.ndarray:
     try:
         if isinstance(values, Tensor):
             values = values.detach().cpu()
             # NumPy has no bfloat16.
-            return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+            return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
         return np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"{name}: {what} given as a {type(values).__name__} cannot be read as one array "
-            f"({str(error).splitlines()[0]}). Have all rows the same length? Give one dense array "
-            "with samples first."
+            f"({str(error).splitlines()[0]}). Do all rows have the same length? Give one dense "
+            "array with samples first."
         ) from error

@@ -1,4 +1,4 @@
-"""Digits: 1,797 handwritten digits of 8 x 8 pixels, as they come with scikit-learn.
+"""Digits: the 1,797 handwritten digits of 8 x 8 pixels that come with scikit-learn.
 
 Grey levels 0 to 16 become bytes 0 to 255. The test part of the "Optical recognition of
 handwritten digits" data, Alpaydin and Kaynak, UCI Machine Learning Repository, 1998.
@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
+
+__all__ = ["DIGITS", "load"]
 
 FACTORS = (Factor("digit", 10, "categorical", tuple("0123456789")),)
 
@@ -20,7 +22,9 @@ def load(folder: Path) -> Dataset:
 
     table = load_digits()
     images = np.rint(table.images[:, None] * (255 / 16)).astype(np.uint8)
-    return Dataset("digits", images, table.target[:, None].astype(np.int64), **described(FACTORS))
+    return Dataset(
+        "digits", images, table.target[:, None].astype(np.int64), **factor_arguments(FACTORS)
+    )
 
 
 DIGITS = Source(

@@ -1,10 +1,9 @@
-"""Get a publisher's files: download them, or import them from a folder, and check them.
+"""Get a publisher's files: download them or import them from a folder, and check them.
 
-A file comes under a temporary name in a folder of its own beside its place, is checked,
-and only then takes its name, when all files of the dataset have passed. What was got,
-with its hash, is written to `provenance.json` last. A file that is found in its place
-without such a record (put there by hand, or left by a killed import) is checked before
-its first use.
+Files are first written to a temporary folder. When all files of the dataset have passed
+their checks they are moved to their final place, and their hashes are written to
+`provenance.json` last. A file that is found in place without such a record (put there by
+hand, or left by a killed import) is checked before its first use.
 """
 
 import csv
@@ -29,12 +28,17 @@ from typing import Any, Literal
 from zscope.data.source import File, Source
 from zscope.errors import DataError
 
+__all__ = [
+    "UNREADABLE", "Record", "State", "delete_partial_files", "disk_errors", "fetch", "fetch_source",
+    "progress_bar", "records", "require_files", "state",
+]  # fmt: skip
+
 RECORD = "provenance.json"
 FORMAT = 1
 BLOCK = 2**20
 INCOMING = ".incoming-"  # followed by the number of the process
 
-# What the readers of the formats raise for a file that is not what its name says.
+# Errors that readers of the file formats raise for a damaged file or one of another format.
 UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError,
     csv.Error, struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error,
@@ -46,14 +50,14 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of one file that is in its place."""
+    """What is known of a file that has been fetched and checked."""
 
     bytes: int
     sha256: str
-    checked: str  # by what: "sha256", "md5" or "structure"
+    checked: str  # how: "sha256", "md5" or "structure"
     origin: str
     date: str
-    modified: int  # time of the file in nanoseconds: a changed file is checked again
+    modified: int  # modification time in nanoseconds: a changed file is checked again
 
 
 def fetch(
@@ -62,11 +66,11 @@ def fetch(
     from_dir: str | Path | None = None,
     progress: bool | None = None,
 ) -> dict[str, Record]:
-    """Bring the files of a dataset to their place: `zscope data fetch NAME [--from DIR]`.
+    """Download or import the files of a dataset: `zscope data fetch NAME [--from DIR]`.
 
-    With `from_dir` they are imported from there (or from its folder NAME), else those
-    that are missing are downloaded. A file that is not the publisher's is refused, and
-    then nothing is kept of any of them. `progress=None` shows a bar on a terminal.
+    With `from_dir` they are imported from there (or from its subfolder NAME), else missing
+    files are downloaded. If a file is not the publisher's, it is refused and no file is
+    kept. `progress=None` shows a progress bar on a terminal.
     """
     from zscope.data import folder, source
 
@@ -81,81 +85,84 @@ def fetch_source(
 ) -> dict[str, Record]:
     if source.built_in:
         return {}
-    known = records(folder)
-    wanted = [f for f in source.files if from_dir or not _recorded(folder, f, known)]
-    if not wanted:
-        return {file.name: known[file.name] for file in source.files}
-    places = _places(source, folder, wanted, from_dir)
-    with writing(source.name, folder):
+    saved = records(folder)
+    files = [f for f in source.files if from_dir or not _recorded(folder, f, saved)]
+    if not files:
+        return {file.name: saved[file.name] for file in source.files}
+    places = _places(source, folder, files, from_dir)
+    with disk_errors(source.name, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
+        delete_partial_files(folder)
         incoming = folder / f"{INCOMING}{os.getpid()}"
         try:
             incoming.mkdir()
-            came = {
-                file.name: _bring(source, file, places[file.name], incoming, progress)
-                for file in wanted
+            fetched = {
+                file.name: _get_file(source, file, places[file.name], incoming, progress)
+                for file in files
             }
-            for file in wanted:
+            for file in files:
                 os.replace(incoming / file.name, folder / file.name)
             for stale in folder.glob("*.npy"):
                 stale.unlink()
-            _write_records(source, folder, {**known, **came})
+            _write_records(source, folder, {**saved, **fetched})
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
-    return ready(source, folder)
+    return require_files(source, folder)
 
 
-def ready(source: Source, folder: Path) -> dict[str, Record]:
-    """The records of a dataset whose files are all here and checked, else a DataError."""
+def require_files(source: Source, folder: Path) -> dict[str, Record]:
+    """The records of a dataset's files; a DataError if one is missing or not the publisher's.
+
+    Files that have no record yet are checked first.
+    """
     missing = [file.name for file in source.files if not (folder / file.name).is_file()]
     if missing:
         raise DataError(_how_to_get(source, folder, missing))
-    known = records(folder)
-    fresh = {}
+    saved = records(folder)
+    new = {}
     for file in source.files:
-        if not _recorded(folder, file, known):
+        if not _recorded(folder, file, saved):
             path = folder / file.name
             size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
-            fresh[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
-    if fresh:
-        known = {**known, **fresh}
-        with writing(source.name, folder):
-            _write_records(source, folder, known)
-    return {file.name: known[file.name] for file in source.files}
+            new[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
+    if new:
+        saved = {**saved, **new}
+        with disk_errors(source.name, folder):
+            _write_records(source, folder, saved)
+    return {file.name: saved[file.name] for file in source.files}
 
 
 def state(source: Source, folder: Path) -> State:
-    """Whether a dataset can be loaded now, and if not, how it can be had."""
+    """Whether a dataset can be loaded now, and if not, how to get it."""
     if source.built_in:
         return "built in"
-    known = records(folder)
-    if all(_recorded(folder, file, known) for file in source.files):
+    saved = records(folder)
+    if all(_recorded(folder, file, saved) for file in source.files):
         return "here"
     return "can be fetched" if source.can_be_fetched else "by hand"
 
 
 def records(folder: Path) -> dict[str, Record]:
-    """What `provenance.json` says of the files in a folder; empty if there is none to trust."""
+    """The records in a folder's `provenance.json`; empty if it is missing or unreadable."""
     try:
         content = json.loads((folder / RECORD).read_text())
         if content["format"] != FORMAT:
             return {}
         return {name: Record(**fields) for name, fields in content["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # unreadable or of another version: the files are checked afresh
+        return {}  # unreadable or of another version: the files are checked again
 
 
 @contextmanager
-def writing(who: str, folder: Path) -> Iterator[None]:
-    """Turn a full or closed disk into an error that says what to do."""
+def disk_errors(who: str, folder: Path) -> Iterator[None]:
+    """Turn errors of a full or read-only disk into a DataError that says what to do."""
     try:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DataError(
-                f"{who}: the disk of {folder} is full. Make room, or keep datasets elsewhere: "
-                "set ZSCOPE_DATA or give --root."
+                f"{who}: the disk of {folder} is full. Free some space, or keep datasets "
+                "elsewhere: set ZSCOPE_DATA or give --root."
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise DataError(
@@ -166,7 +173,9 @@ def writing(who: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def bar(title: str | None, total: int | None, *, show: bool | None = None) -> Iterator[Advance]:
+def progress_bar(
+    title: str | None, total: int | None, *, show: bool | None = None
+) -> Iterator[Advance]:
     """A progress bar in bytes on stderr; without a terminal, nothing unless asked for."""
     if title is None or not (sys.stderr.isatty() if show is None else show):
         yield lambda count: None
@@ -180,15 +189,15 @@ def bar(title: str | None, total: int | None, *, show: bool | None = None) -> It
         DownloadColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(title, total=total)
-        yield lambda count: shown.advance(task, count)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.advance(task, count)
 
 
 def _places(
     source: Source, folder: Path, wanted: list[File], from_dir: str | Path | None
 ) -> dict[str, Path | str]:
-    """Where each file can be had: a path, or an address."""
+    """Where to get each file from: a path, or an address."""
     if from_dir is None:
         missing = [file.name for file in wanted if not (file.url and (file.sha256 or file.md5))]
         if missing:
@@ -197,26 +206,26 @@ def _places(
     start = Path(from_dir).expanduser()
     if not start.is_dir():
         raise DataError(
-            f"{source.name}: there is no folder {start} to import from. Is the path right?"
+            f"{source.name}: cannot import from {start}, which is not a folder. Is the path right?"
         )
-    found: dict[str, Path | str] = {}
+    places: dict[str, Path | str] = {}
     for file in wanted:
         for place in (start / source.name, start):
             if file.folder and (place / file.folder).is_dir():
-                found[file.name] = place / file.folder
+                places[file.name] = place / file.folder
             if (place / file.name).is_file():
-                found[file.name] = place / file.name
-    missing = [file.name for file in wanted if file.name not in found]
+                places[file.name] = place / file.name
+    missing = [file.name for file in wanted if file.name not in places]
     if missing:
         raise DataError(
             f"{source.name}: {', '.join(missing)} is neither in {start} nor in "
             f"{start / source.name}. Put the files there with these names, as published at "
             f"{source.homepage}."
         )
-    return found
+    return places
 
 
-def _bring(
+def _get_file(
     source: Source, file: File, place: Path | str, incoming: Path, progress: bool | None
 ) -> Record:
     target = incoming / file.name
@@ -225,7 +234,7 @@ def _bring(
     elif place.is_dir():
         _pack(place, target, title=file.name, show=progress)
         size, hashes = _read(target, _hashes(file), title=None)
-        # An archive packed anew is the publisher's in content, never in bytes.
+        # An archive packed again here has the publisher's content, but other bytes.
         file = File(file.name, file.check)
     else:
         with target.open("wb") as copy:
@@ -246,11 +255,11 @@ def _download(
         try:
             with (
                 target.open("wb") as copy,
-                bar(file.name, file.size, show=progress) as advance,
+                progress_bar(file.name, file.size, show=progress) as advance,
             ):
-                pooch.HTTPDownloader(progressbar=_Reported(advance), chunk_size=BLOCK, timeout=60)(
-                    url, copy, None
-                )
+                pooch.HTTPDownloader(
+                    progressbar=_PoochProgress(advance), chunk_size=BLOCK, timeout=60
+                )(url, copy, None)
                 copy.flush()
                 os.fsync(copy.fileno())
             return _read(target, _hashes(file), title=None)
@@ -258,13 +267,13 @@ def _download(
             failures.append(f"{url} ({type(error).__name__})")
     raise DataError(
         f"{source.name}: {file.name} could not be downloaded from {', '.join(failures)}. Is there "
-        "a connection? Try again, or get the file in another way and import it: "
+        "a network connection? Try again, or get the file another way and import it: "
         f"zscope data fetch {source.name} --from DIR"
     )
 
 
-class _Reported:
-    """What pooch asks of a progress bar, passed on to ours."""
+class _PoochProgress:
+    """The interface of a progress bar that pooch expects, passed on to ours."""
 
     total = 0
 
@@ -272,7 +281,7 @@ class _Reported:
         self.update = advance
 
     def reset(self) -> None:
-        # pooch fills the bar once more at the end.
+        # pooch fills the bar again at the end.
         self.update = lambda count: None
 
     def close(self) -> None:
@@ -280,7 +289,7 @@ class _Reported:
 
 
 def _hashes(file: File) -> tuple[str, ...]:
-    """Which hashes are needed: sha256 for the record, md5 where it is all that is known."""
+    """Which hashes to compute: sha256 for the record, md5 where only that is published."""
     return ("sha256", "md5") if file.md5 and not file.sha256 else ("sha256",)
 
 
@@ -288,10 +297,10 @@ def _read(
     path: Path, hashes: tuple[str, ...], *, title: str | None, show: bool | None = None,
     copy: Any = None,
 ) -> tuple[int, dict[str, str]]:  # fmt: skip
-    """The size and hashes of a file, read once, and copied on the way if asked."""
+    """The size and hashes of a file, read once; with `copy`, its bytes are written there."""
     digests = {name: hashlib.new(name, usedforsecurity=False) for name in hashes}
     size = 0
-    with path.open("rb") as content, bar(title, path.stat().st_size, show=show) as advance:
+    with path.open("rb") as content, progress_bar(title, path.stat().st_size, show=show) as advance:
         while block := content.read(BLOCK):
             size += len(block)
             for digest in digests.values():
@@ -305,8 +314,8 @@ def _read(
 def _check(
     source: Source, file: File, path: Path, size: int, hashes: dict[str, str], *, origin: str
 ) -> Record:
-    """Refuse a file that is not the publisher's; else its record."""
-    again = f"Get the file again from {file.url or source.homepage}; nothing of it was kept."
+    """The record of a file; a DataError if it is not the publisher's."""
+    again = f"Get the file again from {file.url or source.homepage}; nothing was stored."
     if origin == "put in by hand":
         again = f"Replace {path} by the file from {file.url or source.homepage}."
     if file.size is not None and size != file.size:
@@ -326,28 +335,28 @@ def _check(
     elif hashes[checked] != getattr(file, checked):
         raise DataError(
             f"{source.name}: {file.name} ({size:,} bytes) has {checked} {hashes[checked]}, the "
-            f"publisher's has {getattr(file, checked)}. Damaged on the way, or altered? {again}"
+            f"publisher's has {getattr(file, checked)}. Damaged in transfer, or altered? {again}"
         )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
 
 
-def _recorded(folder: Path, file: File, known: dict[str, Record]) -> bool:
-    """Whether a file is in its place and is still the one that was checked."""
+def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
+    """Whether a file is in place and has not changed since it was checked."""
     try:
-        found = (folder / file.name).stat()
+        now = (folder / file.name).stat()
     except OSError:
         return False
-    record = known.get(file.name)
-    return record is not None and (found.st_size, found.st_mtime_ns) == (
+    record = saved.get(file.name)
+    return record is not None and (now.st_size, now.st_mtime_ns) == (
         record.bytes,
         record.modified,
     )
 
 
-def _write_records(source: Source, folder: Path, known: dict[str, Record]) -> None:
+def _write_records(source: Source, folder: Path, saved: dict[str, Record]) -> None:
     wanted = {file.name for file in source.files}
-    files = {name: asdict(record) for name, record in known.items() if name in wanted}
+    files = {name: asdict(record) for name, record in saved.items() if name in wanted}
     content = {"format": FORMAT, "dataset": source.name, "files": files}
     partial = folder / f".{RECORD}.{os.getpid()}"
     with partial.open("w") as out:
@@ -358,23 +367,24 @@ def _write_records(source: Source, folder: Path, known: dict[str, Record]) -> No
 
 
 def _pack(unpacked: Path, target: Path, *, title: str, show: bool | None) -> None:
-    """An archive of a folder of files; pictures are packed already, so it is not compressed."""
+    """Pack a folder into an archive; pictures are compressed already, so the archive is not."""
     files = sorted(path for path in unpacked.rglob("*") if path.is_file())
     total = sum(path.stat().st_size for path in files)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive, bar(
-        title, total, show=show
-    ) as advance:  # fmt: skip
+    with (
+        zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive,
+        progress_bar(title, total, show=show) as advance,
+    ):
         for path in files:
             archive.write(path, Path(unpacked.name) / path.relative_to(unpacked))
             advance(path.stat().st_size)
 
 
-def sweep(folder: Path) -> None:
-    """Remove what processes that are gone left half done."""
-    for left in folder.glob(".*"):
-        number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", left.name)
+def delete_partial_files(folder: Path) -> None:
+    """Delete partial files of dead processes."""
+    for path in folder.glob(".*"):
+        number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", path.name)
         if number and not _alive(int(number[1])):
-            shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink()
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
 def _alive(process: int) -> bool:
@@ -390,7 +400,7 @@ def _alive(process: int) -> bool:
 
 
 def _how_to_get(source: Source, folder: Path, missing: list[str]) -> str:
-    """Which file to put where, for the end of an error."""
+    """The error for missing files: which to get, and where to put them."""
     names = ", ".join(missing)
     start = f"{source.name}: {len(missing)} of {len(source.files)} files are not in {folder}: "
     by_hand = (

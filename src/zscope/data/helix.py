@@ -1,4 +1,4 @@
-"""Double helix: two strands in space that a straight path between codes may confuse.
+"""Double helix: two intertwined strands in three dimensions.
 
     x = [A1 cos(pi (w t + n)), A2 sin(pi (w t + n)), A3 t] + noise
     t ~ U(-1, 1),   n = 0 or 1 with equal chance,   noise ~ N(0, s^2 I)
@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
+
+__all__ = ["HELIX", "load", "strand"]
 
 FACTORS = (Factor("t", 0, "continuous"), Factor("strand", 2, "categorical"))
 
@@ -28,14 +30,16 @@ def strand(
     amplitude: float | Sequence[float] = 1.0,
     frequency: float = 1.0,
 ) -> np.ndarray:
-    """The points of strand n at t, without noise: the shape of t and n, x 3.
+    """The noise-free points of strand n at t, of the shape of t and n with a last axis of 3.
 
-    What lies off these curves is noise, so they are the truth against which codes, decoded
-    paths and reconstructions can be measured.
+    The ground truth for decoded paths and reconstructions.
     """
     t, n = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(n))
     angle = np.pi * (frequency * t + n)
-    return np.stack([np.cos(angle), np.sin(angle), t], axis=-1) * np.asarray(amplitude)
+    points: np.ndarray = np.stack([np.cos(angle), np.sin(angle), t], axis=-1) * np.asarray(
+        amplitude
+    )
+    return points
 
 
 def load(
@@ -47,31 +51,33 @@ def load(
     frequency: float = 1.0,
     seed: int = 0,
 ) -> Dataset:
-    """Random points of both strands."""
+    """Random points on both strands."""
     if samples < 1 or noise < 0 or np.size(amplitude) not in (1, 3):
         raise ConfigError(
-            f"helix: samples={samples}, noise={noise}, amplitude={amplitude}; needed are at least "
-            "1 sample, a noise of at least 0, and 1 or 3 amplitudes, for instance amplitude=1,1,2."
+            f"helix: samples={samples}, noise={noise}, amplitude={amplitude}; expected at least 1 "
+            "sample, a noise of at least 0, and 1 or 3 amplitudes, for instance amplitude=1,1,2."
         )
     random = np.random.default_rng(seed_of(seed, 3))
     t, n = random.uniform(-1, 1, samples), random.integers(0, 2, samples)
     x = strand(t, n, amplitude=amplitude, frequency=frequency)
     x = x + noise * random.standard_normal(x.shape)
-    return Dataset("helix", x.astype(np.float32), np.stack([t, n], axis=1), **described(FACTORS))
+    return Dataset(
+        "helix", x.astype(np.float32), np.stack([t, n], axis=1), **factor_arguments(FACTORS)
+    )
 
 
 HELIX = Source(
     name="helix",
     title="Double helix",
-    summary="Points of two intertwined strands in space, with noise",
+    summary="Points on two intertwined strands in three dimensions, with noise",
     cite="Leeb, Bauer, Schölkopf, Interventional assays, arXiv:2106.16091, sec. 5",
     load=load,
     options={
         "samples": "number of points (1024)",
         "noise": "standard deviation of the noise (0.1)",
         "amplitude": "A, one number or three (1)",
-        "frequency": "w, half turns for each unit of t (1)",
-        "seed": "of the draws (0)",
+        "frequency": "w, half turns per unit of t (1)",
+        "seed": "random seed of points and noise (0)",
     },
     samples=1024,
     shape=(3,),

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import rows_of, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
+
+__all__ = ["FASHION", "MNIST", "build"]
 
 SIDE = 28
 PARTS = {"train": ("train",), "test": ("t10k",), "all": ("train", "t10k")}
@@ -32,27 +34,29 @@ def labels_file(part: str) -> str:
 
 
 def read_idx_header(stream: Any, name: str) -> tuple[int, ...]:
-    """The shape in the header of an idx file of bytes; the stream then stands at its data."""
+    """Read the header of an idx file of bytes: the shape of the array that follows."""
     start = stream.read(4)
     if len(start) < 4 or start[:3] != b"\0\0\x08":
         raise DataError(
-            f"{name}: starts with {start.hex() or 'nothing'}, an idx file of bytes with 000008. "
-            "It is another kind of file: get the publisher's."
+            f"{name}: starts with {start.hex() or 'nothing'}, but an idx file of bytes starts with "
+            "000008. It is another kind of file: get the publisher's."
         )
     return tuple(int.from_bytes(stream.read(4), "big") for _ in range(start[3]))
 
 
 def check_idx(path: Path, *, shape: tuple[int, ...]) -> None:
-    """Whether a file is a gzipped idx file of bytes with this shape, complete."""
+    """Check that a file is a complete gzipped idx file of bytes with this shape."""
     with gzip.open(path) as stream:
-        found = read_idx_header(stream, path.name)
-        if found != shape:
-            raise DataError(f"{path.name}: holds {found}, needed is {shape}. Another dataset?")
-        for rows in rows_of(stream, shape, np.uint8, path.name):
+        actual = read_idx_header(stream, path.name)
+        if actual != shape:
+            raise DataError(
+                f"{path.name}: expected an array of {shape}, got {actual}. Another dataset?"
+            )
+        for rows in read_rows(stream, shape, np.uint8, path.name):
             if len(shape) == 1 and rows.max() > 9:
-                raise DataError(f"{path.name}: a label is {rows.max()}; labels go from 0 to 9.")
+                raise DataError(f"{path.name}: expected labels from 0 to 9, got {rows.max()}.")
         if stream.read(1):
-            raise DataError(f"{path.name}: goes on after its {shape} numbers. Get it again.")
+            raise DataError(f"{path.name}: has more than {shape} numbers. Fetch it again.")
 
 
 def build(
@@ -61,54 +65,54 @@ def build(
     factor: str,
     classes: Sequence[str],
     counts: dict[str, int],
-    known: dict[str, dict[str, Any]] | None = None,
+    file_facts: dict[str, dict[str, Any]] | None = None,
     addresses: Sequence[str] = (),
     **about: Any,
 ) -> Source:
-    """The Source of a dataset of this family; `known` holds sizes and hashes by file."""
+    """The Source of a dataset of this family; `file_facts` holds sizes and hashes by file."""
     files = []
     for part, count in counts.items():
         shapes = {images_file(part): (count, SIDE, SIDE), labels_file(part): (count,)}
         for file, shape in shapes.items():
-            at = [address + file for address in addresses]
+            urls = [address + file for address in addresses]
             files.append(
                 File(
                     file,
                     partial(check_idx, shape=shape),
-                    url=at[0] if at else None,
-                    mirrors=tuple(at[1:]),
-                    **(known or {}).get(file, {}),
+                    url=urls[0] if urls else None,
+                    mirrors=tuple(urls[1:]),
+                    **(file_facts or {}).get(file, {}),
                 )
             )
 
     def load(folder: Path, *, part: str = "train", resolution: Any = None) -> Dataset:
-        chosen = PARTS[one_of(name, "part", part, list(PARTS))]
+        halves = PARTS[one_of(name, "part", part, list(PARTS))]
         side = None if resolution is None else pixels(name, "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
-            for half in chosen:
+            for half in halves:
                 with gzip.open(folder / images_file(half)) as stream:
                     shape = read_idx_header(stream, images_file(half))
-                    for rows in rows_of(stream, shape, np.uint8, name):
+                    for rows in read_rows(stream, shape, np.uint8, name):
                         yield rows[:, None]
 
         labels: list[np.ndarray] = []
-        for half in chosen:
+        for half in halves:
             with gzip.open(folder / labels_file(half)) as stream:
                 shape = read_idx_header(stream, labels_file(half))
-                labels.extend(rows_of(stream, shape, np.uint8, name))
-        images = unpacked(
+                labels.extend(read_rows(stream, shape, np.uint8, name))
+        images = unpack(
             name,
             folder,
-            [records[images_file(half)] for half in chosen],
-            (sum(counts[half] for half in chosen), 1, SIDE, SIDE),
+            [records[images_file(half)] for half in halves],
+            (sum(counts[half] for half in halves), 1, SIDE, SIDE),
             pieces,
             variant=part,
             resolution=side,
         )
         factors = np.concatenate(labels).astype(np.int64)[:, None]
-        return Dataset(name, images, factors, **described(source.factors))
+        return Dataset(name, images, factors, **factor_arguments(source.factors))
 
     source = Source(
         name=name,
@@ -126,7 +130,7 @@ def build(
     return source
 
 
-def _known(*lines: str) -> dict[str, dict[str, Any]]:
+def _file_facts(*lines: str) -> dict[str, dict[str, Any]]:
     return {
         file: {"size": int(size), "sha256": sha256}
         for file, size, sha256 in (line.split() for line in lines)
@@ -138,7 +142,7 @@ MNIST = build(
     factor="digit",
     classes=[str(digit) for digit in range(10)],
     counts={"train": 60_000, "t10k": 10_000},
-    known=_known(
+    file_facts=_file_facts(
         "train-images-idx3-ubyte.gz 9912422 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",  # noqa: E501
         "train-labels-idx1-ubyte.gz 28881 3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",  # noqa: E501
         "t10k-images-idx3-ubyte.gz 1648877 8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",  # noqa: E501
@@ -173,7 +177,7 @@ FASHION = build(
         "Ankle boot",
     ],
     counts={"train": 60_000, "t10k": 10_000},
-    known=_known(
+    file_facts=_file_facts(
         "train-images-idx3-ubyte.gz 26421880 3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",  # noqa: E501
         "train-labels-idx1-ubyte.gz 29515 a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",  # noqa: E501
         "t10k-images-idx3-ubyte.gz 4422102 346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",  # noqa: E501

@@ -1,8 +1,8 @@
 """MPI3D: a robot arm holding an object, rendered simply, realistically, or photographed.
 
 The publisher's npz files: Gondal et al., NeurIPS 2019. They have moved several times and
-no public source confirms a checksum of the present copies, so they are fetched by hand
-and their structure is checked.
+no public source confirms a checksum, so they have to be downloaded by hand, and their
+structure is checked.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,23 +13,25 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset, grid_factors
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import channels_first, npz_headers, npz_rows, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import channels_first, npz_headers, npz_rows, unpack
 from zscope.errors import DataError
+
+__all__ = ["REAL", "SIM", "TOY", "build"]
 
 SIDE = 64
 SIZES = (6, 6, 2, 3, 3, 40, 40)
 
 
 def check(path: Path, *, sizes: Sequence[int]) -> None:
-    """Whether `images` has the published shape and type, and can be read to its end."""
-    needed = ((int(np.prod(sizes)), SIDE, SIDE, 3), np.dtype(np.uint8))
-    found = npz_headers(path).get("images", "missing")
-    if found != needed:
-        raise DataError(f"{path.name}: images is {found}, needed is {needed}.")
+    """Check that `images` has the published shape and type, and is complete."""
+    expected = ((int(np.prod(sizes)), SIDE, SIDE, 3), np.dtype(np.uint8))
+    actual = npz_headers(path).get("images", "nothing")
+    if actual != expected:
+        raise DataError(f"{path.name}: expected images of {expected}, got {actual}.")
     for _ in npz_rows(path, "images", path.name):
-        pass  # the archive's own checksum is compared on the way
+        pass  # reading compares the archive's own checksum
 
 
 def build(variant: str, file: str, *, summary: str, sizes: Sequence[int] = SIZES) -> Source:
@@ -37,15 +39,15 @@ def build(variant: str, file: str, *, summary: str, sizes: Sequence[int] = SIZES
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels(name, "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             for rows in npz_rows(folder / file, "images", name):
                 yield channels_first(rows)
 
         shape = (int(np.prod(sizes)), 3, SIDE, SIDE)
-        images = unpacked(name, folder, records.values(), shape, pieces, resolution=side)
-        return Dataset(name, images, grid_factors(sizes), **described(source.factors))
+        images = unpack(name, folder, records.values(), shape, pieces, resolution=side)
+        return Dataset(name, images, grid_factors(sizes), **factor_arguments(source.factors))
 
     def factor(place: int, name: str, values: str, kind: Any = "categorical") -> Factor:
         return Factor(name, sizes[place], kind, tuple(values.split(", "))[: sizes[place]])

@@ -5,10 +5,10 @@
     zs.data.load("cells.csv", factors="dose,plate")   columns; the named ones are factors
     zs.data.load("photos/", resolution=64)            pictures; sub-folders are classes
 
-Arrays in .npy files, and in .npz and HDF5 files that are not compressed, are opened as
-memory maps. Numbers that are not bytes are converted to float32 when their rows are
-read, never as a whole. Compressed or encoded data of more than 256 MB are written once
-to a .npy file in the folder of datasets, and opened from there.
+Arrays in .npy files, and in uncompressed .npz and HDF5 files, are opened as memory maps.
+Numbers that are not bytes are converted to float32 row by row as they are read, never all
+at once. Compressed data of more than 256 MB are written once to a .npy file in the folder
+of datasets and opened from there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.columns import factor_table, file_type, readable, words_between_commas
+from zscope.data.columns import comma_separated, factor_table, file_type, read_errors
 from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
 from zscope.data.source import pixels
-from zscope.data.unpacking import LARGE, PIECE, kept, resized
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
 from zscope.errors import ConfigError, DataError
+
+__all__ = ["OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path"]
 
 # Suffix -> module:function that reads it.
 READERS = {
@@ -37,16 +39,16 @@ READERS = {
     "folder": "pictures:read_folder",
 }
 OPTIONS = {
-    "factors": "The factors: columns of a table (a,b,c), the name of an array in an .npz or HDF5 "
-    "file, or for a .npy file the path of another with one row a sample.",
-    "features": "Tables: the columns that are observations; by default all that are not factors.",
-    "array": "Files of several arrays: the name of the observations.",
-    "names": "The names of the factors: a,b,c.",
-    "kinds": "Whether factors are continuous, ordinal or categorical, in order (ordinal,ordinal) "
-    "or by name (dose=continuous).",
+    "factors": "Where the factors are: columns of a table (a,b,c), an array of an .npz or HDF5 "
+    "file, or beside a .npy file the path of another .npy file with one row per sample.",
+    "features": "Tables: the columns to use as observations (default: all that are not factors).",
+    "array": "Files of several arrays: the name of the array of observations.",
+    "names": "Names for the factors: a,b,c.",
+    "kinds": "The kind of each factor (continuous, ordinal or categorical), in order "
+    "(ordinal,ordinal) or by name (dose=continuous).",
     "resolution": "Side in pixels to resize pictures to.",
 }
-# Options that only some files have; the rest apply to all.
+# Options that apply to some types of files only; the others apply to all.
 ONLY = {
     "factors": (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".parquet"),
     "features": (".csv", ".tsv", ".parquet"),
@@ -55,13 +57,13 @@ ONLY = {
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a reader finds: observations of any numeric type, and columns of factors by name."""
+class Contents:
+    """What a file holds: observations of any numeric type, and columns of factors by name."""
 
     observations: Any
     factors: Mapping[str, np.ndarray] | None = None
     about: dict[str, Any] = field(default_factory=dict)
-    kinds: list[str] | None = None  # of the factors, where the file says them
+    kinds: list[str] | None = None  # of the factors, where the file states them
     feature_names: Sequence[str] = ()
 
 
@@ -87,38 +89,38 @@ def load_path(
             )
     module, function = READERS[suffix].split(":")
     reader = getattr(import_module(f"zscope.data.{module}"), function)
-    with readable(path):
-        found: Found = reader(
+    with read_errors(path):
+        contents: Contents = reader(
             path,
-            factors=words_between_commas(factors),
-            features=words_between_commas(features),
+            factors=comma_separated(factors),
+            features=comma_separated(features),
             array=array,
             side=side,
         )
-    images = from_arrays(found.observations, name=path.name).images
+    images = from_arrays(contents.observations, name=path.name).images
     if side is not None and images.shape[2:] != (side, side):
-        images = _resized(images, side, path)
-    about: dict[str, Any] = {**found.about, "path": str(path.resolve())}
-    if found.factors is None:
+        images = _resize_all(images, side, path)
+    about: dict[str, Any] = {**contents.about, "path": str(path.resolve())}
+    if contents.factors is None:
         if kinds is not None or names is not None:
             raise ConfigError(
                 f"{path.name}: {'kinds' if kinds is not None else 'names'} are given, but there "
-                "are no factors. Say which they are with factors=."
+                "are no factors. Name the factors with factors=."
             )
         return Dataset(
-            path.name, images, feature_names=tuple(found.feature_names), provenance=about
+            path.name, images, feature_names=tuple(contents.feature_names), provenance=about
         )
-    columns = _renamed(found.factors, words_between_commas(names), path.name)
+    columns = _rename(contents.factors, comma_separated(names), path.name)
     if kinds is not None:
         about.pop(GUESSED, None)  # of a file that zscope wrote
-    elif found.kinds is not None:
-        if len(found.kinds) != len(columns):
+    elif contents.kinds is not None:
+        if len(contents.kinds) != len(columns):
             raise DataError(
-                f"{path.name}: the file says {len(found.kinds)} factor_kinds "
-                f"({', '.join(found.kinds)}) for {len(columns)} factors ({', '.join(columns)}). "
-                "Write one for each into the file, or overrule them with kinds=."
+                f"{path.name}: the file has {len(contents.kinds)} factor_kinds "
+                f"({', '.join(contents.kinds)}) for {len(columns)} factors ({', '.join(columns)}). "
+                "Write one for each into the file, or override them with kinds=."
             )
-        kinds = found.kinds
+        kinds = contents.kinds
     table = factor_table(columns, kinds, name=path.name)
     factor_kinds = tuple(
         kind or guess_kind(values) for kind, values in zip(table.kinds, table.values.T, strict=True)
@@ -134,15 +136,15 @@ def load_path(
         table.values if "continuous" in factor_kinds else table.values.astype(np.int64),
         factor_names=table.names,
         factor_kinds=factor_kinds,
-        feature_names=tuple(found.feature_names),
+        feature_names=tuple(contents.feature_names),
         provenance=about,
     )
 
 
-class Real:
-    """Rows of numbers as float32, converted and checked when they are read.
+class Float32Rows:
+    """Rows of numbers as float32, converted and checked as they are read.
 
-    NaN, infinite, and numbers too large for float32 are refused with the number of their row.
+    NaN, infinity, and numbers too large for float32 raise an error that names their row.
     """
 
     dtype = np.dtype(np.float32)
@@ -181,27 +183,29 @@ class Real:
             rows = np.asarray(rows)
             row = int((np.flatnonzero(rows) if rows.dtype == bool else rows)[place]) % len(self)
         raise DataError(
-            f"{self._name}: {value} in row {row} (counting from 0), among {int(bad.sum())} such "
-            f"rows of the {len(bad)} just read; finite numbers that fit float32 are needed. "
-            "Leave those rows out, or fill in what is missing."
+            f"{self._name}: {value} in row {row} (counting from 0); {int(bad.sum())} of the "
+            f"{len(bad)} rows just read have numbers that are not finite or do not fit float32. "
+            "Leave those rows out, or fill in the missing values."
         )
 
 
-def real_rows(found: Any, name: str) -> Any:
-    """Numbers of any type as float32: small data converted and checked at once, of large
-    data the rows that are read."""
-    real = Real(found, name)
-    if max(4, found.dtype.itemsize) * int(np.prod(found.shape)) > LARGE:
-        return real
-    if found.dtype != np.float32 or not found.dtype.isnative:
-        return real[:]
-    step = max(1, PIECE // max(1, found[:1].nbytes))
-    for start in range(0, len(found), step):
-        real[start : start + step]
-    return found
+def float32_rows(rows: Any, name: str) -> Any:
+    """Numbers of any type as float32.
+
+    Small data are converted and checked at once, large data as their rows are read.
+    """
+    converted = Float32Rows(rows, name)
+    if max(4, rows.dtype.itemsize) * int(np.prod(rows.shape)) > LARGE:
+        return converted
+    if rows.dtype != np.float32 or not rows.dtype.isnative:
+        return converted[:]
+    step = max(1, PIECE // max(1, rows[:1].nbytes))
+    for start in range(0, len(rows), step):
+        converted[start : start + step]  # checks them
+    return rows
 
 
-def _resized(images: Any, side: int, path: Path) -> np.ndarray:
+def _resize_all(images: Any, side: int, path: Path) -> np.ndarray:
     if len(images.shape) != 4:
         raise ConfigError(
             f"{path.name}: resolution={side}, but the observations are rows of {images.shape[1]} "
@@ -209,17 +213,17 @@ def _resized(images: Any, side: int, path: Path) -> np.ndarray:
         )
     step = max(1, PIECE // (4 * int(np.prod(images.shape[1:]))))
     pieces = (
-        resized(np.asarray(images[start : start + step]), side)
+        resize(np.asarray(images[start : start + step]), side)
         for start in range(0, len(images), step)
     )
     shape = (*images.shape[:2], side, side)
     dtype = np.dtype(images.dtype)
     if int(np.prod(shape)) * dtype.itemsize > LARGE:
-        return kept(path, f"{side}px", shape, dtype, pieces)
+        return cached_memory_map(path, f"{side}px", shape, dtype, pieces)
     return np.concatenate(list(pieces))
 
 
-def _renamed(
+def _rename(
     columns: Mapping[str, np.ndarray], names: list[str] | None, who: str
 ) -> Mapping[str, np.ndarray]:
     if names is None:
@@ -232,6 +236,6 @@ def _renamed(
     if len(set(names)) < len(names):
         raise ConfigError(
             f"{who}: the names of the factors ({', '.join(names)}) are not all different. Give "
-            "each one of its own."
+            "each its own name."
         )
     return dict(zip(names, columns.values(), strict=True))

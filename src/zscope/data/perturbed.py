@@ -1,19 +1,20 @@
-"""Datasets moved a little: x' = x + change, |x' - x| <= epsilon in every pixel, same factors.
+"""Perturbed datasets: x' = x + change, |x' - x| <= epsilon in every pixel, same factors.
 
-What is added comes from a function of the rows (uniform noise, or a trained modifier of
-`zscope.experiments.perturbation`); here it is kept in range, in bounds and on disk.
+The change is a function of the rows: uniform noise, or a trained modifier of
+`zscope.experiments.perturbation`. This module applies it within range and bounds and
+writes the result to disk.
 
-Range: values are folded back at 0 and 1, x' - 2 relu(x' - 1) + 2 relu(-x'), which never moves
+Range: values are reflected at 0 and 1, x' - 2 relu(x' - 1) + 2 relu(-x'), which never moves
 them further from x. (Zietlow, PhD thesis, Tübingen 2022, section 4.3.1, prints x for x' on
-the right-hand side.) Data that are not within 0 to 1 are left where they are.
+the right-hand side.) Data with values outside 0 to 1 are not reflected.
 
-Bounds: bytes stay bytes and are rounded towards the original, so that 255 epsilon levels
-are never exceeded (epsilon = 0.1: at most 25 of 255); float32 stays float32, moved back by
-one unit in the last place where its own rounding went over. After writing, the file is read
-again and the largest change is checked.
+Bounds: bytes stay bytes and are rounded towards the original, so that the change never
+exceeds 255 epsilon levels (epsilon = 0.1: at most 25 of 255). float32 stays float32, moved
+back by one unit in the last place where rounding exceeded epsilon. After writing, the file
+is read again and the largest change is checked.
 
-The file is an .npz with images, factors, their names and kinds, and the provenance as JSON:
-`zs.data.load("perturbed.npz")` reads it like any other.
+The file is an .npz with images, factors, their names and kinds, the names of features, and
+the provenance as JSON: `zs.data.load("perturbed.npz")` reads it like any other.
 """
 
 import json
@@ -32,16 +33,21 @@ from zscope.data.unpacking import PIECE
 from zscope.errors import ConfigError, DataError
 from zscope.randomness import seed_of
 
-NOISE = 6  # sets this stream of random numbers apart
+__all__ = [
+    "largest_change", "perturb_rows", "reflect", "within_unit_range", "write_noisy",
+    "write_perturbed",
+]  # fmt: skip
+
+NOISE = 6  # number of this stream of random numbers
 
 Change = Callable[[np.ndarray], np.ndarray]
-"""From row numbers to what is added to their observations, as real numbers (0 to 1 scale)."""
-Tell = Callable[[int, int], None]
-"""Called with rows done and rows in all."""
+"""Maps row numbers to what is added to their observations, on the scale 0 to 1."""
+Progress = Callable[[int, int], None]
+"""Called with the number of rows done and of all rows."""
 
 
-def reflected(x: Any) -> Any:
-    """Values beyond 0 and 1 folded back into the range; for arrays and tensors from -1 to 2."""
+def reflect(x: Any) -> Any:
+    """Reflect values at 0 and 1; for arrays and tensors with values from -1 to 2."""
     return 1 - abs(1 - abs(x))
 
 
@@ -54,17 +60,19 @@ def within_unit_range(data: Dataset) -> bool:
     )
 
 
-def moved(original: np.ndarray, change: np.ndarray, epsilon: float, *, fold: bool) -> np.ndarray:
-    """x' in the type of x, never further than epsilon from it."""
+def perturb_rows(
+    original: np.ndarray, change: np.ndarray, epsilon: float, *, fold: bool
+) -> np.ndarray:
+    """x' in the type of x, at most epsilon away from it; `fold` reflects it at 0 and 1."""
     scale = 255 if original.dtype == np.uint8 else 1
     x = original.astype(np.float64) / scale
     target = x + np.clip(change, -epsilon, epsilon)
-    target = reflected(target) if fold else target
+    target = reflect(target) if fold else target
     if original.dtype == np.uint8:
-        # A hair is added so that a whole level is not lost to the rounding of a double.
+        # The factor above 1 keeps rounding of the double from losing a whole level.
         levels = np.trunc((target - x) * 255 * (1 + 1e-12)).astype(np.int64)
-        return (original + levels).astype(np.uint8)
-    rounded = target.astype(np.float32)
+        return np.asarray(original + levels, np.uint8)
+    rounded: np.ndarray = target.astype(np.float32)
     over = np.abs(rounded.astype(np.float64) - x) > epsilon
     rounded[over] = np.nextafter(rounded[over], original[over])
     return rounded
@@ -77,24 +85,24 @@ def write_perturbed(
     *,
     epsilon: float,
     about: dict[str, Any],
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Dataset:
-    """Write the moved dataset to an .npz file, check it, and return it as it is loaded.
+    """Write the perturbed dataset to an .npz file, check it, and load it.
 
     A crash at any moment leaves the old file or none.
     """
     path = Path(path)
     if path.suffix != ".npz":
-        raise ConfigError(f"perturb: {path} must end in .npz, so that it can be loaded by path.")
+        raise ConfigError(f"perturb: {path} must end in .npz to be loaded by its path. Rename it.")
     if not epsilon > 0:
-        raise ConfigError(f"perturb: epsilon={epsilon}; a change above 0 is needed, such as 0.1.")
+        raise ConfigError(f"perturb: epsilon={epsilon}; expected a change above 0, such as 0.1.")
     fold = within_unit_range(data)
 
     def pieces() -> Iterator[np.ndarray]:
         for rows, part in _pieces(data.images):
-            yield moved(part, change(rows), epsilon, fold=fold)
-            if tell is not None:
-                tell(int(rows[-1]) + 1, len(data))
+            yield perturb_rows(part, change(rows), epsilon, fold=fold)
+            if progress is not None:
+                progress(int(rows[-1]) + 1, len(data))
 
     arrays: dict[str, np.ndarray] = {}
     if data.feature_names:
@@ -117,14 +125,14 @@ def write_perturbed(
         largest = largest_change(data, load_path(partial.rename(partial.with_suffix(".npz"))))
         if largest > epsilon:
             raise DataError(
-                f"perturb: a value was moved by {largest:.6g}, more than epsilon={epsilon}. This "
+                f"perturb: a value was changed by {largest:.6g}, more than epsilon={epsilon}. This "
                 "is a fault in zscope: please report it with the dataset and the settings."
             )
         partial.with_suffix(".npz").replace(path)
     except OSError as error:
         raise DataError(
             f"perturb: {path} could not be written ({error.strerror or error}). Is the disk full, "
-            "or the folder read-only? Nothing was half written."
+            "or the folder read-only? No partial file is left."
         ) from error
     finally:
         with suppress(OSError):
@@ -136,11 +144,16 @@ def write_perturbed(
 
 
 def write_noisy(
-    path: str | Path, data: Dataset, *, epsilon: float, seed: int = 0, tell: Tell | None = None
+    path: str | Path,
+    data: Dataset,
+    *,
+    epsilon: float,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Dataset:
-    """The control: every value moved by its own uniform number from -epsilon to epsilon.
+    """The control: uniform noise from -epsilon to epsilon on every value.
 
-    Zietlow 2022, section 4.3.3. The noise of a row depends on the seed and its number alone.
+    Zietlow 2022, section 4.3.3. The noise of a row depends on the seed and its number only.
     """
 
     def noise(rows: np.ndarray) -> np.ndarray:
@@ -154,15 +167,15 @@ def write_noisy(
         )
 
     about = {"change": "uniform noise", "seed": seed}
-    return write_perturbed(path, data, noise, epsilon=epsilon, about=about, tell=tell)
+    return write_perturbed(path, data, noise, epsilon=epsilon, about=about, progress=progress)
 
 
 def largest_change(original: Dataset, changed: Dataset) -> float:
-    """max |x' - x| over all observations, on the scale of the model (bytes are 0 to 1)."""
+    """max |x' - x| over all observations; bytes count as 0 to 1."""
     if changed.images.shape != original.images.shape:
         raise DataError(
-            f"perturb: {changed.images.shape} observations against {original.images.shape}; the "
-            "two datasets must have the same rows in the same order."
+            f"perturb: cannot compare observations of {changed.images.shape} and "
+            f"{original.images.shape}. Give two datasets with the same rows in the same order."
         )
     largest = 0.0
     for rows, part in _pieces(original.images):
@@ -185,7 +198,7 @@ def _pieces(images: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _write(
     path: Path, data: Dataset, pieces: Iterator[np.ndarray], arrays: dict[str, np.ndarray]
 ) -> None:
-    """An uncompressed .npz, its images written a piece at a time, so that it can be mapped."""
+    """Write an uncompressed .npz, which can be memory-mapped, its images piece by piece."""
     header = {
         "descr": np.dtype(data.images.dtype).str,
         "fortran_order": False,
@@ -193,11 +206,11 @@ def _write(
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open("images.npy", "w", force_zip64=True) as out:
-            np.lib.format.write_array_header_1_0(out, header)  # type: ignore[arg-type]
+            np.lib.format.write_array_header_1_0(out, header)
             for piece in pieces:
                 out.write(np.ascontiguousarray(piece).data)
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
-                np.lib.format.write_array(out, array, allow_pickle=False)  # type: ignore[arg-type]
+                np.lib.format.write_array(out, array, allow_pickle=False)
     with path.open("rb") as file:
         os.fsync(file.fileno())

@@ -1,4 +1,4 @@
-"""Read one's own pictures: a folder of .png, .jpg and other files; sub-folders are classes."""
+"""Read pictures of one's own: a folder of .png, .jpg and other files; sub-folders are classes."""
 
 import hashlib
 from collections.abc import Iterator
@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, PIECE, kept, pillow, resized
+from zscope.data.own import Contents
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, pillow, resize
 from zscope.errors import DataError
+
+__all__ = ["read_folder"]
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm"}
 GREY = {"1", "L", "LA", "I;16", "I;16B", "I;16L"}
-TURNED = {5, 6, 7, 8}  # values of the orientation tag with width and height exchanged
+TURNED = {5, 6, 7, 8}  # values of the orientation tag that exchange width and height
 ORIENTATION = 0x0112
 
 
-def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Found:
+def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
     """All pictures of a folder, in the order of their names."""
     files = sorted(
         file
@@ -28,26 +30,26 @@ def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Found:
     if not files:
         others = sorted(file.name for file in path.iterdir())[:3]
         raise DataError(
-            f"{path}: no pictures in this folder or below ({', '.join(others) or 'it is empty'}). "
-            f"Looked for {', '.join(sorted(SUFFIXES))}."
+            f"{path}: no pictures in this folder or its sub-folders (which hold "
+            f"{', '.join(others) or 'nothing'}). Expected {', '.join(sorted(SUFFIXES))}."
         )
-    height, width, channels = _common(files, side)
+    height, width, channels = _common_size(files, side)
     shape = (len(files), channels, height, width)
 
     def pieces() -> Iterator[np.ndarray]:
         step = max(1, PIECE // (channels * height * width))
         for start in range(0, len(files), step):
             yield np.concatenate(
-                [_opened(file, channels, side) for file in files[start : start + step]]
+                [_read_picture(file, channels, side) for file in files[start : start + step]]
             )
 
     if int(np.prod(shape)) > LARGE:
         listing = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
         key = hashlib.sha256("\n".join(listing).encode()).hexdigest() + str(side)
-        images = kept(path, key, shape, np.dtype(np.uint8), pieces())
+        images = cached_memory_map(path, key, shape, np.dtype(np.uint8), pieces())
     else:
         images = np.concatenate(list(pieces()))
-    return Found(images, _classes(path, files))
+    return Contents(images, _classes(path, files))
 
 
 def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:
@@ -58,19 +60,19 @@ def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:
         return None
     if beside:
         raise DataError(
-            f"{path}: {beside} pictures lie beside sub-folders with {len(files) - beside} more. "
-            "Sub-folders stand for classes: put every picture into one, or give one folder's path."
+            f"{path}: {beside} pictures are next to sub-folders with {len(files) - beside} more. "
+            "Sub-folders are classes: put every picture into one, or give the path of one folder."
         )
     return {"class": np.array([parts[0] for parts in inside])}
 
 
-def _common(files: list[Path], side: int | None) -> tuple[int, int, int]:
+def _common_size(files: list[Path], side: int | None) -> tuple[int, int, int]:
     """Height, width and channels of all pictures, from their headers."""
     image = pillow()
     sizes: dict[tuple[int, int], Path] = {}
     colour = False
     for file in files:
-        with _reading(file), image.open(file) as picture:
+        with _picture_errors(file), image.open(file) as picture:
             width, height = picture.size
             if picture.getexif().get(ORIENTATION) in TURNED:
                 width, height = height, width
@@ -83,20 +85,20 @@ def _common(files: list[Path], side: int | None) -> tuple[int, int, int]:
         raise DataError(
             f"{files[0].parent}: pictures of {len(sizes)} sizes, for instance {one.name} "
             f"{first[0]} x {first[1]} and {other.name} {second[0]} x {second[1]}. Bring them to "
-            "one size with resolution=64 (the middle square, resized)."
+            "one size with resolution=64 (the central square, resized)."
         )
     width, height = next(iter(sizes))
     return height, width, 3 if colour else 1
 
 
-def _opened(file: Path, channels: int, side: int | None) -> np.ndarray:
+def _read_picture(file: Path, channels: int, side: int | None) -> np.ndarray:
     """One picture as 1 x channels x height x width; transparency is dropped."""
     from PIL import ImageOps
 
-    with _reading(file), pillow().open(file) as picture:
+    with _picture_errors(file), pillow().open(file) as picture:
         turned = ImageOps.exif_transpose(picture)
         if turned.mode.startswith("I;16"):
-            # Converted by the library, 16-bit greys would be cut off at 255.
+            # Pillow would clip 16-bit greys at 255.
             turned = pillow().fromarray((np.asarray(turned) >> 8).astype(np.uint8))
         if turned.mode in ("I", "F"):
             raise DataError(
@@ -111,15 +113,15 @@ def _opened(file: Path, channels: int, side: int | None) -> np.ndarray:
     square = min(height, width)
     top, left = (height - square) // 2, (width - square) // 2
     middle = planes[:, :, top : top + square, left : left + square]
-    return middle if square == side else resized(middle, side)
+    return middle if square == side else resize(middle, side)
 
 
 @contextmanager
-def _reading(file: Path) -> Iterator[None]:
+def _picture_errors(file: Path) -> Iterator[None]:
     """Name the file in the error for a picture that cannot be read."""
     try:
         yield
     except (OSError, SyntaxError, ValueError, pillow().DecompressionBombError) as error:
         raise DataError(
-            f"{file}: not a readable picture ({error}). Remove it, or write it again."
+            f"{file}: cannot be read as a picture ({error}). Remove it, or save it again."
         ) from error

@@ -1,9 +1,9 @@
-"""Pictures of a grid of factors, drawn when they are first asked for and kept on disk.
+"""Pictures of a grid of factors, drawn on first use and cached on disk.
 
-A full grid of sprites or rooms is gigabytes of pixels; a model sees a few thousand of them
-a second, a sub-grid never needs the rest. So a picture is drawn by its row in the full
-grid, in batches, and its bytes go into a sparse file from which later reads are
-memory-mapped. A sub-grid is a choice of rows of the full grid, and shares its file.
+A full grid of sprites or rooms is gigabytes of pixels, of which a model reads a few
+thousand pictures a second and a sub-grid only a part. So pictures are drawn in batches, by
+their row in the full grid, and written to a sparse file that is memory-mapped. A sub-grid
+is a selection of rows of the full grid and shares its file.
 """
 
 import errno
@@ -17,9 +17,14 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from zscope.data.dataset import Chosen, Dataset, Kind, Rows, grid_factors
-from zscope.data.source import Factor, described, pixels
+from zscope.data.dataset import Dataset, Kind, Rows, SelectedRows, grid_factors
+from zscope.data.source import Factor, factor_arguments, pixels
 from zscope.errors import ConfigError, DataError, did_you_mean
+
+__all__ = [
+    "Axis", "Choice", "Painter", "Rendered", "check_resolution", "checksums", "choose", "pictures",
+    "scramble",
+]  # fmt: skip
 
 CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -29,7 +34,7 @@ Choice = int | str | Sequence[int | str] | None
 
 @dataclass(frozen=True)
 class Axis:
-    """One factor of a grid, with what each of its positions means. A cycle has no ends."""
+    """One factor of a grid: the value at each of its positions. A cyclic one has no ends."""
 
     name: str
     values: tuple[float, ...] | tuple[str, ...]
@@ -39,16 +44,16 @@ class Axis:
     def __len__(self) -> int:
         return len(self.values)
 
-    def chosen(self, picks: Sequence[int] | np.ndarray) -> Factor:
-        """The factor that runs over these positions."""
+    def factor(self, picks: Sequence[int] | np.ndarray) -> Factor:
+        """The catalogue entry of this factor, restricted to these positions."""
         names = tuple(value for value in self.values if isinstance(value, str))
-        picked = tuple(names[pick] for pick in picks) if names else ()
-        return Factor(self.name, len(picks), self.kind, picked)
+        values = tuple(names[pick] for pick in picks) if names else ()
+        return Factor(self.name, len(picks), self.kind, values)
 
 
 @runtime_checkable
 class Painter(Protocol):
-    """Draws the pictures of a full grid by their rows. Two painters of one key draw alike."""
+    """Draws pictures of a full grid by their rows. Equal keys mean equal pictures."""
 
     @property
     def key(self) -> str: ...
@@ -60,27 +65,27 @@ class Painter(Protocol):
 
 
 def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Choice]) -> Dataset:
-    """The dataset of all pictures of a grid, or of the sub-grid of the chosen factor values."""
+    """The dataset of all pictures of a grid, or of a sub-grid of chosen factor values."""
     axes = painter.axes
     picks = [choose(name, axis, choices.get(axis.name)) for axis in axes]
     images: Rows = Rendered(painter, folder)
     if any(not np.array_equal(p, np.arange(len(a))) for p, a in zip(picks, axes, strict=True)):
         rows = np.ravel_multi_index(np.ix_(*picks), tuple(len(axis) for axis in axes))
-        images = Chosen(images, rows.ravel())
+        images = SelectedRows(images, rows.ravel())
     pairs = list(zip(axes, picks, strict=True))
-    known = described([axis.chosen(pick) for axis, pick in pairs])
-    known["provenance"]["pictures"] = painter.key
-    known["provenance"]["values"] = {a.name: [a.values[k] for k in pick] for a, pick in pairs}
-    return Dataset(name, images, grid_factors(known["factor_sizes"]), **known)
+    fields = factor_arguments([axis.factor(pick) for axis, pick in pairs])
+    fields["provenance"]["pictures"] = painter.key
+    fields["provenance"]["values"] = {a.name: [a.values[k] for k in pick] for a, pick in pairs}
+    return Dataset(name, images, grid_factors(fields["factor_sizes"]), **fields)
 
 
 def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
-    """The positions of the chosen values of a axis.
+    """The positions of the chosen values of an axis.
 
-    None takes all of them. A count takes that many, spread evenly over the range (both
-    ends included, or round the cycle; the first ones of a category); a count of 1 takes the
-    middle, or the start of a cycle. A list takes exactly those, by position or, for a category, by
-    name. On the command line: orientation=10, orientation=0,10,20 or shape=square,heart.
+    None chooses all. A count chooses that many: evenly spaced with both ends (a count of 1:
+    the middle), around the cycle of a cyclic axis, or the first ones of a categorical axis.
+    A list chooses exactly those, by position or by the name of a category. On the command
+    line: orientation=10, orientation=0,10,20 or shape=square,heart.
     """
     size = len(axis)
     if choice is None:
@@ -108,8 +113,8 @@ def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
     if not picks or len(set(picks)) < len(picks):
         raise ConfigError(
             f"{who}: {axis.name}={items} "
-            f"{'names a value twice' if picks else 'is an empty list'}. Give each of the chosen "
-            f"positions (0 to {size - 1}) once, or a count from 1 to {size}."
+            f"{'names a value twice' if picks else 'is an empty list'}. Give each chosen position "
+            f"(0 to {size - 1}) once, or a count from 1 to {size}."
         )
     return np.array(picks)
 
@@ -126,26 +131,26 @@ def _position(who: str, axis: Axis, item: Any) -> int:
     )
 
 
-def checked_resolution(who: str, resolution: int) -> int:
-    """The resolution, if a picture of that many pixels a side can be drawn."""
+def check_resolution(who: str, resolution: int) -> int:
+    """The resolution, which must be a number of pixels that can be drawn."""
     resolution = pixels(who, "resolution", resolution)
     if not 8 <= resolution <= 1024:
         raise ConfigError(
-            f"{who}: resolution={resolution}; pictures can have 8 to 1024 pixels a side. "
+            f"{who}: resolution={resolution}; expected 8 to 1024 pixels per side. "
             "The networks of the literature expect 64."
         )
     return resolution
 
 
 class Rendered:
-    """The pictures of a full grid as an array: by row, slice, list of rows or mask.
+    """The pictures of a full grid as an array, indexed by row, slice, list of rows or mask.
 
-    Rows not yet on disk are drawn and written; the rest are read from the memory map. Each row
-    has a checksum in a second file, written after the pixels, and is trusted only if it
-    fits: whatever a killed process, a crash or another hand left behind is drawn again.
-    Any number of processes may read and write at once, since a row has only one possible
-    content. A folder that cannot be written is no obstacle: the pictures are then drawn
-    each time. Pickling carries the recipe, not the pixels.
+    Rows that are not on disk are drawn and written; the others are read from the memory
+    map. Each row has a checksum in a second file, written after the pixels, and is drawn
+    again if the checksum does not match, for instance after a crash. Any number of
+    processes may read and write at once, since a row has only one possible content. If the
+    folder cannot be written, pictures are drawn each time. A pickle does not contain the
+    pixels.
     """
 
     def __init__(self, painter: Painter, folder: Path) -> None:
@@ -159,7 +164,7 @@ class Rendered:
         code = hashlib.sha256(painter.key.encode()).hexdigest()[:12]
         self._path: Path = Path(folder) / f"{side}px-{code}.pixels"
         self._bytes: int = int(np.prod(painter.shape))
-        # Rows start at multiples of 8 bytes, so that the checksum can work on whole words.
+        # Rows start at multiples of 8 bytes, so that checksums can use 64-bit words.
         self._stride: int = -(-self._bytes // 8) * 8
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._cached: bool = True
@@ -179,7 +184,7 @@ class Rendered:
 
     def __getitem__(self, rows: Any) -> np.ndarray:
         if isinstance(rows, int | np.integer):
-            return self._read(self._rows(np.array([rows])))[0]
+            return np.asarray(self._read(self._rows(np.array([rows])))[0])
         return self._read(self._rows(rows))
 
     def _rows(self, rows: Any) -> np.ndarray:
@@ -192,11 +197,11 @@ class Rendered:
                 raise IndexError(f"a mask of shape {rows.shape} for {count} pictures")
             return np.flatnonzero(rows)
         if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-            raise IndexError(f"rows of type {rows.dtype} and shape {rows.shape}; a list is needed")
+            raise IndexError(f"expected a list of rows, got {rows.dtype} of shape {rows.shape}")
         rows = rows.astype(np.int64)
         if rows.size and (rows.min() < -count or rows.max() >= count):
             raise IndexError(f"rows {rows.min()} to {rows.max()} of {count} pictures")
-        return np.where(rows < 0, rows + count, rows)
+        return np.asarray(np.where(rows < 0, rows + count, rows))
 
     def _read(self, rows: np.ndarray) -> np.ndarray:
         out = np.empty((len(rows), self._stride), np.uint8)
@@ -205,24 +210,24 @@ class Rendered:
             part, block = rows[start : start + step], out[start : start + step]
             missing = self._from_disk(part, block)
             if missing.size:
-                drawn = np.zeros((len(missing), self._stride), np.uint8)
-                drawn[:, : self._bytes] = self.painter(part[missing]).reshape(-1, self._bytes)
-                block[missing] = drawn
-                self._to_disk(part[missing], drawn)
+                new = np.zeros((len(missing), self._stride), np.uint8)
+                new[:, : self._bytes] = self.painter(part[missing]).reshape(-1, self._bytes)
+                block[missing] = new
+                self._to_disk(part[missing], new)
         return out[:, : self._bytes].reshape(len(rows), *self.shape[1:])
 
     def _from_disk(self, rows: np.ndarray, block: np.ndarray) -> np.ndarray:
-        """Fill the block with the rows found on disk; returns where the others are."""
+        """Fill the block with the rows that are on disk; returns the positions of the others."""
         maps = self._open()
         if maps is None:
             return np.arange(len(rows))
         pixels, sums = maps
         stored = sums[rows]
-        known = np.flatnonzero(stored)  # a hole in the sparse file reads as 0
-        if known.size == len(rows):
+        present = np.flatnonzero(stored)  # 0 in the file means not written yet
+        if present.size == len(rows):
             np.take(pixels, rows, axis=0, out=block, mode="clip")
-        elif known.size:
-            block[known] = pixels[rows[known]]
+        elif present.size:
+            block[present] = pixels[rows[present]]
         trusted = (stored != 0) & (stored == checksums(rows, block))
         return np.flatnonzero(~trusted)
 
@@ -237,14 +242,14 @@ class Rendered:
             _write(_sums(self._path), rows, checksums(rows, block)[:, None].view(np.uint8), runs)
         except OSError as error:
             if error.errno in NO_SPACE:
-                raise self._no_room(error) from error
+                raise self._no_space(error) from error
             self._writable = False
 
-    def _no_room(self, error: OSError) -> DataError:
+    def _no_space(self, error: OSError) -> DataError:
         return DataError(
-            f"data: no room for more pictures in {self._path.parent} ({error.strerror}). The disk, "
-            f"or your share of it, is full; all {len(self)} pictures would take "
-            f"{len(self) * self._stride / 1e9:.3g} GB. Free some space there, or name another "
+            f"data: no space for more pictures in {self._path.parent} ({error.strerror}). The disk "
+            f"or your quota is full; all {len(self)} pictures take "
+            f"{len(self) * self._stride / 1e9:.3g} GB. Free some space there, or choose another "
             "folder: ZSCOPE_DATA=/path"
         )
 
@@ -253,33 +258,34 @@ class Rendered:
             count, sums = len(self), _sums(self._path)
             try:
                 _prepare(self._path, count * self._stride, sparse=True)
-                # Checksums are looked up before they exist, and in memory-backed folders even
-                # reading a hole takes room. So this file has none.
+                # Not sparse: checksums are read before they are written, and on memory-backed
+                # file systems even reading a hole takes space.
                 _prepare(sums, count * 8, sparse=False)
-                # Pixels are written through the file rather than through the map: a full disk is
-                # then an error that can be reported, instead of a signal that ends the process.
+                # Read-only maps: pixels are written through the file, because writing to a map on
+                # a full disk ends the process by a signal instead of raising an error.
                 self._maps = (
                     np.memmap(self._path, np.uint8, "r", shape=(count, self._stride)),
                     np.memmap(sums, np.uint64, "r", shape=(count,)),
                 )
             except (OSError, ValueError) as error:
                 if isinstance(error, OSError) and error.errno in NO_SPACE - {errno.EFBIG}:
-                    raise self._no_room(error) from error
+                    raise self._no_space(error) from error
                 self._cached = False
         return self._maps
 
 
 def checksums(rows: np.ndarray, block: np.ndarray) -> np.ndarray:
-    """One 64-bit sum a row, over its words and its number, with fixed odd weights."""
+    """A 64-bit checksum per row, over its words and its number, with fixed odd weights."""
     words = block.view(np.uint64)
     weights = _weights(words.shape[1] + 1)
-    return np.einsum("rw,w->r", words, weights[1:]) + (rows.astype(np.uint64) + 1) * weights[0]
+    sums: np.ndarray = np.einsum("rw,w->r", words, weights[1:])
+    return np.asarray(sums + (rows.astype(np.uint64) + 1) * weights[0])
 
 
 def scramble(counters: np.ndarray) -> np.ndarray:
-    """A random 64-bit word for each counter: the same wherever and whenever it is asked for.
+    """A random 64-bit word for each counter, always the same for the same counter.
 
-    The splitmix64 generator read at given places instead of one after the other (Steele,
+    The splitmix64 generator, evaluated at given positions instead of in sequence (Steele,
     Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
     """
     z = (counters + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -301,7 +307,7 @@ def _sums(path: Path) -> Path:
 
 
 def _prepare(path: Path, size: int, *, sparse: bool) -> None:
-    """A file of zeros of that size, unless there is one of that size already."""
+    """Create a file of zeros of that size, unless there is a file of that size already."""
     if path.is_file() and path.stat().st_size == size:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -313,7 +319,7 @@ def _prepare(path: Path, size: int, *, sparse: bool) -> None:
 
 
 def _write(path: Path, rows: np.ndarray, block: np.ndarray, runs: np.ndarray) -> None:
-    """Write blocks of consecutive rows to their places in the file."""
+    """Write runs of consecutive rows to their positions in the file."""
     stride = block.shape[1]
     with open(path, "r+b", buffering=0) as file:
         for start, end in zip(runs, [*runs[1:], len(rows)], strict=True):

@@ -1,6 +1,6 @@
 """Rooms: a coloured object in a coloured room under the sky, the factor grid of 3D Shapes.
 
-    floor_hue, wall_hue, object_hue   10 hues each, round the colour circle
+    floor_hue, wall_hue, object_hue   10 hues each, around the colour circle
     scale                             8 values from 0.75 to 1.25
     shape                             cube, cylinder, sphere, capsule
     orientation                       15 angles of view from -30 to 30 degrees
@@ -8,17 +8,17 @@
 480,000 pictures in the order of the published file, the last factor running fastest
 (Burgess, Kim, "3D Shapes Dataset", 2018; Kim, Mnih, ICML 2018, arXiv:1802.05983).
 
-Each picture is ray traced: a camera on a circle round the object, a floor, the four walls
-of a square room, diffuse light from a small sun and from the sky, a soft shadow, a highlight, 16
-rays a pixel. Rays do not depend on the hues: they give, for each scale, shape and
-orientation, how much light each material sends to each pixel. A picture is these
+Each picture is ray traced: a camera on a circle around the object, a floor, the four walls
+of a square room, diffuse light from a small sun and from the sky, a soft shadow, a
+highlight, 16 rays per pixel. Rays do not depend on the hues: for each scale, shape and
+orientation they give the light that each material sends to each pixel. A picture is these
 5 maps times the colours of the materials,
 
     pixel = floor light x floor colour + wall light x wall colour
             + object light x object colour + sky + highlight,
 
-which is exact, because light is counted once: no surface takes colour from another. So the
-hue of a thing changes the pixels in which that thing is seen, and no others.
+which is exact because no surface reflects the colour of another. So a hue changes only the
+pixels in which its surface is visible.
 """
 
 import math
@@ -30,10 +30,12 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, checked_resolution, pictures
+from zscope.data.rendering import Axis, Choice, check_resolution, pictures
 from zscope.data.source import Source
 
-VERSION = 1  # goes up with every change of a pixel: cached pictures are then drawn anew
+__all__ = ["ROOMS", "RoomPainter", "load"]
+
+VERSION = 1  # increase it with every change of a pixel: cached pictures are then drawn again
 
 HUES = tuple((np.arange(10) / 10).tolist())
 AXES = (
@@ -58,14 +60,14 @@ SPHERE = 0.88  # radius
 CAPSULE = (0.62, 2.1)  # radius, height
 
 SUN = np.array([-0.5, 1.0, 0.75], np.float32)
-SUN_SIZE = 0.12  # how far its rays differ: the softness of shadows
-SKYLIGHT = (0.56, 0.13)  # on an upright surface, and more on one that looks up
+SUN_SIZE = 0.12  # spread of its rays: the softness of shadows
+SKYLIGHT = (0.56, 0.13)  # on a vertical surface, and what is added on a horizontal one
 SUNLIGHT = 0.46
 LAMP = 0.05  # a weak light at the camera, on the object
 HIGHLIGHT = (0.35, 40)  # strength, sharpness
-CONTACT = (0.45, 0.22)  # darkness under the object's rim, its width
+CONTACT = (0.45, 0.22)  # strength and width of the contact shadow
 SKY = (0.60, 0.88, 0.97)
-SUBPIXELS = 4  # rays a pixel along each axis
+SUBPIXELS = 4  # rays per pixel along each axis
 
 RAYS = 2**17  # traced at a time
 TABLE_BYTES = 256 * 2**20
@@ -73,8 +75,8 @@ TABLE_BYTES = 256 * 2**20
 FLOOR, WALLS, OBJECT, OPEN_SKY, WHITE = range(5)
 
 
-def meet(shape: int, scale: float, origin: np.ndarray, toward: np.ndarray) -> np.ndarray:
-    """How far along each ray (3 x rays, unit directions) the object is; infinity if it is not."""
+def hit_distance(shape: int, scale: float, origin: np.ndarray, toward: np.ndarray) -> np.ndarray:
+    """The distance along each ray (3 x rays, unit directions) to the object, or infinity."""
     if shape == 0:
         half = CUBE * scale
         low = np.array([[-half], [0], [-half]], np.float32)
@@ -88,12 +90,14 @@ def meet(shape: int, scale: float, origin: np.ndarray, toward: np.ndarray) -> np
         with np.errstate(divide="ignore", invalid="ignore"):
             top = (height - origin[1]) / toward[1]
             x, z = origin[0] + top * toward[0], origin[2] + top * toward[2]
-        return np.minimum(side, np.where((x**2 + z**2 < radius**2) & (top > 0), top, np.inf))
+        lid = np.where((x**2 + z**2 < radius**2) & (top > 0), top, np.inf)
+        return np.asarray(np.minimum(side, lid))
     if shape == 2:
         return _ball(origin, toward, SPHERE * scale, SPHERE * scale)
     radius, height = CAPSULE[0] * scale, CAPSULE[1] * scale
-    ends = [_ball(origin, toward, radius, y) for y in (radius, height - radius)]
-    return np.minimum(np.minimum(*ends), _tube(origin, toward, radius, radius, height - radius))
+    parts = [_ball(origin, toward, radius, y) for y in (radius, height - radius)]
+    parts.append(_tube(origin, toward, radius, radius, height - radius))
+    return np.asarray(np.minimum.reduce(parts))
 
 
 def _ball(origin: np.ndarray, toward: np.ndarray, radius: float, height: float) -> np.ndarray:
@@ -113,8 +117,8 @@ def _tube(
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = (-along - np.sqrt(np.maximum(inside, 0))) / speed
         height = origin[1] + distance * toward[1]
-    met = (inside > 0) & (distance > 0) & (height > low) & (height < high)
-    return np.where(met, distance, np.inf)
+    hit = (inside > 0) & (distance > 0) & (height > low) & (height < high)
+    return np.where(hit, distance, np.inf)
 
 
 def normals(shape: int, scale: float, points: np.ndarray) -> np.ndarray:
@@ -142,7 +146,7 @@ def camera(orientation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
 
 
 def light_maps(resolution: int, scale: float, shape: int, orientation: float) -> np.ndarray:
-    """How much light each of the 5 materials sends to each pixel: 5 x pixels, about 0 to 1."""
+    """The light that each of the 5 materials sends to each pixel: 5 x pixels, about 0 to 1."""
     rays = resolution * SUBPIXELS
     rows = max(1, RAYS // (rays * SUBPIXELS)) * SUBPIXELS
     parts = [
@@ -151,7 +155,7 @@ def light_maps(resolution: int, scale: float, shape: int, orientation: float) ->
     ]
     light = np.concatenate(parts, axis=1)
     blocks = light.reshape(5, resolution, SUBPIXELS, resolution, SUBPIXELS)
-    return blocks.mean((2, 4), dtype=np.float32).reshape(5, -1)
+    return np.asarray(blocks.mean((2, 4), dtype=np.float32).reshape(5, -1))
 
 
 def _trace(
@@ -170,9 +174,9 @@ def _trace(
 
     with np.errstate(divide="ignore"):
         to_floor = np.where(toward[1] < 0, -eye[1] / toward[1], np.float32(np.inf))
-        # The room is seen from inside: of each pair of walls, the one that the ray leaves by.
+        # The camera is inside the room: of each pair of walls a ray hits the one ahead of it.
         to_walls = [(np.copysign(np.float32(ROOM), toward[k]) - eye[k]) / toward[k] for k in (0, 2)]
-    to_object = meet(shape, scale, eye, toward)
+    to_object = hit_distance(shape, scale, eye, toward)
     nearest = np.minimum(np.minimum(to_floor, np.minimum(*to_walls)), to_object)
     points = eye + nearest * toward
     on_object = nearest == to_object
@@ -187,7 +191,7 @@ def _trace(
     toward_sun = (facing * sun).sum(0)
     lit = toward_sun > 0
     behind = np.flatnonzero(lit & ~on_object)
-    lit[behind] = meet(shape, scale, points[:, behind], sun[:, behind]) == np.inf
+    lit[behind] = hit_distance(shape, scale, points[:, behind], sun[:, behind]) == np.inf
     light = SKYLIGHT[0] + SKYLIGHT[1] * facing[1] + SUNLIGHT * np.where(lit, toward_sun, 0)
 
     out = np.zeros((5, light.size), np.float32)
@@ -214,7 +218,7 @@ def _sun(rows: int, rays: int) -> np.ndarray:
 
 
 def _contact(shape: int, scale: float, points: np.ndarray) -> np.ndarray:
-    """The part of the sky's light that the object keeps from the floor around it."""
+    """The fraction of light that the object blocks from the floor around it."""
     x, z = np.abs(points[0]), np.abs(points[2])
     if shape == 0:
         half = CUBE * scale
@@ -222,29 +226,29 @@ def _contact(shape: int, scale: float, points: np.ndarray) -> np.ndarray:
     else:
         foot = (CYLINDER[0], 0.45 * SPHERE, 0.45 * CAPSULE[0])[shape - 1] * scale
         gap = np.maximum(np.hypot(x, z) - foot, 0)
-    return CONTACT[0] * np.exp(-gap / (CONTACT[1] * scale))
+    return np.asarray(CONTACT[0] * np.exp(-gap / (CONTACT[1] * scale)))
 
 
 class Maps:
-    """The light maps of the scenes in use, traced when first needed; the oldest give way."""
+    """A cache of light maps, traced on first use; the oldest are dropped when it is full."""
 
     def __init__(self, resolution: int) -> None:
         self.resolution: int = resolution
         self.limit: int = max(1, TABLE_BYTES // (5 * 4 * resolution**2))
-        self.kept: OrderedDict[int, np.ndarray] = OrderedDict()
+        self.cache: OrderedDict[int, np.ndarray] = OrderedDict()
 
     def __call__(self, geometry: int) -> np.ndarray:
-        if geometry not in self.kept:
+        if geometry not in self.cache:
             scale, shape, orientation = np.unravel_index(geometry, (8, 4, 15))
-            self.kept[geometry] = light_maps(
+            self.cache[geometry] = light_maps(
                 self.resolution,
                 float(AXES[3].values[scale]),
                 int(shape),
                 float(AXES[5].values[orientation]),
             )
-            if len(self.kept) > self.limit:
-                self.kept.popitem(last=False)
-        return self.kept[geometry]
+            if len(self.cache) > self.limit:
+                self.cache.popitem(last=False)
+        return self.cache[geometry]
 
 
 @lru_cache(maxsize=4)
@@ -254,7 +258,7 @@ def maps(resolution: int) -> Maps:
 
 def hue_colors(hues: np.ndarray) -> np.ndarray:
     """Red, green and blue (samples x 3, 0 to 1) of fully saturated hues from 0 to 1."""
-    return np.clip(np.abs((hues[:, None] * 6 + [0, 4, 2]) % 6 - 3) - 1, 0, 1)
+    return np.asarray(np.clip(np.abs((hues[:, None] * 6 + [0, 4, 2]) % 6 - 3) - 1, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -305,8 +309,8 @@ def load(
     shape: Choice = None,
     orientation: Choice = None,
 ) -> Dataset:
-    """The pictures of all factor values, or of the chosen ones."""
-    painter = RoomPainter(checked_resolution("rooms", resolution))
+    """The pictures of all combinations of factor values, or of the chosen ones."""
+    painter = RoomPainter(check_resolution("rooms", resolution))
     choices: dict[str, Choice] = {
         "floor_hue": floor_hue,
         "wall_hue": wall_hue,
@@ -325,7 +329,7 @@ ROOMS = Source(
     cite="Burgess, Kim, 3D Shapes Dataset, 2018; Kim, Mnih, ICML 2018, arXiv:1802.05983",
     load=load,
     options={
-        "resolution": "pixels a side, 8 to 1024 (64)",
+        "resolution": "pixels per side, 8 to 1024 (64)",
         "floor_hue": "a count, or a list of positions 0 to 9 (all 10)",
         "wall_hue": "a count, or a list of positions 0 to 9 (all 10)",
         "object_hue": "a count, or a list of positions 0 to 9 (all 10)",
@@ -335,5 +339,5 @@ ROOMS = Source(
     },
     samples=1000 * GEOMETRIES,
     shape=(3, 64, 64),
-    factors=tuple(axis.chosen(range(len(axis))) for axis in AXES),
+    factors=tuple(axis.factor(range(len(axis))) for axis in AXES),
 )

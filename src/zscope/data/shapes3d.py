@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset, grid_factors
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, pixels
-from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, pixels
+from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpack
 from zscope.errors import DataError
+
+__all__ = ["SHAPES3D", "build"]
 
 FILE = "3dshapes.h5"
 SIDE = 64
@@ -23,28 +25,28 @@ NAMES = ("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation")
 
 
 def check(path: Path, *, sizes: Sequence[int]) -> None:
-    """Whether `images` and `labels` have the published shapes, types and order."""
+    """Check that `images` and `labels` have the published shapes, types and order."""
     count = int(np.prod(sizes))
     with open_h5(path) as file:
-        needed = {"images": (count, SIDE, SIDE, 3), "labels": (count, len(sizes))}
-        for name, shape in needed.items():
+        expected = {"images": (count, SIDE, SIDE, 3), "labels": (count, len(sizes))}
+        for name, shape in expected.items():
             if name not in file or file[name].shape != shape:
-                found = file[name].shape if name in file else "missing"
-                raise DataError(f"{path.name}: {name} is {found}, needed is {shape}.")
+                actual = file[name].shape if name in file else "nothing"
+                raise DataError(f"{path.name}: expected {name} of shape {shape}, got {actual}.")
         if file["images"].dtype != np.uint8:
-            raise DataError(f"{path.name}: images of type {file['images'].dtype}, not bytes.")
+            raise DataError(f"{path.name}: expected images of bytes, got {file['images'].dtype}.")
         labels = file["labels"][()]
     places = [np.unique(column, return_inverse=True)[1] for column in labels.T]
     if not np.array_equal(np.stack(places, 1), grid_factors(sizes)):
         raise DataError(f"{path.name}: the labels are not in the published order.")
 
 
-def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source:
-    """The Source for a grid of these sizes; `known` holds address, size and hash."""
+def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **facts: Any) -> Source:
+    """The Source for a grid of these sizes; `facts` holds address, size and hash."""
 
     def load(folder: Path, *, resolution: Any = None) -> Dataset:
         side = None if resolution is None else pixels("shapes3d", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
             with open_h5(folder / FILE) as file:
@@ -52,8 +54,8 @@ def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source
                     yield channels_first(rows)
 
         shape = (int(np.prod(sizes)), 3, SIDE, SIDE)
-        images = unpacked("shapes3d", folder, records.values(), shape, pieces, resolution=side)
-        return Dataset("shapes3d", images, grid_factors(sizes), **described(source.factors))
+        images = unpack("shapes3d", folder, records.values(), shape, pieces, resolution=side)
+        return Dataset("shapes3d", images, grid_factors(sizes), **factor_arguments(source.factors))
 
     source = Source(
         name="shapes3d",
@@ -63,7 +65,7 @@ def build(sizes: Sequence[int] = (10, 10, 10, 8, 4, 15), **known: Any) -> Source
         "ICML 2018.",
         load=load,
         licence="Apache-2.0.",
-        files=(File(FILE, partial(check, sizes=sizes), **known),),
+        files=(File(FILE, partial(check, sizes=sizes), **facts),),
         homepage="https://github.com/google-deepmind/3d-shapes",
         options={"resolution": "Side in pixels to resize to; 64 as published."},
         samples=int(np.prod(sizes)),

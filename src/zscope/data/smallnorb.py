@@ -2,7 +2,7 @@
 
 The publisher's six gzipped binary matrices: LeCun, Huang and Bottou, CVPR 2004. Sizes and
 hashes as in TensorFlow Datasets' checksums (smallnorb.txt). Each view was taken by two
-cameras; the pictures here are those of the first, as is usual for representations.
+cameras; only pictures of the first are used, as is common in representation learning.
 """
 
 import gzip
@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import ready
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import rows_of, unpacked
+from zscope.data.fetching import require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import read_rows, unpack
 from zscope.errors import DataError
+
+__all__ = ["SMALLNORB", "build"]
 
 SIDE = 96
 STEMS = {
@@ -39,8 +41,8 @@ def read_header(stream: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
     magic, rank = (int.from_bytes(start[k : k + 4], "little") for k in (0, 4))
     if magic not in MATRICES or not 0 < rank <= 8:
         raise DataError(
-            f"{name}: starts with {start.hex() or 'nothing'}, which is no header of a binary "
-            "matrix of bytes or integers. Another kind of file: get the publisher's."
+            f"{name}: starts with {start.hex() or 'nothing'}, which is not the header of a binary "
+            "matrix of bytes or integers. It is another kind of file: get the publisher's."
         )
     sizes = np.frombuffer(stream.read(4 * max(3, rank)), "<i4")[:rank]
     return tuple(int(size) for size in sizes), MATRICES[magic]
@@ -50,21 +52,22 @@ def matrix_rows(path: Path) -> Iterator[np.ndarray]:
     """A gzipped binary matrix, some rows at a time."""
     with gzip.open(path) as stream:
         shape, dtype = read_header(stream, path.name)
-        yield from rows_of(stream, shape, dtype, path.name)
+        yield from read_rows(stream, shape, dtype, path.name)
 
 
 def check(path: Path, *, shape: tuple[int, ...], dtype: Any) -> None:
-    """Whether a file is a binary matrix of this shape and type, complete."""
+    """Check that a file is a complete binary matrix of this shape and type."""
+    expected = (shape, np.dtype(dtype))
     with gzip.open(path) as stream:
-        found = read_header(stream, path.name)
-    if found != (shape, np.dtype(dtype)):
-        raise DataError(f"{path.name}: holds {found}, needed is {(shape, np.dtype(dtype))}.")
+        actual = read_header(stream, path.name)
+    if actual != expected:
+        raise DataError(f"{path.name}: expected a matrix of {expected}, got {actual}.")
     for _ in matrix_rows(path):
-        pass
+        pass  # an incomplete file raises here
 
 
-def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None) -> Source:
-    """The Source for these numbers of views; `known` holds address, size and hash by file."""
+def build(counts: dict[str, int], file_facts: dict[str, dict[str, Any]] | None = None) -> Source:
+    """The Source for these numbers of views; `file_facts` holds address, size and hash by file."""
     files = []
     for part, count in counts.items():
         for content, shape, dtype in (
@@ -73,40 +76,42 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
             ("info", (count, 4), "<i4"),
         ):
             name = file_name(part, content)
-            about = (known or {}).get(name, {})
+            about = (file_facts or {}).get(name, {})
             files.append(File(name, partial(check, shape=shape, dtype=dtype), **about))
 
     def load(folder: Path, *, part: str = "all", resolution: Any = None) -> Dataset:
-        chosen = PARTS[one_of("smallnorb", "part", part, list(PARTS))]
+        halves = PARTS[one_of("smallnorb", "part", part, list(PARTS))]
         side = None if resolution is None else pixels("smallnorb", "resolution", resolution)
-        records = ready(source, folder)
+        records = require_files(source, folder)
 
         def pieces() -> Iterator[np.ndarray]:
-            for half in chosen:
+            for half in halves:
                 for pairs in matrix_rows(folder / file_name(half, "dat")):
                     yield pairs[:, :1]
 
         def column(content: str) -> np.ndarray:
-            parts = (matrix_rows(folder / file_name(half, content)) for half in chosen)
+            parts = (matrix_rows(folder / file_name(half, content)) for half in halves)
             return np.concatenate([rows for half in parts for rows in half]).astype(np.int64)
 
-        images = unpacked(
+        images = unpack(
             "smallnorb",
             folder,
-            [records[file_name(half, "dat")] for half in chosen],
-            (sum(counts[half] for half in chosen), 1, SIDE, SIDE),
+            [records[file_name(half, "dat")] for half in halves],
+            (sum(counts[half] for half in halves), 1, SIDE, SIDE),
             pieces,
             variant=part,
             resolution=side,
         )
         instance, elevation, azimuth, lighting = column("info").T
-        # Each part shows five of the ten instances: they are numbered anew, and keep their names.
+        # Each part has five of the ten instances: they are renumbered and keep their names.
         toys, instance = np.unique(instance, return_inverse=True)
-        about = list(source.factors)
-        about[1] = Factor("instance", len(toys), "categorical", tuple(str(toy) for toy in toys))
-        # Azimuths are published in steps of 2 tens of degrees.
+        factor_list = list(source.factors)
+        factor_list[1] = Factor(
+            "instance", len(toys), "categorical", tuple(str(toy) for toy in toys)
+        )
+        # Azimuths are published as 0, 2, ..., 34, in tens of degrees.
         factors = np.stack([column("cat"), instance, elevation, azimuth // 2, lighting], axis=1)
-        return Dataset("smallnorb", images, factors, **described(about))
+        return Dataset("smallnorb", images, factors, **factor_arguments(factor_list))
 
     source = Source(
         name="smallnorb",
@@ -136,19 +141,19 @@ def build(counts: dict[str, int], known: dict[str, dict[str, Any]] | None = None
     return source
 
 
-def _known(*lines: str) -> dict[str, dict[str, Any]]:
-    known = {}
+def _file_facts(*lines: str) -> dict[str, dict[str, Any]]:
+    file_facts = {}
     for line in lines:
         part, content, size, sha256 = line.split()
         name = file_name(part, content)
         url = f"https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/{name}"
-        known[name] = {"url": url, "size": int(size), "sha256": sha256}
-    return known
+        file_facts[name] = {"url": url, "size": int(size), "sha256": sha256}
+    return file_facts
 
 
 SMALLNORB = build(
     {"train": 24_300, "test": 24_300},
-    _known(
+    _file_facts(
         "train dat 131896188 5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
         "train cat 348 2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
         "train info 71052 de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",

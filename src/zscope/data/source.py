@@ -1,4 +1,4 @@
-"""Where a dataset comes from: built in, or from its publisher's own files."""
+"""Source: the catalogue entry of a dataset, built in or made of its publisher's files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,12 @@ from typing import Any
 from zscope.data.dataset import Dataset, Kind
 from zscope.errors import ConfigError, did_you_mean
 
+__all__ = ["Factor", "File", "Source", "factor_arguments", "one_of", "pixels"]
+
 
 @dataclass(frozen=True)
 class Factor:
-    """What is known of a factor before the data are loaded.
+    """A factor as the catalogue describes it, before the data are loaded.
 
     `size` counts its values (0 for a continuous factor); `values` names them, where they
     have names.
@@ -28,9 +30,9 @@ class File:
     """One of the publisher's files.
 
     `url`, `mirrors`, `size` and the hashes are given only where a public source confirms
-    them; `check` looks at the structure of the file (names, shapes, types, counts) and
-    raises `DataError` if it is not what the publisher describes. `folder` is the name of
-    the folder that a zip archive unpacks into: an import takes it in place of the archive.
+    them. `check` checks the structure of the file (names, shapes, types, counts) and
+    raises `DataError` if it is not what the publisher describes. `folder` is the folder
+    that a zip archive unpacks to: `zscope data fetch --from` also accepts that folder.
     """
 
     name: str
@@ -45,11 +47,11 @@ class File:
 
 @dataclass(frozen=True)
 class Source:
-    """One entry of the catalogue of datasets. `load(folder, **options)` makes the Dataset.
+    """One entry of the catalogue of datasets. `load(folder, **options)` returns the Dataset.
 
-    For built-in data `files` is empty and the folder is a cache; for the rest the folder
-    holds the publisher's files. `options` maps the name of each option to a line of help.
-    `samples`, `shape` and `factors` describe what `load` gives without options.
+    For built-in data `files` is empty and the folder is a cache; otherwise the folder holds
+    the publisher's files. `options` maps the name of each option to a line of help.
+    `samples`, `shape` and `factors` describe what `load` returns without options.
     """
 
     name: str
@@ -71,37 +73,37 @@ class Source:
 
     @property
     def can_be_fetched(self) -> bool:
-        """Whether every file has an address and a checksum that are known to be right."""
+        """Whether every file has a confirmed address and checksum."""
         return all(file.url and (file.sha256 or file.md5) for file in self.files)
 
 
 def one_of(who: str, option: str, value: Any, allowed: Sequence[str]) -> str:
-    """The value of an option that has a few named values."""
+    """The value of an option, which must be one of the allowed ones."""
     if value not in allowed:
         raise ConfigError(f"{who}: {option}={value!r}. {did_you_mean(str(value), allowed)}")
     return str(value)
 
 
 def pixels(who: str, option: str, value: Any) -> int:
-    """The value of an option that counts pixels along a side."""
+    """The value of an option that is a number of pixels."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
         number = 0
     if number < 1 or number != float(value):
         raise ConfigError(
-            f"{who}: {option}={value!r}; a whole number of pixels is needed, for instance "
+            f"{who}: {option}={value!r}; expected a whole number of pixels, for instance "
             f"{option}=64."
         )
     return number
 
 
-def described(factors: Sequence[Factor]) -> dict[str, Any]:
-    """The arguments of a Dataset that say what its factors are."""
-    named = {factor.name: list(factor.values) for factor in factors if factor.values}
+def factor_arguments(factors: Sequence[Factor]) -> dict[str, Any]:
+    """The arguments of a Dataset that describe its factors."""
+    categories = {factor.name: list(factor.values) for factor in factors if factor.values}
     return {
         "factor_names": tuple(factor.name for factor in factors),
         "factor_sizes": tuple(factor.size for factor in factors),
         "factor_kinds": tuple(factor.kind for factor in factors),
-        "provenance": {"categories": named} if named else {},
+        "provenance": {"categories": categories} if categories else {},
     }

@@ -9,13 +9,13 @@
 737,280 pictures, the last factor running fastest. Sizes and positions follow dSprites
 (Matthey et al., "dSprites: Disentanglement testing Sprites dataset", 2017): on average
 4.25 % of the pixels are white, and no sprite is cut off. One departure: in dSprites the 40
-orientations run from 0 to 2 pi with both ends, so the first and last are one and the
-same; here they are 40 different ones, and 10 steps are a quarter turn exactly.
+orientations run from 0 to 2 pi with both ends, so the first and last are the
+same; here all 40 differ, and 10 steps are exactly a quarter turn.
 
-A picture is a stamp (the sprite alone, in its bounding square) set down on a background.
-Stamps are computed from the implicit equations of the shapes, for every place that the
-centre can have between the pixels, so that any resolution is right. `antialias=True`
-gives the covered part of each pixel (64 samples and more), otherwise the pixel's centre decides.
+A picture is a stamp (the sprite alone, in its bounding square) placed on a background.
+Stamps are computed from the implicit equations of the shapes, for every sub-pixel position
+of the centre, so that any resolution is exact. With `antialias=True` a pixel is the covered
+fraction of its area (64 samples or more), otherwise its centre decides.
 
 Three variants have colour, as in Locatello et al. (ICML 2019, arXiv:1811.12359): their
 random parts are a function of the seed and the row alone.
@@ -37,11 +37,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, checked_resolution, pictures, scramble
+from zscope.data.rendering import Axis, Choice, check_resolution, pictures, scramble
 from zscope.data.source import Source
 from zscope.errors import DataError, MissingExtra
 
-VERSION = 1  # goes up with every change of a pixel: cached pictures are then drawn anew
+__all__ = ["BACKGROUND", "COLOR", "NOISY", "SPRITES", "SpritePainter", "load"]
+
+VERSION = 1  # increase it with every change of a pixel: cached pictures are then drawn again
 
 AXES = (
     Axis("shape", ("square", "ellipse", "heart"), "categorical"),
@@ -69,12 +71,12 @@ Variant = Literal["plain", "color", "noisy", "background"]
 def inside(shape: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Whether points lie in a shape of scale 1, centred and upright; v points up."""
     if shape == 0:
-        return np.maximum(np.abs(u), np.abs(v)) < SQUARE
+        return np.asarray(np.maximum(np.abs(u), np.abs(v)) < SQUARE)
     if shape == 1:
         return (u / ELLIPSE[0]) ** 2 + (v / ELLIPSE[1]) ** 2 < 1
     radius, aside, depth = HEART
     u, v = np.abs(u), v + HEART_CENTROID
-    # Two round lobes, and below them a wedge whose edges run from the tip to touch the lobes.
+    # Two round lobes, and below them a wedge whose edges are the tangents from the tip.
     angle = math.atan2(depth, aside) - math.asin(radius / math.hypot(aside, depth))
     along, across = math.cos(angle), math.sin(angle)
     lobes = (u - aside) ** 2 + v**2 < radius**2
@@ -87,11 +89,11 @@ def inside(shape: int, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 class Stamps:
-    """The sprite alone: its cover of each pixel (0 to 255) of the square around it.
+    """The sprite alone: how much it covers (0 to 255) each pixel of the square around it.
 
-    A stamp depends on shape, scale, orientation and on where the centre lies within its
-    pixel. At 64 x 64 that is always the middle; at other resolutions there are more
-    cases. Stamps are computed when first needed, and kept if all of them fit in memory.
+    A stamp depends on shape, scale, orientation and on the position of the centre within
+    its pixel. At 64 x 64 that is always the middle; at other resolutions there are more
+    cases. Stamps are computed on first use, and kept if all of them fit in memory.
     """
 
     def __init__(self, resolution: int, antialias: bool) -> None:
@@ -118,19 +120,19 @@ class Stamps:
         x, y = rows // 32 % 32, rows % 32
         case = (rows // 1024 * len(self.places) + self.place[y]) * len(self.places) + self.place[x]
         corner = self.margin - self.reach
-        return self._of(case), self.pixels[y] + corner, self.pixels[x] + corner
+        return self._lookup(case), self.pixels[y] + corner, self.pixels[x] + corner
 
-    def _of(self, case: np.ndarray) -> np.ndarray:
+    def _lookup(self, case: np.ndarray) -> np.ndarray:
         if self.table is None:
             needed, which = np.unique(case, return_inverse=True)
-            return self._computed(needed)[which]
+            return self._compute(needed)[which]
         needed = np.unique(case[~self.ready[case]])
         if needed.size:
-            self.table[needed] = self._computed(needed)
+            self.table[needed] = self._compute(needed)
             self.ready[needed] = True
-        return self.table[case]
+        return np.asarray(self.table[case])
 
-    def _computed(self, case: np.ndarray) -> np.ndarray:
+    def _compute(self, case: np.ndarray) -> np.ndarray:
         out = np.empty((len(case), self.size, self.size), np.uint8)
         points = (self.size * self.samples) ** 2
         step = max(1, 2**20 // points)
@@ -138,9 +140,9 @@ class Stamps:
             case, (3, 6, 40, len(self.places), len(self.places))
         )
         for kind in range(3):
-            chosen = np.flatnonzero(shape == kind)
-            for start in range(0, len(chosen), step):
-                part = chosen[start : start + step]
+            cases = np.flatnonzero(shape == kind)
+            for start in range(0, len(cases), step):
+                part = cases[start : start + step]
                 out[part] = self._cover(
                     kind,
                     np.asarray(AXES[1].values)[scale[part]],
@@ -153,8 +155,8 @@ class Stamps:
     def _cover(
         self, shape: int, scale: np.ndarray, angle: np.ndarray, below: np.ndarray, right: np.ndarray
     ) -> np.ndarray:
-        # Samples of a pixel: rows and columns of a square grid, sheared so that no two share
-        # an abscissa or ordinate. Upright edges would otherwise be known to 1/8 pixel only.
+        # Samples of a pixel: a square grid, sheared so that no two share an abscissa or
+        # ordinate. Otherwise upright edges would be resolved to 1/8 pixel only.
         fine, step = np.arange(self.samples), 1 / self.samples
         sheared = (fine[:, None] + (fine + 0.5) * step) * step
         pixels = np.arange(-self.reach, self.reach + 1)
@@ -165,7 +167,7 @@ class Stamps:
         cos, sin = (part[:, None, None, None, None] for part in (cos, sin))
         # Angles grow clockwise on the screen, where y points down.
         blocks = inside(shape, cos * x + sin * y, sin * x - cos * y)
-        return np.rint(blocks.mean((2, 4)) * 255).astype(np.uint8)
+        return np.asarray(np.rint(blocks.mean((2, 4)) * 255), np.uint8)
 
 
 @lru_cache(maxsize=4)
@@ -174,13 +176,13 @@ def stamps(resolution: int, antialias: bool) -> Stamps:
 
 
 def draws(seed: int, rows: np.ndarray, count: int) -> np.ndarray:
-    """`count` random 64-bit words for each row, a function of seed and row alone."""
+    """`count` random 64-bit words for each row, which depend on seed and row only."""
     streams = scramble(scramble(np.array([seed], np.uint64)) + rows.astype(np.uint64))
     return scramble(streams[:, None] + np.arange(count, dtype=np.uint64))
 
 
 def uniform(words: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to 1 of 64-bit words."""
+    """64-bit words as numbers from 0 to 1."""
     return (words >> np.uint64(11)) * 2.0**-53
 
 
@@ -251,11 +253,11 @@ class SpritePainter:
 
 
 def painting(resolution: int) -> np.ndarray:
-    """A landscape in the manner of a painting: burning sky, dark water, a bridge.
+    """A landscape that resembles a painting: a red sky, dark water, a bridge.
 
-    Bands of colour along the level lines of a wavy height map, with brush strokes along the
-    same lines (noise averaged along them). Larger than a picture by the same
-    factors as the painting used by Locatello et al., 350 x 274 for pictures of 64 x 64.
+    Bands of colour along the level lines of a wavy height map, with brush strokes (noise
+    averaged along the same lines). Its size relative to a picture is that of the painting
+    used by Locatello et al.: 350 x 274 for pictures of 64 x 64.
     """
     height, width = math.ceil(274 * resolution / 64), math.ceil(350 * resolution / 64)
     y, x = np.mgrid[0:height, 0:width] / height
@@ -289,11 +291,11 @@ def painting(resolution: int) -> np.ndarray:
     tone = level + 0.018 * strokes
     rgb = np.stack([np.interp(tone, stops, inks[:, channel]) for channel in range(3)])
     rgb = rgb * (1 + 0.09 * strokes)
-    return np.clip(rgb, 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(rgb, 0, 255), np.uint8)
 
 
 def painting_from(path: str | Path, resolution: int) -> np.ndarray:
-    """A picture file as background, shrunk to at most 350 x 274 for pictures of 64 x 64."""
+    """A picture file as background, reduced to at most 350 x 274 for pictures of 64 x 64."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
@@ -309,8 +311,8 @@ def painting_from(path: str | Path, resolution: int) -> np.ndarray:
     image.thumbnail((math.ceil(350 * resolution / 64), math.ceil(274 * resolution / 64)))
     if min(image.size) < resolution:
         raise DataError(
-            f"sprites-background: {path} is {image.width} x {image.height} pixels after shrinking; "
-            f"crops of {resolution} x {resolution} do not fit. Use a larger or less narrow picture."
+            f"sprites-background: {path} is {image.width} x {image.height} pixels after reduction, "
+            f"smaller than a crop of {resolution} x {resolution}. Use a larger or wider picture."
         )
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
@@ -329,9 +331,9 @@ def load(
     position_x: Choice = None,
     position_y: Choice = None,
 ) -> Dataset:
-    """The pictures of all factor values, or of the chosen ones."""
+    """The pictures of all combinations of factor values, or of the chosen ones."""
     name = "sprites" if variant == "plain" else f"sprites-{variant}"
-    checked_resolution(name, resolution)
+    check_resolution(name, resolution)
     background = None
     if variant == "background":
         background = painting(resolution) if image is None else painting_from(image, resolution)
@@ -347,15 +349,15 @@ def load(
 
 
 OPTIONS = {
-    "resolution": "pixels a side, 8 to 1024 (64)",
-    "antialias": "grey edges by the covered part of each pixel (False)",
+    "resolution": "pixels per side, 8 to 1024 (64)",
+    "antialias": "grey edges by the covered fraction of each pixel (False)",
     "shape": "a count, or a list of square, ellipse, heart (all 3)",
     "scale": "a count, or a list of positions 0 to 5 (all 6)",
     "orientation": "a count, or a list of positions 0 to 39 (all 40)",
     "position_x": "a count, or a list of positions 0 to 31 (all 32)",
     "position_y": "a count, or a list of positions 0 to 31 (all 32)",
 }
-SEEDED = {**OPTIONS, "seed": "of the random colours, noise or crops (0)"}
+SEEDED = {**OPTIONS, "seed": "random seed of colours, noise or crops (0)"}
 CITE = "Matthey et al., dSprites: Disentanglement testing Sprites dataset, 2017"
 VARIANTS = f"{CITE}; Locatello et al., ICML 2019, arXiv:1811.12359"
 
@@ -368,7 +370,7 @@ SPRITES = Source(
     options=OPTIONS,
     shape=(1, 64, 64),
     samples=math.prod(len(axis) for axis in AXES),
-    factors=tuple(axis.chosen(range(len(axis))) for axis in AXES),
+    factors=tuple(axis.factor(range(len(axis))) for axis in AXES),
 )
 COLOR = replace(
     SPRITES,
@@ -393,5 +395,5 @@ BACKGROUND = replace(
     title="Sprites on a painting",
     summary="Each sprite inverts the colours of a random crop of a painting",
     load=partial(load, variant="background"),
-    options={**SEEDED, "image": "path of a picture to crop (a painting made by zscope)"},
+    options={**SEEDED, "image": "path of a picture to crop (default: a generated painting)"},
 )

@@ -1,16 +1,16 @@
-"""A square of two uniform factors, placed in space by a rotation or bent by a network.
+"""A square of two uniform factors, embedded by a rotation or by a random network.
 
 w ~ U[0, 1]^2, 50,000 points (Zietlow, PhD thesis, Tübingen 2022, sec. 3.3.1).
 
-square-linear: x = R (rho w1, w2, 0), with R a turn by 45 degrees about (1, -1, 1). The
+square-linear: x = R (rho w1, w2, 0), with R a rotation by 45 degrees about (1, -1, 1). The
 covariance has eigenvalues rho^2/12, 1/12 and 0, and its principal directions are the
-factors. At rho = 1 they are degenerate: any two directions of the plane will do.
+factors. At rho = 1 they are degenerate: any two orthogonal directions of the plane are
+principal.
 
 square-nonlinear: x = tanh(B tanh(A w + a) + b), a random network from 2 to 10 to 6 with
-weights and biases from N(0, 1). Whether a model can find w depends on the network: only if
-the directions in which x changes most and least are those of w1 and w2, and are told
-apart by their lengths. So the network is fixed, by the first seed for which, with
-J = dx/dw = U S V^T at 500 uniform points,
+weights and biases from N(0, 1). A model can recover w only if the directions in which x
+changes most and least are those of w1 and w2 and differ clearly in length. So the network
+is fixed: its seed is the first for which, with J = dx/dw = U S V^T at 500 uniform points,
 
     the mean distance of V to the nearest signed permutation is below 0.15,
     s1 / s2 is above 2 at 95 % of the points, and s2 is above 0.1 at all of them
@@ -25,20 +25,23 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, described
+from zscope.data.source import Factor, Source, factor_arguments
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
+
+__all__ = ["LINEAR", "NONLINEAR", "load_linear", "load_nonlinear", "network", "rotation", "weights"]
 
 FACTORS = (Factor("w1", 0, "continuous"), Factor("w2", 0, "continuous"))
 SCREENED = 385
 
 
 def rotation() -> np.ndarray:
-    """The turn by 45 degrees about (1, -1, 1), by Rodrigues' formula."""
+    """The rotation by 45 degrees about (1, -1, 1), by Rodrigues' formula."""
     x, y, z = np.array([1.0, -1.0, 1.0]) / math.sqrt(3)
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     turn = math.pi / 4
-    return np.eye(3) + math.sin(turn) * cross + (1 - math.cos(turn)) * cross @ cross
+    matrix: np.ndarray = np.eye(3) + math.sin(turn) * cross + (1 - math.cos(turn)) * cross @ cross
+    return matrix
 
 
 def weights(seed: int = SCREENED) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -50,32 +53,33 @@ def weights(seed: int = SCREENED) -> tuple[np.ndarray, np.ndarray, np.ndarray, n
 
 
 def network(w: np.ndarray, *, seed: int = SCREENED) -> np.ndarray:
-    """The points (samples x 6) that the random network makes of the factors (samples x 2)."""
+    """The random network: points (samples x 6) from factors (samples x 2)."""
     first, first_bias, second, second_bias = weights(seed)
-    return np.tanh(np.tanh(w @ first.T + first_bias) @ second.T + second_bias)
+    x: np.ndarray = np.tanh(np.tanh(w @ first.T + first_bias) @ second.T + second_bias)
+    return x
 
 
 def load_linear(folder: Path, *, samples: int = 50_000, rho: float = 2.0, seed: int = 0) -> Dataset:
-    """The square stretched by rho and turned in space."""
+    """The square, stretched by rho and rotated in three dimensions."""
     if rho <= 0:
-        raise ConfigError(f"square-linear: rho={rho}; a length above 0 is needed, usually 1 to 2.")
+        raise ConfigError(f"square-linear: rho={rho}; expected a length above 0, usually 1 to 2.")
     w = _square("square-linear", samples, seed)
     x = w * [rho, 1] @ rotation()[:, :2].T
-    return Dataset("square-linear", x.astype(np.float32), w, **described(FACTORS))
+    return Dataset("square-linear", x.astype(np.float32), w, **factor_arguments(FACTORS))
 
 
 def load_nonlinear(
     folder: Path, *, samples: int = 50_000, network_seed: int = SCREENED, seed: int = 0
 ) -> Dataset:
-    """The square bent by the random network."""
+    """The square, mapped to 6 dimensions by the random network."""
     w = _square("square-nonlinear", samples, seed)
     x = network(w, seed=network_seed)
-    return Dataset("square-nonlinear", x.astype(np.float32), w, **described(FACTORS))
+    return Dataset("square-nonlinear", x.astype(np.float32), w, **factor_arguments(FACTORS))
 
 
 def _square(who: str, samples: int, seed: int) -> np.ndarray:
     if samples < 1:
-        raise ConfigError(f"{who}: samples={samples}; at least 1 is needed, 50000 in the thesis.")
+        raise ConfigError(f"{who}: samples={samples}; expected at least 1 (50000 in the thesis).")
     return np.random.default_rng(seed_of(seed, 4)).uniform(size=(samples, 2))
 
 
@@ -83,13 +87,13 @@ CITE = "Zietlow, PhD thesis, Tübingen 2022, sec. 3.3.1"
 LINEAR = Source(
     name="square-linear",
     title="Square, linear",
-    summary="Two uniform factors as a rectangle turned in space: the case where PCA is right",
+    summary="Two uniform factors as a rotated rectangle in 3 dimensions: PCA recovers them",
     cite=CITE,
     load=load_linear,
     options={
         "samples": "number of points (50000)",
-        "rho": "length of the first side; 1 is degenerate (2)",
-        "seed": "of the draws (0)",
+        "rho": "length of the first side; at 1 PCA is degenerate (2)",
+        "seed": "random seed of the points (0)",
     },
     samples=50_000,
     shape=(3,),
@@ -103,8 +107,8 @@ NONLINEAR = Source(
     load=load_nonlinear,
     options={
         "samples": "number of points (50000)",
-        "network_seed": f"of the random network's weights ({SCREENED}, screened)",
-        "seed": "of the draws (0)",
+        "network_seed": f"random seed of the network's weights ({SCREENED}, chosen as described)",
+        "seed": "random seed of the points (0)",
     },
     samples=50_000,
     shape=(6,),

@@ -6,9 +6,9 @@ ICML 2021, arXiv:2106.05965. Address, size and hash as in TensorFlow Datasets' c
 224 x 224, and `rotations.npz` with the rotations that give each picture, the one it was
 rendered with first.
 
-The factors are the shape and that rotation as a vector along its axis whose length is its
-angle in radians. For the symmetric shapes other rotations give the same picture: no
-encoder can tell them apart.
+The factors are the shape and that rotation, as a vector along its axis whose length is
+the angle in radians. For the symmetric shapes other rotations give the same picture, and
+no encoder can distinguish them.
 """
 
 import io
@@ -23,10 +23,12 @@ from typing import Any
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import Record, ready, writing
-from zscope.data.source import Factor, File, Source, described, one_of, pixels
-from zscope.data.unpacking import npz_headers, npz_rows, pillow, stored, unpacked
+from zscope.data.fetching import Record, disk_errors, require_files
+from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
+from zscope.data.unpacking import memory_map, npz_headers, npz_rows, pillow, unpack
 from zscope.errors import ConfigError, DataError, did_you_mean
+
+__all__ = ["SYMSOL", "build"]
 
 FILE = "symsol_dataset.zip"
 SIDE = 224
@@ -59,15 +61,15 @@ def rotations(path: Path, part: str) -> Iterator[np.ndarray]:
             sizes = headers.get(shape, ((), None))[0]
             if len(sizes) != 4 or sizes[2:] != (3, 3):
                 raise DataError(
-                    f"{path.name}: {shape} in {part}/rotations.npz is {sizes or 'missing'}; needed "
-                    "is (pictures, equivalent rotations, 3, 3)."
+                    f"{path.name}: expected {shape} in {part}/rotations.npz to have shape "
+                    f"(pictures, equivalent rotations, 3, 3), got {sizes or 'nothing'}."
                 )
             for rows in npz_rows(inner, shape, "symsol"):
                 yield rows[:, 0]
 
 
 def check(path: Path, *, counts: dict[str, int]) -> None:
-    """Whether the archive holds the published pictures and rotations, complete."""
+    """Check that the archive holds all published pictures and rotations."""
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         for part, count in counts.items():
@@ -80,27 +82,29 @@ def check(path: Path, *, counts: dict[str, int]) -> None:
                     )
             first = pillow().open(io.BytesIO(archive.read(picture(part, "tet", 0))))
             if first.size != (SIDE, SIDE):
-                raise DataError(f"{path.name}: pictures of {first.size}, published is {SIDE}.")
+                raise DataError(
+                    f"{path.name}: expected pictures of {SIDE} pixels, got {first.size}."
+                )
         if damaged := archive.testzip():
             raise DataError(f"{path.name}: {damaged} is damaged. Download it again.")
     for part, count in counts.items():
-        found = sum(len(rows) for rows in rotations(path, part))
-        if found != count * len(SHAPES):
+        total, expected = sum(len(rows) for rows in rotations(path, part)), count * len(SHAPES)
+        if total != expected:
             raise DataError(
-                f"{path.name}: {found:,} rotations in {part}, needed are {count * len(SHAPES):,}."
+                f"{path.name}: expected {expected:,} rotations in {part}, got {total:,}."
             )
 
 
-def build(counts: dict[str, int], **known: Any) -> Source:
-    """The Source for these numbers of pictures a shape; `known` holds address, size, hash."""
+def build(counts: dict[str, int], **facts: Any) -> Source:
+    """The Source for these numbers of pictures per shape; `facts` holds address, size, hash."""
 
     def load(
         folder: Path, *, part: str = "train", shapes: Any = "all", resolution: Any = 64
     ) -> Dataset:
         part = one_of("symsol", "part", part, list(counts))
         side = pixels("symsol", "resolution", resolution)
-        chosen = _chosen(shapes)
-        record = ready(source, folder)[FILE]
+        selected = _select_shapes(shapes)
+        record = require_files(source, folder)[FILE]
 
         def pieces() -> Iterator[np.ndarray]:
             image = pillow()
@@ -114,17 +118,20 @@ def build(counts: dict[str, int], **known: Any) -> Source:
                     yield np.stack(solids).transpose(0, 3, 1, 2)
 
         total = counts[part] * len(SHAPES)
-        images = unpacked(
+        images = unpack(
             "symsol", folder, [record], (total, 3, SIDE, SIDE), pieces,
             variant=part, resolution=None if side == SIDE else side,
         )  # fmt: skip
         data = Dataset(
-            "symsol", images, _factors(folder, record, part, total), **described(source.factors)
+            "symsol",
+            images,
+            _factors(folder, record, part, total),
+            **factor_arguments(source.factors),
         )
-        if chosen == tuple(SHAPES):
+        if selected == tuple(SHAPES):
             return data
-        kept = np.isin(list(SHAPES), chosen).repeat(counts[part])
-        return _renumbered(data.subset(kept), chosen)
+        mask = np.isin(list(SHAPES), selected).repeat(counts[part])
+        return _renumber(data.subset(mask), selected)
 
     def _factors(folder: Path, record: Record, part: str, total: int) -> np.ndarray:
         def vectors() -> Iterator[np.ndarray]:
@@ -134,10 +141,10 @@ def build(counts: dict[str, int], **known: Any) -> Source:
                 yield Rotation.from_matrix(rows).as_rotvec()
 
         target = folder / f"rotations-{part}-{record.sha256[:12]}.npy"
-        with writing("symsol", folder):
-            turns = stored("symsol", target, (total, 3), np.dtype(np.float64), vectors())
+        with disk_errors("symsol", folder):
+            vectors_map = memory_map("symsol", target, (total, 3), np.dtype(np.float64), vectors())
         shape = np.repeat(np.arange(len(SHAPES)), total // len(SHAPES))
-        return np.column_stack([shape, turns])
+        return np.column_stack([shape, vectors_map])
 
     source = Source(
         name="symsol",
@@ -147,10 +154,10 @@ def build(counts: dict[str, int], **known: Any) -> Source:
         "probability distributions on the rotation manifold, ICML 2021.",
         load=load,
         licence="None stated by the publisher.",
-        files=(File(FILE, partial(check, counts=counts), **known),),
+        files=(File(FILE, partial(check, counts=counts), **facts),),
         homepage="https://implicit-pdf.github.io",
         options={
-            "part": "train (45,000 pictures a shape, the default) or test (5,000).",
+            "part": "train (45,000 pictures per shape, the default) or test (5,000).",
             "shapes": f"all, symsol1 (without marks), symsol2 (marked), or some of "
             f"{','.join(SHAPES)}.",
             "resolution": "Side in pixels to resize to; 64 by default, 224 as published.",
@@ -165,27 +172,28 @@ def build(counts: dict[str, int], **known: Any) -> Source:
     return source
 
 
-def _chosen(shapes: Any) -> tuple[str, ...]:
-    asked = shapes.split(",") if isinstance(shapes, str) else list(shapes)
-    if len(asked) == 1 and asked[0] in GROUPS:
-        return GROUPS[asked[0]]
-    for shape in asked:
+def _select_shapes(shapes: Any) -> tuple[str, ...]:
+    """The shapes that the option names, in the order of the dataset."""
+    names = shapes.split(",") if isinstance(shapes, str) else list(shapes)
+    if len(names) == 1 and names[0] in GROUPS:
+        return GROUPS[names[0]]
+    for shape in names:
         if shape not in SHAPES:
             raise ConfigError(
                 f"symsol: shapes={shapes!r}. {did_you_mean(str(shape), [*SHAPES, *GROUPS])}"
             )
-    return tuple(shape for shape in SHAPES if shape in asked)
+    return tuple(shape for shape in SHAPES if shape in names)
 
 
-def _renumbered(data: Dataset, chosen: tuple[str, ...]) -> Dataset:
-    """The shapes that are left, numbered from 0."""
+def _renumber(data: Dataset, shapes: tuple[str, ...]) -> Dataset:
+    """Number the shapes that are left from 0."""
     factors = np.array(data.factors)
     factors[:, 0] = np.unique(factors[:, 0], return_inverse=True)[1]
-    about = [
-        Factor("shape", len(chosen), "categorical", tuple(SHAPES[shape] for shape in chosen)),
+    factor_list = [
+        Factor("shape", len(shapes), "categorical", tuple(SHAPES[shape] for shape in shapes)),
         *(Factor(f"rotation_{axis}", 0, "continuous") for axis in "xyz"),
     ]
-    return Dataset("symsol", data.images, factors, **described(about))
+    return Dataset("symsol", data.images, factors, **factor_arguments(factor_list))
 
 
 SYMSOL = build(

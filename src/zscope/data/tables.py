@@ -1,7 +1,7 @@
-"""Read one's own tables: .csv (or .tsv) and .parquet files.
+"""Read tables of one's own: .csv (or .tsv) and .parquet files.
 
-Columns are features of the observations, except those that are named as factors. Tables
-are read some rows at a time.
+Columns are features of the observations, except those named as factors. Tables are read
+some rows at a time.
 """
 
 import csv
@@ -9,16 +9,18 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
-from zscope.data.columns import plain_column
-from zscope.data.own import Found
-from zscope.data.unpacking import LARGE, kept
+from zscope.data.columns import parse_column
+from zscope.data.own import Contents
+from zscope.data.unpacking import LARGE, cached_memory_map
 from zscope.errors import ConfigError, DataError, MissingExtra, did_you_mean
 
-CELLS = 2**20  # how many are held at a time
+__all__ = ["CsvTable", "ParquetTable", "open_table", "read_table", "table_columns"]
+
+CELLS = 2**20  # read at a time
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ def table_columns(path: Path) -> dict[str, np.ndarray]:
     if not parts:
         raise DataError(f"{path}: the table has {len(table.columns)} columns but no rows.")
     return {
-        column: plain_column(np.concatenate([part[column] for part in parts]), column, path)
+        column: parse_column(np.concatenate([part[column] for part in parts]), column, path)
         for column in table.columns
     }
 
@@ -51,20 +53,20 @@ def read_table(
     factors: list[str] | None = None,
     features: list[str] | None = None,
     **_: Any,
-) -> Found:
-    """Observations and factors of a table; large ones are kept as a memory map."""
+) -> Contents:
+    """Observations and factors of a table; large ones become a memory map."""
     table, name = open_table(path), path.name
     for option, columns in (("factors", factors), ("features", features)):
         for column in columns or ():
             if column not in table.columns:
                 raise ConfigError(
-                    f"{name}: {option} names {column!r}, which is no column. "
+                    f"{name}: {option} names {column!r}, but there is no such column. "
                     f"{did_you_mean(column, table.columns)}"
                 )
     used = features or [column for column in table.columns if column not in (factors or ())]
     if not used:
         raise ConfigError(
-            f"{name}: all {len(table.columns)} columns are factors; none is left to be observed. "
+            f"{name}: all {len(table.columns)} columns are factors, so no observations are left. "
             "Name fewer factors."
         )
     shape = (table.rows(), len(used))
@@ -74,27 +76,28 @@ def read_table(
 
     def pieces() -> Iterator[np.ndarray]:
         for part in table.parts(used, list(collected)):
-            for column, values in part.factors.items():
-                collected[column].append(values)
+            for column, cells in part.factors.items():
+                collected[column].append(cells)
             yield part.features
 
+    values: np.ndarray
     if shape[0] * shape[1] * 4 > LARGE:
-        values = kept(path, ",".join(used), shape, np.dtype(np.float32), pieces())
-        if not all(collected.values()):  # the observations were kept from an earlier time
+        values = cached_memory_map(path, ",".join(used), shape, np.dtype(np.float32), pieces())
+        if not all(collected.values()):  # the memory map was written by an earlier call
             for part in table.parts([], list(collected)):
-                for column, words in part.factors.items():
-                    collected[column].append(words)
+                for column, cells in part.factors.items():
+                    collected[column].append(cells)
     else:
         values = np.concatenate(list(pieces()))
-    columns = {
-        column: plain_column(np.concatenate(parts), column, name)
+    factor_columns = {
+        column: parse_column(np.concatenate(parts), column, name)
         for column, parts in collected.items()
     }
-    return Found(values, columns or None, feature_names=used)
+    return Contents(values, factor_columns or None, feature_names=used)
 
 
 class CsvTable:
-    """Lines of values between commas (tabs in .tsv, semicolons where there are no commas).
+    """Values separated by commas (by tabs in .tsv, by semicolons where there are no commas).
 
     The first line names the columns, unless it consists of numbers.
     """
@@ -132,7 +135,7 @@ class CsvTable:
                 if len(cells) != len(self.columns):
                     raise DataError(
                         f"{self.path}: line {reader.line_num} has {len(cells)} values, the first "
-                        f"has {len(self.columns)}. A stray or missing {self._delimiter!r}?"
+                        f"has {len(self.columns)}. Is there a stray or missing {self._delimiter!r}?"
                     )
                 yield reader.line_num, cells
 
@@ -143,10 +146,10 @@ class CsvTable:
         at = [self.columns.index(column) for column in features]
         lines = self.lines()
         while chunk := list(itertools.islice(lines, _step(self.columns))):
-            wanted = [[cells[k] for k in at] for _, cells in chunk]
+            rows = [[cells[k] for k in at] for _, cells in chunk]
             try:
-                with np.errstate(over="ignore"):  # said later, with the row
-                    numbers = np.array(wanted, dtype=np.float64).astype(np.float32)
+                with np.errstate(over="ignore"):  # refused later, with the row
+                    numbers = np.array(rows, dtype=np.float64).astype(np.float32)
             except ValueError:
                 self._refuse(chunk, at)
             yield Part(
@@ -178,7 +181,7 @@ class ParquetTable:
         self.columns = list(self._file.schema_arrow.names)
 
     def rows(self) -> int:
-        return self._file.metadata.num_rows
+        return int(self._file.metadata.num_rows)
 
     def parts(self, features: Sequence[str], factors: Sequence[str]) -> Iterator[Part]:
         done = 0
@@ -205,9 +208,9 @@ def _plain(column: Any) -> np.ndarray:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return column.to_numpy(zero_copy_only=False)
+        return cast(np.ndarray, column.to_numpy(zero_copy_only=False))
     if pa.types.is_boolean(column.type) and column.null_count == 0:
-        return column.to_numpy(zero_copy_only=False)
+        return cast(np.ndarray, column.to_numpy(zero_copy_only=False))
     return np.array(["" if word is None else str(word) for word in column.to_pylist()])
 
 
@@ -223,6 +226,6 @@ def _not_a_number(path: Path, column: str, cell: Any, place: str) -> NoReturn:
     what = f"the word {str(cell)!r}" if str(cell).strip() else "nothing"
     raise DataError(
         f"{path}: column {column!r} holds {what} in {place}; observations must be numbers. "
-        f"If it is a factor, say factors={column}; else choose columns with features=, or fill in "
-        "what is missing."
+        f"If it is a factor, use factors={column}; else choose columns with features=, or fill in "
+        "the missing value."
     )

@@ -1,9 +1,9 @@
-"""Turn packed pictures into a memory map, once, a piece at a time.
+"""Unpack archives of pictures to memory maps, once, a piece at a time.
 
 Archives cannot be read by row. On first use their pictures are written to a .npy file
-beside them, samples x channels x height x width as bytes, and that file is opened as a
-memory map from then on. It carries part of the hash of what it was made from in its
-name, is written under a temporary name, and takes its own when it is complete.
+beside them, samples x channels x height x width as bytes, which is opened as a memory map
+from then on. Its name contains part of the hash of the archive. It is written under a
+temporary name and renamed when it is complete.
 """
 
 import hashlib
@@ -11,19 +11,24 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
-from zscope.data.fetching import Record, bar, sweep, writing
+from zscope.data.fetching import Record, delete_partial_files, disk_errors, progress_bar
 from zscope.errors import DataError, MissingExtra
 
+__all__ = [
+    "LARGE", "PIECE", "cached_memory_map", "channels_first", "h5_rows", "memory_map", "npy_header",
+    "npz_headers", "npz_rows", "open_h5", "pillow", "read_rows", "resize", "unpack",
+]  # fmt: skip
+
 PIECE = 16 * 2**20  # bytes held in memory at a time
-LARGE = 256 * 2**20  # bytes: what is larger is never held in memory
+LARGE = 256 * 2**20  # bytes: larger arrays are never held in memory
 
 
-def unpacked(
+def unpack(
     who: str,
     folder: Path,
     made_from: Iterable[Record],
@@ -33,38 +38,38 @@ def unpacked(
     variant: str = "",
     resolution: int | None = None,
 ) -> np.ndarray:
-    """The memory map of a dataset's pictures, made by writing `pieces()` at the first call.
+    """The memory map of a dataset's pictures, written from `pieces()` at the first call.
 
-    `shape` is the shape of all pictures as `pieces` gives them. With `resolution` they
-    are resized to squares of that side (bilinear; averaged where they shrink).
+    `shape` is the shape of all pictures that `pieces` yields together. With `resolution`
+    they are resized to squares of that side (bilinear, antialiased).
     """
     key = hashlib.sha256("".join(record.sha256 for record in made_from).encode()).hexdigest()[:12]
     side = f"-{resolution}px" if resolution else ""
     if resolution:
         shape = (*shape[:2], resolution, resolution)
     target = folder / f"images{variant and f'-{variant}'}{side}-{key}.npy"
-    source = (resized(piece, resolution) for piece in pieces()) if resolution else pieces()
-    return stored(who, target, shape, np.dtype(np.uint8), source)
+    source = (resize(piece, resolution) for piece in pieces()) if resolution else pieces()
+    return memory_map(who, target, shape, np.dtype(np.uint8), source)
 
 
-def stored(
+def memory_map(
     who: str, target: Path, shape: tuple[int, ...], dtype: np.dtype, pieces: Iterator[np.ndarray]
 ) -> np.ndarray:
-    """The memory map at `target`, written from `pieces` if it is not there yet."""
+    """The memory map at `target`, written from `pieces` if it does not exist yet."""
     try:
-        found = np.load(target, mmap_mode="r")
-        if found.shape == shape and found.dtype == dtype:
-            return found
+        array: np.ndarray = np.load(target, mmap_mode="r")
+        if array.shape == shape and array.dtype == dtype:
+            return array
     except (OSError, ValueError, EOFError):
-        pass  # not there, or not ours: make it
+        pass  # missing, or not ours: write it
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     total = int(np.prod(shape)) * dtype.itemsize
-    with writing(who, target.parent):
+    with disk_errors(who, target.parent):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            sweep(target.parent)
+            delete_partial_files(target.parent)
             rows = 0
-            with partial.open("wb") as out, bar(f"unpacking {who}", total) as advance:
+            with partial.open("wb") as out, progress_bar(f"unpacking {who}", total) as advance:
                 np.lib.format.write_array_header_1_0(
                     out, {"descr": dtype.str, "fortran_order": False, "shape": shape}
                 )
@@ -82,28 +87,30 @@ def stored(
                 os.fsync(out.fileno())
             if rows != shape[0]:
                 raise DataError(
-                    f"{who}: the files hold {rows:,} samples, {shape[0]:,} were announced. They "
-                    "are damaged or of another version: fetch them again."
+                    f"{who}: expected {shape[0]:,} samples, the files have {rows:,}. They are "
+                    "damaged or of another version: fetch them again."
                 )
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)
-    return np.load(target, mmap_mode="r")
+    return cast(np.ndarray, np.load(target, mmap_mode="r"))
 
 
-def kept(
+def cached_memory_map(
     path: Path, key: str, shape: tuple[int, ...], dtype: np.dtype, pieces: Iterator[np.ndarray]
 ) -> np.ndarray:
-    """The memory map of something large, written once to the folder of datasets."""
+    """The memory map of a large array of one's own, written once to the folder of datasets."""
     from zscope.data import folder
 
-    found = path.stat()
-    made_from = f"{path.resolve()} {found.st_size} {found.st_mtime_ns} {key}"
+    status = path.stat()
+    made_from = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {key}"
     digest = hashlib.sha256(made_from.encode()).hexdigest()[:12]
-    return stored(path.name, folder() / "own" / f"{path.stem}-{digest}.npy", shape, dtype, pieces)
+    return memory_map(
+        path.name, folder() / "own" / f"{path.stem}-{digest}.npy", shape, dtype, pieces
+    )
 
 
-def resized(images: np.ndarray, resolution: int) -> np.ndarray:
+def resize(images: np.ndarray, resolution: int) -> np.ndarray:
     """Pictures (samples x channels x height x width) resized to squares, in their own type."""
     smooth = torch.nn.functional.interpolate(
         torch.from_numpy(np.array(images, dtype=np.float32)),
@@ -121,7 +128,7 @@ def channels_first(images: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
 
 
-def rows_of(stream: Any, shape: tuple[int, ...], dtype: Any, who: str) -> Iterator[np.ndarray]:
+def read_rows(stream: Any, shape: tuple[int, ...], dtype: Any, who: str) -> Iterator[np.ndarray]:
     """An array of known shape from a stream of its bytes, some rows at a time."""
     dtype = np.dtype(dtype)
     row = int(np.prod(shape[1:])) * dtype.itemsize
@@ -132,13 +139,13 @@ def rows_of(stream: Any, shape: tuple[int, ...], dtype: Any, who: str) -> Iterat
         if len(content) != count * row:
             raise DataError(
                 f"{who}: the file ends in row {start + len(content) // row:,} of {shape[0]:,}. It "
-                "is cut short: fetch it again."
+                "is truncated: fetch it again."
             )
         yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
 
 
 def npy_header(stream: Any) -> tuple[tuple[int, ...], np.dtype, bool]:
-    """Shape, type and order (whether columns come first) of the .npy file in a stream."""
+    """Shape, type and order (whether it is stored by columns) of the .npy file in a stream."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         shape, columns_first, dtype = np.lib.format.read_array_header_1_0(stream)
@@ -168,7 +175,7 @@ def npz_rows(path: Path, name: str, who: str) -> Iterator[np.ndarray]:
                 f"{'by columns' if columns_first else 'as Python objects'} and cannot be read "
                 "safely by row. Save it again: np.savez(file, images=np.ascontiguousarray(x))."
             )
-        yield from rows_of(stream, shape, dtype, who)
+        yield from read_rows(stream, shape, dtype, who)
 
 
 def open_h5(path: Path) -> Any:
@@ -190,7 +197,7 @@ def h5_rows(table: Any) -> Iterator[np.ndarray]:
 
 
 def pillow() -> Any:
-    """The library that reads pictures."""
+    """The package that reads pictures."""
     try:
         import PIL.Image
     except ImportError as error:

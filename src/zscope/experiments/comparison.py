@@ -12,7 +12,6 @@ if it is low, stitching will fail.
 
 import copy
 import inspect
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope import assays, models, store
+from zscope import models, store
+from zscope.assays import CATALOGUE
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import (
@@ -31,12 +31,12 @@ from zscope.assays.similarity.heatmap import (
     similarity_heatmap,
 )
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined
-from zscope.loading import load, own_data
-from zscope.randomness import seed_of
-from zscope.recording import as_dataset, auxiliary_of, choose_rows, record
-from zscope.results import Result
+from zscope.loading import load, run_data
+from zscope.randomness import named_generator, seed_of
+from zscope.recording import auxiliary_of, choose_rows, record
+from zscope.results import Result, Scored, text_table
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
@@ -46,7 +46,7 @@ class Comparison(Result):
     """The heatmap of all layers, and further similarities of the latent means."""
 
     heatmap: SimilarityHeatmap
-    latents: dict[str, Result]  # assay -> similarity of the latent means
+    latents: dict[str, Scored]  # assay -> similarity of the latent means
     missing: dict[str, str]  # assay -> why it has no answer
     samples: int
     flags: list[str] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Comparison(Result):
 
     def __repr__(self) -> str:
         latents = [("latent means", "score"), *self._latent_similarities()]
-        tables = [text_table(self._layers()), text_table(latents)]
+        tables = [text_table(self._layers()), text_table(latents, left=2)]
         return "\n".join([*tables, f"{self.samples} samples", *self.flags])
 
     def _layers(self) -> list[list[str]]:
@@ -81,13 +81,10 @@ class Comparison(Result):
     def _latent_similarities(self) -> list[tuple[str, str]]:
         rows = []
         for name, result in self.latents.items():
-            details = ", ".join(
-                f"{key} {value}"
-                for key, value in result.summary()
-                if key not in ("score", "samples", "features")
-            )
-            score = f"{result.score:.3f}"  # type: ignore[attr-defined]
-            rows.append((name, f"{score} ({details})" if details else score))
+            score = result.measures()[0]
+            chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
+            flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
+            rows.append((name, f"{score.value:.3f}{chance}{flags}"))
         return [*rows, *((name, f"no answer: {why}") for name, why in self.missing.items())]
 
 
@@ -137,7 +134,7 @@ def compare(
     the comparisons with an untrained model and with shuffled samples.
     """
     autoencoders = [load(target) for target in (first, second) if target is not None]
-    dataset = as_dataset(own_data(first) if data is None else data)
+    dataset = as_dataset(run_data(first) if data is None else data)
     if second is None:
         return _settling(first, autoencoders[0], _choose(dataset, samples, seed), debiased)
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
@@ -151,7 +148,7 @@ def compare(
             )
     observed = _choose(dataset, samples, seed)
     # One after the other, so that only one model's activations are in memory at a time.
-    (layers, means), (other_layers, other_means) = (_prepare(a, observed) for a in autoencoders)
+    (layers, latents), (other_layers, other) = (_prepare(a, observed) for a in autoencoders)
     untrained = (
         _prepare(untrained_copy(autoencoders[0], seed=seed), observed)[0] if control else None
     )
@@ -163,34 +160,40 @@ def compare(
         debiased=debiased,
         generator=torch.Generator().manual_seed(seed_of(seed, 6)),
     )
-    results, missing = _compare_codes(means, other_means, debiased)
+    noisy = "variance" in latents and "variance" in other
+    results, missing = _compare_codes(
+        [latents["mean"], other["mean"]],
+        [latents["variance"], other["variance"]] if noisy else None,
+        debiased=debiased,
+        seed=seed,
+    )
     flags = _shared_start(*autoencoders)
     return Comparison(heatmap, results, missing, samples=len(observed), flags=flags)
 
 
-def comparing_assays() -> list[tuple[str, Callable[..., Any]]]:
-    """The assays that compare two arrays of codes, by name."""
-    return [
-        ("cka", assays.cka),
-        ("procrustes", assays.procrustes),
-        ("svcca", assays.svcca),
-        ("pwcca", assays.pwcca),
-    ]
-
-
 def _compare_codes(
-    first: Tensor, second: Tensor, debiased: bool
-) -> tuple[dict[str, Result], dict[str, str]]:
-    """The result of each assay, and for those without an answer the reason."""
-    results: dict[str, Result] = {}
+    codes: list[Tensor], variances: list[Tensor] | None, *, debiased: bool, seed: int
+) -> tuple[dict[str, Scored], dict[str, str]]:
+    """The result of each assay that compares codes, and for those without one the reason."""
+    results: dict[str, Scored] = {}
     missing: dict[str, str] = {}
-    for name, assay in comparing_assays():
-        takes = inspect.signature(assay).parameters
-        options = {"debiased": debiased} if "debiased" in takes else {}
+    for entry in CATALOGUE.values():
+        if not entry.compares or "codes" not in entry.takes:
+            continue
+        assay = entry.load()
+        known = {
+            "debiased": debiased,
+            "variances": variances,
+            "generator": named_generator(seed, entry.name),
+        }
+        parameters = inspect.signature(assay).parameters
+        options = {name: value for name, value in known.items() if name in parameters}
         try:
-            results[name] = assay(first, second, **options)
+            # Of two representations, or of a list of any number of them.
+            pair = codes if len(entry.takes) == 2 else [codes]
+            results[entry.name] = assay(*pair, **options)
         except Undefined as error:  # a collapsed model, or fewer samples than latents
-            missing[name] = str(error)
+            missing[entry.name] = str(error)
     return results, missing
 
 
@@ -262,12 +265,13 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     return data.subset(choose_rows(len(data), samples, seed))
 
 
-def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], Tensor]:
-    """The layers of a model, ready to be compared, and its latent means."""
+def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[str, Tensor]]:
+    """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
     every = slice(0, len(data))
     x = data.batch(every)
     outputs = activations(model, x, auxiliary=auxiliary_of(model, data, every, x))
-    return prepare_layers(outputs), outputs["mean"]
+    latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
+    return prepare_layers(outputs), latents
 
 
 def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
@@ -290,17 +294,3 @@ def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
             if callable(reset):
                 reset()
     return twin
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> str:
-    """Aligned lines: the first column to the left, the others to the right; two both left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = 2 if len(widths) == 2 else 1
-    lines = [
-        "  ".join(
-            f"{cell:<{width}}" if k < left else f"{cell:>{width}}"
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)

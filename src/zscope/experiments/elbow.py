@@ -1,4 +1,4 @@
-"""Elbow: from which number of latents on does a model get no better?
+"""Elbow: beyond which number of latents does a model get no better?
 
 For a curve of some loss (or accuracy) against the number of latents,
 
@@ -7,12 +7,13 @@ For a curve of some loss (or accuracy) against the number of latents,
     within    the first size whose value is within 2 % of the best
 
 Unchanged by scaling or shifting the values (knee) or scaling them (within). The source
-reads elbows off plots; these two rules say the same in numbers.
+reads elbows off plots; these two rules do the same in numbers.
 
     SPI = 1/h sum_ij | cos(x_i, x_j) - cos(decoded_i, decoded_j) |,       SPI >= 0
 
-asks whether decoding keeps which samples are alike: 0 when all angles between samples
-survive. Unchanged by scaling samples. `pairs=True` divides by h^2 instead: at most 2.
+(similarity preservation index) measures whether decoding keeps the similarities between
+samples: 0 when all angles between samples are preserved. Unchanged by scaling samples.
+`pairs=True` divides by h^2 instead: at most 2.
 
 Bonheme 2023, section 8.4 and equation D.1.
 """
@@ -27,6 +28,14 @@ import torch
 from zscope.assays.matrices import Array, same_rows
 from zscope.errors import Undefined
 from zscope.results import Result, Scored
+
+__all__ = [
+    "Elbow",
+    "SimilarityPreservation",
+    "downstream_accuracy",
+    "elbow",
+    "similarity_preservation",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,21 +62,21 @@ def elbow(
     better: Literal["lower", "higher"] = "lower",
     tolerance: float = 0.02,
 ) -> Elbow:
-    """The elbow of value against number of latents, two or more sizes."""
+    """The elbow of a curve of values against numbers of latents, for two or more sizes."""
     sizes = sorted(curve)
     values = np.array([curve[n] for n in sizes], dtype=float)
     if len(sizes) < 2 or not np.isfinite(values).all():
         raise Undefined(
-            f"elbow: {len(sizes)} sizes with values {values.tolist()}; at least two sizes with "
-            "finite values are needed."
+            f"elbow: got {len(sizes)} sizes with values {values.tolist()}; expected at least two "
+            "sizes with finite values."
         )
     loss = values if better == "lower" else -values
-    spread = loss.max() - loss.min()
-    if spread == 0:
+    extent = loss.max() - loss.min()
+    if extent == 0:
         knee = sizes[0]
     else:
         x = (np.array(sizes, dtype=float) - sizes[0]) / (sizes[-1] - sizes[0])
-        y = (loss - loss.min()) / spread
+        y = (loss - loss.min()) / extent
         chord = y[0] + (y[-1] - y[0]) * x
         knee = sizes[int(np.argmax(chord - y))]
     near = loss <= loss.min() + tolerance * abs(loss.min())
@@ -100,7 +109,7 @@ def similarity_preservation(
         if (norms == 0).any():
             raise Undefined(
                 f"similarity_preservation: {int((norms == 0).sum())} of {h} samples are all zero "
-                "and have no angle to the others. Leave them out."
+                "and have no angle to the others. Remove them first."
             )
         unit = rows / norms
         cosines.append(unit @ unit.T)
@@ -111,8 +120,8 @@ def similarity_preservation(
 def downstream_accuracy(codes: Array, factors: Array, *, seed: int = 0) -> float:
     """Mean accuracy over factors of gradient-boosted trees, on a held-out third.
 
-    For the elbow of what latents are good for. One classifier a factor, with the settings
-    of scikit-learn's histogram booster.
+    For the elbow of accuracy against the number of latents. One classifier per factor, with
+    the default settings of scikit-learn's histogram booster.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -129,6 +138,7 @@ def downstream_accuracy(codes: Array, factors: Array, *, seed: int = 0) -> float
     if not scores:
         raise Undefined(
             f"downstream_accuracy: none of the {labels.shape[1]} factors varies over the "
-            f"{len(train)} training samples; there is nothing to predict."
+            f"{len(train)} training samples, so there is nothing to predict. Use data whose "
+            "factors vary."
         )
     return float(np.mean(scores))

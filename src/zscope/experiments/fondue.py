@@ -32,9 +32,10 @@ from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_g
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.autoencoder import Autoencoder, evaluation
+from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.randomness import seed_of
-from zscope.recording import Recording, as_dataset, choose_rows, record
+from zscope.recording import Recording, choose_rows, record
 from zscope.training import train
 
 __all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]

@@ -1,8 +1,8 @@
-"""The web application: the page, its files, and the answers as JSON.
+"""The web application: the page, its static files, and the answers as JSON.
 
-Every answer is made in a lane (see `lanes`), never in the event loop, so that one slow
-model call holds up nobody else. The files of the page are read when the server starts:
-no request names a file.
+Answers are computed in a lane (see `lanes`), never in the event loop, so that a slow model
+call blocks no other request. The static files are read when the server starts; no request
+can name a file.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from zscope.errors import MissingExtra, ZscopeError
 from zscope.explorer.guard import Guard, Refused
-from zscope.explorer.lanes import Busy, Stopped
+from zscope.explorer.lanes import Busy, ModelExit, Stopped
 from zscope.explorer.session import Session
 from zscope.explorer.views import ENDPOINTS, Endpoint
 from zscope.explorer.views.query import Query
@@ -25,14 +25,16 @@ from zscope.results import plain
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-TYPES = {
+__all__ = ["create_app"]
+
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
 POLL = 0.5
-"""Seconds between looks whether somebody still waits for a long answer."""
+"""Seconds between checks whether the client is still connected."""
 
 log = logging.getLogger("zscope.explorer")
 
@@ -45,7 +47,7 @@ def create_app(
     any_address: bool = False,
     **limits: Any,
 ) -> "FastAPI":
-    """The explorer of a session, for an ASGI server."""
+    """The explorer of a session, as an ASGI application."""
     try:
         from fastapi import FastAPI, Request, Response
         from starlette.exceptions import HTTPException
@@ -53,109 +55,109 @@ def create_app(
         raise MissingExtra("explore", "fastapi", "explore") from error
 
     app = FastAPI(title="zscope explorer", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.ending = asyncio.Event()
+    app.state.stopping = asyncio.Event()
     app.add_middleware(Guard, token=token, names=names, any_address=any_address, **limits)
 
-    def answered(status: int, content: bytes) -> Response:
+    def json_response(status: int, content: bytes) -> Response:
         return Response(content, status, media_type="application/json")
 
-    def failed(status: int, error: BaseException | str) -> Response:
+    def error_response(status: int, error: BaseException | str) -> Response:
         kind = "Refused" if isinstance(error, str) else type(error).__name__
         content = {"error": {"kind": kind, "message": " ".join(str(error).split())}}
-        return answered(status, json.dumps(content).encode())
+        return json_response(status, json.dumps(content).encode())
 
-    def add(endpoint: Endpoint) -> None:
+    def add_endpoint(endpoint: Endpoint) -> None:
         async def answer(request: Request) -> Response:
             try:
-                query = await _read(request, endpoint)
-                return answered(200, await _answer(session, endpoint, query, request))
+                query = await _parse(request, endpoint)
+                return json_response(200, await _compute(session, endpoint, query, request))
             except Refused as refused:
-                return failed(refused.status, refused.message)
+                return error_response(refused.status, refused.message)
             except Busy as error:
-                return failed(503, error)
+                return error_response(503, error)
             except ZscopeError as error:
-                return failed(422, error)
+                return error_response(422, error)
             except Exception as error:
                 log.exception("explorer: /api/%s failed", endpoint.name)
-                said = (str(error).strip().splitlines() or ["(no text)"])[0][:300]
-                kind = "" if type(error).__name__ == "Ended" else f"{type(error).__name__}: "
-                return failed(
+                message = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
+                kind = "" if isinstance(error, ModelExit) else f"{type(error).__name__}: "
+                return error_response(
                     500,
-                    f"{endpoint.name}: the model (or an assay of it) raised {kind}{said}. These "
-                    "values may lie outside what it can take. Go back to a data sample; the "
-                    "terminal shows where it happened.",
+                    f"{endpoint.name}: the model, or an assay of it, raised {kind}{message}. The "
+                    "values may be outside the range that it accepts. Go back to a data sample; "
+                    "the terminal shows the traceback.",
                 )
 
         app.add_api_route(f"/api/{endpoint.name}", answer, methods=["GET", "POST"])
 
     for endpoint in ENDPOINTS.values():
-        add(endpoint)
+        add_endpoint(endpoint)
 
     async def api() -> Response:
-        return answered(
+        return json_response(
             200, json.dumps({"endpoints": [each.to_dict() for each in ENDPOINTS.values()]}).encode()
         )
 
     app.add_api_route("/api", api, methods=["GET"])
 
-    def serve(path: str, content: bytes, kind: str) -> None:
+    def add_file(path: str, content: bytes, media_type: str) -> None:
         async def file() -> Response:
-            return Response(content, media_type=kind)
+            return Response(content, media_type=media_type)
 
         app.add_api_route(path, file, methods=["GET", "HEAD"])
 
-    for path, (content, kind) in _files().items():
-        serve(path, content, kind)
+    for path, (content, media_type) in _static_files().items():
+        add_file(path, content, media_type)
 
     async def unknown(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 404)
-        what = "does not answer to " + request.method if status == 405 else "is not here"
-        return failed(
-            status, f"explorer: {request.url.path[:200]!r} {what}. What there is: see /api."
+        problem = f"does not accept {request.method}" if status == 405 else "does not exist"
+        return error_response(
+            status, f"explorer: {request.url.path[:200]!r} {problem}. /api lists all endpoints."
         )
 
     app.add_exception_handler(HTTPException, unknown)
     return app
 
 
-async def _read(request: Any, endpoint: Endpoint) -> Query:
-    """The checked parameters of a request: its query string, or its JSON body."""
-    given: Any = dict(request.query_params)
+async def _parse(request: Any, endpoint: Endpoint) -> Query:
+    """The validated parameters of a request, from its query string or its JSON body."""
+    parameters: Any = dict(request.query_params)
     if request.method == "POST":
         try:
-            given = json.loads(await request.body() or b"{}")
+            parameters = json.loads(await request.body() or b"{}")
         except (ValueError, RecursionError) as error:
             raise Refused(
                 400,
                 f"explorer: the body is not JSON ({str(error)[:120]}). Send one JSON object with "
                 "the parameters that /api describes.",
             ) from error
-    if not isinstance(given, dict):
+    if not isinstance(parameters, dict):
         raise Refused(
             400,
-            f"explorer: the body holds a JSON {type(given).__name__}; one object with the "
-            "parameters that /api describes is needed.",
+            f"explorer: the body is a JSON {type(parameters).__name__}. Send one JSON object with "
+            "the parameters that /api describes.",
         )
     try:
-        return endpoint.query.model_validate(given)
+        return endpoint.query.model_validate(parameters)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        seen = repr(first.get("input"))
-        seen = seen if len(seen) <= 60 else f"{seen[:60]}…"
+        value = repr(first.get("input"))
+        value = value if len(value) <= 60 else f"{value[:60]}…"
         raise Refused(
             422,
-            f"{endpoint.name}: {where or 'the request'}={seen} cannot be used: {first['msg']}. "
-            "The parameters and their limits are described at /api.",
+            f"{endpoint.name}: {where or 'the request'}={value} is not valid: {first['msg']}. "
+            "/api describes the parameters and their limits.",
         ) from error
 
 
-async def _answer(session: Session, endpoint: Endpoint, query: Query, request: Any) -> bytes:
-    """Made in its lane, and given up when nobody waits for it any more."""
+async def _compute(session: Session, endpoint: Endpoint, query: Query, request: Any) -> bytes:
+    """The answer as JSON, computed in its lane and cancelled if the client disconnects."""
     lane = session.live if endpoint.lane == "live" else session.slow
 
     def work() -> bytes:
-        # As bytes already: writing a large answer takes long enough to hold up others.
+        # Encoded in the lane: a large answer takes long enough to block other requests.
         return json.dumps(plain(endpoint.answer(session, query))).encode()
 
     job = lane.submit(work)
@@ -164,25 +166,26 @@ async def _answer(session: Session, endpoint: Endpoint, query: Query, request: A
         done, _ = await asyncio.wait({waiting}, timeout=POLL)
         if done:
             break
-        if request.app.state.ending.is_set():
-            # The model may never return; the server must end all the same.
+        if request.app.state.stopping.is_set():
+            # The model may never return; the server must stop nevertheless.
             job.stop.set()
-            raise Busy("explorer: the server is ending. Start it again: zscope explore TARGET")
+            raise Busy("explorer: the server is stopping. Start it again: zscope explore TARGET")
         if await request.is_disconnected():
             job.stop.set()
     try:
-        return waiting.result()
+        content: bytes = waiting.result()
+        return content
     except Stopped as error:
         raise Busy(str(error)) from error
 
 
-def _files() -> dict[str, tuple[bytes, str]]:
-    """The page and what it loads, by address, read once."""
-    found = {}
+def _static_files() -> dict[str, tuple[bytes, str]]:
+    """The content and media type of the page and its files, by path."""
+    contents = {}
     folder = files("zscope.explorer") / "static"
     for file in folder.iterdir():
         suffix = "." + file.name.rpartition(".")[2]
-        if suffix in TYPES:
-            address = "/" if file.name == "index.html" else f"/static/{file.name}"
-            found[address] = (file.read_bytes(), TYPES[suffix])
-    return found
+        if suffix in MEDIA_TYPES:
+            path = "/" if file.name == "index.html" else f"/static/{file.name}"
+            contents[path] = (file.read_bytes(), MEDIA_TYPES[suffix])
+    return contents

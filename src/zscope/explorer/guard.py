@@ -1,11 +1,11 @@
-"""Who may ask, and how much: the checks before a request reaches anything else.
+"""Access control: checks that every request must pass first.
 
-- Host: the name in the request must be ours. A page elsewhere whose name is made to point
-  at this machine (DNS rebinding) is refused.
-- Origin: a script of another page is refused.
-- Token: random, in the address that the terminal prints; then a cookie that no script can
-  read and no other site can send, or an "Authorization: Bearer" header for programs.
-- Size and rate: long addresses, large bodies and floods are refused.
+- Host: the request must name this server. This refuses pages whose host name was pointed at
+  this machine (DNS rebinding).
+- Origin: scripts of other pages are refused.
+- Token: random, part of the address that the terminal prints; then a cookie that scripts
+  cannot read and other sites cannot send, or an "Authorization: Bearer" header for programs.
+- Size and rate: long addresses, large bodies and too many requests are refused.
 """
 
 import hmac
@@ -21,6 +21,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+__all__ = ["Guard", "Refused"]
 
 LONGEST_ADDRESS = 32 * 1024
 LARGEST_BODY = 4 * 2**20
@@ -41,7 +43,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A request that goes no further."""
+    """The request is refused."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -64,8 +66,8 @@ class Guard:
     ) -> None:
         self.app, self.token, self.largest_body = app, token.encode(), largest_body
         self.names = {name.lower() for name in names}
-        # Bound to every address, the machine may be called by any of its numbers. A number
-        # cannot be rebound: that takes a name.
+        # A server that listens on all addresses accepts any IP address as its host name:
+        # DNS rebinding needs a name.
         self.any_address = any_address
         self.buckets = Buckets(rate, burst)
 
@@ -82,7 +84,7 @@ class Guard:
             self._check_rate(scope)
             self._check_size(scope, headers)
             self._check_origin(headers)
-            if self._arrives(scope):
+            if self._has_token(scope):
                 await _reply(send, 303, b"", {"location": "/", "set-cookie": self._cookie(headers)})
                 return
             self._check_token(headers)
@@ -98,7 +100,7 @@ class Guard:
         raise Refused(
             403,
             f"explorer: the request was for the host {name[:80]!r}, which is not this server. Was "
-            "the page opened under another name? Use the address that the terminal shows.",
+            "the page opened under another name? Open the address that the terminal shows.",
         )
 
     def _check_rate(self, scope: Scope) -> None:
@@ -106,8 +108,8 @@ class Guard:
         if not self.buckets.take(str(client[0])):
             raise Refused(
                 429,
-                f"explorer: more than {self.buckets.rate:g} requests a second came from one "
-                "address. Is a script asking without waiting for answers? Wait a second.",
+                f"explorer: more than {self.buckets.rate:g} requests per second from one address. "
+                "Does a script send requests without waiting for answers? Wait a second.",
             )
 
     def _check_size(self, scope: Scope, headers: dict[str, str]) -> None:
@@ -115,8 +117,8 @@ class Guard:
         if address > LONGEST_ADDRESS:
             raise Refused(
                 414,
-                f"explorer: an address of {address} bytes; {LONGEST_ADDRESS} are read. Send long "
-                "latent vectors as JSON with POST.",
+                f"explorer: the address has {address} bytes, more than {LONGEST_ADDRESS}. Send "
+                "long latent vectors as JSON with POST.",
             )
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self.largest_body:
@@ -125,35 +127,35 @@ class Guard:
     def _too_large(self, length: str) -> Refused:
         return Refused(
             413,
-            f"explorer: a body of {length} bytes; at most {self.largest_body} are read. Ask for "
-            "fewer latent vectors at once.",
+            f"explorer: the body has {length} bytes; at most {self.largest_body} are accepted. "
+            "Send fewer latent vectors at once.",
         )
 
     def _check_origin(self, headers: dict[str, str]) -> None:
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         parts = urlsplit(origin or "")
         same = parts.scheme in ("http", "https") and parts.netloc == headers.get("host")
-        # A link from another page may open ours (with the token); a script may not ask it.
-        strange = (
+        # A link on another page may open this one (with the token); its scripts may not.
+        foreign = (
             site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate"
         )
-        if (origin is not None and not same) or strange:
+        if (origin is not None and not same) or foreign:
             raise Refused(
                 403,
-                f"explorer: a page from {(origin or 'another site')[:80]!r} asked for this. Only "
-                "the explorer's own page may; programs send no Origin header.",
+                f"explorer: the request came from a page of {(origin or 'another site')[:80]!r}. "
+                "Only the explorer's own page may send requests; programs send no Origin header.",
             )
 
-    def _arrives(self, scope: Scope) -> bool:
-        """Whether this is a browser that comes with the token in the address."""
+    def _has_token(self, scope: Scope) -> bool:
+        """Whether the request is for the page, with the token in its address."""
         if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
             return False
-        given = parse_qs((scope.get("query_string") or b"").decode("latin-1")).get("token", [])
-        return any(self._is_token(text) for text in given)
+        query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
+        return any(self._is_token(text) for text in query.get("token", []))
 
     def _check_token(self, headers: dict[str, str]) -> None:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_token(given.strip()):
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(token.strip()):
             return
         try:
             cookie = SimpleCookie(headers.get("cookie", "")).get(self._cookie_name(headers))
@@ -163,15 +165,15 @@ class Guard:
             return
         raise Refused(
             403,
-            "explorer: this address lacks the token, or has that of an earlier start. Open the "
-            "whole address that the terminal shows, with ?token=… at its end.",
+            "explorer: the token is missing, or belongs to an earlier start of the server. Open "
+            "the whole address that the terminal shows, including ?token=… at its end.",
         )
 
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode("utf-8", "replace"), self.token)
 
     def _cookie_name(self, headers: dict[str, str]) -> str:
-        """Cookies are shared by all ports of a host: several explorers need several names."""
+        """A name for each port: all ports of a host share their cookies."""
         port = headers.get("host", "").rpartition(":")[2]
         return f"zscope-{port if port.isdigit() else 'explorer'}"
 
@@ -180,14 +182,14 @@ class Guard:
         return f"{name}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"
 
     def _limited(self, receive: Receive) -> Receive:
-        """Bodies that do not say their length are counted while they are read."""
-        seen = 0
+        """Limit the size of bodies without a Content-Length header while they are read."""
+        size = 0
 
         async def limited() -> MutableMapping[str, Any]:
-            nonlocal seen
+            nonlocal size
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.largest_body:
+            size += len(message.get("body", b""))
+            if size > self.largest_body:
                 raise self._too_large(f"more than {self.largest_body}")
             return message
 
@@ -195,7 +197,7 @@ class Guard:
 
 
 class Buckets:
-    """A request takes one token from the bucket of its address; `rate` a second flow back."""
+    """Token buckets: each address may send `burst` requests at once, and `rate` per second."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self.rate, self.burst = rate, burst
@@ -212,7 +214,7 @@ class Buckets:
 
 
 async def refuse(scope: Scope, send: Send, refused: Refused) -> None:
-    """Say why: JSON for programs, a line of text for people."""
+    """Reply with the reason: as JSON under /api, else as a line of text."""
     more = {"retry-after": "1"} if refused.status == 429 else {}
     if scope["path"].startswith("/api"):
         content = {"error": {"kind": "Refused", "message": refused.message}}
@@ -247,15 +249,15 @@ def _with_headers(send: Send) -> Send:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    """Names in lower case. A header that decides who may ask must come once."""
-    found: dict[str, str] = {}
+    """The headers by lower-case name. Headers that decide about access must not be repeated."""
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key = name.decode("latin-1").lower()
-        if key in found and key in ("host", "origin", "authorization", "content-length"):
-            raise Refused(400, f"explorer: the header {key} came twice. Send it once.")
+        if key in headers and key in ("host", "origin", "authorization", "content-length"):
+            raise Refused(400, f"explorer: the request has the header {key} twice. Send it once.")
         text = value.decode("latin-1")
-        found[key] = f"{found[key]}; {text}" if key == "cookie" and key in found else text
-    return found
+        headers[key] = f"{headers[key]}; {text}" if key == "cookie" and key in headers else text
+    return headers
 
 
 def _name(host: str) -> str:

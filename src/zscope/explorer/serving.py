@@ -1,10 +1,13 @@
 """Serve the explorer from this process until it is stopped."""
 
+import asyncio
+import atexit
 import os
 import secrets
 import socket
 import sys
 import threading
+import time
 import webbrowser
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +16,10 @@ from zscope.errors import ConfigError, MissingExtra
 from zscope.explorer.app import create_app
 from zscope.explorer.session import Session
 
+__all__ = ["create_server", "serve"]
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-EVERY = ("0.0.0.0", "::", "")
+ALL_ADDRESSES = ("0.0.0.0", "::", "")
 
 
 def serve(
@@ -25,30 +30,50 @@ def serve(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve on `host` (the loopback address) and `port` (a free one) until Ctrl-C."""
-    server, listening, address = prepared(session, host=host, port=port)
-    say(f"Exploring {session.subject.name} at\n\n  {address}\n\nCtrl-C stops it.")
+    """Serve a session on `host` and `port` (0: any free port) until Ctrl-C."""
+    server, listening, address = create_server(session, host=host, port=port)
+    say(f"Exploring {session.subject.name} at\n\n  {address}\n\nPress Ctrl-C to stop.")
     if browser:
         threading.Thread(target=_open, args=(server, address), daemon=True).start()
     try:
-        server.run(sockets=[listening])
+        _run(server, listening)
     except KeyboardInterrupt:
         pass
     finally:
         listening.close()
-        ended = session.close()
+        stopped = session.close()
     say("Stopped.")
-    if not ended:
-        # A model call that cannot be interrupted would keep the program, or crash its end.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+    if not stopped:
+        # A model call that is still running may crash the interpreter while it shuts down.
+        atexit.register(_exit)
 
 
-def prepared(
+def _exit() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _run(server: Any, listening: socket.socket) -> None:
+    """Run the server until it stops; in a thread where an event loop runs, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        server.run(sockets=[listening])
+        return
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def create_server(
     session: Session, *, host: str = "127.0.0.1", port: int = 0
 ) -> tuple[Any, socket.socket, str]:
-    """(the server, the socket it will use, the address with its token)."""
+    """(the server, the socket it will listen on, the address with its token)."""
     try:
         import uvicorn
     except ImportError as error:
@@ -56,12 +81,14 @@ def prepared(
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            app.state.ending.set()
+            app.state.stopping.set()
             await super().shutdown(sockets)
 
     token = secrets.token_urlsafe(32)
-    app = create_app(session, token=token, names=names_of(host), any_address=host in EVERY)
-    listening = bound(host, port)
+    app = create_app(
+        session, token=token, names=host_names(host), any_address=host in ALL_ADDRESSES
+    )
+    listening = listen(host, port)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -71,14 +98,14 @@ def prepared(
         timeout_graceful_shutdown=5,
         limit_concurrency=256,
     )
-    shown = socket.gethostname() if host in EVERY else host
-    shown = f"[{shown}]" if ":" in shown else shown
-    address = f"http://{shown}:{listening.getsockname()[1]}/?token={token}"
+    name = socket.gethostname() if host in ALL_ADDRESSES else host
+    name = f"[{name}]" if ":" in name else name
+    address = f"http://{name}:{listening.getsockname()[1]}/?token={token}"
     return Server(config), listening, address
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens at this address, or a word on why there is none."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket bound to this address; ConfigError if there cannot be one."""
     listening = None
     try:
         if not 0 <= port < 2**16:
@@ -94,21 +121,22 @@ def bound(host: str, port: int) -> socket.socket:
         if listening is not None:
             listening.close()
         raise ConfigError(
-            f"explore: cannot listen at {host}:{port} ({error.strerror or error}). Is another "
-            "program there, or another explorer? Leave --port out for a free one."
+            f"explore: cannot listen at {host}:{port} ({error.strerror or error}). Does another "
+            "program, or another explorer, use this port? Leave --port out to use a free one."
         ) from error
 
 
-def names_of(host: str) -> set[str]:
-    """The names under which the server may be called."""
+bound = listen  # the name that cli/explore.py imports
+
+
+def host_names(host: str) -> set[str]:
+    """The host names that requests may use."""
     names = {*LOOPBACK, host}
-    return names | {socket.gethostname(), socket.getfqdn()} if host in EVERY else names
+    return names | {socket.gethostname(), socket.getfqdn()} if host in ALL_ADDRESSES else names
 
 
 def _open(server: Any, address: str) -> None:
-    """Open the browser once the server answers."""
-    import time
-
+    """Open the browser when the server has started."""
     for _ in range(200):
         if server.started:
             webbrowser.open(address)

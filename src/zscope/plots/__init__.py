@@ -1,12 +1,12 @@
-"""Figures: each function takes plain arrays or a result and returns axes or a figure.
+"""Figures: each function takes arrays or a result, and returns axes or a figure.
 
     from zscope import plots
 
     ax = plots.heatmap(matrix, rows="intervened latent", columns="observed latent")
     plots.save(ax, "matrix.pdf")
 
-All share one theme (`zscope.plots.theme`), which holds only while they draw. Functions,
-and matplotlib with them, are loaded when they are first used.
+All share one theme (`zscope.plots.theme`), which applies only while they draw. The functions,
+and matplotlib, are loaded when they are first used.
 """
 
 from importlib import import_module

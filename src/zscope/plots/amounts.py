@@ -1,4 +1,4 @@
-"""Amounts: bars, and how values are distributed."""
+"""Bars and histograms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,8 @@ from matplotlib.axes import Axes
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
+
+__all__ = ["bars", "histogram", "histograms"]
 
 
 @theme.themed
@@ -25,25 +27,25 @@ def bars(
 ) -> Axes:
     """One bar for each value. `errors` are half-widths, or a pair of rows (below, above).
 
-    Bars not in `marks` are grey; `line` is a level to compare with.
+    Bars that are not in `marks` are grey; `line` draws a horizontal reference line.
     """
     heights = theme.array(values).astype(float).ravel()
     if not heights.size or not np.isfinite(heights).all():
         raise ConfigError(
-            f"bars: {heights.size} values, of which {int((~np.isfinite(heights)).sum())} are not "
-            "finite. Give at least one value, and finite ones."
+            f"bars: got {heights.size} values, of which {int((~np.isfinite(heights)).sum())} are "
+            "not finite. Pass at least one value, and only finite ones."
         )
-    labels = theme.names(len(heights), names)
+    labels = theme.labels(len(heights), names)
     ax = theme.axes(ax, float(np.clip(0.9 + 0.24 * len(heights), 2.2, theme.PAGE)), 2.2)
-    # Names that would run into each other are turned.
-    room = ax.get_position().width * theme.figure_of(ax).get_size_inches()[0] / len(heights)
-    long = max(map(len, labels)) * 0.075 > max(room, 0.23)
-    chosen = range(len(heights)) if marks is None else marks
+    # Labels that would overlap are rotated.
+    width = ax.get_position().width * theme.figure_of(ax).get_size_inches()[0] / len(heights)
+    long = max(map(len, labels)) * 0.075 > max(width, 0.23)
+    marked = range(len(heights)) if marks is None else marks
     ax.bar(
         range(len(heights)),
         heights,
         width=0.72,
-        color=[theme.BLUE if k in chosen else theme.FAINT for k in range(len(heights))],
+        color=[theme.BLUE if k in marked else theme.FAINT for k in range(len(heights))],
     )
     if errors is not None:
         ax.errorbar(
@@ -55,11 +57,11 @@ def bars(
             elinewidth=0.8,
         )
     every = 1 if len(heights) <= 40 or long else 5
-    shown = list(range(0, len(heights), every))
-    turned: dict[str, Any] = (
+    ticks = list(range(0, len(heights), every))
+    rotated: dict[str, Any] = (
         {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
     )
-    ax.set_xticks(shown, [labels[k] for k in shown], **turned)
+    ax.set_xticks(ticks, [labels[k] for k in ticks], **rotated)
     ax.tick_params(axis="x", length=0)
     ax.set_xlim(-0.6, len(heights) - 0.4)
     if heights.min() < 0:
@@ -77,14 +79,14 @@ def histogram(
     values: Any,
     *,
     x: str = "",
-    y: str = "share",
+    y: str = "fraction",
     title: str = "",
     bins: int | Sequence[float] | None = None,
     mark: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How values are distributed; `mark` is a value to point at."""
-    return _distributions({"": values}, x, y, title, bins, mark, ax)
+    """A histogram; `mark` draws a vertical line at a value."""
+    return _histograms({"": values}, x, y, title, bins, mark, ax)
 
 
 @theme.themed
@@ -92,21 +94,21 @@ def histograms(
     samples: Mapping[str, Any],
     *,
     x: str = "",
-    y: str = "share",
+    y: str = "fraction",
     title: str = "",
     bins: int | Sequence[float] | None = None,
     mark: float | None = None,
     marked: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Several distributions over the same bins, each named; shares add up to 1 for each.
+    """Several named histograms over the same bins; the fractions of each add up to 1.
 
-    `mark` is a value to point at, `marked` what it is.
+    `mark` draws a vertical line at a value, and `marked` names it in the legend.
     """
-    return _distributions(samples, x, y, title, bins, mark, ax, marked)
+    return _histograms(samples, x, y, title, bins, mark, ax, marked)
 
 
-def _distributions(
+def _histograms(
     samples: Mapping[str, Any],
     x: str,
     y: str,
@@ -117,19 +119,19 @@ def _distributions(
     marked: str = "",
 ) -> Axes:
     arrays = {name: theme.array(values).astype(float).ravel() for name, values in samples.items()}
-    together = np.concatenate(list(arrays.values())) if arrays else np.zeros(0)
-    if not together.size or not np.isfinite(together).all():
+    pooled = np.concatenate(list(arrays.values())) if arrays else np.zeros(0)
+    if not pooled.size or not np.isfinite(pooled).all():
         raise ConfigError(
-            f"histogram: {together.size} values, of which "
-            f"{int((~np.isfinite(together)).sum())} are not finite. Give finite numbers."
+            f"histogram: got {pooled.size} values, of which {int((~np.isfinite(pooled)).sum())} "
+            "are not finite. Pass at least one value, and only finite ones."
         )
-    count = int(np.clip(np.sqrt(together.size), 10, 60)) if bins is None else bins
-    edges = np.histogram_bin_edges(together, count)
+    count = int(np.clip(np.sqrt(pooled.size), 10, 60)) if bins is None else bins
+    edges = np.histogram_bin_edges(pooled, count)
     ax = theme.axes(ax, theme.COLUMN, 2.2)
     for colour, (name, values) in zip(theme.categories(len(arrays)), arrays.items(), strict=True):
-        shares = np.histogram(values, edges)[0] / max(1, values.size)
-        ax.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
-        ax.stairs(shares, edges, color=colour, linewidth=1.2, label=name or None)
+        fractions = np.histogram(values, edges)[0] / max(1, values.size)
+        ax.stairs(fractions, edges, fill=True, color=colour, alpha=0.25)
+        ax.stairs(fractions, edges, color=colour, linewidth=1.2, label=name or None)
     if mark is not None:
         dashes = (0, (4, 2))
         ax.axvline(mark, color=theme.INK, linewidth=0.8, linestyle=dashes, label=marked or None)

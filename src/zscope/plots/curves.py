@@ -1,4 +1,4 @@
-"""Curves: lines that carry their own names."""
+"""Line charts with labels at the ends of the lines."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,6 +10,8 @@ from matplotlib.ticker import MaxNLocator
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
+
+__all__ = ["lines", "traversal_errors"]
 
 
 @theme.themed
@@ -23,9 +25,9 @@ def lines(
     markers: bool | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Named lines, {name: values} (or an array, one line for each row), over `at`.
+    """Named lines, {name: values} (or an array with one line per row), at the positions `at`.
 
-    Names stand at the right end of their lines when there are at most 8, else in a legend.
+    Up to 8 lines are labelled at their right ends, more of them in a legend.
     """
     if not isinstance(series, Mapping):
         rows = np.atleast_2d(theme.array(series))
@@ -33,23 +35,23 @@ def lines(
     arrays = {name: theme.array(values).astype(float).ravel() for name, values in series.items()}
     if not arrays or not all(v.size and np.isfinite(v).all() for v in arrays.values()):
         raise ConfigError(
-            f"lines: {len(arrays)} lines, of which some are empty or hold numbers that are not "
-            "finite. Give finite values for every line."
+            f"lines: of {len(arrays)} lines, some are empty or have values that are not finite. "
+            "Pass finite values for every line."
         )
     ax = theme.axes(ax, theme.COLUMN, 2.3)
     colours = theme.categories(len(arrays))
     ends = []
     for colour, (name, values) in zip(colours, arrays.items(), strict=True):
-        places = np.arange(len(values)) if at is None else theme.array(at)
-        where = places.astype(float).ravel()
-        if len(where) != len(values):
+        positions = np.arange(len(values)) if at is None else theme.array(at).ravel()
+        positions = positions.astype(float)
+        if len(positions) != len(values):
             raise ConfigError(
-                f"lines: {name!r} has {len(values)} values at {len(where)} places; give one value "
-                "for each place."
+                f"lines: {name!r} has {len(values)} values at {len(positions)} positions. Pass one "
+                "value for each position."
             )
-        dotted = len(values) <= 12 if markers is None else markers
-        ax.plot(where, values, color=colour, marker="o" if dotted else None, markersize=3)
-        ends.append((where[-1], values[-1], name, colour))
+        marked = len(values) <= 12 if markers is None else markers
+        ax.plot(positions, values, color=colour, marker="o" if marked else None, markersize=3)
+        ends.append((positions[-1], values[-1], name, colour))
     ax.set(xlabel=x, ylabel=y)
     theme.title(ax, title)
     if len(arrays) > 8:
@@ -68,20 +70,21 @@ def traversal_errors(
     largest: int = 3,
     ax: Axes | None = None,
 ) -> Figure | Axes:
-    """n panels of n lines: the error of every latent while one of them is moved.
+    """One panel per latent: the errors of all latents while that latent is moved.
 
-    `values` (latents x steps) are where the moved latent was put, `errors` (latents x steps
-    x latents) the signed N - N'. The moved latent is blue; of the others, the `largest` are
-    named and coloured, the rest grey. With `ax`, only the worst traversal is drawn there.
+    `values` (latents x steps) are the values of the moved latent, `errors` (latents x steps
+    x latents) the signed N - N'. The moved latent is blue; of the others, those with the
+    `largest` errors are coloured and labelled, the rest grey. With `ax`, only the traversal
+    with the largest error is drawn.
     """
     values, errors = theme.array(values).astype(float), theme.array(errors).astype(float)
     count = len(values)
     if errors.shape != (count, values.shape[1], count):
         raise ConfigError(
-            f"traversal_errors: values of shape {values.shape} and errors {errors.shape}; needed "
-            "are (latents, steps) and (latents, steps, latents)."
+            f"traversal_errors: expected values of shape (latents, steps) and errors of shape "
+            f"(latents, steps, latents), got {values.shape} and {errors.shape}."
         )
-    labels = theme.names(count, names)
+    labels = theme.labels(count, names)
     if ax is not None:
         worst = int(np.abs(errors).max((1, 2)).argmax())
         end_labels(
@@ -103,62 +106,61 @@ def traversal_errors(
         panel.set_title(f"moving {labels[k]}", fontsize=theme.NORMAL)
         panel.tick_params(labelsize=theme.SMALL)
         panel.xaxis.set_major_locator(MaxNLocator(4))
-    for panel, names_at in ends:  # once the shared scale is known
-        end_labels(panel, names_at)
+    for panel, panel_ends in ends:  # once the shared scale is known
+        end_labels(panel, panel_ends)
     figure.supxlabel("value of the moved latent", fontsize=theme.NORMAL)
     figure.supylabel("error, before − after", fontsize=theme.NORMAL)
     return figure
 
 
 def _traversal(
-    ax: Axes, where: np.ndarray, errors: np.ndarray, moved: int, labels: list[str], largest: int
+    ax: Axes, values: np.ndarray, errors: np.ndarray, moved: int, labels: list[str], largest: int
 ) -> list[tuple[float, float, str, Any]]:
-    """Draws the lines, and returns where their names go."""
+    """Draw the lines, and return the ends that are to be labelled."""
     size = np.abs(errors).max(0)
     others = [k for k in np.argsort(-size, kind="stable") if k != moved]
-    named = others[:largest]
     ax.axhline(0, color=theme.INK, linewidth=0.5)
     for k in others[largest:]:
-        ax.plot(where, errors[:, k], color=theme.FAINT, linewidth=0.7)
+        ax.plot(values, errors[:, k], color=theme.FAINT, linewidth=0.7)
     ends = []
     colours = (theme.RED, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY)
-    for position, k in enumerate(named):
+    for position, k in enumerate(others[:largest]):
         colour = colours[position % len(colours)]
-        ax.plot(where, errors[:, k], color=colour, linewidth=1.0)
-        ends.append((where[-1], errors[-1, k], labels[k], colour))
-    ax.plot(where, errors[:, moved], color=theme.BLUE, linewidth=1.6)
-    ends.append((where[-1], errors[-1, moved], labels[moved], theme.BLUE))
-    if where[0] < where[-1]:  # the code of a dead latent may never move
-        ax.set_xlim(where[0], where[-1])
+        ax.plot(values, errors[:, k], color=colour, linewidth=1.0)
+        ends.append((values[-1], errors[-1, k], labels[k], colour))
+    ax.plot(values, errors[:, moved], color=theme.BLUE, linewidth=1.6)
+    ends.append((values[-1], errors[-1, moved], labels[moved], theme.BLUE))
+    if values[0] < values[-1]:  # the range of an unused latent may be empty
+        ax.set_xlim(values[0], values[-1])
     return ends
 
 
 def end_labels(
     ax: Axes, ends: Sequence[tuple[float, float, str, Any]], size: float = theme.SMALL
 ) -> None:
-    """Names beside the right ends of lines, moved apart where they would overlap."""
+    """Labels at the right ends of lines, moved apart where they would overlap."""
     ends = sorted((end for end in ends if end[2]), key=lambda end: end[1])
     if not ends:
         return
     figure = theme.figure_of(ax)
     low, high = ax.get_ylim()
-    # In points, for overlaps are a matter of type size. Before the layout is done the
-    # height of the axes is only roughly known; names keep a little more distance.
+    # In points, because overlap depends on the font size. The height of the axes is only
+    # roughly known before the layout is done, hence the extra distance.
     points = ax.get_position().height * figure.get_size_inches()[1] * 72
-    place = np.array([(end[1] - low) / (high - low) * points for end in ends])
+    positions = np.array([(end[1] - low) / (high - low) * points for end in ends])
     for _ in range(200):
-        gaps = np.diff(place)
+        gaps = np.diff(positions)
         tight = gaps < 1.05 * size
         if not tight.any():
             break
         push = np.where(tight, (1.1 * size - gaps) / 2, 0.0)
-        place[:-1] -= push
-        place[1:] += push
-    for (across, up, name, colour), spot in zip(ends, place, strict=True):
-        shift = spot - (up - low) / (high - low) * points
+        positions[:-1] -= push
+        positions[1:] += push
+    for (x, y, name, colour), position in zip(ends, positions, strict=True):
+        shift = position - (y - low) / (high - low) * points
         ax.annotate(
             name,
-            (across, up),
+            (x, y),
             (3, shift),
             textcoords="offset points",
             va="center",

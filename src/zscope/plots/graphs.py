@@ -1,4 +1,4 @@
-"""The causal graph: which latent acts on which, and how strongly."""
+"""The causal graph: which latent affects which, and how strongly."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,8 @@ from zscope.plots import theme
 
 if TYPE_CHECKING:
     import networkx as nx
+
+__all__ = ["causal_graph"]
 
 RADIUS = 0.11
 
@@ -26,12 +28,12 @@ def causal_graph(
     most: int | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Nodes on a plane, edges as curved arrows from the intervened to the observed latent.
+    """Nodes on a circle, edges as curved arrows from the intervened to the observed latent.
 
-    Width and darkness of an edge follow its `weight`, which is written beside it when
-    at most 16 are drawn (or as `numbers` says). Of a dense graph the strongest edges are
-    drawn, three for each node (or `most`), and a note says so. `pairs` are drawn in red: by
-    default those with edges of similar weight (ratio 0.5 to 2) in both directions.
+    The width and darkness of an edge follow its `weight`, which is written on it if at most
+    16 edges are drawn (or if `numbers`). Of a dense graph only the strongest edges are drawn,
+    three per node (or `most`), and a note says so. `pairs` are drawn in red; by default these
+    are edges of similar weight (ratio 0.5 to 2) in both directions.
     """
     pairs = _pairs(graph) if pairs is None else [tuple(pair) for pair in pairs]
     own = ax is None
@@ -44,30 +46,30 @@ def causal_graph(
         ax.text(0.5, 0.5, "no causal latents", ha="center", va="center", color=theme.GREY)
         return ax
     places = _places(graph)
-    # Strong edges are drawn last, on top of the weaker ones.
+    # Strong edges are drawn last, on top of weak ones.
     every = sorted(graph.edges(data=True), key=lambda edge: edge[2].get("weight", 1.0))
     edges = every[-(most or 3 * len(graph)) :]
     largest = max((data.get("weight", 1.0) for _, _, data in edges), default=1.0)
     numbers = len(edges) <= 16 if numbers is None else numbers
-    drawn = {(source, target) for source, target, _ in edges}
-    joined = {frozenset((a, b)) for a, b in pairs if (a, b) in drawn and (b, a) in drawn}
+    visible = {(source, target) for source, target, _ in edges}
+    joined = {frozenset((a, b)) for a, b in pairs if (a, b) in visible and (b, a) in visible}
     for order, (source, target, data) in enumerate(edges):
         weight = data.get("weight", 1.0)
         share = weight / largest
-        paired = frozenset((source, target)) in joined
-        colour = theme.diverging()(0.5 + 0.5 * (0.35 + 0.65 * share) * (1 if paired else -1))
+        is_pair = frozenset((source, target)) in joined
+        colour = theme.diverging()(0.5 + 0.5 * (0.35 + 0.65 * share) * (1 if is_pair else -1))
         _edge(ax, places[source], places[target], share, colour, order)
         if numbers:
             _weight(ax, places[source], places[target], weight, colour)
     for node, place in places.items():
-        inside = any(node in pair for pair in joined)
+        in_pair = any(node in pair for pair in joined)
         ax.add_patch(
             Circle(
                 (place[0], place[1]),
                 RADIUS,
                 facecolor="white",
-                edgecolor=theme.diverging()(0.95) if inside else theme.INK,
-                linewidth=1.2 if inside else 0.8,
+                edgecolor=theme.diverging()(0.95) if in_pair else theme.INK,
+                linewidth=1.2 if in_pair else 0.8,
                 zorder=3 + len(edges),
             )
         )
@@ -80,19 +82,19 @@ def causal_graph(
             fontsize=theme.NORMAL,
             zorder=4 + len(edges),
         )
-    spots = np.array(list(places.values()))
-    room = RADIUS + (0.3 if len(places) == 2 else 0.12)
-    ax.set_xlim(spots[:, 0].min() - room, spots[:, 0].max() + room)
-    ax.set_ylim(spots[:, 1].min() - room, spots[:, 1].max() + room)
+    centres = np.array(list(places.values()))
+    margin = RADIUS + (0.3 if len(places) == 2 else 0.12)
+    ax.set_xlim(centres[:, 0].min() - margin, centres[:, 0].max() + margin)
+    ax.set_ylim(centres[:, 1].min() - margin, centres[:, 1].max() + margin)
     _note(ax, len(edges), len(every), bool(joined))
     if own:
         theme.fit(ax)
     return ax
 
 
-def _note(ax: Axes, drawn: int, there: int, pairs: bool) -> None:
-    parts = [f"strongest {drawn} of {there} edges"] if drawn < there else []
-    parts += ["red: alike in both directions"] if pairs else []
+def _note(ax: Axes, count: int, total: int, pairs: bool) -> None:
+    parts = [f"strongest {count} of {total} edges"] if count < total else []
+    parts += ["red: similar in both directions"] if pairs else []
     ax.annotate(
         "; ".join(parts),
         (0.5, 0),
@@ -107,61 +109,61 @@ def _note(ax: Axes, drawn: int, there: int, pairs: bool) -> None:
 
 
 def _pairs(graph: "nx.DiGraph") -> list[tuple[Any, Any]]:
-    found = []
+    pairs: list[tuple[Any, Any]] = []
     for source, target, data in graph.edges(data=True):
-        if graph.has_edge(target, source) and (target, source) not in found:
+        if graph.has_edge(target, source) and (target, source) not in pairs:
             ratio = data.get("weight", 1.0) / graph[target][source].get("weight", 1.0)
             if source != target and 0.5 <= ratio <= 2:
-                found.append((source, target))
-    return found
+                pairs.append((source, target))
+    return pairs
 
 
 def _places(graph: "nx.DiGraph") -> dict[Any, np.ndarray]:
-    """Connected latents around a circle, ordered so that strong edges are short.
+    """Connected latents on a circle, ordered so that strong edges are short.
 
-    A circle leaves every node and every curved edge its own room, which layouts that
-    pull nodes together do not for graphs as dense and cyclic as these. Latents without
-    edges stand in a row below.
+    On a circle, nodes and curved edges do not overlap; force-directed layouts fail for graphs
+    as dense and cyclic as these. Latents without edges are placed in a row below.
     """
     import networkx as nx
 
     linked = [node for node in graph if graph.degree(node) > 0]
-    alone = [node for node in graph if graph.degree(node) == 0]
+    isolated = [node for node in graph if graph.degree(node) == 0]
     places: dict[Any, np.ndarray] = {}
     if linked:
-        ordered = _ordered(graph.subgraph(linked))
+        ordered = _circular_order(graph.subgraph(linked))
         radius = max(0.55, 0.16 * len(ordered)) if len(ordered) > 2 else 0.45
         ring = nx.circular_layout(ordered, scale=radius)
         # From the top, clockwise.
         places = {node: np.array([y, x]) for node, (x, y) in ring.items()}
     floor = min((p[1] for p in places.values()), default=0.0)
-    for k, node in enumerate(alone):
-        offset = (k - (len(alone) - 1) / 2) * 3.2 * RADIUS
+    for k, node in enumerate(isolated):
+        offset = (k - (len(isolated) - 1) / 2) * 3.2 * RADIUS
         places[node] = np.array([offset, floor - (4.5 * RADIUS if places else 0)])
     return places
 
 
-def _ordered(graph: "nx.DiGraph") -> list[Any]:
-    """Nodes by their place in the spectrum of the graph: neighbours in order are strongly tied."""
+def _circular_order(graph: "nx.DiGraph") -> list[Any]:
+    """The nodes in spectral order: neighbours are strongly connected."""
     nodes = sorted(graph.nodes, key=str)
     if len(nodes) <= 3:
         return nodes
-    tie = np.zeros((len(nodes), len(nodes)))
+    weights = np.zeros((len(nodes), len(nodes)))
     index = {node: k for k, node in enumerate(nodes)}
     for source, target, data in graph.edges(data=True):
         if source != target:
-            tie[index[source], index[target]] += data.get("weight", 1.0)
-    tie = tie + tie.T
-    _, vectors = np.linalg.eigh(np.diag(tie.sum(1)) - tie)
-    # The two slowest modes of a ring are a sine and a cosine: their angle is the order.
+            weights[index[source], index[target]] += data.get("weight", 1.0)
+    weights = weights + weights.T
+    _, vectors = np.linalg.eigh(np.diag(weights.sum(1)) - weights)
+    # The first two non-constant eigenvectors of a ring are a sine and a cosine.
     angle = np.arctan2(vectors[:, 2], vectors[:, 1])
     return [nodes[k] for k in np.argsort(angle, kind="stable")]
 
 
 def _bend(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The control point of the curve: edges to and fro bow to different sides."""
+    """The control point of the curve: opposite edges bend to different sides."""
     step = target - source
-    return (source + target) / 2 + 0.22 * np.array([step[1], -step[0]])
+    control: np.ndarray = (source + target) / 2 + 0.22 * np.array([step[1], -step[0]])
+    return control
 
 
 def _edge(
@@ -194,7 +196,7 @@ def _edge(
 
 def _weight(ax: Axes, source: np.ndarray, target: np.ndarray, weight: float, colour: Any) -> None:
     bend = _bend(source, target)
-    # Nearer to where the arrow starts, so that numbers of opposite edges keep apart.
+    # Nearer to the start of the arrow, so that the numbers of opposite edges do not overlap.
     t = 0.42
     place = (1 - t) ** 2 * source + 2 * t * (1 - t) * bend + t**2 * target
     ax.text(
@@ -204,7 +206,7 @@ def _weight(ax: Axes, source: np.ndarray, target: np.ndarray, weight: float, col
         ha="center",
         va="center",
         fontsize=6,
-        color=colour if theme.dark(colour) else theme.INK,
+        color=colour if theme.is_dark(colour) else theme.INK,
         bbox={"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"},
         zorder=2000,
     )

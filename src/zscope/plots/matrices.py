@@ -1,4 +1,4 @@
-"""Heatmaps: a matrix with its numbers, readable from 2 to 64 rows."""
+"""Heatmaps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
+__all__ = ["heatmap"]
+
 NUMBERED = 16
-"""With more rows or columns than this, colours alone are shown."""
+"""Larger matrices are drawn without numbers in their cells."""
 
 
 @theme.themed
@@ -29,33 +31,35 @@ def heatmap(
     limit: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """A matrix as coloured cells; numbers in them while there is room.
+    """A matrix as coloured cells, with their numbers if there is room.
 
-    `rows` and `columns` name each row and column (a single text names the axis, as `y` and
-    `x` do). `diverging` centres the colours on 0, by default where numbers are negative; False
-    gives all of these the palest colour. `marks` are rows and columns of the same
-    number set in bold, all others in grey; `marked` says what that means. `limit` is the
-    value of the darkest colour, by default the largest there is.
+    `rows` and `columns` are the names of rows and columns (a single text names the axis, as
+    `y` and `x` do). `diverging` centres the colours on 0, by default if there are negative
+    numbers; False gives all of these the palest colour. The rows and columns in `marks` are
+    bold, all others grey, and a note says that bold means `marked`. `limit` is the value of
+    the darkest colour, by default the largest value.
     """
     values = np.atleast_2d(theme.array(matrix)).astype(float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ConfigError(
-            f"heatmap: a matrix of shape {values.shape} with "
-            f"{int((~np.isfinite(values)).sum())} entries that are not finite; finite numbers in "
-            "rows and columns are needed. Draw what is defined, or mask it first."
+            f"heatmap: the matrix of shape {values.shape} has {int((~np.isfinite(values)).sum())} "
+            "entries that are not finite. Pass a non-empty matrix of finite numbers; leave out "
+            "rows and columns that are undefined."
         )
     y, row_names = (rows, None) if isinstance(rows, str) else (y, rows)
     x, column_names = (columns, None) if isinstance(columns, str) else (x, columns)
     height, width = values.shape
-    for axis, given, count in (("rows", row_names, height), ("columns", column_names, width)):
-        if given is not None and len(given) != count:
-            raise ConfigError(f"heatmap: {len(given)} names for {count} {axis}; give one for each.")
+    for axis, names, count in (("rows", row_names, height), ("columns", column_names, width)):
+        if names is not None and len(names) != count:
+            raise ConfigError(
+                f"heatmap: got {len(names)} names for {count} {axis}. Pass one for each."
+            )
     signed = values.min() < 0 if diverging is None else diverging
-    largest = limit or theme.symmetric(values)
+    largest = limit or theme.symmetric_limit(values)
     cell = _cell(max(height, width))
-    spare = 0.06 * max((len(str(n)) for n in row_names or [""]), default=0)
+    margin = 0.06 * max((len(str(n)) for n in row_names or [""]), default=0)
     own = ax is None
-    ax = theme.axes(ax, width * cell + 1.0 + spare, height * cell + (0.75 if title else 0.55))
+    ax = theme.axes(ax, width * cell + 1.0 + margin, height * cell + (0.75 if title else 0.55))
     image = ax.imshow(
         values,
         cmap=theme.diverging() if signed else theme.sequential(),
@@ -66,11 +70,11 @@ def heatmap(
     theme.title(ax, title)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=theme.SMALL if max(height, width) > 8 else theme.NORMAL)
-    _name(ax, "x", width, column_names, marks)
-    _name(ax, "y", height, row_names, marks)
+    _label(ax, "x", width, column_names, marks)
+    _label(ax, "y", height, row_names, marks)
     if max(height, width) <= NUMBERED:
-        _cells(ax, height, width)
-        _numbers(ax, image, values)
+        _separate_cells(ax, height, width)
+        _write_numbers(ax, image, values)
     theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
     if marks is not None:
         note = f"bold: {marked}" if len(marks) else f"none {marked}"
@@ -91,11 +95,11 @@ def heatmap(
 
 
 def _cell(count: int) -> float:
-    """Inches a side: generous for small matrices, at most a page for large ones."""
+    """The side of a cell in inches: large matrices fit on a page."""
     return float(np.clip(5.4 / count, 0.075, 0.36 if count > 4 else 0.5))
 
 
-def _cells(ax: Axes, height: int, width: int) -> None:
+def _separate_cells(ax: Axes, height: int, width: int) -> None:
     """White gaps between cells."""
     ax.set_xticks(np.arange(1, width) - 0.5, minor=True)
     ax.set_yticks(np.arange(1, height) - 0.5, minor=True)
@@ -103,36 +107,36 @@ def _cells(ax: Axes, height: int, width: int) -> None:
     ax.tick_params(which="minor", length=0)
 
 
-def _numbers(ax: Axes, image: Any, values: np.ndarray) -> None:
+def _write_numbers(ax: Axes, image: Any, values: np.ndarray) -> None:
     size = np.abs(values).max()
     digits = 2 if size < 10 else 1 if size < 100 else 0
     font = float(np.interp(max(values.shape), [8, NUMBERED], [7.0, 5.2]))
     for (row, column), value in np.ndenumerate(values):
-        inside = ax.text(
+        text = ax.text(
             column,
             row,
             theme.number(value, digits),
             ha="center",
             va="center",
             fontsize=font,
-            color="white" if theme.dark(image.cmap(image.norm(value))) else theme.INK,
+            color="white" if theme.is_dark(image.cmap(image.norm(value))) else theme.INK,
         )
-        inside.set_in_layout(False)  # it fits its cell; measuring hundreds of texts is slow
+        text.set_in_layout(False)  # it fits its cell, and measuring hundreds of texts is slow
 
 
-def _name(
-    ax: Axes, axis: str, count: int, given: Sequence[Any] | None, marks: Sequence[int] | None
+def _label(
+    ax: Axes, axis: str, count: int, names: Sequence[Any] | None, marks: Sequence[int] | None
 ) -> None:
-    labels = theme.names(count, given)
-    # Numbers may be left out where they would touch each other; names may not.
-    every = 1 if count <= 32 or given is not None else 4
+    labels = theme.labels(count, names)
+    # Some numbers may be left out so that they do not overlap, but no names.
+    every = 1 if count <= 32 or names is not None else 4
     shown = list(range(0, count, every))
     long = axis == "x" and max(len(labels[k]) for k in shown) > 3
     ticks = ax.set_xticks if axis == "x" else ax.set_yticks
-    turned: dict[str, Any] = (
+    rotated: dict[str, Any] = (
         {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
     )
-    ticks(shown, [labels[k] for k in shown], **turned)
+    ticks(shown, [labels[k] for k in shown], **rotated)
     if marks is None:
         return
     texts = ax.get_xticklabels() if axis == "x" else ax.get_yticklabels()

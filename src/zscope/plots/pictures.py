@@ -1,4 +1,4 @@
-"""Pictures in rows and columns: decoded grids, hybrids, traversals. Vectors become small lines."""
+"""Grids of observations: decoded grids, hybrids, traversals. Vectors are drawn as small lines."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,10 @@ from zscope.plots import theme
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
+__all__ = ["hybrid_grid", "image_grid", "traversals"]
+
 GAP = 0.06
-"""Space between two pictures, as a share of a picture."""
+"""The space between two pictures, as a fraction of a picture."""
 
 
 @theme.themed
@@ -32,11 +34,11 @@ def image_grid(
     size: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Observations in a table: rows x columns x observation (one row may leave out its axis).
+    """A grid of observations: rows x columns x observation (a single row needs no rows axis).
 
     Observations are pictures, channels x height x width (or height x width), or vectors,
-    which are drawn as lines. Values 0 to 1 are shown as they are; `limits` says what is
-    black and white otherwise. `size` is the side of a picture in inches.
+    which are drawn as lines. Values from 0 to 1 are shown as they are; for others, `limits` are
+    the values of black and white. `size` is the side of a picture in inches.
     """
     cells = as_cells(images)
     down, across = cells.shape[:2]
@@ -56,16 +58,16 @@ def image_grid(
     ax.set_aspect("equal")
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
-    for count, given, step, half, ticks in (
+    for count, names, step, half, ticks in (
         (across, columns, step_x, 0.5, ax.set_xticks),
         (down, rows, step_y, ratio / 2, ax.set_yticks),
     ):
-        if given is None:
+        if names is None:
             ticks([])
-        elif len(given) != count:
-            raise ConfigError(f"image_grid: {len(given)} names for {count} rows or columns.")
+        elif len(names) != count:
+            raise ConfigError(f"image_grid: got {len(names)} names for {count} rows or columns.")
         else:
-            ticks([k * step + half for k in range(count)], [str(name) for name in given])
+            ticks([k * step + half for k in range(count)], [str(name) for name in names])
     if own:
         theme.fit(ax)
     return ax
@@ -80,37 +82,42 @@ def hybrid_grid(
     title: str = "",
     ax: Axes | None = None,
 ) -> Axes:
-    """Hybrids with the observations they are made of.
+    """Hybrids, with the observations that they combine.
 
-    Single: one row for each base, `decoded` units x observation (or bases x units x
-    observation), `sources` base and alternative (bases x 2 x observation): base, hybrids,
-    alternative. Double: `decoded` units x units x observation with `sources` base, first
-    and second alternative: rows take their unit from the first, columns from the second.
+    Single hybrids: `decoded` is units x observation (or bases x units x observation) and
+    `sources` base and alternative (bases x 2 x observation); each row shows a base, its hybrids
+    and the alternative. Double hybrids: `decoded` is units x units x observation and `sources`
+    base, first and second alternative; rows take their unit from the first, columns from the
+    second.
     """
     decoded, sources = theme.array(decoded), theme.array(sources)
     plain = sources.ndim - 1 if sources.shape[0] in (2, 3) and decoded.ndim >= sources.ndim else 0
     double = plain and sources.shape[0] == 3 and decoded.ndim == sources.ndim + 1
     if double:
-        return _double(decoded, sources, names, title, ax)
+        return _double_hybrids(decoded, sources, names, title, ax)
     if plain and decoded.ndim == sources.ndim:
         decoded, sources = decoded[None], sources[None]
     if decoded.ndim != sources.ndim or decoded.shape[0] != sources.shape[0]:
         raise ConfigError(
-            f"hybrid_grid: hybrids of shape {decoded.shape} with sources {sources.shape}; needed "
-            "are units x observation with 2 sources, or units x units x observation with 3."
+            "hybrid_grid: expected hybrids of shape units x observation with 2 sources, or units x "
+            f"units x observation with 3, got {decoded.shape} with sources {sources.shape}."
         )
-    table = np.concatenate([sources[:, :1], decoded, sources[:, 1:2]], axis=1)
-    labels = theme.names(decoded.shape[1], names)
-    ax = image_grid(table, columns=["base", *labels, "other"], title=title, ax=ax)
-    ax.set_xlabel("latent taken from the other")
-    return _set_apart(ax, [0, table.shape[1] - 1])
+    grid = np.concatenate([sources[:, :1], decoded, sources[:, 1:2]], axis=1)
+    labels = theme.labels(decoded.shape[1], names)
+    ax = image_grid(grid, columns=["base", *labels, "other"], title=title, ax=ax)
+    ax.set_xlabel("latent from the other")
+    return _frame_columns(ax, [0, grid.shape[1] - 1])
 
 
-def _double(
-    decoded: np.ndarray, sources: np.ndarray, names: Sequence[Any] | None, title: str, ax: Any
+def _double_hybrids(
+    decoded: np.ndarray,
+    sources: np.ndarray,
+    names: Sequence[Any] | None,
+    title: str,
+    ax: Axes | None,
 ) -> Axes:
     own = ax is None
-    labels = theme.names(len(decoded), names)
+    labels = theme.labels(len(decoded), names)
     ax = image_grid(decoded, rows=labels, columns=labels, title=title, ax=ax)
     cells = as_cells(sources)
     ratio = cells.shape[2] / cells.shape[3] if _is_picture(cells) else 0.8
@@ -118,28 +125,29 @@ def _double(
     for place, name in zip(ax.get_yticks(), labels, strict=True):
         ax.text(-0.15, place, name, ha="right", va="center")
     ax.set_yticks([])
-    # The originals stand where their latents come from: the base in the corner, the second
-    # above the columns, the first beside the rows.
+    # The sources are placed by the hybrids that they contribute to: the base in the corner,
+    # the second above the columns, the first beside the rows.
     top, left = -1.35 * ratio, -1.75
-    spots = [(left, top), (left, (down - ratio) / 2), ((across - 1) / 2, top)]
-    for cell, (x, y), name in zip(cells[0], spots, ("base", "first", "second"), strict=True):
+    corners = [(left, top), (left, (down - ratio) / 2), ((across - 1) / 2, top)]
+    for cell, (x, y), name in zip(cells[0], corners, ("base", "first", "second"), strict=True):
         place_cells(ax, cell[None, None], None, (x, y), 1.0, ratio)
         ax.add_patch(_frame(x - GAP / 2, y - GAP / 2 * ratio, 1 + GAP, ratio * (1 + GAP)))
-        beside = {"va": "center"} if name != "first" else {"ha": "center", "va": "bottom"}
-        where = (x + 1.12, y + ratio / 2) if name != "first" else (x + 0.5, y - 0.12)
-        ax.text(*where, name, fontsize=theme.SMALL, **beside)
+        if name == "first":
+            ax.text(x + 0.5, y - 0.12, name, fontsize=theme.SMALL, ha="center", va="bottom")
+        else:
+            ax.text(x + 1.12, y + ratio / 2, name, fontsize=theme.SMALL, va="center")
     ax.set_xlim(left - GAP, across)
     ax.set_ylim(down, top - GAP)
-    line = "\n" if len(decoded) < 4 else " "  # a small grid is shorter than what is said of it
-    ax.set_xlabel(f"latent taken{line}from the second")
-    ax.set_ylabel(f"latent taken{line}from the first")
+    space = "\n" if len(decoded) < 4 else " "  # the label may be longer than a small grid
+    ax.set_xlabel(f"latent{space}from the second")
+    ax.set_ylabel(f"latent{space}from the first")
     if own:
         theme.fit(ax)
     return ax
 
 
-def _set_apart(ax: Axes, columns: Sequence[int]) -> Axes:
-    """A thin frame around the columns that show originals."""
+def _frame_columns(ax: Axes, columns: Sequence[int]) -> Axes:
+    """Draw a thin frame around some columns."""
     down = (ax.get_ylim()[0] - ax.get_ylim()[1]) - GAP
     for column in columns:
         ax.add_patch(_frame(column * (1 + GAP) - GAP / 2, -GAP / 2, 1 + GAP, down))
@@ -166,44 +174,48 @@ def traversals(
     steps: int = 9,
     title: str = "",
 ) -> Figure:
-    """One row for each latent: the base vector decoded with that latent moved over `extent`.
+    """One row per latent: the base vector, decoded while that latent is moved over `extent`.
 
-    `order` lists the latents to show, `labels` names their rows (in that order). With `kl`
-    (the mean KL of each latent) the rows are ordered by it, largest first, and say so.
-    `extent` is (low, high) for all latents or one pair for each.
+    `order` lists the latents to show, and `labels` names their rows. With `kl` (the mean KL of
+    each latent) the rows are ordered by it, largest first, and labelled with it. `extent` is
+    (low, high) for all latents, or one pair per latent.
     """
     from zscope.autoencoder import evaluation
 
     start = torch.as_tensor(base).detach().reshape(-1)
     latents = len(start)
-    amounts = None if kl is None else theme.array(kl).astype(float).ravel()
+    divergences = None if kl is None else theme.array(kl).astype(float).ravel()
     if order is None:
-        order = range(latents) if amounts is None else np.argsort(-amounts, kind="stable").tolist()
+        order = (
+            range(latents)
+            if divergences is None
+            else np.argsort(-divergences, kind="stable").tolist()
+        )
     order = [int(k) for k in order]
     if any(not 0 <= k < latents for k in order) or not order:
         raise ConfigError(
-            f"traversals: order={order} of a base with {latents} latents; name latents from 0 to "
-            f"{latents - 1}."
+            f"traversals: order={order}, but the base has {latents} latents. Choose latents from 0 "
+            f"to {latents - 1}."
         )
     if labels is not None and len(labels) != len(order):
-        raise ConfigError(f"traversals: {len(labels)} labels for {len(order)} rows.")
-    if labels is None and amounts is not None:
-        labels = [f"{k}   KL {amounts[k]:.2f}" for k in order]
+        raise ConfigError(f"traversals: got {len(labels)} labels for {len(order)} rows.")
+    if labels is None and divergences is not None:
+        labels = [f"{k}   KL {divergences[k]:.2f}" for k in order]
     ends = np.broadcast_to(theme.array(extent).astype(float), (latents, 2))
-    places = np.linspace(ends[:, 0], ends[:, 1], steps, axis=1)
+    values = np.linspace(ends[:, 0], ends[:, 1], steps, axis=1)
     device, dtype = autoencoder.place
     codes = start.to(dtype).repeat(len(order), steps, 1)
     for row, k in enumerate(order):
-        codes[row, :, k] = torch.from_numpy(places[k]).to(dtype)
+        codes[row, :, k] = torch.from_numpy(values[k]).to(dtype)
     with evaluation(autoencoder):
         images = autoencoder.decode(codes.flatten(0, 1).to(device)).cpu()
     same = bool((ends == ends[0]).all())
-    shown = [theme.number(v, 1) for v in places[0]] if same else None
+    columns = [theme.number(v, 1) for v in values[0]] if same else None
     ax = image_grid(
         images.reshape(len(order), steps, *images.shape[1:]),
         rows=labels if labels is not None else order,
-        columns=shown,
-        x="value of the latent" if same else "value of the latent, lowest to highest",
+        columns=columns,
+        x="value of the latent" if same else "value of the latent, from low to high",
         y="latent" if labels is None else "",
         title=title,
     )
@@ -221,12 +233,12 @@ def as_cells(images: Any) -> np.ndarray:
         values = values[..., None]
     if values.ndim not in (3, 5) or not values.size:
         raise ConfigError(
-            f"image_grid: observations of shape {values.shape}; needed are rows x columns x "
-            "(channels x height x width), or x features."
+            "image_grid: expected observations of shape rows x columns x (channels x height x "
+            f"width), or rows x columns x features, got {values.shape}."
         )
     if not np.isfinite(values).all():
         raise ConfigError(
-            "image_grid: some observations hold NaN or infinite numbers. Has the decoder diverged?"
+            "image_grid: some observations have NaN or infinite values. Has the decoder diverged?"
         )
     return values
 
@@ -239,7 +251,7 @@ def place_cells(
     side: float,
     ratio: float,
 ) -> None:
-    """Draw the table with its first cell's upper left corner at `corner`, cells `side` wide."""
+    """Draw a grid with its upper left corner at `corner` and cells that are `side` wide."""
     if _is_picture(cells):
         _place_pictures(ax, cells, limits, corner, side, ratio)
     else:
@@ -258,7 +270,7 @@ def _place_pictures(
     side: float,
     ratio: float,
 ) -> None:
-    """All pictures of a table as one raster with white gaps: a page of them stays small."""
+    """Draw all pictures of a grid as one raster with white gaps, which keeps files small."""
     values = cells / 255 if cells.dtype == np.uint8 else cells.astype(float)
     if limits is None and (values.min() < -0.05 or values.max() > 1.05):
         limits = float(values.min()), float(values.max())
@@ -267,11 +279,11 @@ def _place_pictures(
     down, across, height, width, channels = values.shape
     if channels == 1:
         values = np.repeat(values, 3, axis=-1)
-    # Small pictures are enlarged by a whole number, so that the gap is many pixels wide and
-    # can be as narrow as wanted.
-    grow = max(1, -(-32 // min(height, width)))
-    values = values[..., :3].repeat(grow, axis=2).repeat(grow, axis=3)
-    height, width = height * grow, width * grow
+    # Small pictures are enlarged by a whole number, so that the gap can be narrower than one
+    # of their pixels.
+    scale = max(1, -(-32 // min(height, width)))
+    values = values[..., :3].repeat(scale, axis=2).repeat(scale, axis=3)
+    height, width = height * scale, width * scale
     gap = max(1, round(GAP * width))
     sheet = np.ones((down * (height + gap) - gap, across * (width + gap) - gap, 3))
     for row in range(down):
@@ -293,25 +305,24 @@ def _place_vectors(
 ) -> None:
     low, high = limits or (float(cells.min()), float(cells.max()))
     down, across, features = cells.shape
-    place = np.linspace(0.06, 0.94, features) if features > 1 else np.array([0.5])
-    strokes, floors = [], []
+    across_cell = np.linspace(0.06, 0.94, features) if features > 1 else np.array([0.5])
+    strokes, baselines = [], []
     for row in range(down):
         for column in range(across):
             left = corner[0] + side * column * (1 + GAP)
             top = corner[1] + side * ratio * row * (1 + GAP)
-            share = (cells[row, column] - low) / ((high - low) or 1.0)
-            across_cell = left + side * place
-            up = top + side * ratio * (0.94 - 0.88 * share)
-            strokes.append(np.column_stack([across_cell, up]))
-            floor = top + side * ratio * (
+            scaled = (cells[row, column] - low) / ((high - low) or 1.0)
+            y = top + side * ratio * (0.94 - 0.88 * scaled)
+            strokes.append(np.column_stack([left + side * across_cell, y]))
+            zero = top + side * ratio * (
                 0.94 - 0.88 * np.clip((0 - low) / ((high - low) or 1), 0, 1)
             )
-            floors.append([(left, floor), (left + side, floor)])
-    ax.add_collection(LineCollection(floors, colors=theme.FAINT, linewidths=0.5))
+            baselines.append([(left, zero), (left + side, zero)])
+    ax.add_collection(LineCollection(baselines, colors=theme.FAINT, linewidths=0.5))
     ax.add_collection(LineCollection(strokes, colors=theme.BLUE, linewidths=0.9))
     if features <= 16:
-        spots = np.concatenate(strokes)
-        ax.plot(spots[:, 0], spots[:, 1], ".", color=theme.BLUE, markersize=2)
+        points = np.concatenate(strokes)
+        ax.plot(points[:, 0], points[:, 1], ".", color=theme.BLUE, markersize=2)
 
 
 def _longest(names: Sequence[Any] | None) -> int:

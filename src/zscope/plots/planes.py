@@ -1,4 +1,4 @@
-"""Codes in a plane of two latents: clouds of points, arrows from here to there."""
+"""Codes over two latents: scatter plots, and arrows between codes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
+__all__ = ["arrows", "clouds"]
+
 MOST = 3000
-"""Points drawn at most: more would only hide each other."""
+"""The largest number of points to draw: more would only hide each other."""
 
 
 @theme.themed
@@ -43,14 +45,14 @@ def arrows(
     most: int = 400,
     ax: Axes | None = None,
 ) -> Axes:
-    """Where each code is moved to: an arrow from each row of `start` to that of `end`."""
+    """An arrow from each row of `start` to the same row of `end`."""
     first, second = _plane(start, dims, "arrows"), _plane(end, dims, "arrows")
     if first.shape != second.shape:
         raise ConfigError(
-            f"arrows: {len(first)} starts and {len(second)} ends; give one end for each start."
+            f"arrows: got {len(first)} starts and {len(second)} ends. Pass one end for each start."
         )
-    kept = thinned(len(first), most)
-    first, second = first[kept], second[kept]
+    rows = thinned(len(first), most)
+    first, second = first[rows], second[rows]
     ax = theme.axes(ax, theme.COLUMN, 2.9)
     step = second - first
     ax.quiver(
@@ -61,14 +63,13 @@ def arrows(
         scale_units="xy",
         scale=1,
         width=0.004,
-        cmap=_strong(),
+        cmap=_arrow_colours(),
         headwidth=4.5,
         headlength=5,
         headaxislength=4.5,
     )
-    both = np.concatenate([first, second])
-    # A quiver counts only the feet of its arrows when axes are scaled.
-    ax.update_datalim(both)
+    # A quiver scales the axes to the starts of its arrows only.
+    ax.update_datalim(np.concatenate([first, second]))
     ax.autoscale_view()
     _label(ax, dims, title)
     return ax
@@ -77,11 +78,12 @@ def arrows(
 def scatter(
     ax: Axes, points: np.ndarray, colour: Any, *, label: str | None = None, size: float = 4.0
 ) -> Any:
-    """Small dots, thinned to what can be seen; one raster in vector files."""
+    """Small dots, at most `MOST` of them, drawn as pixels in vector files."""
     points = points[thinned(len(points), MOST)]
     opacity = float(np.clip(400 / len(points), 0.35, 0.9))
     return ax.scatter(
-        *points.T,
+        points[:, 0],
+        points[:, 1],
         s=size,
         color=colour,
         alpha=opacity,
@@ -99,15 +101,15 @@ def by_factor(
     names: Sequence[str] | None = None,
     most: int = 1000,
 ) -> None:
-    """Codes coloured by a factor: a legend for up to ten values, else a scale."""
+    """Codes coloured by a factor: with a legend for up to ten values, else with a colour bar."""
     values = theme.array(factor).ravel()
     if len(values) != len(points):
         raise ConfigError(
-            f"plots: {len(values)} values of a factor for {len(points)} codes; give one for each."
+            f"plots: got {len(values)} factor values for {len(points)} codes. Pass one per code."
         )
-    kept = thinned(len(points), most)
-    points, values = points[kept], values[kept]
-    different, which = np.unique(values, return_inverse=True)
+    rows = thinned(len(points), most)
+    (x, y), values = points[rows].T, values[rows]
+    distinct, indices = np.unique(values, return_inverse=True)
     style: dict[str, Any] = {
         "s": 6,
         "linewidths": 0.25,
@@ -115,19 +117,19 @@ def by_factor(
         "rasterized": True,
         "zorder": 3,
     }
-    if len(different) > 10:
-        drawn = ax.scatter(*points.T, c=values.astype(float), cmap="viridis", **style)
-        theme.colorbar(drawn, ax, (names or ["factor"])[0], at=1.3)
+    if len(distinct) > 10:
+        image = ax.scatter(x, y, c=values.astype(float), cmap="viridis", **style)
+        theme.colorbar(image, ax, (names or ["factor"])[0], at=1.3)
         return
-    colours = theme.categories(len(different))
-    ax.scatter(*points.T, c=[colours[k] for k in which], **style)
-    labels = names if names is not None else [f"{value:g}" for value in different]
+    colours = theme.categories(len(distinct))
+    ax.scatter(x, y, c=[colours[k] for k in indices], **style)
+    labels = names if names is not None else [f"{value:g}" for value in distinct]
     for colour, label in zip(colours, labels, strict=True):
         ax.plot([], [], "o", color=colour, markersize=3.5, label=label)
     ax.legend(
         loc="upper center",
         bbox_to_anchor=(0.5, -0.17),
-        ncols=min(5, len(different)),
+        ncols=min(5, len(distinct)),
         fontsize=theme.SMALL,
         handletextpad=0.0,
         columnspacing=0.8,
@@ -136,7 +138,7 @@ def by_factor(
 
 
 def thinned(count: int, most: int) -> np.ndarray:
-    """Row numbers, evenly chosen so that at most `most` remain."""
+    """At most `most` evenly spaced row numbers."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 
 
@@ -144,16 +146,16 @@ def _plane(codes: Any, dims: Sequence[int], who: str) -> np.ndarray:
     values = theme.array(codes).astype(float)
     if values.ndim != 2 or values.shape[1] < 1 or not np.isfinite(values).all():
         raise ConfigError(
-            f"{who}: codes of shape {values.shape}; needed are finite numbers, one row of latents "
-            "for each sample."
+            f"{who}: expected finite codes of shape samples x latents, got shape {values.shape} "
+            f"with {int((~np.isfinite(values)).sum())} values that are not finite."
         )
-    if values.shape[1] == 1:  # a single latent against nothing
+    if values.shape[1] == 1:  # a single latent: the y axis stays at 0
         return np.column_stack([values[:, 0], np.zeros(len(values))])
     return values[:, list(dims)]
 
 
-def _strong() -> Any:
-    """The amounts' colours without their palest fifth, which thin arrows would lose."""
+def _arrow_colours() -> Any:
+    """The sequential colours without their palest third, which is invisible in thin arrows."""
     from matplotlib.colors import ListedColormap
 
     return ListedColormap(theme.sequential()(np.linspace(0.3, 1, 128)))

@@ -1,13 +1,13 @@
-"""One look for every figure: sizes, type, colours. Nothing of the user's settings is changed.
+"""The theme of all figures: sizes, fonts and colours. The user's settings are not changed.
 
-`themed` wraps a drawing function: inside it the theme holds, outside everything is as it
-was. Text is sans-serif and 8 points at the printed size (a column is 3.4 inches, a page
-7), lines are vectors, and colours can be told apart with any colour vision and in grey:
-categories by Okabe & Ito (up to 7) or Petroff (up to 10), amounts from light to dark,
-signed amounts in blue and red with white at 0.
+`themed` wraps a drawing function, so that the theme applies inside it only. Text is
+sans-serif, 8 points at the printed size (a column is 3.4 inches wide, a page 7), and colours
+can be distinguished with any colour vision and in greyscale: categories by Okabe & Ito (up
+to 7) or Petroff (up to 10), amounts from light to dark, signed amounts in blue and red with
+white at 0.
 
 Okabe & Ito, "Color universal design", 2008. Petroff, "Accessible color sequences for data
-visualization", arXiv:2107.02270. Light and colour are spaced evenly in Oklab (Ottosson,
+visualization", arXiv:2107.02270. Lightness and chroma are spaced evenly in Oklab (Ottosson,
 "A perceptual color space for image processing", 2020).
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from textwrap import wrap
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -25,6 +25,11 @@ from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+
+__all__ = ["categories", "diverging", "save", "sequential", "theme", "themed"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 COLUMN, PAGE = 3.4, 7.0  # inches
 
@@ -52,7 +57,7 @@ def settings() -> dict[str, Any]:
         "savefig.dpi": 300,
         "savefig.facecolor": "white",
         "savefig.bbox": None,
-        "pdf.fonttype": 42,  # text stays text, in fonts that journals accept
+        "pdf.fonttype": 42,  # text stays text, in font types that journals accept
         "ps.fonttype": 42,
         "svg.fonttype": "path",
         "font.family": list(_fonts()),
@@ -108,29 +113,29 @@ def settings() -> dict[str, Any]:
 
 @contextmanager
 def theme() -> Iterator[None]:
-    """The theme for as long as the block lasts."""
+    """Apply the theme within a block."""
     values: Any = settings()
     with mpl.rc_context(values):
         yield
 
 
-def themed(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Draw under the theme, whatever the user's settings are, and leave those alone."""
+def themed(draw: Callable[P, T]) -> Callable[P, T]:
+    """Apply the theme within a drawing function."""
 
     @wraps(draw)
-    def drawn(*args: Any, **options: Any) -> Any:
+    def wrapper(*args: P.args, **options: P.kwargs) -> T:
         with theme():
             return draw(*args, **options)
 
-    return drawn
+    return wrapper
 
 
 def axes(ax: Axes | None, width: float = COLUMN, height: float = 2.4) -> Axes:
     """The given axes, or those of a new figure of this size in inches."""
     if ax is None:
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
-    # Ticks are made when they are first drawn, after the theme is gone: what they should
-    # look like is therefore written into the axes.
+    # Ticks are created when they are first drawn, where the theme no longer applies: their
+    # style is therefore stored in the axes.
     parameters: Any = mpl.rcParams
     sides: list[Any] = ["x", "y"]
     for side in sides:
@@ -157,17 +162,17 @@ def figure_of(ax: Axes) -> Figure:
 
 
 def title(ax: Axes, text: str, size: float = LARGE) -> None:
-    """A title in as many lines as the axes are narrow."""
+    """A title, wrapped to the width of the axes."""
     width = ax.get_position().width * figure_of(ax).get_size_inches()[0]
     ax.set_title("\n".join(wrap(text, max(24, int(width * 125 / size)))), fontsize=size)
 
 
 def fit(ax: Axes) -> None:
-    """Cut a figure that was made for `ax` alone down to what is drawn in it."""
+    """Shrink the figure of a single `ax` to its content."""
     figure = figure_of(ax)
     for _ in range(2):
-        drawn = figure.get_tightbbox()
-        figure.set_size_inches(drawn.width + 0.1, drawn.height + 0.1)
+        content = figure.get_tightbbox()
+        figure.set_size_inches(content.width + 0.1, content.height + 0.1)
         if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)
 
@@ -175,7 +180,7 @@ def fit(ax: Axes) -> None:
 def panels(
     rows: int, columns: int, width: float = PAGE, height: float = 2.4, **options: Any
 ) -> tuple[Figure, np.ndarray]:
-    """A figure with rows x columns axes, always as a 2-D array."""
+    """A figure with rows x columns axes, as a 2-D array."""
     figure, grid = plt.subplots(
         rows, columns, figsize=(width, height), layout="constrained", squeeze=False, **options
     )
@@ -187,12 +192,12 @@ def panels(
 def colorbar(
     image: Any, ax: Axes, label: str = "", *, share: float = 1.0, at: float = 1.03, **options: Any
 ) -> Any:
-    """A slim colour bar beside `ax`, `share` of its height, with at most five ticks."""
+    """A slim colour bar beside `ax`: its height is `share` of that of the axes."""
     from matplotlib.ticker import MaxNLocator
 
     figure = figure_of(ax)
     if figure.get_layout_engine() is not None:
-        # Tied to the axes, so that it is as high as they are whatever their aspect.
+        # An inset of the axes, so that it has their height whatever their aspect.
         slim = 0.13 / max(0.5, ax.get_position().width * figure.get_size_inches()[0])
         options["cax"] = ax.inset_axes((at, (1 - share) / 2, slim, share))
     else:
@@ -206,7 +211,7 @@ def colorbar(
 
 
 def save(figure: Figure | Axes, path: str | Path, **options: Any) -> Path:
-    """Write a figure as the ending of `path` says (png, pdf, svg), fonts kept as text in pdf."""
+    """Save a figure in the format of the suffix of `path` (.png, .pdf, .svg)."""
     path = Path(path)
     figure = figure if isinstance(figure, Figure) else figure_of(figure)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -216,7 +221,7 @@ def save(figure: Figure | Axes, path: str | Path, **options: Any) -> Path:
 
 
 def categories(count: int) -> list[Any]:
-    """`count` colours that can be told apart; beyond ten they follow a scale."""
+    """`count` distinct colours; more than ten are taken from a colour map."""
     if count <= len(OKABE_ITO):
         return list(OKABE_ITO[:count])
     if count <= len(PETROFF):
@@ -226,26 +231,26 @@ def categories(count: int) -> list[Any]:
 
 @cache
 def sequential() -> Colormap:
-    """Light to dark blue for amounts: 0 is nearly paper, lightness falls evenly."""
+    """Light to dark blue for amounts: 0 is nearly white, and lightness falls evenly."""
     return _map("zscope-amount", [_oklch(share, 250, 0.14) for share in np.linspace(0, 1, 65)])
 
 
 @cache
 def diverging() -> Colormap:
-    """Blue below 0, white at 0, red above: equally dark at equal distance from 0."""
+    """Blue below 0, white at 0, red above: equally dark at equal distances from 0."""
     below = [_oklch(share, 250, 0.15) for share in np.linspace(1, 0, 65)]
     above = [_oklch(share, 25, 0.19) for share in np.linspace(0, 1, 65)]
     return _map("zscope-signed", below + above[1:])
 
 
-def symmetric(values: Any, share: float = 1.0) -> float:
-    """A limit that holds `share` of |values|, for a scale symmetric around 0; never 0."""
+def symmetric_limit(values: Any, share: float = 1.0) -> float:
+    """A limit (never 0) that a fraction `share` of |values| does not exceed."""
     size = np.abs(np.asarray(values, dtype=float)).ravel()
     return float(np.quantile(size, share)) or float(size.max(initial=0)) or 1.0
 
 
-def dark(colour: Any) -> bool:
-    """Whether white text reads better than black on this colour."""
+def is_dark(colour: Any) -> bool:
+    """Whether white text has more contrast with this colour than black text."""
     red, green, blue = (
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
         for c in mpl.colors.to_rgb(colour)
@@ -254,29 +259,30 @@ def dark(colour: Any) -> bool:
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A number for a label: fixed digits, a true minus sign, no minus before zero."""
+    """A number with fixed digits, a true minus sign, and no minus sign before zero."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
     return text.replace("-", "\u2212")
 
 
-def names(count: int, given: Sequence[Any] | None, prefix: str = "") -> list[str]:
-    return [f"{prefix}{k}" for k in range(count)] if given is None else [str(g) for g in given]
+def labels(count: int, names: Sequence[Any] | None) -> list[str]:
+    """The names as texts, or the numbers from 0 if there are none."""
+    return [str(name) for name in (range(count) if names is None else names)]
 
 
 def array(values: Any) -> np.ndarray:
-    """Tensors, arrays and lists alike as a NumPy array."""
+    """A tensor, array or list as a NumPy array."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
 def _fonts() -> tuple[str, ...]:
-    """Installed sans-serif families, best first; DejaVu Sans comes with matplotlib."""
+    """The installed sans-serif fonts, best first; DejaVu Sans comes with matplotlib."""
     from matplotlib.font_manager import fontManager
 
     wanted = ("Helvetica Neue", "Helvetica", "Arial", "Liberation Sans")
-    known = set(fontManager.get_font_names())
-    return (*(name for name in wanted if name in known), "DejaVu Sans")
+    installed = set(fontManager.get_font_names())
+    return (*(name for name in wanted if name in installed), "DejaVu Sans")
 
 
 def _map(name: str, colours: list[tuple[float, ...]]) -> Colormap:
@@ -284,9 +290,9 @@ def _map(name: str, colours: list[tuple[float, ...]]) -> Colormap:
 
 
 def _oklch(share: float, hue: float, chroma: float) -> tuple[float, ...]:
-    """A colour of the given hue: at share 0 nearly white, at 1 dark; sRGB, 0 to 1."""
+    """A colour of this hue in sRGB (0 to 1): nearly white at share 0, dark at 1."""
     lightness = 0.985 - 0.585 * share
-    # Colour rises quickly and eases off towards the dark end, where sRGB has less of it.
+    # Chroma rises quickly and falls off towards the dark end, where sRGB has less of it.
     chroma = chroma * np.sin(np.pi / 2 * min(1.0, 1.25 * share) ** 1.1) * (1 - 0.2 * share**2)
     a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3

@@ -21,6 +21,7 @@ import torch
 
 from zscope import store
 from zscope.assays import CATALOGUE
+from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, measure
 from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, MissingExtra
@@ -141,7 +142,7 @@ class Report:
                 "definition": inspect.cleandoc(entry.cite),
                 **self._outcome(name),
             }
-        return rounded(
+        content: dict[str, Any] = rounded(
             {
                 "format": 2,
                 "title": self.title,
@@ -160,6 +161,7 @@ class Report:
                 "about": self.about,
             }
         )
+        return content
 
     def _outcome(self, name: str) -> dict[str, Any]:
         if name in self.missing:
@@ -303,7 +305,8 @@ def describe_model(
     recording: Recording, results: dict[str, Result]
 ) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
     """The table of latents with pictures of what each does, and how good reconstructions are."""
-    table = latent_table(recording, results.get("response-matrix"))
+    matrix = results.get("response-matrix")
+    table = latent_table(recording, matrix if isinstance(matrix, ResponseMatrix) else None)
     if recording.model is None:
         return table, None, None
     try:

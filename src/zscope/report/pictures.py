@@ -1,4 +1,4 @@
-"""Figures and small pictures as text that a page can hold: nothing is fetched from anywhere."""
+"""Figures and small pictures as data URLs, so that the page needs no other files."""
 
 import base64
 import io
@@ -8,37 +8,39 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+__all__ = ["figure", "lines", "sheet", "strip"]
+
 LARGE = 400_000
-"""Bytes; a figure that takes more is drawn in pixels, and in fewer of them if need be."""
+"""Figures whose SVG has more bytes are saved as PNG, at a lower resolution if necessary."""
 POINTS = 120
-"""At most so many features of a vector are drawn."""
+"""The largest number of features of a vector to draw."""
 FEW = 7
-"""Vectors of so many features are drawn feature by feature."""
+"""Vectors with at most this many features are drawn as one line per feature."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8a8a")
 
 
 def figure(drawing: Any, name: str) -> tuple[str, int]:
-    """A matplotlib figure (or its axes) as a data address, and its width in CSS pixels."""
+    """A matplotlib figure (or its axes) as a data URL, and its width in CSS pixels."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
     whole = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
     try:
-        # The salt makes the same figure the same bytes.
+        # With a fixed salt, the same figure gives the same bytes.
         settings: Any = {"svg.hashsalt": name}
         with mpl.rc_context(settings):
-            content = _saved(whole, format="svg", metadata={"Date": None})
+            content = _save(whole, format="svg", metadata={"Date": None})
         kind = "svg+xml"
         for dpi in (200, 120, 72):
             if len(content) <= LARGE:
                 break
-            content, kind = _saved(whole, format="png", dpi=dpi), "png"
+            content, kind = _save(whole, format="png", dpi=dpi), "png"
         return address(content, kind), round(96 * whole.get_size_inches()[0])
     finally:
         plt.close(whole)
 
 
-def _saved(figure: Any, **options: Any) -> bytes:
+def _save(figure: Any, **options: Any) -> bytes:
     memory = io.BytesIO()
     figure.savefig(memory, **options)
     return memory.getvalue()
@@ -49,10 +51,10 @@ def address(content: bytes, kind: str) -> str:
 
 
 def strip(observations: Tensor) -> str:
-    """Pictures side by side as one PNG; of vectors, lines.
+    """Pictures side by side as one PNG; vectors as lines.
 
-    Vectors with few features are drawn as one line for each feature, from the first vector
-    to the last; longer ones as one line for each vector, all over each other.
+    Vectors with few features are drawn as one line per feature, from the first vector to the
+    last; longer ones as one line per vector, all in one chart.
     """
     values = observations.detach().numpy().astype(float)
     if values.ndim == 4:
@@ -73,7 +75,7 @@ def sheet(pictures: np.ndarray) -> str:
         pictures = pictures.mean(2, keepdims=True)
     pictures = np.moveaxis(pictures[:, :, :3], 2, -1)
     down, across, height, width, _ = pictures.shape
-    # Large pictures are thinned out: the page shows them small.
+    # The page shows pictures small: large ones are subsampled.
     every = max(1, -(-max(height, width) // 96))
     pictures = pictures[:, :, ::every, ::every]
     height, width = pictures.shape[2:4]
@@ -85,7 +87,7 @@ def sheet(pictures: np.ndarray) -> str:
             cell = paper[top : top + height, left : left + width]
             cell[..., :3], cell[..., 3] = pictures[row, column], 1
     memory = io.BytesIO()
-    plain: Any = {"Software": None}  # the same picture is the same bytes
+    plain: Any = {"Software": None}  # the same picture gives the same bytes
     images.imsave(memory, np.clip(paper, 0, 1), format="png", metadata=plain)
     return address(memory.getvalue(), "png")
 
@@ -93,22 +95,22 @@ def sheet(pictures: np.ndarray) -> str:
 def lines(
     vectors: np.ndarray, colours: Sequence[str] = (), width: int = 240, height: int = 56
 ) -> str:
-    """Vectors as lines over one another, in the given colours or from blue (first) to red."""
+    """Vectors as lines in one chart, in these colours or from blue (first) to red (last)."""
     features = vectors.shape[1]
-    chosen = np.unique(np.linspace(0, features - 1, min(features, POINTS)).round().astype(int))
-    vectors = vectors[:, chosen]
+    columns = np.unique(np.linspace(0, features - 1, min(features, POINTS)).round().astype(int))
+    vectors = vectors[:, columns]
     low, high = float(vectors.min()), float(vectors.max())
-    up = height - 4 - (height - 8) * (vectors - low) / ((high - low) or 1.0)
-    across = np.linspace(4, width - 4, len(chosen))
-    drawn = []
-    for row, colour in zip(up, colours or blue_to_red(len(up)), strict=False):
-        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across, row, strict=True))
-        drawn.append(
+    y = height - 4 - (height - 8) * (vectors - low) / ((high - low) or 1.0)
+    x = np.linspace(4, width - 4, len(columns))
+    polylines = []
+    for row, colour in zip(y, colours or blue_to_red(len(y)), strict=False):
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, row, strict=True))
+        polylines.append(
             f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.4"/>'
         )
     content = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}">{"".join(drawn)}</svg>'
+        f'width="{width}" height="{height}">{"".join(polylines)}</svg>'
     )
     return address(content.encode(), "svg+xml")
 

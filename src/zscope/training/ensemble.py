@@ -19,9 +19,9 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Posterior, Trainable
+from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.randomness import Shapes, Tape, normal, seed_of
-from zscope.recording import as_dataset
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.feeding import Feed, batch_rows
 from zscope.training.keeping import History, begin

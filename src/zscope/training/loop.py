@@ -23,10 +23,9 @@ import torch
 
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError
 from zscope.randomness import seed_of
-from zscope.recording import as_dataset
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import Feed

@@ -9,13 +9,13 @@ from worlds import World, gaussian_codes, identity, seeded
 
 import zscope as zs
 from zscope.assays import (
-    CATALOGUE,
     cartesian_or_polar,
+    groups,
     latent_ranking,
-    measure,
     nonlinear_eigenfaces,
     pair_traversal,
 )
+from zscope.assays.run import measure
 from zscope.errors import ConfigError, Undefined
 from zscope.experiments.choice_of_beta import Trial, choice_of_beta
 
@@ -180,7 +180,7 @@ def test_scores_and_distances_decide_where_they_are_given():
 
 
 def test_a_search_without_an_answer_says_so():
-    with pytest.raises(Undefined, match="at most 1 latents are active.*2 are needed"):
+    with pytest.raises(Undefined, match="at most 1 latents are active.*expected 2"):
         choice_of_beta(linear_posterior, [0.2, 0.3], needed=2, beyond=3)
     with pytest.raises(ConfigError, match="positive numbers"):
         choice_of_beta(linear_posterior, [0.0, 1.0])
@@ -204,10 +204,11 @@ def test_every_alignment_assay_runs_from_a_recording():
     x = codes @ W[:2]
     factors = (codes > 0).long().numpy()
     data = zs.data.from_arrays(x, factors)
-    names = [entry.name for entry in CATALOGUE.values() if ".alignment." in entry.function]
+    names = groups()["alignment"]
     assert len(names) >= 7
 
-    results = measure(zs.record(model, data), [*names, "predicted-variance"])
+    results = measure(zs.record(model, data), [*names, "predicted-variance"]).results
+    assert set(results) == {*names, "predicted-variance"}
     assert results["distance-to-orthogonality"].active == [0, 1]
     assert results["latent-ranking"].order == [0, 1, 2]
     assert results["cartesian-or-polar"].cartesian == [(0, 1)]

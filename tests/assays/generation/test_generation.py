@@ -266,7 +266,7 @@ def test_a_traversal_moves_one_latent_within_its_range():
 def test_a_recording_is_measured_from_the_catalogue_and_drawn():
     rows = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     model = zs.models.build("vae", shape=(4,), latents=2, hidden=(16,))
-    found = zs.assays.measure(zs.record(model, rows), ["sample-quality"])["sample-quality"]
+    found = zs.assays.sample_quality(zs.record(model, rows))
     assert found.extractor == "last hidden layer of vae"
     assert ("extractor", found.extractor) in found.summary()
     assert found.plot() is not None

@@ -1,3 +1,4 @@
+import inspect
 import math
 
 import numpy as np
@@ -21,6 +22,7 @@ from worlds import (
 
 import zscope as zs
 from zscope.assays import interventional_consistency
+from zscope.assays.engine import use_memory
 from zscope.assays.responses.consistency import self_consistency
 from zscope.errors import ConfigError, Undefined
 
@@ -296,20 +298,22 @@ def test_a_plain_call_repeats_itself():
 
 def test_the_largest_batch_is_set_by_the_budget():
     world = curved(4)
-    interventional_consistency(world, gaussian_codes(100, 4), budget=100_000)
+    with use_memory(100_000):
+        interventional_consistency(world, gaussian_codes(100, 4))
     assert max(map(len, world.decoded)) <= 100_000 / (32 * 8 * 4)
 
 
 def test_a_chunk_that_ends_inside_an_intervention_changes_nothing():
     codes = gaussian_codes(100, 3)
     whole = interventional_consistency(curved(3), codes, **few)
-    parts = interventional_consistency(curved(3), codes, **few, budget=37_000)
+    with use_memory(37_000):
+        parts = interventional_consistency(curved(3), codes, **few)
     torch.testing.assert_close(parts.invariance, whole.invariance)
     torch.testing.assert_close(parts.equivariance, whole.equivariance)
 
 
 def test_bad_input_is_refused():
-    codes, unchecked = gaussian_codes(50, 3), interventional_consistency.__wrapped__
+    codes, unchecked = gaussian_codes(50, 3), inspect.unwrap(interventional_consistency)
     with pytest.raises(Undefined, match=r"2 codes for 3 latents"):
         interventional_consistency(identity(3), codes[:2])
     with pytest.raises(ConfigError, match="interventions=0"):

@@ -11,6 +11,7 @@ from zscope.assays.engine import (
     respond,
     respond_posterior,
     responses,
+    use_memory,
 )
 from zscope.errors import ConfigError, InterfaceError
 
@@ -57,7 +58,8 @@ def test_the_response_is_the_mean_of_the_encoded_decoded_code():
 def test_a_smaller_budget_gives_the_same_numbers(budget):
     model, codes = made(), torch.randn(101, 3, generator=torch.Generator().manual_seed(1))
     whole = respond_posterior(model, codes)
-    parts = respond_posterior(model, codes, budget=budget)
+    with use_memory(budget):
+        parts = respond_posterior(model, codes)
     torch.testing.assert_close(parts.mean, whole.mean)
     torch.testing.assert_close(parts.std, whole.std)
 
@@ -66,7 +68,8 @@ def test_the_budget_sets_the_largest_batch_whatever_the_number_of_codes():
     model = made(hidden=1000)  # 4,000 bytes a code in its widest layer
     for count in (500, 5000):
         model.largest = 0
-        respond(model, torch.zeros(count, 3), budget=1_600_000)
+        with use_memory(1_600_000):
+            respond(model, torch.zeros(count, 3))
         assert 80 <= model.largest <= 100  # 4 such layers at once: 100 codes
 
 
@@ -77,7 +80,8 @@ def test_codes_built_on_the_fly_exist_one_chunk_at_a_time():
         asked.append(stop - start)
         return torch.zeros(stop - start, 3)
 
-    covered = [(a, b, len(p)) for a, b, p in responses(model, 1000, build, budget=400_000)]
+    with use_memory(400_000):
+        covered = [(a, b, len(p)) for a, b, p in responses(model, 1000, build)]
     assert max(asked) <= 25
     assert [a for a, _, _ in covered] == [0, *(b for _, b, _ in covered[:-1])]
     assert covered[-1][1] == 1000
@@ -86,14 +90,16 @@ def test_codes_built_on_the_fly_exist_one_chunk_at_a_time():
 
 def test_chunks_are_even_so_that_no_code_is_left_alone():
     # 4 x 4,000 bytes a code: room for 100, and 101 codes are 51 + 50.
-    assert chunk_size(made(hidden=1000), torch.zeros(2, 3), 101, 1_600_000) == 51
+    with use_memory(1_600_000):
+        assert chunk_size(made(hidden=1000), torch.zeros(2, 3), 101) == 51
 
 
 def test_plain_functions_are_sized_by_their_observations():
     wide = World(lambda z: z.repeat(1, 1000), lambda x: x[:, :2], 2)
     narrow = identity(2)
     z = torch.zeros(2, 2)
-    assert chunk_size(wide, z, 10**6, 10**7) < chunk_size(narrow, z, 10**6, 10**7)
+    with use_memory(10**7):
+        assert chunk_size(wide, z, 10**6) < chunk_size(narrow, z, 10**6)
 
 
 def test_the_model_is_measured_in_evaluation_mode_and_left_as_it_was():
@@ -110,9 +116,10 @@ def test_the_model_is_measured_in_evaluation_mode_and_left_as_it_was():
 
 
 def test_gradients_are_left_on_for_the_caller_between_chunks():
-    parts = responses(made(), 10, lambda a, b: torch.zeros(b - a, 3), budget=1)
-    next(parts)
-    assert torch.is_grad_enabled()
+    with use_memory(1):
+        parts = responses(made(), 10, lambda a, b: torch.zeros(b - a, 3))
+        next(parts)
+        assert torch.is_grad_enabled()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -123,8 +130,8 @@ def test_answers_have_the_dtype_of_the_codes(dtype):
 
 def test_decode_gives_every_observation():
     model, codes = made().eval(), torch.randn(30, 3, generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        torch.testing.assert_close(decode(model, codes, budget=5000), model.decode(codes))
+    with torch.no_grad(), use_memory(5000):
+        torch.testing.assert_close(decode(model, codes), model.decode(codes))
 
 
 def test_no_codes_have_no_response():
@@ -140,10 +147,9 @@ def test_nan_of_a_decoder_is_reported_with_its_latent_vector():
     codes[900] = torch.tensor([2.5, 0.5])
     broken = World(decoder, torch.nan_to_num, 2)  # the encoder hides it
     for budget in (10**9, 4000):
-        with pytest.raises(
-            InterfaceError, match=r"decoder gave NaN.*latent vector 637: \[2.5, -0.125\]"
-        ):
-            respond(broken, codes, budget=budget)
+        message = r"decoder gave NaN.*latent vector 637: \[2.5, -0.125\]"
+        with use_memory(budget), pytest.raises(InterfaceError, match=message):
+            respond(broken, codes)
 
 
 def test_infinity_of_an_encoder_is_laid_at_its_door():
@@ -176,8 +182,8 @@ def test_a_model_that_changes_the_batch_or_the_latents_is_refused(decoder, encod
 
 
 def test_a_budget_of_nothing_is_refused():
-    with pytest.raises(ConfigError, match="0 bytes leaves no room"):
-        respond(identity(2), torch.zeros(3, 2), budget=0)
+    with pytest.raises(ConfigError, match="0 bytes leaves no room"), use_memory(0):
+        respond(identity(2), torch.zeros(3, 2))
 
 
 def test_one_pass_decodes_and_responds_as_the_two_do_apart():

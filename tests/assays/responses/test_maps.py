@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from worlds import curved, gaussian_codes, identity, linear, permuted, responding, seeded
 
 import zscope as zs
+from zscope.assays.engine import use_memory
 from zscope.assays.responses.maps import response_map
 from zscope.errors import ConfigError, InterfaceError, Undefined
 
@@ -151,7 +152,8 @@ def test_a_small_memory_budget_changes_no_value():
     world, bases = curved(3), gaussian_codes(3, 3)
     whole = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1))
     world.decoded.clear()
-    parts = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1), budget=20_000)
+    with use_memory(20_000):
+        parts = response_map(world, bases, (0, 1), grid=8, extent=(-1, 1))
     assert max(len(seen) for seen in world.decoded) < 3 * 64
     assert np.allclose(whole.field, parts.field)
 

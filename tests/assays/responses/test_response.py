@@ -33,7 +33,7 @@ def test_permuting_the_latents_permutes_the_response():
 
 def test_the_sampled_response_has_the_spread_of_the_encoder():
     codes = gaussian_codes(20_000, 2)
-    found = response(identity(2, std=torch.tensor([0.5, 2.0])), codes)
+    found = response(identity(2, std=torch.tensor([0.5, 2.0])), codes, samples=20_000)
     noise = found.sampled - found.response
     assert noise.std(0).tolist() == pytest.approx([0.5, 2.0], rel=0.03)
     assert noise.mean(0).tolist() == pytest.approx([0, 0], abs=0.06)

@@ -1,3 +1,5 @@
+import inspect
+
 import pytest
 import torch
 from worlds import (
@@ -105,7 +107,7 @@ def test_the_biased_statistic_is_an_option():
 
 
 def test_bad_options_are_refused():
-    world, unchecked = identity(2, prior="normal"), structure_score.__wrapped__
+    world, unchecked = identity(2, prior="normal"), inspect.unwrap(structure_score)
     with pytest.raises(Undefined, match="3 samples cannot tell"):
         structure_score(world, samples=3)
     with pytest.raises(ConfigError, match="response='median'"):

@@ -8,6 +8,7 @@ from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.cka import cka
 from zscope.assays.similarity.heatmap import prepare_layers, similarity_heatmap
 from zscope.errors import Undefined
+from zscope.randomness import named_generator
 from zscope.wrapping import wrap
 
 
@@ -110,7 +111,7 @@ def test_layers_wider_than_the_samples_are_kept_as_gram_matrices():
         for j, b in enumerate(result.columns):
             expected = cka(first[a], second[b]).score
             assert result.matrix[i, j].item() == pytest.approx(expected, abs=2e-6)
-    order = torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(30, generator=named_generator(0, "similarity-heatmap"))
     expected = cka(first["narrow"], second["wide"][order]).score
     assert result.null[1, 0].item() == pytest.approx(expected, abs=2e-6)
 

@@ -168,7 +168,7 @@ def test_constant_layers_and_too_few_samples_are_refused():
         StreamingCKA().add(x[:3], x[:3]).result()
     with pytest.raises(Undefined, match="first representation is the same"):
         StreamingCKA().add(torch.ones(5, 2), x[:5]).result(debiased=False)
-    with pytest.raises(Undefined, match="earlier ones 3 and 3"):
+    with pytest.raises(Undefined, match="earlier ones have 3 and 3"):
         StreamingCKA().add(x, x).add(x[:, :2], x)
 
 

@@ -62,7 +62,7 @@ def test_pictures_are_measured_where_they_are(brief, real_data, tmp_path, monkey
     # Imported, for loading unpacks beside the files, and those are not ours to write to.
     fetch("mnist", root=tmp_path, from_dir=real_data)
     monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
-    found = pca_directions.row(pca_directions.setups("small")["mnist"], lambda _: None)
+    found = pca_directions.table_row(pca_directions.setups("small")["mnist"], lambda _: None)
     assert list(found) == ["β-VAE", "AE", "Σ", "random"]
     assert len(found["β-VAE"].distances) == 2
     assert found["β-VAE"].scores == []  # the digit is no factor
@@ -102,27 +102,27 @@ def test_the_linear_row_is_judged_by_its_numbers(found, pruned, holds):
 
 def test_the_nonlinear_row_is_judged_by_its_numbers():
     published = row((0.18, 0.73, 0.1), (0.54, 0.59, 0.3), (0.55, 0.42, 0.3))
-    assert [claim.holds for claim in pca_directions.bent(published)] == [True] * 3
+    assert [claim.holds for claim in pca_directions.nonlinear_claims(published)] == [True] * 3
     turned = row((0.54, 0.59, 0.3), (0.18, 0.73, 0.1), (0.55, 0.42, 0.3))
-    assert [claim.holds for claim in pca_directions.bent(turned)][:2] == [False, False]
+    assert [claim.holds for claim in pca_directions.nonlinear_claims(turned)][:2] == [False, False]
     # Well aligned and yet without the factors: the two no longer go together.
     apart = row((0.18, 0.4, 0.1), (0.54, 0.59, 0.3), (0.55, 0.7, 0.3))
-    assert [claim.holds for claim in pca_directions.bent(apart)] == [True, False, False]
+    assert [claim.holds for claim in pca_directions.nonlinear_claims(apart)] == [True, False, False]
 
 
 def test_pictures_are_judged_by_distance_and_gap():
     better = row((1.59, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5))
-    claim = pca_directions.pictures("mnist", "", better, "")
+    claim = pca_directions.image_claim("mnist", "", better, "")
     assert claim.holds
     assert "β-VAE 1.59±0.00, AE 1.83" in claim.measured
     assert "alignment gap β-VAE 0.10" in claim.measured
     further = row((1.95, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5))
-    assert not pca_directions.pictures("mnist", "", further, "").holds
+    assert not pca_directions.image_claim("mnist", "", further, "").holds
     wider = row((1.59, 0, 0.6), (1.83, 0, 0.5), (1.93, 0, 0.5))
-    assert not pca_directions.pictures("fashion", "", wider, "").holds
+    assert not pca_directions.image_claim("fashion", "", wider, "").holds
     pruned = row((1.59, 0, 0.1), (1.83, 0, 0.5), (1.93, 0, 0.5), unused=2)
-    assert "unused" in pca_directions.pictures("mnist", "", pruned, "").measured
-    assert not pca_directions.pictures("mnist", "", pruned, "").holds
+    assert "unused" in pca_directions.image_claim("mnist", "", pruned, "").measured
+    assert not pca_directions.image_claim("mnist", "", pruned, "").holds
 
 
 def test_the_linear_table_holds_where_models_are_aligned():
@@ -158,7 +158,7 @@ def test_the_degenerate_case_runs_to_the_end(brief, tmp_path):
         ([0.5, *[0.01] * 9], 10_000, True, "for 98.0% of 10000 steps: from step 200 of 1000 on"),
         ([0.01, 0.01], 100, False, "for 50.0% of 200 steps"),  # the first snapshot comes late
         ([0.01] * 20, 100, True, "for 95.0% of 2000 steps: from step 100 of 2000 on"),
-        ([*[0.01] * 9, 0.04], 10_000, False, "not settled in 1000 steps: Δ_KL = 4.0%"),
+        ([*[0.01] * 9, 0.04], 10_000, False, "not converged in 1000 steps: Δ_KL = 4.0%"),
         # Below 3 % only just before the end: who knows for how long.
         ([*[0.5] * 9, 0.01], 100_000, False, "for 99.0% of 100000 steps"),
         ([*[0.5] * 7, *[0.01] * 3], 100_000, True, "for 99.2% of 100000 steps"),
@@ -166,15 +166,15 @@ def test_the_degenerate_case_runs_to_the_end(brief, tmp_path):
     ],
 )
 def test_the_regime_is_judged_by_the_step_at_which_it_settles(gaps, whole, holds, said):
-    measured, held = pca_directions_regime.judged(gaps, 100, whole)
+    measured, held = pca_directions_regime.judge(gaps, 100, whole)
     assert held is holds
     assert said in measured
 
 
 def test_the_regime_is_read_off_snapshots(monkeypatch, tmp_path):
-    setup = pca_directions_regime.chosen("linear", "small")
+    setup = pca_directions_regime.setup_for("linear", "small")
     assert setup.beta == 1e-4
-    assert pca_directions_regime.chosen("mnist", "paper").networks["likelihood"] == "bernoulli"
+    assert pca_directions_regime.setup_for("mnist", "paper").networks["likelihood"] == "bernoulli"
     setup = replace(setup, training={"steps": 300, "batch": 32, "rate": 3e-2})
     gaps, every = pca_directions_regime.gaps_of(setup, 2, "small")
     assert (len(gaps), every) == (30, 10)
@@ -210,10 +210,10 @@ def test_perturbed_data_are_judged_by_their_numbers():
 
     def judged(gap=(-1.0, -3.0), largest=0.1, sweep=None, **changed):
         found = {**cells, **{("β-VAE", kind): c for kind, c in changed.items()}}
-        claims = [pca_directions_perturbed.moved(largest, *gap)]
-        claims += pca_directions_perturbed.table(found)
+        claims = [pca_directions_perturbed.change_claim(largest, *gap)]
+        claims += pca_directions_perturbed.table_claims(found)
         sweep = sweep or {1.5: mig(0.2)}
-        claims += pca_directions_perturbed.details(found, sweep, ["scale", "x", "y"])
+        claims += pca_directions_perturbed.detail_claims(found, sweep, ["scale", "x", "y"])
         return {claim.name for claim in claims if not claim.holds}
 
     assert judged() == set()

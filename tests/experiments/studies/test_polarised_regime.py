@@ -25,13 +25,13 @@ def test_the_study_is_listed_and_says_what_it_is():
 def test_a_claim_reads_as_a_line_and_is_kept(tmp_path):
     claim = Claim("C1", "two and two are four", "4", "5", False)
     assert "DOES NOT HOLD: two and two are four" in str(claim)
-    studies.keep(tmp_path, [claim])
+    studies.save_claims(tmp_path, [claim])
     kept = json.loads((tmp_path / "claims.json").read_text())["claims"]
     assert kept == [
         {"name": "C1", "claim": "two and two are four", "published": "4", "measured": "5",
          "holds": False}
     ]  # fmt: skip
-    studies.keep(None, [claim])
+    studies.save_claims(None, [claim])
 
 
 def test_the_sprites_are_where_their_factors_say():
@@ -52,7 +52,7 @@ def test_the_sprites_are_where_their_factors_say():
 def test_the_continuous_sprites_are_stretched_as_asked():
     one = np.ones(1)
     wide, round_ = (
-        study.drawn(one, 3 * one, 8 * one, 8 * one, aspect)[0, 0].astype(float)
+        study.draw_sprites(one, 3 * one, 8 * one, 8 * one, aspect)[0, 0].astype(float)
         for aspect in (1.5, 1.0)
     )
     assert (wide.sum(0) > 0).sum() > (wide.sum(1) > 0).sum()
@@ -82,8 +82,10 @@ def test_linear_models_reach_their_closed_form_to_three_decimals():
 @pytest.mark.slow
 def test_without_training_most_claims_do_not_hold_and_the_study_says_so(tmp_path, monkeypatch):
     """The whole way through, and the proof that the claims can fail."""
-    really = study.trained
-    monkeypatch.setattr(study, "trained", lambda data, steps, **model: really(data, 2, **model))
+    really = study.train_models
+    monkeypatch.setattr(
+        study, "train_models", lambda data, steps, **model: really(data, 2, **model)
+    )
     monkeypatch.setattr(study, "linear", lambda progress: [Claim("C13", "", "", "", True)])
     said = []
     claims = study.run(tmp_path, progress=said.append)

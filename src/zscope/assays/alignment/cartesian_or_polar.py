@@ -47,7 +47,7 @@ DECIDED = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Pair(Result):
-    """Two latents. `factors` are those of the two coordinates of the better chart, -1 for none."""
+    """Two latents. `factors` are those of the coordinates of the better chart, -1 for none."""
 
     latents: tuple[int, int]
     cartesian: float
@@ -168,11 +168,11 @@ def _column(columns: tuple[int, ...], place: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PairTraversal(Result):
-    """What is decoded over a plane of two latents: rows follow the second, columns the first."""
+    """Decoded images over a plane of two latents: rows follow the second, columns the first."""
 
     latents: tuple[int, int]
     values: Float[Tensor, " steps"]
-    images: Float[Tensor, "steps steps *shape"]  # the second latent falls from row to row
+    images: Float[Tensor, "steps steps *shape"]  # the second latent decreases from row to row
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import image_grid

@@ -221,7 +221,8 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
     generator = torch.Generator().manual_seed(seed)
     gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
     Q, R = torch.linalg.qr(gaussian)
-    return Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
+    rotations: Tensor = Q * R.diagonal(dim1=1, dim2=2).sign()[:, None]
+    return rotations
 
 
 ENTRY = Entry(

@@ -1,25 +1,25 @@
-"""FONDUE: how many latents can a model have before some are of no use?
+"""FONDUE: how many latents can a model use before some of them are passive?
 
-`evaluate(n)` trains a fresh model with n latents for a short while and returns how far its
-samples differ from its means (`trace_gap`: the number of passive latents, counted in
-parts). Starting from the intrinsic dimension of the data, n is doubled while the gap stays
-within the threshold, and halved towards the last good size when it does not:
+`evaluate(n)` trains a fresh model with n latents for a short while and returns the gap between
+its samples and its means (`trace_gap`: the sum of the mean posterior variances, to which each
+passive latent adds about 1). Starting from the intrinsic dimension of the data, n is doubled
+while the gap is at most the threshold t, and bisected towards the last good size otherwise:
 
     l = 0; u = infinity; n = start
     until n = l:    gap(n) <= t:  l = n, n = min(2 n, u)     else:  u = n, n = floor((l + u) / 2)
 
-The answer n has gap(n) <= t < gap(n + 1), as measured: each size is tried once and kept.
-With a threshold below 1 all latents of the answer are active; from 1 on about that many
-passive ones, in parts, are put up with, so that none is passive throughout. Many
-moderately precise latents also fill the gap: 20 of mean variance 0.05 make 1.
+The answer n has gap(n) <= t < gap(n + 1), as measured: each size is tried only once. With a
+threshold below 1 all latents of the answer are active; a larger one tolerates about that many
+passive latents. Many moderately precise latents also add up to a gap: 20 of mean variance
+0.05 make 1.
 
-The same search serves any gap that is below its threshold while latents are of use and
-above it afterwards, and settles early in training: `dimension_gap` (threshold 1),
+The same search works with any gap that is below its threshold while all latents are used and
+above it afterwards, and that converges early in training: `dimension_gap` (threshold 1),
 `information_gap` (threshold -0.01).
 
 Bonheme 2023, algorithm 1 and theorems 8.3.1 to 8.3.3 (FONDUE); algorithms 7 and 8
-(`binary_fondue`); section 8.9 (`fondue_beta`). `fondue_types` is the variant of the code
-that belongs to it, with the upper limit that it lacks.
+(`binary_fondue`); section 8.9 (`fondue_beta`). `fondue_types` is the variant in the published
+code, with an upper limit added.
 """
 
 import math
@@ -31,13 +31,26 @@ from zscope.assays.regime.types import VariableTypes
 from zscope.errors import Undefined
 from zscope.results import Scored
 
+__all__ = [
+    "BetaFondue",
+    "BetaTrial",
+    "Fondue",
+    "StableFondue",
+    "Trial",
+    "binary_fondue",
+    "fondue",
+    "fondue_beta",
+    "fondue_types",
+    "stable_fondue",
+]
+
 Status = Literal["found", "limit", "collapsed"]
 WHY_NO_INTERVAL = "it is the answer of one search; repeat it with other seeds to see its spread"
 WHY_NO_CHANCE = "it is the size or the β of a model, not a property of codes"
 
 
 class Trial(NamedTuple):
-    """One model that was trained: its number of latents and its gap."""
+    """A trained model: its number of latents and its gap."""
 
     latents: int
     value: float
@@ -45,10 +58,11 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fondue(Scored):
-    """The answer and the models it took.
+    """The number of latents, and the models that were trained to find it.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
-    answer is a lower bound); "collapsed" when not even the smallest is of use (latents = 0).
+    answer is a lower bound); "collapsed" when even the smallest has a gap that is too large
+    (latents = 0).
     """
 
     latents: int
@@ -56,7 +70,7 @@ class Fondue(Scored):
     threshold: float
     status: Status
     limit: int
-    flags: list[str] = field(default_factory=list)  # what must be known to read the answer
+    flags: list[str] = field(default_factory=list)  # warnings needed to read the answer
 
     why_no_interval = WHY_NO_INTERVAL
     why_no_chance = WHY_NO_CHANCE
@@ -70,6 +84,10 @@ class Fondue(Scored):
     def samples(self) -> int:
         """How many models were trained."""
         return len(self.trials)
+
+    def summary(self) -> list[tuple[str, str]]:
+        gaps = [(f"gap of {trial.latents}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
+        return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
@@ -88,7 +106,7 @@ class Fondue(Scored):
 
 
 def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
-    """A line at the gap that is put up with, named at its right or left end."""
+    """A labelled line at the largest acceptable gap."""
     ax.axhline(threshold, linestyle=":", color="grey", linewidth=0.7)
     ax.annotate(
         f"threshold {threshold:g}",
@@ -102,7 +120,7 @@ def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
 
 
 def mark_answer(ax: Any, latents: int) -> None:
-    """A line at the answer, named at its top; ticks at whole numbers of latents."""
+    """A labelled line at the answer; ticks at whole numbers of latents."""
     _mark(ax, latents, f"{latents} latent{'' if latents == 1 else 's'}")
     ax.locator_params(axis="x", integer=True)
 
@@ -129,7 +147,7 @@ def fondue(
     limit: int = 512,
 ) -> Fondue:
     """Search for the number of latents; `start` is usually the data's intrinsic dimension."""
-    _refuse_unusable("fondue", threshold, start=start, limit=limit)
+    _check_settings("fondue", threshold, start=start, limit=limit)
     gaps = _Gaps(evaluate, "fondue")
     low, high = 0, None
     n = min(limit, max(1, round(start)))
@@ -152,12 +170,12 @@ def binary_fondue(
     high: int = 200,
     threshold: float = 1.0,
 ) -> Fondue:
-    """The same by plain bisection of a range that must hold the answer, as a baseline.
+    """The same by bisection of a range that must contain the answer, as a baseline.
 
-    `high` itself is never tried: if all is good the answer is high - 1. If nothing in the
-    range is, the answer is 0: what lies below `low` was not looked at.
+    `high` itself is never tried: if all sizes are good, the answer is high - 1. If none is,
+    the answer is 0: sizes below `low` are not tried.
     """
-    _refuse_unusable("binary_fondue", threshold, start=low, limit=high - low)
+    _check_settings("binary_fondue", threshold, start=low, limit=high - low)
     gaps = _Gaps(evaluate, "binary_fondue")
     bottom, top = low, high
     while low < high:
@@ -166,42 +184,42 @@ def binary_fondue(
             low = n + 1
         else:
             high = n
-    found = low - 1
-    if found < bottom:
+    answer = low - 1
+    if answer < bottom:
         return gaps.result(0, threshold, "collapsed", top)
-    return gaps.result(found, threshold, "limit" if found == top - 1 else "found", top)
+    return gaps.result(answer, threshold, "limit" if answer == top - 1 else "found", top)
 
 
-def _refuse_unusable(who: str, threshold: float, *, start: float, limit: int) -> None:
+def _check_settings(who: str, threshold: float, *, start: float, limit: int) -> None:
     if not math.isfinite(start) or math.isnan(threshold) or limit < 1:
         raise Undefined(
-            f"{who}: start={start}, threshold={threshold} and {limit} sizes to try; needed are "
-            "numbers, and at least one size. The usual start is the intrinsic dimension of the "
-            "data, the usual threshold 1 and the usual limit 512."
+            f"{who}: got start={start}, threshold={threshold} and {limit} sizes to try; expected "
+            "finite numbers and at least one size. The usual start is the intrinsic dimension of "
+            "the data, the usual threshold 1 and the usual limit 512."
         )
 
 
 class _Gaps:
-    """`evaluate` with a memory: a size is never trained twice."""
+    """`evaluate` with a cache: no size is trained twice."""
 
     def __init__(self, evaluate: Callable[[int], float], who: str) -> None:
         self.evaluate, self.who = evaluate, who
-        self.known: dict[int, float] = {}
+        self.values: dict[int, float] = {}
 
     def __call__(self, n: int) -> float:
-        if n not in self.known:
-            self.known[n] = _number(self.evaluate(n), f"{self.who}: evaluate({n})")
-        return self.known[n]
+        if n not in self.values:
+            self.values[n] = _number(self.evaluate(n), f"{self.who}: evaluate({n})")
+        return self.values[n]
 
     def result(self, latents: int, threshold: float, status: Status, limit: int) -> Fondue:
-        trials = [Trial(n, value) for n, value in self.known.items()]
+        trials = [Trial(n, value) for n, value in self.values.items()]
         return Fondue(latents, trials, threshold, status, limit)
 
 
 def _number(value: Any, who: str) -> float:
     if math.isnan(number := float(value)):
         raise Undefined(
-            f"{who} returned NaN, which is neither below nor above the threshold. Did that model "
+            f"{who} returned NaN, which cannot be compared with the threshold. Did that model "
             "diverge? Lower its learning rate."
         )
     return number
@@ -214,7 +232,7 @@ class BetaTrial(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BetaFondue(Scored):
-    """The largest β at which the gap stays within the threshold, and the models it took."""
+    """The largest β with an acceptable gap, and the models that were trained to find it."""
 
     beta: float
     trials: list[BetaTrial]
@@ -235,6 +253,10 @@ class BetaFondue(Scored):
         """How many models were trained."""
         return len(self.trials)
 
+    def summary(self) -> list[tuple[str, str]]:
+        gaps = [(f"gap at {trial.beta:.3g}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
+        return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
+
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import lines
 
@@ -246,7 +268,7 @@ class BetaFondue(Scored):
             y="gap",
             ax=ax,
         )
-        ax.set_xscale("log", base=2)  # as the search goes
+        ax.set_xscale("log", base=2)  # as the search proceeds
         ax.xaxis.set_major_formatter("{x:g}")
         if self.beta > 0:
             _mark(ax, self.beta, f"β = {self.beta:.3g}", left=True)
@@ -263,42 +285,40 @@ def fondue_beta(
     low: float = 1e-3,
     high: float = 1e3,
 ) -> BetaFondue:
-    """The strongest regularisation that leaves a model of fixed size without idle latents.
+    """The strongest regularisation at which a model of fixed size has no passive latents.
 
     `evaluate(β)` trains and returns the gap, which grows with β. β is doubled or halved
-    until the threshold is crossed, then bisected on a logarithmic scale until it is known
-    to within `tolerance`; the answer is the good end of that interval.
+    until the threshold is crossed, then bisected on a logarithmic scale to within the relative
+    `tolerance`; the answer is the largest β tried that is good.
     """
-    known: dict[float, float] = {}
+    gaps: dict[float, float] = {}
 
     def good(beta: float) -> bool:
-        if beta not in known:
-            known[beta] = _number(evaluate(beta), f"fondue_beta: evaluate({beta:.3g})")
-        return known[beta] <= threshold
+        if beta not in gaps:
+            gaps[beta] = _number(evaluate(beta), f"fondue_beta: evaluate({beta:.3g})")
+        return gaps[beta] <= threshold
 
     def result(beta: float, status: Status) -> BetaFondue:
-        return BetaFondue(beta, [BetaTrial(*pair) for pair in known.items()], threshold, status)
+        return BetaFondue(beta, [BetaTrial(*pair) for pair in gaps.items()], threshold, status)
 
     beta = min(max(start, low), high)
-    fine = beta if good(beta) else None
-    while fine is None:
+    while not good(beta):
         if beta <= low:
             return result(0.0, "collapsed")
         beta = max(low, beta / 2)
-        fine = beta if good(beta) else None
-    coarse = fine
-    while good(coarse):
-        fine = coarse
-        if coarse >= high:
-            return result(fine, "limit")
-        coarse = min(high, 2 * coarse)
-    while coarse / fine > 1 + tolerance:
-        middle = math.sqrt(fine * coarse)
+    below = above = beta  # the threshold is crossed between the two
+    while good(above):
+        below = above
+        if above >= high:
+            return result(below, "limit")
+        above = min(high, 2 * above)
+    while above / below > 1 + tolerance:
+        middle = math.sqrt(below * above)
         if good(middle):
-            fine = middle
+            below = middle
         else:
-            coarse = middle
-    return result(fine, "found")
+            above = middle
+    return result(below, "found")
 
 
 def fondue_types(
@@ -310,25 +330,25 @@ def fondue_types(
 ) -> Fondue:
     """Train with more latents than needed, and count those that are not passive.
 
-    `evaluate(n)` returns the types of a model with n latents; n starts at twice the
+    `evaluate(n)` returns the variable types of a model with n latents; n starts at twice the
     intrinsic dimension and is doubled until a passive latent appears, up to `limit`.
     """
-    _refuse_unusable("fondue_types", 0.0, start=start, limit=limit)
+    _check_settings("fondue_types", 0.0, start=start, limit=limit)
     n = min(limit, max(1, 2 * round(start)))
     trials = []
     while True:
         types = evaluate(n)
         trials.append(Trial(n, float(len(types.passive))))
-        found = len(types.used if keep == "used" else types.active)
+        count = len(types.used if keep == "used" else types.active)
         if types.passive or n == limit:
-            status: Status = "limit" if not types.passive else "found" if found else "collapsed"
-            return Fondue(found, trials, 0.0, status, limit)
+            status: Status = "limit" if not types.passive else "found" if count else "collapsed"
+            return Fondue(count, trials, 0.0, status, limit)
         n = min(limit, 2 * n)
 
 
 @dataclass(frozen=True, eq=False)
 class StableFondue(Scored):
-    """The answer that no longer changes with training, and the steps at which it appeared."""
+    """The answer that no longer changes with longer training, and the steps it takes."""
 
     latents: int
     steps: int
@@ -354,7 +374,7 @@ class StableFondue(Scored):
 
     @property
     def status(self) -> Status:
-        """That of the last search."""
+        """The status of the last search."""
         return self.last.status
 
     @property
@@ -373,7 +393,7 @@ class StableFondue(Scored):
 def stable_fondue(search: Callable[[int], Fondue], *, steps: int, rounds: int = 5) -> StableFondue:
     """Train twice as long until the answer repeats: `search(steps)` runs a whole FONDUE.
 
-    `steps` of the result is the least number of steps that gave the final answer.
+    `steps` of the result is the smallest number of steps that gave the final answer.
     """
     searches: dict[int, Fondue] = {}
     for _ in range(max(2, rounds)):

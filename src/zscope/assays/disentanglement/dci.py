@@ -70,7 +70,7 @@ class DCI(Score):
 
     @property
     def importance(self) -> np.ndarray:
-        """Latents in use x factors; each column sums to 1 (to 0 if nothing was of use)."""
+        """Active latents x factors; each column sums to 1 (to 0 if no latent was useful)."""
         return self.matrix
 
 

@@ -112,7 +112,8 @@ def _read_off(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estima
 def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1 on the training rows; constant columns become 0."""
     mean, spread = codes[train].mean(0), codes[train].std(0)
-    return (codes - mean) / np.where(spread > 0, spread, 1)
+    scaled: np.ndarray = (codes - mean) / np.where(spread > 0, spread, 1)
+    return scaled
 
 
 def linear_fit(

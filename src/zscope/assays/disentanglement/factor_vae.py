@@ -57,7 +57,8 @@ class Groups:
     def draw(self, groups: np.ndarray, each: int, rng: np.random.Generator) -> np.ndarray:
         """`each` random rows of every one of the groups, with replacement."""
         places = rng.random((len(groups), each)) * self.counts[groups, None]
-        return self.rows[self.starts[groups, None] + places.astype(np.int64)]
+        rows: np.ndarray = self.rows[self.starts[groups, None] + places.astype(np.int64)]
+        return rows
 
     def pairs(self, groups: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Two different random rows of every one of the groups."""

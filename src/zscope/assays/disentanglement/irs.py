@@ -50,7 +50,7 @@ SMALLEST_GROUP = 10
 
 @dataclass(frozen=True, eq=False)
 class IRS(Score):
-    """Interventional robustness, with the values that were seen too seldom to be used."""
+    """Interventional robustness, with the number of values that were too rare to use."""
 
     parents: list[int] = field(default_factory=list)  # per latent, its most robust factor
     groups: int = 0  # values of factors that were used, counted over all factors
@@ -132,14 +132,16 @@ def _largest_in_groups(
 ) -> np.ndarray:
     """For each code (a row) the largest |code - group mean|, averaged over the large groups."""
     if not large.any():
-        return np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+        overall: np.ndarray = np.abs(codes - codes.mean(1, keepdims=True)).max(1)
+        return overall
     ordered = np.take(codes, order_of(labels), axis=1)
     seen = counts > 0
     starts = (np.cumsum(counts) - counts)[seen]
     mean = np.add.reduceat(ordered, starts, axis=1) / counts[seen]
     above = np.maximum.reduceat(ordered, starts, axis=1) - mean
     below = mean - np.minimum.reduceat(ordered, starts, axis=1)
-    return np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+    largest: np.ndarray = np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+    return largest
 
 
 def _by_quantile(sample: Sample, _: np.random.Generator) -> Estimate:

@@ -86,7 +86,8 @@ def _plain_gaps(sample: Sample, _: np.random.Generator) -> Estimate:
 
 def best_possible(found: Information, first: np.ndarray) -> np.ndarray:
     """H - I0 of each factor, for the code that tells most about it."""
-    return found.factor_entropy - found.chance[first, np.arange(len(first))]
+    best: np.ndarray = found.factor_entropy - found.chance[first, np.arange(len(first))]
+    return best
 
 
 def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -140,7 +140,8 @@ def nearest(known: np.ndarray, asked: np.ndarray, count: int = NEIGHBOURS) -> np
     window = np.clip(window, 0, len(known) - 1)
     distance = np.where(outside, np.inf, np.abs(ordered[window] - asked[:, None]))
     closest = np.argsort(distance, axis=1, kind="stable")[:, :count]
-    return order[np.take_along_axis(window, closest, axis=1)]
+    nearest: np.ndarray = order[np.take_along_axis(window, closest, axis=1)]
+    return nearest
 
 
 ENTRY = Entry(

@@ -207,7 +207,8 @@ def _lasso(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     from sklearn.linear_model import Lasso
 
     weights = Lasso(alpha=LASSO_ALPHA).fit(first, second).coef_
-    return np.abs(np.atleast_2d(weights)).T
+    importances: np.ndarray = np.abs(np.atleast_2d(weights)).T
+    return importances
 
 
 def _medians(pairwise: np.ndarray) -> list[float]:

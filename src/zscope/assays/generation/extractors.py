@@ -98,7 +98,8 @@ def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
 
     def inception(x: Tensor) -> Tensor:
         bytes_ = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-        return network(bytes_.expand(-1, 3, -1, -1))[0]
+        features: Tensor = network(bytes_.expand(-1, 3, -1, -1))[0]
+        return features
 
     return inception
 

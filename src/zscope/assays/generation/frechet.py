@@ -94,4 +94,5 @@ def _covariance(rows: Matrix) -> Tensor:
 
 def _root(covariance: Matrix) -> Matrix:
     values, vectors = torch.linalg.eigh(covariance)
-    return vectors * values.clamp_min(0).sqrt() @ vectors.T
+    root: Matrix = vectors * values.clamp_min(0).sqrt() @ vectors.T
+    return root

@@ -42,7 +42,7 @@ class MutualInformation(Scored):
 
     score: float
     floor: float
-    matrix: Matrix  # I(z_i; z_j); the diagonal holds the entropy of each latent
+    matrix: Matrix  # I(z_i; z_j); on the diagonal the entropy of each latent
     bins: int
     samples: int
     interval: Interval | None = None

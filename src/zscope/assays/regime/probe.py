@@ -155,7 +155,8 @@ def _told(
     _, y_codes = np.unique(np.concatenate([y, y_test]), return_inverse=True)
     y, y_test = y_codes[: len(y)], y_codes[len(y) :]
     if len(np.unique(y)) < 2:
-        return y_test == y[0]
+        correct: np.ndarray = y_test == y[0]
+        return correct
     # Standardised: the means of passive latents are tiny, and the penalty would hide them.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
     search = GridSearchCV(

@@ -47,8 +47,8 @@ class Truncation(Result):
         for measure, row in self.table.items():
             for subset, (mean, sampled) in row.items():
                 floor = self.floors.get(measure, {}).get(subset)
-                told = "" if floor is None else f" (independent {floor:.3g})"
-                value = f"mean {mean:.4g}, sampled {sampled:.4g}{told}"
+                note = "" if floor is None else f" (independent {floor:.3g})"
+                value = f"mean {mean:.4g}, sampled {sampled:.4g}{note}"
                 lines.append((f"{measure}, {subset}", value))
         return [*lines, ("samples", str(self.samples))]
 
@@ -60,7 +60,7 @@ class Truncation(Result):
             (f"{subset} {kind}", value)
             for subset, pair in row.items()
             for kind, value in zip(("mean", "sampled"), pair, strict=True)
-            if math.isfinite(value)  # dependent latents share infinitely much
+            if math.isfinite(value)  # infinite for linearly dependent latents
         ]
         if not shown:
             raise Undefined(

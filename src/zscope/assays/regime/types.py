@@ -32,6 +32,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
+from zscope.factors import Factors
 from zscope.results import Result
 
 PerLatent = Float[Tensor, " latents"]
@@ -42,7 +43,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class VariableTypes(Result):
-    """The type of each latent; together `active`, `mixed` and `passive` hold every index once."""
+    """The type of each latent; `active`, `mixed` and `passive` together contain each index once."""
 
     active: list[int]
     mixed: list[int]
@@ -167,10 +168,10 @@ def variable_types(
     prior's variance, and the rule is that of `variable_types_by_kl`.
     """
     if kl is not None:
-        if not isinstance(variances, Tensor | np.ndarray):
+        if not isinstance(variances, Tensor | np.ndarray | Factors):
             variances = torch.cat([as_rows(batch, "variable_types") for batch in variances])
         return variable_types_by_kl(kl, variances, alpha=alpha)
-    batches = [variances] if isinstance(variances, Tensor | np.ndarray) else variances
+    batches = [variances] if isinstance(variances, Tensor | np.ndarray | Factors) else variances
     moments = VarianceMoments()
     for batch in batches:
         moments.add(batch)

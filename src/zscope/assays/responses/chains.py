@@ -92,7 +92,7 @@ def draw_out(
 
 
 def length(points: Tensor) -> float:
-    return (points[1:] - points[:-1]).norm(dim=1).sum().item()
+    return float((points[1:] - points[:-1]).norm(dim=1).sum())
 
 
 def resample(points: Tensor, count: int) -> Tensor:

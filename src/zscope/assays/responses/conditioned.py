@@ -135,7 +135,8 @@ def conditioned_response_matrix(
     generator = fresh(generator)
     batch, known, names = _observations(data, factors, who)
     recording = posterior if isinstance(posterior, Recording) else None
-    posterior = recording.posterior if recording is not None else posterior
+    if isinstance(posterior, Recording):
+        posterior = posterior.posterior
     if posterior is not None and len(posterior) != len(known):
         raise DataError(
             f"{who}: {len(posterior)} posteriors for {len(known)} observations; they must be of "

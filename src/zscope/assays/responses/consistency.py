@@ -80,9 +80,7 @@ class Consistency(Scored):
     groups: list[list[int]]
     interventions: int
     samples: int
-    chances: dict[str, float] = field(
-        default_factory=dict
-    )  # of `means`, with the responses of other codes
+    chances: dict[str, float] = field(default_factory=dict)  # of `means`, with other codes
     intervals: dict[str, Interval] = field(default_factory=dict)  # of `means`
 
     def measures(self) -> list[Measure]:

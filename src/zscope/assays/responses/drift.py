@@ -264,7 +264,8 @@ def _rates(autoencoder: Autoencoder, points: Codes, step: float) -> Tensor:
     answer = respond(autoencoder, moved.reshape(-1, latents)).double()
     ahead, behind = answer.reshape(2, count, latents, latents)
     jacobian = (ahead - behind).transpose(1, 2) / (2 * step)
-    return torch.linalg.eigvals(jacobian).abs().amax(dim=1)
+    radius: Tensor = torch.linalg.eigvals(jacobian).abs().amax(dim=1)
+    return radius
 
 
 ENTRY = Entry(

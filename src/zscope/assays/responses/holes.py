@@ -228,7 +228,8 @@ def holes(
 
 
 def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
-    return (change.double().cpu()[:, used] / unit).norm(dim=1)
+    distance: Tensor = (change.double().cpu()[:, used] / unit).norm(dim=1)
+    return distance
 
 
 ENTRY = Entry(

@@ -149,7 +149,8 @@ def _of_causes(
         def with_causes(*taken: tuple[int, int]) -> Tensor:
             """The causes of the base, with a group taken from each alternative named."""
             fixed = {unit: units[source, unit] for source, group in taken for unit in groups[group]}
-            return autoencoder.causes(noises[:1], fixed=fixed)[0]
+            causes: Tensor = autoencoder.causes(noises[:1], fixed=fixed)[0]
+            return causes
 
         count = range(len(groups))
         if len(codes) == 2:

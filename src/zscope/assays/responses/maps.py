@@ -70,7 +70,8 @@ class ResponseMap(Result):
     @property
     def magnitude(self) -> Plane:
         """|F|: how far one pass moves a code."""
-        return torch.linalg.vector_norm(self.field, dim=-1)
+        magnitude: Tensor = torch.linalg.vector_norm(self.field, dim=-1)
+        return magnitude
 
     def to_dict(self) -> dict[str, Any]:
         """Without the model and the pictures."""

@@ -77,4 +77,4 @@ def interval(draws: Tensor, tail: float) -> Tensor | None:
 
 def _length(samples: int) -> int:
     """Of one block."""
-    return max(1, round(samples ** (1 / 3)))
+    return max(1, round(float(samples ** (1 / 3))))

@@ -46,7 +46,8 @@ class Response(Result):
     @property
     def distance(self) -> Tensor:
         """||R(z) - z|| of each code."""
-        return torch.linalg.vector_norm(self.displacement, dim=1)
+        distance: Tensor = torch.linalg.vector_norm(self.displacement, dim=1)
+        return distance
 
     def summary(self) -> list[tuple[str, str]]:
         spread = self.codes.std(0, correction=0).norm()
@@ -94,6 +95,6 @@ def response(
 
 ENTRY = Entry(
     question="What becomes of a code that is decoded and encoded again?",
-    takes=("autoencoder", "recording"),
+    takes=("autoencoder", "recording_or_codes"),
     passes="samples",
 )

@@ -18,8 +18,9 @@ instead of prior samples, in kernels as wide as those codes are spread on averag
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 8, sec. 4.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -108,10 +109,12 @@ def structure_score(
     _check(response, statistic, samples, permutations)
     if autoencoder.prior is None:
         codes = _codes_for_hybrids(posterior, generator)
-        draw = lambda: hybrid_samples(codes, samples, groups=groups, generator=generator)  # noqa: E731
+        draw: Callable[[], Codes] = partial(
+            hybrid_samples, codes, samples, groups=groups, generator=generator
+        )
         variance = float(codes.double().var(0, correction=0).mean())
     else:
-        draw = lambda: prior_samples(autoencoder, samples, generator=generator)  # noqa: E731
+        draw = partial(prior_samples, autoencoder, samples, generator=generator)
         variance = 1.0
     drawn, asked = draw(), draw()
     answer = respond_posterior(autoencoder, asked)

@@ -1,1 +1,1 @@
-"""How alike are two representations of the same samples?"""
+"""How similar are two representations of the same samples?"""

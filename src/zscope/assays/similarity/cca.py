@@ -1,17 +1,17 @@
 """Canonical correlation: which directions of two representations move together?
 
-Each side is first reduced to the principal directions that hold 99 % of its variance.
-With rho_i the canonical correlations of what is left,
+Each side is first reduced to the principal directions that explain 99 % of its variance.
+With rho_i the canonical correlations of the reduced representations,
 
     svcca  = mean_i rho_i
     pwcca  = sum_i a_i rho_i / sum_i a_i,   a_i = sum_j |<h_i, x_j>|
 
 h_i being the i-th canonical variable of X and x_j the features of X: directions that
-account for more of X weigh more. Both lie from 0 to 1. Unchanged by any invertible linear
-map of what is left after the reduction, so by turning, shifting and uniformly scaling;
-pwcca is not symmetric: it weighs by its first argument.
+account for more of X have larger weights. Both lie between 0 and 1. Unchanged by any invertible
+linear map of the reduced representations, so by rotating, shifting and uniformly scaling;
+pwcca is not symmetric: its first argument gives the weights.
 
-Unrelated Gaussian features read about sqrt(max(p, q) / n): many samples are needed.
+Unrelated Gaussian features score about sqrt(max(p, q) / n): use many samples.
 
 Raghu et al., "SVCCA", NeurIPS 2017; Morcos et al., NeurIPS 2018, section 2.
 """
@@ -28,6 +28,8 @@ from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Spectrum
+
+__all__ = ["CanonicalCorrelation", "pwcca", "svcca"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,23 +67,23 @@ def _compare(x: Array, y: Array, variance: float, who: str) -> CanonicalCorrelat
     a, b = same_rows(x, y, who)
     a, b = centred(a), centred(b)
     basis_a, basis_b = _principal(a, variance, who), _principal(b, variance, who)
-    kept = (basis_a.shape[1], basis_b.shape[1])
-    if sum(kept) >= len(a):
-        # Two subspaces of n - 1 dimensions must share some when their own add up to more.
+    directions = (basis_a.shape[1], basis_b.shape[1])
+    if sum(directions) >= len(a):
+        # Subspaces of an (n - 1)-dimensional space intersect if their dimensions add up to more.
         raise Undefined(
-            f"{who}: {len(a)} samples for {kept} directions; with as many directions as samples "
-            "some correlate perfectly whatever the data. Record more samples, or keep less "
-            "variance."
+            f"{who}: {len(a)} samples for {directions} directions; with as many directions as "
+            "samples some correlate perfectly whatever the data. Record more samples, or keep "
+            "less variance (variance=)."
         )
-    turn, rho, _ = torch.linalg.svd(basis_a.T @ basis_b, full_matrices=False)
+    rotation, rho, _ = torch.linalg.svd(basis_a.T @ basis_b, full_matrices=False)
     rho = rho.clamp(max=1)
     weights = torch.ones_like(rho)
     if who == "pwcca":
-        weights = ((basis_a @ turn).T @ a).abs().sum(1)
+        weights = ((basis_a @ rotation).T @ a).abs().sum(1)
     return CanonicalCorrelation(
         score=float((weights * rho).sum() / weights.sum()),
         correlations=rho,
-        directions=kept,
+        directions=directions,
         samples=len(a),
         features=(a.shape[1], b.shape[1]),
     )
@@ -89,16 +91,17 @@ def _compare(x: Array, y: Array, variance: float, who: str) -> CanonicalCorrelat
 
 def _principal(rows: Tensor, variance: float, who: str) -> Tensor:
     """Orthonormal basis of the leading principal components, samples x directions."""
+    left: Tensor
     left, values, _ = torch.linalg.svd(rows, full_matrices=False)
     power = values.square()
     if float(power.sum()) == 0:
         raise Undefined(
             f"{who}: a representation is the same for all {len(rows)} samples, so it has no "
-            "directions to correlate. Has the layer collapsed?"
+            "directions to correlate. Has the layer collapsed? See: zscope assay RUN variable-types"
         )
     share = power.cumsum(0) / power.sum()
     keep = int((share < variance).sum()) + 1
-    # Directions of rounding alone correlate with anything.
+    # Directions that consist of rounding errors correlate with anything.
     keep = min(keep, int((values > 1e-10 * values[0]).sum()))
     return left[:, :keep]
 

@@ -1,24 +1,24 @@
-"""CKA: do two representations arrange the same samples alike?
+"""CKA: are the same samples arranged in the same way in two representations?
 
 With X and Y the centred activations (samples x features) and K = X X^T, L = Y Y^T,
 
     plain      |X^T Y|_F^2 / ( |X^T X|_F |Y^T Y|_F )                     0 <= CKA <= 1
     debiased   HSIC_1(K, L) / sqrt( HSIC_1(K, K) HSIC_1(L, L) )         -1 <= CKA <= 1
 
-1 when Y is X turned, shifted and uniformly scaled. Unchanged by any orthogonal map,
+1 when Y is X rotated, shifted and uniformly scaled. Unchanged by any orthogonal map,
 isotropic scaling and shift of either side, and by permuting the samples of both together;
-not by other linear maps, and blind to changes in directions of little variance.
+not by other linear maps. Insensitive to changes in directions of little variance.
 
-The plain form (also called the RV coefficient) reads about p / (n + p) for unrelated
-Gaussian features: .67 at 64 samples of 128. The debiased form, with the unbiased HSIC_1 of
-Song et al., reads 0 there within its error, and can come out slightly negative; it is the
-default. For linear kernels
+The plain form (also called the RV coefficient) is about p / (n + p) for unrelated Gaussian
+features: .67 at 64 samples of 128. The debiased form, with the unbiased HSIC_1 of Song et al.,
+is 0 there within its error, and can be slightly negative; it is the default. For linear
+kernels
 
     n (n-3) HSIC_1 = |X^T Y|_F^2 - n / (n-2) sum_i |x_i|^2 |y_i|^2
                      + (sum_i |x_i|^2) (sum_i |y_i|^2) / ((n-1) (n-2))
 
-so it costs no more than the plain form. It needs at least 4 samples that are not all
-equally far from each other: HSIC_1 of such a representation with itself is 0.
+so it costs no more than the plain form. It needs at least 4 samples, not all equally far from
+each other: HSIC_1 of such a representation with itself is 0.
 
 Kornblith et al., ICML 2019; Song et al., JMLR 13, 2012, equation 5; Robert & Escoufier
 1976; Bonheme 2023, equation 2.2.
@@ -36,12 +36,14 @@ from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
 
+__all__ = ["CKA", "StreamingCKA", "cka"]
+
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class CKA(Scored):
-    """The similarity, with the numbers of samples and features that it depends on."""
+    """The similarity, and the numbers of samples and features it depends on."""
 
     score: float
     debiased: bool
@@ -67,7 +69,7 @@ def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     _refuse_constant(float(norms_a.sum()), float(norms_b.sum()), n)
     pairs = ((a, b), (a, a), (b, b))
     if min(features) > n:
-        # Many features: the Gram matrices are smaller, and hold the same inner products.
+        # Many features: the Gram matrices are smaller and contain the same inner products.
         grams = {id(side): side @ side.T for side in (a, b)}
         products = [float((grams[id(p)] * grams[id(q)]).sum()) for p, q in pairs]
     else:
@@ -75,12 +77,12 @@ def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     plain = products[1:]
     if debiased:
         norms = ((norms_a, norms_b), (norms_a, norms_a), (norms_b, norms_b))
-        products = [hsic(h, p, q, n) for h, (p, q) in zip(products, norms, strict=True)]
+        products = [_hsic_of(h, p, q, n) for h, (p, q) in zip(products, norms, strict=True)]
     score = _ratio(products[0], products[1:], plain, n, features)
     return CKA(score=score, debiased=debiased, samples=n, features=features)
 
 
-def hsic(product: float, norms_a: Tensor, norms_b: Tensor, n: int) -> float:
+def _hsic_of(product: float, norms_a: Tensor, norms_b: Tensor, n: int) -> float:
     """n (n-3) HSIC_1 from |X^T Y|_F^2 and the squared norms of the centred rows."""
     return _hsic(product, float(norms_a @ norms_b), float(norms_a.sum()), float(norms_b.sum()), n)
 
@@ -92,15 +94,15 @@ def _hsic(product: float, paired: float, total_a: float, total_b: float, n: int)
 def _ratio(
     cross: float, own: list[float], plain: list[float], n: int, features: tuple[int, int]
 ) -> float:
-    """cross / sqrt(own_a own_b). `plain` are the self-terms before the bias is taken off: what
-    rounding leaves of them, on either side of 0, is no similarity."""
+    """cross / sqrt(own_a own_b). `plain` are the self-similarities before the bias is removed: a
+    remainder as small as rounding errors is treated as 0."""
     for side, term, whole in zip(("first", "second"), own, plain, strict=True):
         if term <= ROUNDING * whole:
             raise Undefined(
                 f"cka: all {n} samples of the {side} representation ({features} features) are "
-                "equally far from each other, so its unbiased self-similarity is 0 and nothing "
-                "can be measured by it. One-hot rows look so, or too few samples of many "
-                "features. Record more, or read the plain form: cka(x, y, debiased=False)."
+                "equally far from each other, so its unbiased self-similarity is 0. The rows may "
+                "be one-hot, or there are too few samples for so many features. Record more, or "
+                "use the plain form: cka(x, y, debiased=False)."
             )
     return min(1.0, cross / math.sqrt(own[0]) / math.sqrt(own[1]))
 
@@ -110,16 +112,17 @@ def _refuse_constant(total_a: float, total_b: float, n: int) -> None:
         if total <= 0:
             raise Undefined(
                 f"cka: the {side} representation is the same for all {n} samples, so there is "
-                "nothing to compare. A linear VAE's variances, or a collapsed layer, look so."
+                "nothing to compare. Has the layer collapsed? The variances of a linear VAE are "
+                "constant, too."
             )
 
 
 class StreamingCKA:
-    """CKA of data that do not fit in memory: add batches, then ask for the result.
+    """CKA of data that do not fit in memory: add batches, then get the result.
 
-    Only sums over the samples are kept (features x features), so the answer is that of
-    all samples at once to rounding, not an average over batches. The sums are taken about
-    the mean of the first batch, which keeps them from cancelling.
+    Only sums over the samples are stored (features x features), so up to rounding the result
+    is that of all samples at once, not an average over batches. The sums are taken about the
+    mean of the first batch, which avoids cancellation.
     """
 
     def __init__(self) -> None:
@@ -127,7 +130,7 @@ class StreamingCKA:
         self._sides: list[_Side] = []
 
     def add(self, x: Array, y: Array) -> "StreamingCKA":
-        """Take in the next samples of both representations; returns itself."""
+        """Add the next samples of both representations; returns itself."""
         a, b = same_rows(x, y, "StreamingCKA", least=1)
         if not self._sides:
             self._sides = [_Side(a, a), _Side(b, b), _Side(a, b)]
@@ -140,7 +143,7 @@ class StreamingCKA:
         least = 4 if debiased else 2
         if self.samples < least:
             raise Undefined(
-                f"StreamingCKA: {self.samples} samples so far; at least {least} are needed."
+                f"StreamingCKA: {self.samples} samples so far; expected at least {least}. Add more."
             )
         *own, cross = (side.product(debiased) for side in self._sides)
         plain = [side.product(False) for side in self._sides[:2]]
@@ -159,7 +162,7 @@ class _Side:
     """Sums over samples from which |X^T Y|_F^2 and HSIC_1 of the centred rows follow."""
 
     def __init__(self, a: Tensor, b: Tensor) -> None:
-        # Of a column that does not vary, the value itself: the mean may be off by rounding.
+        # For a constant column the value itself: its mean may differ by rounding.
         self.shift_a, self.shift_b = (
             torch.where((rows == rows[0]).all(0), rows[0], rows.mean(0)) for rows in (a, b)
         )
@@ -172,8 +175,8 @@ class _Side:
     def add(self, a: Tensor, b: Tensor) -> None:
         if a.shape[1] != len(self.sum_a) or b.shape[1] != len(self.sum_b):
             raise Undefined(
-                f"StreamingCKA: a batch has {a.shape[1]} and {b.shape[1]} features, earlier ones "
-                f"{len(self.sum_a)} and {len(self.sum_b)}. Compare one layer at a time."
+                f"StreamingCKA: got a batch with {a.shape[1]} and {b.shape[1]} features; earlier "
+                f"ones have {len(self.sum_a)} and {len(self.sum_b)}. Compare one layer at a time."
             )
         a, b = a - self.shift_a, b - self.shift_b
         norms_a, norms_b = a.square().sum(1), b.square().sum(1)

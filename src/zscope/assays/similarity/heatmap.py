@@ -1,18 +1,17 @@
-"""Similarity heatmap: which layers of two models, or of one model at two times, agree?
+"""Similarity heatmap: which layers of two models, or of one model at two times, are similar?
 
 Cell (i, j) is the CKA of layer i of the first and layer j of the second model on the same
 samples; with several runs of each, the mean over all pairs of runs. Top left compares
-encoders, bottom right decoders. Levels of different kinds of layers are not comparable;
-their changes are.
+encoders, bottom right decoders. Absolute values of different kinds of layers are not
+comparable; their changes are.
 
-Two controls stand beside it. `null` is the same for the second model with its samples
-shuffled: what the numbers read when nothing is shared. `control` is the same for a model
-that was never trained: layers near the input agree for no other reason than that the
-input is the same.
+There are two controls. `null` is the same with the samples of the second model shuffled: the
+level when nothing is shared. `control` is the same for a model that was never trained: layers
+near the input are similar just because the input is the same.
 
-All pairs cost one pass over the Gram matrices of the layers, taken block by block: each
-is formed once, not once for every partner. Layers with more features than samples are
-kept as their Gram matrix, which is smaller and all that CKA sees of them.
+All pairs cost one pass over the Gram matrices of the layers, block by block: each is computed
+once, not once for every partner. Layers with more features than samples are stored as their
+Gram matrix, which is smaller and sufficient for CKA.
 
 Bonheme 2023, equation 7.9 and section 7.4.
 """
@@ -34,14 +33,16 @@ from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.types import Matrix
 
+__all__ = ["Layer", "SimilarityHeatmap", "prepare_layers", "similarity_heatmap"]
+
 BLOCK_BYTES = 128 << 20
-ROUNDING = 1e-6  # a layer that varies by less than this share is the same for all samples
-EQUALLY_FAR = 1e-6  # what float32 leaves of a self-similarity that is 0 without its bias
+ROUNDING = 1e-6  # a layer that varies by less than this, relative to its norm, is constant
+EQUALLY_FAR = 1e-6  # rounding error in float32 of an unbiased self-similarity of 0
 
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A layer ready to be compared: centred, scaled, and in the smaller of two forms."""
+    """A layer prepared for comparison: centred, scaled, and in the smaller of two forms."""
 
     rows: Float[Tensor, "samples features"] | None
     gram: Float[Tensor, "samples samples"] | None  # where there are more features than samples
@@ -104,8 +105,8 @@ class SimilarityHeatmap(Result):
             self.matrix.clamp(min=0),
             rows=self.rows,
             columns=self.columns,
-            x="layers of the second",
-            y="layers of the first",
+            x="layers of the second model",
+            y="layers of the first model",
             label="CKA",
             limit=1.0,
             ax=ax,
@@ -125,8 +126,8 @@ def similarity_heatmap(
     """Compare layers (name -> samples x features; see `activations`) of two models.
 
     Give a list of such mappings for several runs; without `second`, the first is compared
-    with itself (several runs: every run with every other). Layers that are the same for
-    all samples have no similarity and are left out.
+    with itself (several runs: each with every other). Constant layers have no similarity and
+    are left out.
     """
     ours = [first] if isinstance(first, Mapping) else list(first)
     alone = second is None
@@ -169,29 +170,29 @@ def similarity_heatmap(
 
 
 def prepare_layers(layers: Layers) -> dict[str, Layer]:
-    """The layers that vary, in the form `similarity_heatmap` works on.
+    """The layers that vary, in the form that `similarity_heatmap` works on.
 
-    It prepares what it is given itself; to compare several large models, prepare one after
+    `similarity_heatmap` does this itself; to compare several large models, prepare one after
     the other, so that only one model's activations are in memory at a time.
     """
-    kept = {}
+    prepared = {}
     for name, values in layers.items():
-        layer = values if isinstance(values, Layer) else _prepared(name, torch.as_tensor(values))
+        layer = values if isinstance(values, Layer) else _prepare(name, torch.as_tensor(values))
         if layer is not None:
-            kept[name] = layer
-    return kept
+            prepared[name] = layer
+    return prepared
 
 
-def _prepared(name: str, values: Tensor) -> Layer | None:
-    """None for a layer that is the same for all samples."""
+def _prepare(name: str, values: Tensor) -> Layer | None:
+    """None for a constant layer."""
     rows = values.detach().reshape(len(values), -1)
     raw = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
     rows = (rows - rows.mean(0, dtype=torch.float64).to(rows.dtype)).float().cpu()
     scale = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
     if not math.isfinite(scale):
         raise Undefined(
-            f"similarity_heatmap: the layer {name!r} holds NaN or infinite numbers. Has training "
-            "diverged?"
+            f"similarity_heatmap: the layer {name!r} contains NaN or infinite numbers. Has "
+            "training diverged? Lower the learning rate, or use an earlier checkpoint."
         )
     if scale <= ROUNDING * raw:
         return None
@@ -214,17 +215,17 @@ def _check(groups: list[dict[str, Layer]]) -> None:
     if not all(groups):
         raise Undefined(
             "similarity_heatmap: a model has no layer that varies over the samples. Is the input "
-            "the same for all samples?"
+            "the same for all samples? Use other observations."
         )
     if len(sizes) != 1 or sizes[0] < 4:
         raise Undefined(
-            f"similarity_heatmap: layers of {sizes} samples; all must be of the same samples, at "
-            "least 4. Take the activations of both models on the same observations."
+            f"similarity_heatmap: got layers of {sizes} samples; expected the same samples for all "
+            "layers, at least 4. Compute the activations of both models on the same observations."
         )
 
 
 class _Table:
-    """CKA of any two layers of any two groups, looked up."""
+    """Looks up the CKA of any two layers of any two groups."""
 
     def __init__(self, places: list[dict[str, int]], values: Tensor) -> None:
         self.places, self.values = places, values
@@ -278,6 +279,6 @@ def _gram_products(layers: list[Layer], n: int) -> Tensor:
 
 ENTRY = Entry(
     question="Which layers of two models, or of one model at two steps, are similar?",
-    takes=("codes", "codes"),
+    takes=("activations", "activations"),
     compares=True,
 )

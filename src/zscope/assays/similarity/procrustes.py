@@ -1,14 +1,14 @@
-"""Procrustes: how closely can one representation be turned onto the other?
+"""Procrustes: how closely can one representation be rotated onto the other?
 
-With X and Y centred and scaled to |X|_F = |Y|_F = 1, the best orthogonal map (turning and
-flipping) leaves
+With X and Y centred and scaled to |X|_F = |Y|_F = 1, the best orthogonal map (rotation and
+reflection) leaves
 
     distance^2 = min_Q |X Q - Y|_F^2 = 2 - 2 s,     s = |Y^T X|_* (sum of singular values)
     score      = s = 1 - distance^2 / 2             0 <= score <= 1
     angle      = arccos s                           0 <= angle <= pi / 2
 
-Unchanged by orthogonal maps, isotropic scaling and shifts of either side. Unlike CKA it
-heeds directions of little variance, but it reads high with few samples and many features:
+Unchanged by orthogonal maps, isotropic scaling and shifts of either side. Unlike CKA it is
+sensitive to directions of little variance, but it is large with few samples and many features:
 (8 / 3 pi) sqrt(p / n) for unrelated Gaussian features. Quote the smaller of the two.
 `distance` and `angle` are metrics (symmetric, zero only for equal shapes, triangle
 inequality); the score is not. Other libraries call each of the three "Procrustes".
@@ -28,6 +28,8 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centred, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
+
+__all__ = ["Procrustes", "procrustes"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,8 @@ class Procrustes(Scored):
 def procrustes(x: Array, y: Array) -> Procrustes:
     """Procrustes similarity of two representations of the same samples, in the same order.
 
-    The representations may differ in the number of features: the smaller is then thought
-    to have further features that are zero.
+    The representations may differ in the number of features: the smaller is then padded
+    with zeros.
     """
     a, b = same_rows(x, y, "procrustes")
     features = (a.shape[1], b.shape[1])
@@ -72,16 +74,19 @@ def _unit(rows: Tensor, side: str) -> Tensor:
     if float(norm) == 0:
         raise Undefined(
             f"procrustes: the {side} representation is the same for all {len(rows)} samples, so "
-            "there is no shape to turn. Has the layer collapsed?"
+            "there is no shape to rotate. Has the layer collapsed? See: zscope assay RUN "
+            "variable-types"
         )
-    return rows / norm
+    unit: Tensor = rows / norm
+    return unit
 
 
 def _reduced(rows: Tensor) -> Tensor:
     """The same shape in at most as many columns as there are rows: exact."""
     if rows.shape[1] <= len(rows):
         return rows
-    return torch.linalg.qr(rows.T, mode="r").R.T
+    reduced: Tensor = torch.linalg.qr(rows.T, mode="r").R.T
+    return reduced
 
 
 ENTRY = Entry(

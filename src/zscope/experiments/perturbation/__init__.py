@@ -1,33 +1,32 @@
-"""Perturb a dataset so that VAEs no longer disentangle it, though no pixel moves by more than ε.
+"""Perturb a dataset so that VAEs no longer disentangle it, with no pixel changed by more than ε.
 
 VAEs align their latents with the directions in which data vary most *locally*. A change that
-is tiny everywhere but turns those directions takes the alignment with the factors away,
-and the disentanglement with it: it came from the data, not from the objective.
+is tiny everywhere but rotates those directions removes the alignment with the factors, and
+the disentanglement with it: it came from the data, not from the objective.
 
     x' = x + ε m(w),      |m| <= 1,      same factors w
 
 1. Train `restarts` β-VAEs that differ in their seed alone. Take the one with the lowest MIG
    ("entangled") and the one with the highest ("disentangled"), or several of each (`pairs`).
-2. Freeze their encoders, and always feed them the original x. Their decoders go on from
-   where they are.
+2. Freeze their encoders, and always feed them the original x. Their decoders keep training.
 3. m is a decoder that sees the factors through a single neuron (all of w becomes one number
    s(w)) and ends in tanh. Ordered factors enter standardised, categories one-hot.
-4. In turn: 3 batches for the decoders, each minimising its reconstruction loss of x' from
+4. Alternate: 3 batches for the decoders, each minimising its reconstruction loss of x' from
    samples of its frozen posterior, then 1 batch for m, minimising
 
        L_rec(entangled) - L_rec(disentangled).
 
-   Five latent samples for each picture; Adam 1e-4 (0.9, 0.999, 1e-7). It stops when the gap
-   between the losses has settled, or after `rounds`.
+   Five latent samples per image; Adam 1e-4 (0.9, 0.999, 1e-7). Training stops when the gap
+   between the losses has converged, or after `rounds`.
 5. The whole dataset is rewritten (`data/perturbed.py`: range, bounds, provenance), and a
    control is written with uniform noise of the same ε.
 
-Everything is kept in a folder as it is made, and an interrupted run goes on where it was.
+Intermediate results are saved in a folder, and an interrupted run can be resumed.
 
 Zietlow, PhD thesis, Tübingen 2022, sections 4.2.2-4.3.3 and figure 4.2; Zietlow, Rolinek &
-Martius, "Demystifying inductive biases for β-VAE based architectures", ICML 2021. Not said
-there and chosen here: ten restarts; runs that use fewer latents than there are factors
-are not chosen while enough others are left; when to stop.
+Martius, "Demystifying inductive biases for β-VAE based architectures", ICML 2021. Not stated
+there and chosen here: ten restarts; runs that use fewer latents than there are factors are
+chosen only if there are not enough others; the stopping rule.
 """
 
 import json
@@ -45,14 +44,17 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
-from zscope.experiments.perturbation.game import AGAIN, Choice, Game, averaged, play
+from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
 from zscope.recording import record
+from zscope.results import Result
 from zscope.training import train
+
+__all__ = ["Perturbation", "perturb"]
 
 
 @dataclass(frozen=True, eq=False)
-class Perturbation:
-    """What came out: the datasets, the models behind them, and how the losses went."""
+class Perturbation(Result):
+    """The perturbed dataset and its control, the models used, and the course of the losses."""
 
     dataset: Dataset
     control: Dataset | None
@@ -61,17 +63,31 @@ class Perturbation:
     entangled: list[int]  # restarts
     disentangled: list[int]
     before: dict[str, float]  # losses on the original data: entangled, disentangled, gap
-    history: list[dict[str, Any]]  # the same on the changed data, for every round
+    history: list[dict[str, Any]]  # the same on the perturbed data, for every round
     largest: float  # max |x' - x|
     flags: list[str]
 
     @property
     def gap(self) -> tuple[float, float]:
         """L_rec(entangled) - L_rec(disentangled) on the original data, and in the last rounds."""
-        return self.before["gap"], averaged(self.history)["gap"]
+        return self.before["gap"], mean_losses(self.history)["gap"]
+
+    def summary(self) -> list[tuple[str, str]]:
+        before, after = self.gap
+        files = [("dataset", self.dataset), ("control with uniform noise", self.control)]
+        return [
+            (f"MIG of {len(self.scores)} restarts", ", ".join(f"{s:.2f}" for s in self.scores)),
+            ("entangled restarts", ", ".join(map(str, self.entangled))),
+            ("disentangled restarts", ", ".join(map(str, self.disentangled))),
+            ("loss entangled - disentangled", f"{before:+.2f} before, {after:+.2f} after"),
+            ("rounds", str(self.history[-1]["round"])),
+            ("largest change of a pixel", f"{self.largest:.4f}"),
+            *((name, str(data.provenance["path"])) for name, data in files if data is not None),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         return {
+            "kind": type(self).__name__,
             "dataset": self.dataset.provenance["path"],
             "control": None if self.control is None else self.control.provenance["path"],
             "scores": self.scores,
@@ -105,29 +121,29 @@ def perturb(
     resume: bool = False,
     progress: bool | None = None,
 ) -> Perturbation:
-    """Run the whole procedure in the folder `out`; `zs.data.load(out/"perturbed.npz")` after.
+    """Move every pixel by at most `epsilon` so that VAEs entangle the factors.
 
-    `restarts` is how many models to train (each for `steps`, with `options` of `model`), or
-    models that are trained already. `latents` is the number of factors unless said. With
-    `resume` an interrupted run is taken up, and settings must be the same.
+    Everything is saved in the folder `out`; load the data with
+    `zs.data.load(out / "perturbed.npz")`. `restarts` is the number of models to train (each for
+    `steps`, with `options` of `model`), or a list of trained models. `latents` defaults to
+    the number of factors. `resume` continues an interrupted run with the same settings.
     """
-    who = "perturb"
     out = Path(out)
-    if varying(data) < 2:
+    if count_factors(data) < 2:
         raise DataError(
-            f"{who}: {data.name} has fewer than two factors that vary, and the change is made "
-            "from them. Give data with factors: zscope data list"
+            f"perturb: {data.name} has fewer than two factors that vary, and the change is a "
+            "function of them. Use data with factors: zscope data list"
         )
     trained = None if isinstance(restarts, int) else list(restarts)
     count = restarts if isinstance(restarts, int) else len(restarts)
     if count < 2 * pairs or pairs < 1 or rounds < 1:
         raise ConfigError(
-            f"{who}: restarts={count}, pairs={pairs}, rounds={rounds}; at least one pair, one "
-            "round and two restarts for every pair are needed."
+            f"perturb: restarts={count}, pairs={pairs}, rounds={rounds}; expected at least one "
+            "pair, one round and two restarts for every pair."
         )
     if not 0 < epsilon <= 1:
-        raise ConfigError(f"{who}: epsilon={epsilon}; it must lie above 0 and not above 1.")
-    latents = latents or varying(data)
+        raise ConfigError(f"perturb: epsilon={epsilon}; expected a number above 0, at most 1.")
+    latents = latents or count_factors(data)
     options = dict(options or {})
     settings = {
         "data": data.recipe or data.name,
@@ -144,12 +160,12 @@ def perturb(
         "modifier_rate": modifier_rate,
         "seed": seed,
     }
-    begin(out, settings, resume)
+    _start(out, settings, resume)
     batch = min(batch, len(data))
     if trained is None:
         trained = []
         for number in range(count):
-            built = models.build(
+            untrained = models.build(
                 model, shape=data.shape, latents=latents, **{**options, "seed": seed + number}
             )
             folder = out / "original" / f"seed-{seed + number}"
@@ -157,7 +173,7 @@ def perturb(
                 print(f"restart {number + 1} of {count}", file=sys.stderr, flush=True)
             try:
                 run = train(
-                    built,
+                    untrained,
                     data,
                     steps=steps,
                     batch=batch,
@@ -169,13 +185,13 @@ def perturb(
                 )
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
-                    f"perturb: stopped and saved in restart {number + 1} of {count}. {AGAIN}"
+                    f"perturb: stopped and saved in restart {number + 1} of {count}. {RESUME}"
                 ) from None
             assert run.model is not None
             trained.append(run.model)
-    chosen = choose(trained, data, pairs)
-    game = Game(data, trained, chosen, epsilon=epsilon, seed=seed, options=options)
-    before = game.untouched(batch, seed)
+    choice = choose(trained, data, pairs)
+    game = Game(data, trained, choice, epsilon=epsilon, seed=seed, options=options)
+    before = game.original_losses(batch, seed)
     history = play(
         game,
         out / "modifier",
@@ -187,40 +203,38 @@ def perturb(
         progress=progress,
     )
     about = {"change": "modifier trained against disentanglement", "settings": settings}
-    about["chosen"] = {"entangled": chosen.entangled, "disentangled": chosen.disentangled}
+    about["chosen"] = {"entangled": choice.entangled, "disentangled": choice.disentangled}
     about["rounds"] = history[-1]["round"]
-    changed = write_perturbed(
+    perturbed = write_perturbed(
         out / "perturbed.npz", data, game.change, epsilon=epsilon, about=about
     )
-    noisy = None
-    if control:
-        noisy = write_noisy(out / "noise.npz", data, epsilon=epsilon, seed=seed)
+    noisy = write_noisy(out / "noise.npz", data, epsilon=epsilon, seed=seed) if control else None
     result = Perturbation(
-        dataset=changed,
+        dataset=perturbed,
         control=noisy,
-        scores=chosen.scores,
-        active=chosen.active,
-        entangled=chosen.entangled,
-        disentangled=chosen.disentangled,
+        scores=choice.scores,
+        active=choice.active,
+        entangled=choice.entangled,
+        disentangled=choice.disentangled,
         before=before,
         history=history,
-        largest=largest_change(data, changed),
-        flags=chosen.flags,
+        largest=largest_change(data, perturbed),
+        flags=choice.flags,
     )
     content = {"format": store.FORMAT, "settings": settings, "result": result.to_dict()}
     store.write_whole(out / "perturbation.json", json.dumps(content, indent=1).encode())
     return result
 
 
-def begin(out: Path, settings: dict[str, Any], resume: bool) -> None:
-    """Write the settings down, or check that they are those of the run to go on with."""
+def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
+    """Save the settings, or check that they are those of the run to resume."""
     file = out / "perturbation.json"
     plain = json.loads(json.dumps(settings))
     if file.is_file():
         before = store.read_json(file)["settings"]
         if not resume:
             raise RunError(
-                f"perturb: {out} already holds a perturbation. Go on with it by --resume "
+                f"perturb: {out} already contains a perturbation. Continue it with --resume "
                 "(resume=True), or choose another folder."
             )
         changed = [key for key in plain if before.get(key) != plain[key]]
@@ -228,13 +242,13 @@ def begin(out: Path, settings: dict[str, Any], resume: bool) -> None:
             key = changed[0]
             raise ConfigError(
                 f"perturb: {out} was started with {key}={before.get(key)!r}, now {key}="
-                f"{plain[key]!r} is asked for. Leave the option out or choose another folder."
+                f"{plain[key]!r}. Use the same value, or choose another folder."
             )
         return
     if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
         raise RunError(
-            f"perturb: {out} is not empty and holds no perturbation. So that nothing of yours is "
-            "overwritten, choose a new or empty folder."
+            f"perturb: {out} is not empty and contains no perturbation. Choose a new or empty "
+            "folder, so that nothing is overwritten."
         )
     content = {"format": store.FORMAT, "settings": plain}
     store.write_whole(file, json.dumps(content, indent=1).encode())
@@ -242,14 +256,14 @@ def begin(out: Path, settings: dict[str, Any], resume: bool) -> None:
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
     """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
-    needed = varying(data)
+    needed = count_factors(data)
     scores, active = [], []
     for model in trained:
         recording = record(model, data)
         if recording.posterior.std is None:
             raise ConfigError(
-                "perturb: the models must have independent noise in their latents: use vae, "
-                "beta-vae or the like, whose alignment the change attacks."
+                "perturb: the models must have independent noise in their latents, as vae and "
+                "beta-vae have: the change works against the alignment that this noise causes."
             )
         variances = recording.posterior.variance
         active.append(int((variances.double().mean(0) < 0.8).sum()))
@@ -263,13 +277,13 @@ def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
     if len(usable) < 2 * pairs:
         flags.append(
             f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
-            f"({needed}), so others were chosen too: β may be too large."
+            f"({needed}), so restarts with fewer were chosen too. β may be too large."
         )
         usable = order
     return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
 
 
-def varying(data: Dataset) -> int:
-    """How many factors take more than one value."""
+def count_factors(data: Dataset) -> int:
+    """The number of factors that take more than one value."""
     values = np.zeros((1, 0)) if data.factors is None else data.factors
     return int((values != values[0]).any(0).sum())

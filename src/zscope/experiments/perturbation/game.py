@@ -1,4 +1,4 @@
-"""The modifier's training: it moves the data, and decoders of both sides follow (step 4)."""
+"""Train the modifier against the decoders of both sides (step 4 of the procedure)."""
 
 import copy
 import json
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from zscope import models, store
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
-from zscope.data.perturbed import reflected, within_unit_range
+from zscope.data.perturbed import reflect, within_unit_range
 from zscope.errors import ConfigError, TrainingError
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
@@ -26,18 +26,20 @@ from zscope.training.feeding import batch_rows
 from zscope.training.loop import watch_interrupts
 from zscope.training.progress import show
 
+__all__ = ["Choice", "Game", "Modifier", "play"]
+
 DECODER_BATCHES = 3
 LATENT_SAMPLES = 5
 WINDOW = 500  # rounds over which the gap is averaged before it is compared
-SETTLED = 0.02  # of the range of the gap: windows that differ by less end the training
+CONVERGED = 0.02  # of the range of the gap: windows that differ by less end the training
 LOG_EVERY = 50
 CHECKPOINT_EVERY = 250
-AGAIN = "Go on with the same command and --resume."
+RESUME = "Continue with the same command and --resume."
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which restarts take part, and what they scored."""
+    """The restarts that are used, and the scores of all."""
 
     scores: list[float]
     active: list[int]
@@ -47,7 +49,7 @@ class Choice:
 
 
 class Modifier(nn.Module):
-    """m(w): the factors squeezed into one number, and a decoder behind it; from -1 to 1."""
+    """m(w): the factors reduced to one number, then a decoder; outputs from -1 to 1."""
 
     def __init__(self, inputs: int, decoder: nn.Module) -> None:
         super().__init__()
@@ -59,87 +61,90 @@ class Modifier(nn.Module):
 
 
 class Game(nn.Module):
-    """The two sides: decoders that follow x', and the modifier that moves it."""
+    """The two sides: decoders that reconstruct x', and the modifier that changes it."""
 
     def __init__(
         self,
         data: Dataset,
         trained: Sequence[Autoencoder],
-        chosen: Choice,
+        choice: Choice,
         *,
         epsilon: float,
         seed: int,
         options: dict[str, Any],
     ) -> None:
         super().__init__()
-        strange = [type(m).__name__ for m in trained if not isinstance(m, Composed)]
-        if strange:
+        foreign = [type(m).__name__ for m in trained if not isinstance(m, Composed)]
+        if foreign:
             raise ConfigError(
-                f"perturb: {strange[0]} is not a model of zs.models, whose decoder can be trained "
-                "apart from its encoder. Give the number of restarts, or models built there."
+                f"perturb: {foreign[0]} is not a model of zs.models, and its decoder cannot be "
+                "trained apart from its encoder. Give the number of restarts, or models built "
+                "with zs.models.build."
             )
         self.data, self.epsilon = data, epsilon
         self.device = trained[0].place[0]
         self.fold = within_unit_range(data)
-        self.w = described_factors(data).to(self.device)
-        sides = {"entangled": chosen.entangled, "disentangled": chosen.disentangled}
-        # The encoders never change and always see the original x: asked once, for all rows.
+        self.w = encode_factors(data).to(self.device)
+        sides = {"entangled": choice.entangled, "disentangled": choice.disentangled}
+        # The encoders never change and always see the original x: one pass over all rows.
         self.posteriors = {
-            side: [_whole(trained[k], data) for k in numbers] for side, numbers in sides.items()
+            side: [record(trained[k], data, samples=len(data)).posterior for k in numbers]
+            for side, numbers in sides.items()
         }
         self.decoders = nn.ModuleDict(
             {side: nn.ModuleList(copy.deepcopy(trained[k]) for k in n) for side, n in sides.items()}
         )
-        for parameter in self.decoders.parameters():
-            parameter.requires_grad_(False)
-        for member in self._members():
-            for parameter in member.decoder.parameters():
-                parameter.requires_grad_(True)
+        self.decoders.requires_grad_(False)
+        for side in sides:
+            for member in self._members(side):
+                _decoder(member).requires_grad_(True)
         recipe = trained[0].recipe or {}
         backbone = {**recipe.get("options", {}), **options}
-        keep = {
+        architecture = {
             key: backbone[key]
             for key in ("backbone", "hidden", "decoder_hidden", "activation", "decoder_activation",
                         "kernels", "depth", "filters")
             if backbone.get(key) is not None
         }  # fmt: skip
-        plain = models.build("ae", shape=data.shape, latents=1, **keep)
+        plain = models.build("ae", shape=data.shape, latents=1, **architecture)
         with torch.device("meta"):
-            squeezed = Modifier(self.w.shape[1], copy.deepcopy(plain.decoder).to("meta"))  # type: ignore[union-attr]
-        initialise(squeezed, seed=seed_of(seed, 7))
-        self.modifier = squeezed
+            decoder = copy.deepcopy(_decoder(plain)).to("meta")
+            self.modifier = Modifier(self.w.shape[1], decoder)
+        initialise(self.modifier, seed=seed_of(seed, 7))
         self.to(self.device)
 
-    def _members(self) -> list[Any]:
-        return [member for side in self.decoders.values() for member in side]  # type: ignore[attr-defined]
+    def _members(self, side: str) -> list[Composed]:
+        return [cast(Composed, member) for member in cast(nn.ModuleList, self.decoders[side])]
 
     def decoder_parameters(self) -> list[nn.Parameter]:
         return [p for p in self.decoders.parameters() if p.requires_grad]
 
-    def moved(self, rows: np.ndarray) -> Tensor:
+    def perturbed(self, rows: np.ndarray) -> Tensor:
         """x' of some rows."""
         x = self.data.batch(rows, self.device)
-        target = x + self.epsilon * self.modifier(self.w[torch.from_numpy(rows)])
-        return reflected(target) if self.fold else target
+        m: Tensor = self.modifier(self.w[torch.from_numpy(rows)])
+        target = x + self.epsilon * m
+        return reflect(target) if self.fold else target
 
     def losses(self, rows: np.ndarray, target: Tensor, generator: torch.Generator) -> list[Tensor]:
         """Mean reconstruction loss of each side, entangled first."""
         place = torch.from_numpy(rows)
-        found = []
-        for side, members in self.decoders.items():
+        losses = []
+        for side, posteriors in self.posteriors.items():
             total = torch.zeros((), device=self.device)
-            for member, posterior in zip(members, self.posteriors[side], strict=True):  # type: ignore[call-overload]
+            for member, posterior in zip(self._members(side), posteriors, strict=True):
                 part = posterior[place].to(self.device)
+                assert part.std is not None
                 repeated = Posterior(
                     part.mean.repeat(LATENT_SAMPLES, 1), part.std.repeat(LATENT_SAMPLES, 1)
                 )
                 output = member.output(repeated.sample(generator))
                 several = target.repeat(LATENT_SAMPLES, *[1] * (target.ndim - 1))
                 total = total + member.likelihood.nll(output, several).mean()
-            found.append(total / len(members))  # type: ignore[arg-type]
-        return found
+            losses.append(total / len(posteriors))
+        return losses
 
-    def untouched(self, batch: int, seed: int) -> dict[str, float]:
+    def original_losses(self, batch: int, seed: int) -> dict[str, float]:
         """The losses of both sides on the original data, over a few batches."""
         generator = torch.Generator().manual_seed(seed_of(seed, 9))
         rows = np.random.default_rng(seed_of(seed, 9)).permutation(len(self.data))[: 20 * batch]
@@ -150,12 +155,12 @@ class Game(nn.Module):
                 for part in parts
             ]
         entangled, disentangled = torch.stack(losses).mean(0).tolist()
-        return named(entangled, disentangled)
+        return _row(entangled, disentangled)
 
     def change(self, rows: np.ndarray) -> np.ndarray:
         """ε m(w) of some rows, for the rewritten dataset."""
         with torch.no_grad():
-            parts = self.w[torch.from_numpy(rows)].split(256)
+            parts = torch.split(self.w[torch.from_numpy(rows)], 256)
             m = torch.cat([self.modifier(part) for part in parts])
         return self.epsilon * m.double().cpu().numpy()
 
@@ -173,8 +178,8 @@ def play(
 ) -> list[dict[str, Any]]:
     """Train decoders and modifier in turn; returns the losses of every round.
 
-    Batches and noise are functions of (seed, step), so a run that was stopped and taken up
-    again gives the same modifier as one that was not.
+    Batches and noise are functions of (seed, step), so a resumed run gives the same modifier
+    as one that was not interrupted.
     """
     adam: dict[str, Any] = {"lr": rate, "betas": (0.9, 0.999), "eps": 1e-7}
     optimisers: dict[str, torch.optim.Optimizer] = {
@@ -197,22 +202,21 @@ def play(
 
     bar = show(progress, rounds, len(history), "modifier")
     with watch_interrupts() as interrupted, bar:
-        while len(history) < rounds and not settled(history):
+        while len(history) < rounds and not converged(history):
             history.append(one_round(game, optimisers, config, len(history)))
             if not math.isfinite(history[-1]["gap"]):
                 raise TrainingError(
-                    f"perturb: a loss broke in round {len(history)} of the modifier's training. "
-                    "Take a smaller modifier_rate; the last checkpoint is kept."
+                    f"perturb: a loss is not finite in round {len(history)} of the modifier's "
+                    "training. Use a smaller modifier_rate; the last checkpoint is kept."
                 )
             done = len(history)
-            shown = averaged(history) if done % LOG_EVERY == 0 else None
-            bar.update(done, shown)
+            bar.update(done, mean_losses(history) if done % LOG_EVERY == 0 else None)
             if done % CHECKPOINT_EVERY == 0:
                 save()
             if interrupted.is_set():
                 save()
                 raise KeyboardInterrupt(
-                    f"perturb: stopped and saved after round {done} of {rounds}. {AGAIN}"
+                    f"perturb: stopped and saved after round {done} of {rounds}. {RESUME}"
                 )
         save()
     return history
@@ -233,21 +237,21 @@ def one_round(
         generator.manual_seed(seed_of(config.seed, step, 8))
         if turn < DECODER_BATCHES:
             with torch.no_grad():
-                target = game.moved(rows)
+                target = game.perturbed(rows)
             entangled, disentangled = game.losses(rows, target, generator)
             optimiser, loss = optimisers["decoders"], entangled + disentangled
         else:
-            target = game.moved(rows)
+            target = game.perturbed(rows)
             entangled, disentangled = game.losses(rows, target, generator)
             optimiser, loss = optimisers["modifier"], entangled - disentangled
         for each in optimisers.values():
             each.zero_grad(set_to_none=True)
-        loss.backward()
+        torch.autograd.backward(loss)
         optimiser.step()
-    return {"round": number + 1, **named(entangled.item(), disentangled.item())}
+    return {"round": number + 1, **_row(entangled.item(), disentangled.item())}
 
 
-def named(entangled: float, disentangled: float) -> dict[str, float]:
+def _row(entangled: float, disentangled: float) -> dict[str, float]:
     return {
         "entangled": entangled,
         "disentangled": disentangled,
@@ -255,40 +259,41 @@ def named(entangled: float, disentangled: float) -> dict[str, float]:
     }
 
 
-def averaged(history: list[dict[str, Any]], count: int = LOG_EVERY) -> dict[str, float]:
+def mean_losses(history: list[dict[str, Any]], count: int = LOG_EVERY) -> dict[str, float]:
     """The mean losses of the last rounds."""
     names = ("entangled", "disentangled", "gap")
     return {name: float(np.mean([row[name] for row in history[-count:]])) for name in names}
 
 
-def settled(history: list[dict[str, Any]]) -> bool:
-    """Whether the gap of the last two windows is the same, against all that it has moved.
+def converged(history: list[dict[str, Any]]) -> bool:
+    """Whether the gap differs little between the last two windows, relative to its range.
 
-    The modifier runs ahead at first and the decoders catch up, so the gap falls and then
-    rises again: standing still is what counts, not falling.
+    The modifier is ahead at first and the decoders catch up, so the gap falls and then rises
+    again: it has converged when it is constant, not when it stops falling.
     """
     if len(history) < 4 * WINDOW or len(history) % LOG_EVERY:
         return False
     gaps = np.array([row["gap"] for row in history])
     before, now = gaps[-2 * WINDOW : -WINDOW].mean(), gaps[-WINDOW:].mean()
     smooth = gaps[: len(gaps) // LOG_EVERY * LOG_EVERY].reshape(-1, LOG_EVERY).mean(1)
-    return bool(abs(before - now) < SETTLED * (smooth.max() - smooth.min()))
+    return bool(abs(before - now) < CONVERGED * (smooth.max() - smooth.min()))
 
 
-def described_factors(data: Dataset) -> Tensor:
-    """The factors as a network sees them: standardised, or one-hot for categories."""
+def encode_factors(data: Dataset) -> Tensor:
+    """The factors as inputs of a network: standardised, or one-hot for categories."""
     assert data.factors is not None
     columns = []
     for k, kind in enumerate(data.factor_kinds):
         values = np.asarray(data.factors[:, k])
         if kind == "categorical":
-            known, place = np.unique(values, return_inverse=True)
-            columns.append(np.eye(len(known))[place])
+            categories, place = np.unique(values, return_inverse=True)
+            columns.append(np.eye(len(categories))[place])
         else:
-            spread = values.std() or 1.0
-            columns.append(((values - values.mean()) / spread)[:, None])
+            std = values.std() or 1.0
+            columns.append(((values - values.mean()) / std)[:, None])
     return torch.from_numpy(np.concatenate(columns, 1)).float()
 
 
-def _whole(model: Autoencoder, data: Dataset) -> Posterior:
-    return record(model, data, samples=len(data)).posterior
+def _decoder(model: Composed) -> nn.Module:
+    assert model.decoder is not None
+    return model.decoder

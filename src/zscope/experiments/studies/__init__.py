@@ -1,4 +1,4 @@
-"""Studies: a paper's experiment as a short file, with what must hold checked.
+"""Studies: experiments of papers as short files, with their claims checked.
 
     from zscope.experiments import studies
 
@@ -9,8 +9,8 @@ One module is one study. It has `NAME`, `SUMMARY` and
 
     run(out, *, scale="small", progress=print) -> list[Claim]
 
-which trains what it needs, measures, and says for each claim what was published, what was
-measured, and whether it holds. `scale` is "small" (minutes on two cores) or "paper".
+which trains models, measures them, and reports for each claim what was published, what was
+measured, and whether the claim holds. `scale` is "small" (minutes on two cores) or "paper".
 """
 
 import json
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
     from zscope.data.dataset import Dataset
 
+__all__ = ["CATALOGUE", "Claim", "Progress", "load", "names", "save_claims", "train_model"]
+
 # name -> module. A new study is one module, one test and one line here.
 CATALOGUE = {
     "polarised-regime": "polarised_regime",
@@ -40,12 +42,12 @@ CATALOGUE = {
     "hybrid-sampling": "hybrid_sampling",
 }
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]  # called with one line at a time
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of a paper, beside what came out here."""
+    """A claim of a paper, with the published and the measured numbers."""
 
     name: str
     claim: str
@@ -61,6 +63,7 @@ class Claim:
 
 
 def names() -> list[str]:
+    """The names of all studies."""
     return list(CATALOGUE)
 
 
@@ -74,21 +77,23 @@ def load(name: str) -> ModuleType:
     return import_module(f"zscope.experiments.studies.{CATALOGUE[name]}")
 
 
-def keep(out: str | Path | None, claims: Iterable[Claim]) -> None:
-    """Write the claims to OUT/claims.json; nothing without a folder."""
+def save_claims(out: str | Path | None, claims: Iterable[Claim]) -> None:
+    """Write the claims to OUT/claims.json; does nothing without a folder."""
     if out is not None:
         content = {"format": FORMAT, "claims": [asdict(claim) for claim in claims]}
         write_whole(Path(out) / "claims.json", json.dumps(content, indent=1).encode())
 
 
-def trained(name: str, data: "Dataset", *, steps: int, seed: int, **options: Any) -> "Autoencoder":
-    """A model of digits after training: batches of 64, Adam at 1e-3 falling to 0."""
+def train_model(
+    name: str, data: "Dataset", *, steps: int, seed: int, **options: Any
+) -> "Autoencoder":
+    """Train a model of digits: batches of 64, Adam with a rate of 1e-3 decaying to 0."""
     from zscope import models
     from zscope.training import train
 
     model = models.build(name, shape=data.shape, seed=seed, **options)
-    done = train(
+    run = train(
         model, data, steps=steps, batch=64, rate=1e-3, schedule="cosine", seed=seed, progress=False
     )
-    assert done.model is not None
-    return done.model
+    assert run.model is not None
+    return run.model

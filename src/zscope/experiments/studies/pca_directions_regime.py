@@ -1,21 +1,21 @@
 """Why VAEs pursue PCA directions: does the polarised regime hold? (table 3.2)
 
-The theory looks at the loss without the variances of active latents. How wrong that is,
+The theory neglects the variances of active latents in the loss. The error of this,
 
     Δ_KL = | L_KL - L_~KL | / L_KL      (zscope.assays.polarisation)
 
-is taken on held-out data while a β-VAE trains. The table gives the fraction of training
+is measured on held-out data while a β-VAE trains. The table gives the fraction of training
 after the last time it was 3 % or more, with as many latents as needed ("exact") and with
-ten. A fraction depends on how long one trains; the step at which the gap settles does not.
-So small runs are shorter than those of table 3.1 (epochs there, here steps with batches of
-128), and the fraction is that of the whole training, had the gap stayed where it is. It
-holds if that is 90 % or more (the lowest of the table is 90.6 %) and the gap was below 3 %
-for the last fifth of our run.
+ten. The fraction depends on the length of training; the step at which the gap converges does
+not. So small runs are shorter than those of table 3.1 (epochs there, here steps with batches of
+128), and the fraction is that of the whole training, assuming that the gap stays where it is.
+The claim holds if that is 90 % or more (the lowest of the table is 90.6 %) and the gap was
+below 3 % for the last fifth of our run.
 
     linear      Adam 1e-3, 30,000 steps of 187,500      pictures    Adam 1e-3, 3,000 steps of
     nonlinear   Adam 1e-3, 15,000 steps of 187,500                  150,000 and 187,500
 
-Pictures have Bernoulli pixels here: with squared error less is paid for each pixel, variances
+Images have Bernoulli pixels here: with squared error the loss per pixel is smaller, variances
 are larger, and Δ_KL is still 5 to 7 % after 1,500 steps. The row of dSprites is left out.
 Zietlow, PhD thesis, Tübingen 2022, section 3.3.2, eq. 3.38.
 """
@@ -27,9 +27,15 @@ from typing import Any
 
 import zscope as zs
 from zscope import store
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
 from zscope.errors import DataError, Undefined
-from zscope.experiments.studies import Claim, Tell, keep
+from zscope.experiments.studies import Claim, Progress, save_claims
 from zscope.experiments.studies.pca_directions import Setup, setups
+from zscope.recording import record
+from zscope.training import train
+
+__all__ = ["NAME", "SUMMARY", "run"]
 
 NAME = "pca-directions-regime"
 SUMMARY = "Latents are either precise or unused for most of training (table 3.2)."
@@ -45,12 +51,12 @@ PUBLISHED = {
 
 
 def run(
-    out: str | Path | None = None, *, scale: str = "small", progress: Tell = print
+    out: str | Path | None = None, *, scale: str = "small", progress: Progress = print
 ) -> list[Claim]:
-    """Train, measure, and say what holds; the claims are also written to OUT/claims.json."""
+    """Train, measure and judge the claims, which are also written to OUT/claims.json."""
     claims = []
     for name, (steps, *fractions) in PUBLISHED.items():
-        setup = chosen(name, scale)
+        setup = setup_for(name, scale)
         for latents, fraction in zip((setup.latents, 10), fractions, strict=True):
             progress(f"{name}: {latents} latents, {setup.training['steps']} steps")
             try:
@@ -58,7 +64,7 @@ def run(
             except DataError as error:
                 measured, holds = f"not measured: {error}", False
             else:
-                measured, holds = judged(gaps, every, steps)
+                measured, holds = judge(gaps, every, steps)
             claims.append(
                 Claim(
                     f"{name[0].upper()}{latents}",
@@ -68,12 +74,12 @@ def run(
                     holds,
                 )
             )
-    keep(out, claims)
+    save_claims(out, claims)
     return claims
 
 
-def chosen(name: str, scale: str) -> Setup:
-    """The settings of table 3.1; small runs are a part of them, with the same β."""
+def setup_for(name: str, scale: str) -> Setup:
+    """The settings of table 3.1; small runs have fewer steps and the same β."""
     setup = replace(setups("paper")[name], seeds=1)
     if name in ("mnist", "fashion"):
         setup = replace(setup, networks={**setup.networks, "likelihood": "bernoulli"})
@@ -90,15 +96,15 @@ def gaps_of(setup: Setup, latents: int, scale: str) -> tuple[list[float], int]:
     """Δ_KL at equal steps of one run, and how many steps lie between."""
     steps = setup.training["steps"]
     every = 500 if scale == "paper" else steps // 30
-    train, test = setup.load()
+    training, test = setup.load()
     test = test.subset(range(min(2000, len(test))))
-    model = setup.build(train, "beta-vae", 0, latents=latents)
+    model = setup.build(training, "beta-vae", 0, latents=latents)
     gaps = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        zs.train(
+        train(
             model,
-            train,
+            training,
             out=path,
             progress=False,
             snapshots=list(range(every, steps + 1, every)),
@@ -111,25 +117,26 @@ def gaps_of(setup: Setup, latents: int, scale: str) -> tuple[list[float], int]:
     return gaps, every
 
 
-def gap_of(model: zs.Autoencoder, test: zs.Dataset) -> float:
-    """Δ_KL; 1 where all latents are passive, for then nothing is approximated."""
+def gap_of(model: Autoencoder, test: Dataset) -> float:
+    """Δ_KL; 1 if all latents are passive, since it is not defined then."""
     try:
-        return zs.assays.polarisation(zs.record(model, test).posterior).gap
+        gap: float = zs.assays.polarisation(record(model, test).posterior).gap
     except Undefined:
         return 1.0
+    return gap
 
 
-def judged(gaps: list[float], every: int, whole: int) -> tuple[str, bool]:
-    """What Δ_KL at equal steps says of a training of `whole` steps."""
+def judge(gaps: list[float], every: int, whole: int) -> tuple[str, bool]:
+    """The measured text and the verdict for a training of `whole` steps."""
     over = [k for k, gap in enumerate(gaps) if gap >= LIMIT]
     last = over[-1] if over else -1
-    ran = len(gaps) * every
+    total = len(gaps) * every
     if last == len(gaps) - 1:
-        return f"not settled in {ran} steps: Δ_KL = {gaps[-1]:.1%} at the end", False
-    step = (last + 2) * every  # the first that was seen to be below, with all after it
-    fraction = 1 - step / max(whole, ran)
+        return f"not converged in {total} steps: Δ_KL = {gaps[-1]:.1%} at the end", False
+    step = (last + 2) * every  # the first known to be below, with all later ones
+    fraction = 1 - step / max(whole, total)
     measured = (
-        f"for {fraction:.1%} of {max(whole, ran)} steps: from step {step} of {ran} on at the "
+        f"for {fraction:.1%} of {max(whole, total)} steps: from step {step} of {total} on at the "
         f"latest, Δ_KL = {gaps[-1]:.1%} at the end"
     )
     return measured, fraction >= 0.9 and (last + 1) / len(gaps) <= 0.8

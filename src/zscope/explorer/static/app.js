@@ -1,40 +1,48 @@
-// The page: tabs, header, and one view at a time.
+// The page: header, tabs, and one view at a time.
+//
+// The views are the endpoints with a title in views/__init__.py. The view NAME is drawn by
+// /static/NAME.js, which exports
+//
+//   make(context)     called once, when the view is first opened; returns {root, show, recolour}
+//
+//   root              the element that is placed in the panel of the tab
+//   show(parameters)  called whenever the view is opened or its link changes. The parameters are
+//                     texts of the address and may be missing or wrong: use defaults for these.
+//   recolour()        optional; called when the page changes between light and dark colours
+//
+// `context` holds the answer of /api/session as `session`, the format of observations as `look`,
+// and what a view may do to the page: fail(error), clear(endpoint), say(text),
+// save(parameters, [endpoint, parameters]), go(view, parameters), stateOf(view).
+// A file that does not keep to this is reported by name, here and on the console.
 
-import { GONE, api, h, hashOf, queryOf, readHash } from "./core.js";
+import { SERVER, api, h, hashOf, queryOf, readHash } from "./core.js";
 import { dark } from "./colour.js";
-import * as compare from "./compare.js";
-import * as graph from "./graph.js";
-import * as latents from "./latents.js";
-import * as map from "./map.js";
-import * as matrix from "./matrix.js";
-import * as samples from "./samples.js";
-
-const MODULES = { latents, map, matrix, graph, samples, compare };
-const TITLES = { latents: "Latents", map: "Map", matrix: "Matrix", graph: "Graph", samples: "Samples", compare: "Compare" };
 
 const main = document.getElementById("view");
 const alertBox = document.getElementById("alert");
-const made = {};
-const remembered = {};
+const modules = {}; // by name: what the file of a view exports, or the Error it failed with
+const views = {}; // by name: what make(context) returned
+const states = {}; // by name: the parameters of a view's link
+let session = null;
 let current = null;
 let saving = null;
 
-const failures = new Map(); // from what was asked to what went wrong
+const failures = new Map(); // from an endpoint (or view) to its error message
 
 function fail(error) {
   if (error.name === "AbortError") return;
   failures.set(error.about, error.message);
-  complain();
+  showFailures();
 }
 
-/** Take the message about `question` away, or all of them. */
-function clear(question = null) {
-  if (question === null) failures.clear();
-  else failures.delete(question);
-  complain();
+/** Remove the message about an endpoint, or all messages. */
+function clear(endpoint = null) {
+  if (endpoint === null) failures.clear();
+  else failures.delete(endpoint);
+  showFailures();
 }
 
-function complain() {
+function showFailures() {
   alertBox.hidden = failures.size === 0;
   if (alertBox.hidden) alertBox.replaceChildren();
   else
@@ -45,68 +53,98 @@ function complain() {
 }
 
 document.addEventListener("answered", (event) => {
-  if (failures.delete(GONE) | failures.delete(event.detail)) complain();
+  if (failures.delete(SERVER) | failures.delete(event.detail)) showFailures();
 });
 
 /** What a view may do to the page. */
-function contextOf(name, session) {
+function contextOf(name) {
   return {
     session,
     look: session.observation,
     fail,
     clear,
-    say: (text) => (document.getElementById("said").textContent = text),
-    /** Keep the state of the view in the address; `twin` are the parameters of its JSON. */
-    save(parameters, twin) {
-      remembered[name] = parameters;
+    /** Announce a text to screen readers. */
+    say: (text) => (document.getElementById("status").textContent = text),
+    /** Keep the state of the view in the address; `json` is the endpoint of its JSON link. */
+    save(parameters, json) {
+      states[name] = parameters;
       if (current !== name) return;
-      // Not at every move of a slider: browsers refuse hundreds of addresses a second.
+      // Not at every move of a slider: browsers refuse hundreds of addresses per second.
       clearTimeout(saving);
       saving = setTimeout(() => {
         history.replaceState(null, "", hashOf(name, parameters));
-        setTwin(twin ?? [name, parameters]);
+        setJsonLink(json ?? [name, parameters]);
       }, 100);
     },
     go: (view, parameters) => open(view, parameters, true),
-    stateOf: (view) => remembered[view] ?? {},
+    stateOf: (view) => states[view] ?? {},
   };
 }
 
-function setTwin([endpoint, parameters]) {
+function setJsonLink([endpoint, parameters]) {
   const query = queryOf(parameters);
-  document.getElementById("twin").href = `/api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
+  document.getElementById("json").href = `/api/${endpoint}${query.length < 30000 && query ? `?${query}` : ""}`;
+}
+
+function broken(name, problem, cause = undefined) {
+  const message = `explorer: the view ${name} (static/${name}.js) ${problem}. See "An explorer view" in CONTRIBUTING.md.`;
+  const error = Object.assign(new Error(message, { cause }), { about: name });
+  console.error(error);
+  return error;
+}
+
+/** Load the file of a view, and check what it exports. */
+async function load({ name }) {
+  try {
+    modules[name] = await import(`./${name}.js`);
+    if (typeof modules[name].make !== "function") modules[name] = broken(name, "does not export make(context)");
+  } catch (error) {
+    modules[name] = broken(name, `could not be loaded: ${error.message}`, error);
+  }
+}
+
+/** Make a view when it is first opened, and check it. */
+function viewOf(name) {
+  if (modules[name] instanceof Error) throw modules[name];
+  if (views[name]) return views[name];
+  const view = modules[name].make(contextOf(name));
+  if (!(view?.root instanceof Element)) throw broken(name, "lacks the element root: make(context) must return {root, show}");
+  if (typeof view.show !== "function") throw broken(name, "lacks the function show(parameters): make(context) must return {root, show}");
+  return (views[name] = view);
 }
 
 function open(name, parameters, push) {
   clear();
   clearTimeout(saving);
-  const moved = current !== name;
   current = name;
-  const state = parameters ?? remembered[name] ?? {};
-  remembered[name] = state;
+  const state = parameters ?? states[name] ?? {};
+  states[name] = state;
   if (push) history.pushState(null, "", hashOf(name, state));
   for (const tab of document.querySelectorAll("[role=tab]")) {
-    const chosen = tab.dataset.view === name;
-    tab.setAttribute("aria-selected", chosen);
-    tab.tabIndex = chosen ? 0 : -1;
-    if (chosen) tab.scrollIntoView({ inline: "nearest", block: "nearest" });
+    const selected = tab.dataset.view === name;
+    tab.setAttribute("aria-selected", selected);
+    tab.tabIndex = selected ? 0 : -1;
+    if (selected) tab.scrollIntoView({ inline: "nearest", block: "nearest" });
   }
-  document.title = `${TITLES[name]} · ${about.name} · zscope`;
-  if (moved) {
-    made[name] ??= MODULES[name].make(contextOf(name, about));
-    const panel = h("section", { id: `panel-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}` }, made[name].root);
-    main.replaceChildren(panel);
+  const { title } = session.views.find((view) => view.name === name);
+  document.title = `${title} · ${session.name} · zscope`;
+  setJsonLink([name, {}]);
+  try {
+    const view = viewOf(name);
+    if (main.firstElementChild?.id !== `panel-${name}`) main.replaceChildren(h("section", { id: `panel-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}` }, view.root));
+    view.show(state);
+  } catch (error) {
+    main.replaceChildren();
+    fail(error.about ? error : broken(name, `failed: ${error.message}`, error));
   }
-  setTwin([name, {}]);
-  made[name].show(state);
 }
 
-function tabs() {
+function makeTabs() {
   const bar = document.getElementById("tabs");
-  const names = Object.keys(TITLES);
-  for (const name of names) {
+  const names = session.views.map((view) => view.name);
+  for (const { name, title } of session.views) {
     bar.append(
-      h("button", { type: "button", role: "tab", id: `tab-${name}`, dataset: { view: name }, "aria-controls": `panel-${name}`, tabIndex: -1, onclick: () => open(name, undefined, true) }, TITLES[name]),
+      h("button", { type: "button", role: "tab", id: `tab-${name}`, dataset: { view: name }, "aria-controls": `panel-${name}`, tabIndex: -1, onclick: () => open(name, undefined, true) }, title),
     );
   }
   bar.addEventListener("keydown", (event) => {
@@ -119,14 +157,14 @@ function tabs() {
   });
 }
 
-function theme() {
+function makeThemeButton() {
   const button = document.getElementById("theme");
   const set = (name) => {
     if (name) document.documentElement.dataset.theme = name;
     else delete document.documentElement.dataset.theme;
     button.textContent = dark() ? "☀ Light" : "☾ Dark";
     button.setAttribute("aria-label", dark() ? "Use light colours" : "Use dark colours");
-    for (const view of Object.values(made)) view.recolour?.();
+    for (const view of Object.values(views)) view.recolour?.();
   };
   button.addEventListener("click", () => {
     const name = dark() ? "light" : "dark";
@@ -137,7 +175,7 @@ function theme() {
   set(localStorage.getItem("zscope-theme"));
 }
 
-function link() {
+function makeLinkButton() {
   const button = document.getElementById("link");
   button.addEventListener("click", async () => {
     try {
@@ -152,23 +190,23 @@ function link() {
 
 function navigate() {
   const { view, parameters } = readHash(location.hash);
-  const known = Object.hasOwn(MODULES, view);
-  open(known ? view : "latents", known ? parameters : undefined, false);
+  const known = session.views.some((each) => each.name === view);
+  open(known ? view : session.views[0].name, known ? parameters : undefined, false);
 }
 
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address holds the state of the view
   main.focus();
 });
-tabs();
-theme();
-link();
-let about = null;
+makeThemeButton();
+makeLinkButton();
 try {
-  about = await api("session");
-  const shape = about.observation.shape.join(" × ");
+  session = await api("session");
+  await Promise.all(session.views.map(load));
+  makeTabs();
+  const shape = session.observation.shape.join(" × ");
   document.getElementById("about").textContent =
-    `${about.name} · ${about.model}, ${about.latents.length} latents · ${about.data} (${shape}), ${about.samples} samples` + (about.compare ? ` · beside ${about.compare}` : "");
+    `${session.name} · ${session.model}, ${session.latents.length} latents · ${session.data} (${shape}), ${session.samples} samples` + (session.compare ? ` · compared with ${session.compare}` : "");
   navigate();
   window.addEventListener("hashchange", navigate);
 } catch (error) {

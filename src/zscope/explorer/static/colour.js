@@ -1,29 +1,29 @@
-// Colours that can be told apart with any colour vision, on light and on dark ground.
+// Colours for any colour vision, on light and dark backgrounds.
 
 const OKABE_ITO = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442"];
 const PETROFF = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"];
 
 export function dark() {
-  const asked = document.documentElement.dataset.theme;
-  return asked ? asked === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  const theme = document.documentElement.dataset.theme;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-const known = new Map();
+const cache = new Map();
 
-/** The value of a CSS variable as the page shows it now; asked once for each theme. */
+/** The colour of a CSS variable in the current theme. */
 export function css(name) {
-  const which = `${dark()} ${name}`;
-  if (!known.has(which)) {
+  const key = `${dark()} ${name}`;
+  if (!cache.has(key)) {
     const probe = document.createElement("span");
     probe.style.color = `var(${name})`;
     document.body.append(probe);
-    known.set(which, getComputedStyle(probe).color);
+    cache.set(key, getComputedStyle(probe).color);
     probe.remove();
   }
-  return known.get(which);
+  return cache.get(key);
 }
 
-// Oklab (Ottosson 2020): equal steps look equal.
+// Oklab (Ottosson 2020): perceptually uniform.
 function oklch(lightness, chroma, hue) {
   const a = chroma * Math.cos((hue * Math.PI) / 180);
   const b = chroma * Math.sin((hue * Math.PI) / 180);
@@ -42,25 +42,25 @@ function oklch(lightness, chroma, hue) {
 }
 
 function ramp(share, hue, chroma) {
-  // From the ground to full strength: dark on light ground, bright on dark ground.
+  // From the background to full strength: dark on a light background, bright on a dark one.
   const lightness = dark() ? 0.25 + 0.55 * share : 0.985 - 0.545 * share;
   return oklch(lightness, chroma * Math.sin((Math.PI / 2) * Math.min(1, 1.25 * share) ** 1.1), hue);
 }
 
 const limit = (share) => Math.min(1, Math.max(0, share));
 
-/** Amounts, share 0 to 1. */
+/** The colour of an amount, share 0 to 1. */
 export const amount = (share) => ramp(limit(share), 250, 0.14);
 
-/** Signed amounts, share -1 to 1: blue below 0, the ground at 0, red above. */
+/** The colour of a signed amount, share -1 to 1: blue below 0, red above. */
 export const signed = (share) => (share < 0 ? ramp(limit(-share), 250, 0.15) : ramp(limit(share), 30, 0.16));
 
-/** Values of a continuous factor: from violet over green to yellow, light rising evenly. */
+/** The colour of a continuous factor: from violet over green to yellow, ever lighter. */
 export const spectrum = (share) => oklch(0.38 + 0.5 * limit(share), 0.13, 310 - 210 * limit(share));
 
 export const rgb = ([red, green, blue], alpha = 1) => `rgb(${red} ${green} ${blue} / ${alpha})`;
 
-/** Black or white, whichever reads better on a colour. */
+/** Black or white, whichever has more contrast with a colour. */
 export function textOn(colour) {
   const [red, green, blue] = colour.map((value) => {
     const c = value / 255;
@@ -69,7 +69,7 @@ export function textOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-/** The colours of the values of a factor: {colour(value), legend: [[text, colour]], continuous}. */
+/** {colour(value), legend: [[text, colour]], continuous} for the values of a factor. */
 export function factorColours(factor, values) {
   const distinct = [...new Set(values)].sort((a, b) => a - b);
   const name = (value) => factor.values[Math.round(value)] ?? String(Math.round(value * 1000) / 1000);

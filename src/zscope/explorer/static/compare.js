@@ -9,18 +9,17 @@ export function make(context) {
     return {
       root: h("div", { className: "empty" }, h("h2", {}, "Nothing to compare yet"), h("p", {}, "Start the explorer with a second model on the same data:"), h("pre", {}, `zscope explore ${session.name} --compare OTHER`)),
       show() {},
-      recolour() {},
     };
   }
   const state = { sample: null, of: "layers" };
-  let found = null;
+  let similarity = null;
   const working = busy();
-  const through = h("div", { className: "through" });
+  const figures = h("div", { className: "reconstructions" });
   const holder = h("div", {});
-  const readout = h("p", { className: "readout", role: "status" }, "Point at a cell for its value.");
+  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value.");
   const index = h("input", { type: "number", min: 0, max: session.samples - 1, onchange: () => choose(Number(index.value)) });
   const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => choose((state.sample ?? session.start) + by) }, text);
-  const of = choices("Similarity of", [["layers", "Layers (CKA)"], ["latents", "Latents (|correlation|)"]], "layers", (value) => {
+  const of = choices("Compare", [["layers", "Layers (CKA)"], ["latents", "Latents (|correlation|)"]], "layers", (value) => {
     state.of = value;
     similar.ask();
     save();
@@ -36,12 +35,12 @@ export function make(context) {
   const same = new Latest(async () => {
     try {
       const answer = await api("compare", { sample: state.sample });
-      const figures = [["data sample", answer.sample.observation, null], ...answer.models.map((model) => [model.name, model.decoded, model])];
-      through.replaceChildren(
-        ...figures.map(([name, shown, model]) => {
+      const columns = [["data sample", answer.sample.observation, null], ...answer.models.map((model) => [model.name, model.decoded, model])];
+      figures.replaceChildren(
+        ...columns.map(([name, data, model]) => {
           const picture = observation(look, { size: 176, label: name });
-          picture.show(shown);
-          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), model ? ` squared error ${precise(model.error)}` : ` no. ${answer.sample.index}`), model ? bars(model.z) : null);
+          picture.show(data);
+          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), model ? ` squared error ${precise(model.error)}` : ` ${answer.sample.index}`), model ? bars(model.z) : null);
         }),
       );
     } catch (error) {
@@ -52,7 +51,7 @@ export function make(context) {
   const similar = new Latest(
     async (signal) => {
       try {
-        found = await working.during("Comparing …", api("similarity", { of: state.of }, signal));
+        similarity = await working.during("Comparing …", api("similarity", { of: state.of }, signal));
         render();
       } catch (error) {
         context.fail(error);
@@ -64,16 +63,16 @@ export function make(context) {
   function render() {
     holder.replaceChildren(
       heat({
-        rows: found.rows,
-        columns: found.columns,
-        values: found.values,
-        across: `${found.of} of ${session.compare}`,
-        down: `${found.of} of ${session.name}`,
+        rows: similarity.rows,
+        columns: similarity.columns,
+        values: similarity.values,
+        across: `${similarity.of} of ${session.compare}`,
+        down: `${similarity.of} of ${session.name}`,
         scale: "share",
-        label: `Similarity of ${found.of}`,
-        onlook: (j, k) => (readout.textContent = `${found.rows[j]} and ${found.columns[k]}: ${number(found.values[j][k], 3)}`),
+        label: `Similarity of ${similarity.of}`,
+        onlook: (j, k) => (readout.textContent = `${similarity.rows[j]} and ${similarity.columns[k]}: ${number(similarity.values[j][k], 3)}`),
       }),
-      h("p", { className: "facts" }, `${found.samples} samples`),
+      h("p", { className: "facts" }, `${similarity.samples} samples`),
     );
   }
 
@@ -83,10 +82,10 @@ export function make(context) {
     root: h(
       "div",
       { className: "compare split" },
-      h("section", { className: "half" }, h("h2", {}, "The same sample through both"),
+      h("section", { className: "half" }, h("h2", {}, "One sample, both models"),
       h("div", { className: "toolbar" }, h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => choose(Math.floor(Math.random() * session.samples)) }, "Random"))),
-      through),
-      h("section", { className: "half" }, h("h2", {}, "Where they agree"), h("div", { className: "toolbar" }, of, working), readout, holder),
+      figures),
+      h("section", { className: "half" }, h("h2", {}, "Similarity of the models"), h("div", { className: "toolbar" }, of, working), readout, holder),
     ),
     show(parameters) {
       state.sample = readIndex(parameters.sample, session.samples);
@@ -97,18 +96,18 @@ export function make(context) {
       similar.ask();
       save();
     },
-    recolour: () => found && render(),
+    recolour: () => similarity && render(),
   };
 }
 
-/** The code as small bars around 0. */
+/** A code as bars around 0. */
 function bars(z) {
-  const shown = z.slice(0, 64);
-  const most = Math.max(3, ...shown.map(Math.abs));
+  const values = z.slice(0, 64);
+  const most = Math.max(3, ...values.map(Math.abs));
   return h(
     "div",
-    { className: "code-bars", role: "img", "aria-label": `Code: ${shown.map((value, j) => `z${j} ${number(value)}`).join(", ")}` },
-    shown.map((value, j) => {
+    { className: "code-bars", role: "img", "aria-label": `Code: ${values.map((value, j) => `z${j} ${number(value)}`).join(", ")}` },
+    values.map((value, j) => {
       const size = (50 * Math.abs(value)) / most;
       return h("span", { title: `z${j} = ${number(value)}` }, h("i", { style: { height: `${size}%`, top: value >= 0 ? `${50 - size}%` : "50%" } }));
     }),

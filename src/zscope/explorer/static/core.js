@@ -1,4 +1,4 @@
-// Elements, questions to the server, and the state that a link carries.
+// Elements, requests to the server, and the state in links.
 
 /** An element: h("button", {type: "button", onclick: f}, "text", child). */
 export function h(tag, properties = {}, ...children) {
@@ -18,46 +18,46 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
-export const GONE = "the server"; // what a message is about that any answer takes away
+export const SERVER = "the server"; // messages about it are removed by any answer
 
-let open = 0; // questions without an answer yet
+let pending = 0;
 
-function asking(by) {
-  open += by;
-  document.getElementById("view").setAttribute("aria-busy", open > 0);
+function countPending(change) {
+  pending += change;
+  document.getElementById("view").setAttribute("aria-busy", pending > 0);
 }
 
-/** Ask the server: the answer, or an Error whose message can be shown. A later answer to the
- * same question takes its message away (the event "answered"), that to another one does not. */
+/** The answer of an endpoint; an Error has a message that can be shown. The event "answered"
+ * removes the message about an endpoint once it answers again. */
 export async function api(name, parameters = {}, signal = undefined) {
-  asking(1);
+  countPending(1);
   try {
-    const answer = await ask(name, parameters, signal);
+    const answer = await request(name, parameters, signal);
     document.dispatchEvent(new CustomEvent("answered", { detail: name }));
     return answer;
   } catch (error) {
     error.about ??= name;
     throw error;
   } finally {
-    asking(-1);
+    countPending(-1);
   }
 }
 
-async function ask(name, parameters, signal) {
-  const given = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
+async function request(name, parameters, signal) {
+  const body = Object.fromEntries(Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined));
   let reply;
   try {
     reply = await fetch(`/api/${name}`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify(given),
+      body: JSON.stringify(body),
       credentials: "same-origin",
       signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    const gone = new Error("explorer: the server does not answer. Was it stopped in the terminal? Start it again with: zscope explore");
-    throw Object.assign(gone, { about: GONE });
+    const message = "explorer: the server does not answer. Was it stopped in the terminal? Start it again: zscope explore TARGET";
+    throw Object.assign(new Error(message), { about: SERVER });
   }
   let content = null;
   try {
@@ -66,12 +66,12 @@ async function ask(name, parameters, signal) {
     if (error.name === "AbortError") throw error;
   }
   if (!reply.ok || content === null) {
-    throw new Error(content?.error?.message ?? `explorer: the server answered ${reply.status} without saying why. The terminal may tell more.`);
+    throw new Error(content?.error?.message ?? `explorer: the server answered with status ${reply.status} and no message. See the terminal.`);
   }
   return content;
 }
 
-/** Runs one question at a time; of those that come meanwhile only the latest is asked. */
+/** Runs one request at a time; of the requests made meanwhile only the latest is sent. */
 export class Latest {
   constructor(run, { abort = false } = {}) {
     this.run = run;
@@ -106,7 +106,7 @@ export class Latest {
   }
 }
 
-/** "#map?first=0&second=3" as {view, parameters}. */
+/** {view, parameters} of "#map?first=0&second=3". */
 export function readHash(hash) {
   const [view, query = ""] = hash.replace(/^#/, "").split("?");
   return { view, parameters: Object.fromEntries(new URLSearchParams(query)) };
@@ -125,7 +125,7 @@ export function hashOf(view, parameters) {
   return `#${view}${query ? `?${query}` : ""}`;
 }
 
-/** Latent vectors in links: three decimals; many latents as base64 of 32-bit numbers. */
+/** Latent vectors in links: four decimals; for many latents, base64 of 32-bit numbers. */
 export function writeVector(z) {
   if (z.length <= 64) return z.map((value) => String(Math.round(value * 1e4) / 1e4)).join(",");
   const bytes = new Uint8Array(new Float32Array(z).buffer);
@@ -134,7 +134,7 @@ export function writeVector(z) {
   return `f32:${btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
-/** The numbers of a link, or null if they are not `count` finite ones. */
+/** The latent vector of a link, or null if it is not `count` finite numbers. */
 export function readVector(text, count) {
   if (!text) return null;
   let values = [];
@@ -161,7 +161,7 @@ export function readIndex(text, below) {
 
 export const writePair = (pair) => (pair ? pair.map((value) => String(Math.round(value * 1e4) / 1e4)).join(",") : null);
 
-/** A number for people: fixed digits, a true minus sign, none before zero. */
+/** A number with fixed digits, a true minus sign, and no minus sign before zero. */
 export function number(value, digits = 2) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "string") return value;
@@ -169,7 +169,7 @@ export function number(value, digits = 2) {
   return text.replace(/^-(0\.?0*)$/, "$1").replace("-", "−");
 }
 
-/** The same with three significant digits, for what may be of any size. */
+/** A number of any size, with three significant digits. */
 export function precise(value) {
   if (typeof value !== "number") return number(value);
   const size = Math.abs(value);
@@ -177,10 +177,10 @@ export function precise(value) {
   return number(value, size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
 }
 
-export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 let counter = 0;
-/** A label with its input, joined for screen readers. */
+/** An input with its label. */
 export function field(text, input, properties = {}) {
   input.id ||= `field-${++counter}`;
   return h("div", { className: `field ${properties.className ?? ""}` }, h("label", { htmlFor: input.id }, text), input);
@@ -194,7 +194,7 @@ export function select(options, value, onchange) {
   );
 }
 
-/** A few choices side by side, of which one holds: native radio buttons. */
+/** Radio buttons side by side. */
 export function choices(legend, options, value, onchange) {
   const name = `choice-${++counter}`;
   const inputs = options.map(([key, text, about]) => {
@@ -208,7 +208,7 @@ export function choices(legend, options, value, onchange) {
   return group;
 }
 
-/** A line that says, after a moment, that something is being worked out. */
+/** A line of text that appears when a request takes longer than a moment. */
 export function busy() {
   const element = h("div", { className: "busy", role: "status", hidden: true });
   let timer = null;

@@ -1,28 +1,29 @@
-// Drawing: observations, strips of them, lines, tables of colours.
+// Drawing: observations, strips of observations, line charts, heat maps.
 
-import { amount, css, rgb, signed, textOn } from "./colour.js";
+import { amount, rgb, signed, textOn } from "./colour.js";
 import { h, number } from "./core.js";
 
-/** Where a picture or a row of numbers is shown. `series` may hold others to compare with. */
+/** An element with a function show(data, others) that draws a picture, or a vector as a line.
+ * `others` are more series to draw with a vector. */
 export function observation(look, { size = 96, label = "", table = false } = {}) {
   if (look.kind === "picture") {
     const canvas = h("canvas", { className: "picture", role: "img", "aria-label": label, width: look.shape[2], height: look.shape[1], style: { "--size": `${size}px` } });
-    canvas.show = (shown) => paint(canvas, shown);
+    canvas.show = (data) => paint(canvas, data);
     return canvas;
   }
   const element = h("div", { className: "row-plot", role: "img", "aria-label": label, style: { "--size": `${size}px` } });
-  element.show = (shown, others = []) => {
-    const series = [{ values: shown.values, className: "one", label: "decoded" }, ...others];
+  element.show = (data, others = []) => {
+    const series = [{ values: data.values, className: "one", label: "decoded" }, ...others];
     element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
     if (table) element.append(numbers(series));
   };
   return element;
 }
 
-/** Put the bytes of a picture on a canvas. */
-export function paint(canvas, shown) {
-  const { width, height, channels } = shown;
-  const raw = atob(shown.bytes);
+/** Draw the bytes of a picture on a canvas. */
+function paint(canvas, data) {
+  const { width, height, channels } = data;
+  const raw = atob(data.bytes);
   const image = new ImageData(width, height);
   const to = image.data;
   for (let pixel = 0, from = 0, at = 0; pixel < width * height; pixel++, at += 4) {
@@ -36,10 +37,10 @@ export function paint(canvas, shown) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** The numbers of rows beside each other, as a table. */
+/** The values of several series as a table. */
 function numbers(series) {
   const count = series[0].values.length;
-  const shown = Math.min(count, 64);
+  const rows = Math.min(count, 64);
   return h(
     "div",
     { className: "scroll" },
@@ -47,20 +48,20 @@ function numbers(series) {
       "table",
       { className: "numbers" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), series.map((one) => h("th", { scope: "col", className: one.className }, one.label)))),
-      h("tbody", {}, Array.from({ length: shown }, (_, k) => h("tr", {}, h("th", { scope: "row" }, k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
+      h("tbody", {}, Array.from({ length: rows }, (_, k) => h("tr", {}, h("th", { scope: "row" }, k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
     ),
-    count > shown ? h("p", { className: "hint" }, `The first ${shown} of ${count} features; the JSON has all.`) : null,
+    count > rows ? h("p", { className: "hint" }, `The first ${rows} of ${count} features; the JSON has all of them.`) : null,
   );
 }
 
-/** Round numbers between low and high for an axis. */
+/** Round numbers between low and high, for the ticks of an axis. */
 export function ticks(low, high, count = 5) {
   const raw = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
-  const found = [];
-  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) found.push(Math.abs(value) < step * 1e-6 ? 0 : value);
-  return found;
+  const values = [];
+  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-6; value += step) values.push(Math.abs(value) < step * 1e-6 ? 0 : value);
+  return values;
 }
 
 export const tickText = (value) => String(Math.round(value * 1e6) / 1e6).replace("-", "−");
@@ -97,16 +98,16 @@ export function lines(series, { low, high, width = 320, height = 180, bare = fal
   return svg;
 }
 
-/** The key of a chart. */
-export const key = (entries) =>
+/** The legend of a line chart. */
+export const legend = (entries) =>
   h("p", { className: "key" }, entries.map(([className, text]) => h("span", { className: `key-${className}` }, text)));
 
 /** Observations in a row; with `onpick` each is a button. */
-export function strip(look, shown, { size = 64, captions = [], onpick = null, label = "", marked = () => false } = {}) {
+export function strip(look, observations, { size = 64, captions = [], onpick = null, label = "", marked = () => false } = {}) {
   return h(
     "ol",
-    { className: "strip", "aria-label": label, style: { "--tile": `${look.kind === "picture" ? size : size * 1.5}px`, "--count": shown.length } },
-    shown.map((one, k) => {
+    { className: "strip", "aria-label": label, style: { "--tile": `${look.kind === "picture" ? size : size * 1.5}px`, "--count": observations.length } },
+    observations.map((one, k) => {
       const picture = observation(look, { size, label: `${label} ${captions[k] ?? k + 1}` });
       picture.show(one);
       const inside = [picture, captions[k] === undefined ? null : h("span", { className: "caption" }, captions[k])];
@@ -117,22 +118,22 @@ export function strip(look, shown, { size = 64, captions = [], onpick = null, la
   );
 }
 
-/** A table of numbers as colours, walked through with the arrow keys.
+/** A heat map; the arrow keys move between its cells.
  *
- * `scale` is "amount" (0 to the largest), "share" (0 to 1) or "signed" (to the largest size). */
+ * `scale` is "amount" (0 to the largest value), "share" (0 to 1) or "signed" (± the largest). */
 export function heat({ rows, columns, values, across, down, scale = "amount", marks = [], onpick, onlook, label, plain = false }) {
   const flat = values.flat().filter(Number.isFinite);
-  const most = scale === "share" ? 1 : Math.max(0.05, ...flat.map(Math.abs)) // what is all but 0 looks so;
+  const most = scale === "share" ? 1 : Math.max(0.05, ...flat.map(Math.abs)); // a matrix that is nearly 0 looks so
   const colour = (value) => (scale === "signed" || flat.some((v) => v < 0) ? signed(value / most) : amount(value / most));
-  const written = columns.length <= 14;
+  const numbered = columns.length <= 14;
   const long = columns.length > 4 && columns.some((name) => String(name).length > 7);
   const cells = [];
-  const table = h("table", { className: `heat ${written ? "written" : columns.length > 40 ? "tiny" : ""} ${long ? "long" : ""}`, role: "grid", "aria-label": label });
+  const table = h("table", { className: `heat ${numbered ? "numbered" : columns.length > 40 ? "tiny" : ""} ${long ? "long" : ""}`, role: "grid", "aria-label": label });
   const header = h("tr", {}, h("td", { className: "corner" }), columns.map((name) => h("th", { scope: "col", className: marks.includes(name) ? "mark" : "", title: String(name) }, String(name))));
   table.append(h("caption", {}, h("span", { className: "across" }, across)), h("thead", {}, header));
   const body = h("tbody");
   rows.forEach((name, j) => {
-    const line = h("tr", {}, h("th", { scope: "row", className: marks.includes(name) && !plain ? "mark" : "", title: String(name) }, String(name)));
+    const row = h("tr", {}, h("th", { scope: "row", className: marks.includes(name) && !plain ? "mark" : "", title: String(name) }, String(name)));
     cells.push(
       columns.map((column, k) => {
         const value = values[j][k];
@@ -148,18 +149,18 @@ export function heat({ rows, columns, values, across, down, scale = "amount", ma
             onfocus: () => onlook?.(j, k),
             onclick: () => onpick?.(j, k),
           },
-          written ? number(value, 2) : "",
+          numbered ? number(value, 2) : "",
         );
-        line.append(cell);
+        row.append(cell);
         return cell;
       }),
     );
-    body.append(line);
+    body.append(row);
   });
   if (cells.length && cells[0].length) cells[0][0].tabIndex = 0;
   table.append(body);
   table.addEventListener("keydown", (event) => {
-    const j = cells.findIndex((line) => line.includes(document.activeElement));
+    const j = cells.findIndex((row) => row.includes(document.activeElement));
     if (j < 0) return;
     const k = cells[j].indexOf(document.activeElement);
     const moves = { ArrowUp: [j - 1, k], ArrowDown: [j + 1, k], ArrowLeft: [j, k - 1], ArrowRight: [j, k + 1], Home: [j, 0], End: [j, cells[j].length - 1] };
@@ -175,14 +176,14 @@ export function heat({ rows, columns, values, across, down, scale = "amount", ma
     }
     event.preventDefault();
   });
-  table.choose = (j, k) => {
-    table.querySelector("td.chosen")?.classList.remove("chosen");
-    cells[j]?.[k]?.classList.add("chosen");
+  table.select = (j, k) => {
+    table.querySelector("td.selected")?.classList.remove("selected");
+    cells[j]?.[k]?.classList.add("selected");
   };
   return h("div", { className: "heat-holder" }, h("span", { className: "down" }, down), h("div", { className: "scroll" }, table));
 }
 
-/** A bar that shows what the colours mean. */
+/** A colour bar with its range. */
 export function colourBar(kind, low, high, text) {
   const canvas = h("canvas", { className: "colour-bar", width: 128, height: 1, role: "img", "aria-label": `${text}: from ${number(low)} to ${number(high)}` });
   const context = canvas.getContext("2d");
@@ -193,5 +194,3 @@ export function colourBar(kind, low, high, text) {
   }
   return h("div", { className: "legend" }, h("span", {}, number(low)), canvas, h("span", {}, number(high)), h("span", { className: "hint" }, text));
 }
-
-export { css };

@@ -1,6 +1,6 @@
-// Latents: sliders, the decoded observation, and what the encoder makes of it.
+// Latents: sliders, the decoded observation, and the response of the encoder.
 
-import { Latest, api, busy, calm, field, h, number, precise, readIndex, readVector, writeVector } from "./core.js";
+import { Latest, api, busy, field, h, number, precise, readIndex, readVector, reducedMotion, writeVector } from "./core.js";
 import { observation, strip } from "./draw.js";
 import { traversal } from "./traversal.js";
 
@@ -12,12 +12,12 @@ export function make(context) {
   const count = session.latents.length;
   const rows = new Map();
   let z = null;
-  let sample = null; // the data sample the code came from
-  let touched = false; // whether it has been changed since
+  let sample = null; // the data sample that z started from
+  let edited = false; // whether z has been changed since
   let seed = 1;
-  let playing = 0;
+  let animation = 0; // the number of the projection that is played
 
-  // The stage: what is decoded, from what, and what comes back.
+  // The observations: decoded from z, the data sample, decoded from R(z).
   const decoded = observation(look, { size: 288, label: "Decoded from z", table: true });
   decoded.classList.add("decoded");
   const original = observation(look, { size: 128, label: "The data sample" });
@@ -28,17 +28,16 @@ export function make(context) {
   const factors = h("p", { className: "hint factors" });
 
   const live = new Latest(async (since) => {
-    const asked = { z, sample: null };
     try {
-      const answer = await api("latents", asked);
+      const answer = await api("latents", { z });
       draw(answer);
       if (since !== null) {
         // After the frame with the new picture is on the screen.
         requestAnimationFrame(() =>
           setTimeout(() => {
-            const took = performance.now() - since;
-            timing.textContent = `slider to picture: ${Math.round(took)} ms`;
-            decoded.dataset.latency = took.toFixed(1);
+            const latency = performance.now() - since;
+            timing.textContent = `slider to picture: ${Math.round(latency)} ms`;
+            decoded.dataset.latency = latency.toFixed(1);
           }),
         );
       }
@@ -49,21 +48,21 @@ export function make(context) {
 
   let shownSample = null;
   const origin = new Latest(async () => {
-    const asked = sample;
-    if (asked === null) {
+    const index = sample;
+    if (index === null) {
       originalFigure.hidden = true;
       shownSample = null;
       factors.textContent = "";
       return;
     }
     try {
-      const found = await api("sample", { index: asked });
-      if (asked !== sample) return; // another one is wanted by now
-      shownSample = found;
+      const answer = await api("sample", { index });
+      if (index !== sample) return; // the user has moved on
+      shownSample = answer;
       originalFigure.hidden = false;
-      original.show(found.observation);
-      factors.textContent = session.factors.map((factor, k) => `${factor.name} ${factor.values[found.factors[k]] ?? number(found.factors[k], factor.kind === "continuous" ? 2 : 0)}`).join(", ");
-      if (z === null) set(found.z, null);
+      original.show(answer.observation);
+      factors.textContent = session.factors.map((factor, k) => `${factor.name} ${factor.values[answer.factors[k]] ?? number(answer.factors[k], factor.kind === "continuous" ? 2 : 0)}`).join(", ");
+      if (z === null) set(answer.z, null);
       else if (look.kind === "row") live.ask(null);
     } catch (error) {
       context.fail(error);
@@ -71,26 +70,26 @@ export function make(context) {
   });
 
   function draw(answer) {
-    const others = [{ values: answer.again.values, className: "two", label: "from R(z)" }];
+    const others = [{ values: answer.decoded_response.values, className: "two", label: "from R(z)" }];
     if (shownSample && look.kind === "row") others.unshift({ values: shownSample.observation.values, className: "grey", label: "data" });
     decoded.show(answer.decoded, look.kind === "row" ? others : undefined);
-    if (look.kind === "picture") again.show(answer.again);
-    for (const [latent, row] of rows) row.answer(answer.response[latent]);
-    meter.replaceChildren(...moved(answer.moved, session.holes));
+    if (look.kind === "picture") again.show(answer.decoded_response);
+    for (const [latent, row] of rows) row.setResponse(answer.response[latent]);
+    meter.replaceChildren(...displacement(answer.displacement, session.no_hole_scores));
   }
 
   // Sliders, the most important latent first.
   const list = h("div", { className: "sliders", role: "group", "aria-label": "Latents, the most important first" });
-  const more = h("button", { type: "button", onclick: () => grow(rows.size + SHOWN) });
-  function grow(to) {
+  const more = h("button", { type: "button", onclick: () => addSliders(rows.size + SHOWN) });
+  function addSliders(to) {
     for (const about of session.latents.slice(rows.size, to)) {
       const row = slider(about, (value, event) => {
         stop();
         z[about.latent] = value;
-        touched = true;
+        edited = true;
         live.ask(event ? event.timeStamp : null);
         save();
-      }, () => strips(about.latent));
+      }, () => traverse(about.latent));
       rows.set(about.latent, row);
       list.append(row.root);
       if (z) row.set(z[about.latent]);
@@ -98,12 +97,12 @@ export function make(context) {
     more.hidden = rows.size >= count;
     more.textContent = `Show more of the ${count} latents`;
   }
-  grow(SHOWN);
+  addSliders(SHOWN);
 
-  const trace = traversal(context, { onpick: (latent, value) => { z[latent] = value; touched = true; apply(); } });
+  const trace = traversal(context, { onpick: (latent, value) => { z[latent] = value; edited = true; apply(); } });
   let waiting = null;
   let shownLatent = null;
-  function strips(latent) {
+  function traverse(latent) {
     shownLatent = latent;
     clearTimeout(waiting);
     waiting = setTimeout(() => z && trace.show({ latent: shownLatent, z }), 120);
@@ -111,83 +110,82 @@ export function make(context) {
 
   function set(values, from) {
     z = [...values];
-    if (from !== undefined) touched = from !== null;
+    if (from !== undefined) edited = from !== null;
     for (const [latent, row] of rows) row.set(z[latent]);
     live.ask(null);
     save();
-    if (shownLatent !== null) strips(shownLatent);
+    if (shownLatent !== null) traverse(shownLatent);
   }
   const apply = () => set(z, undefined);
 
   function save() {
-    const whole = touched || sample === null;
+    const whole = edited || sample === null;
     context.save({ sample, z: whole && z ? writeVector(z) : null }, ["latents", whole && z && count <= 2000 ? { sample, z: z.map((value) => Math.round(value * 1e4) / 1e4).join(",") } : { sample }]);
   }
 
-  // Where to start from.
-  const index = h("input", { type: "number", min: 0, max: session.samples - 1, value: session.start, onchange: () => from(Number(index.value)) });
-  function from(which) {
+  // The code to start from.
+  const index = h("input", { type: "number", min: 0, max: session.samples - 1, value: session.start, onchange: () => startFrom(Number(index.value)) });
+  function startFrom(which) {
     stop();
-    const chosen = Math.min(session.samples - 1, Math.max(0, Math.round(which) || 0));
-    index.value = chosen;
-    sample = chosen;
+    sample = Math.min(session.samples - 1, Math.max(0, Math.round(which) || 0));
+    index.value = sample;
     z = null;
     origin.ask();
-    way.replaceChildren();
+    projection.replaceChildren();
   }
-  const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => from((sample ?? session.start) + by) }, text);
+  const step = (by, text, label) => h("button", { type: "button", "aria-label": label, onclick: () => startFrom((sample ?? session.start) + by) }, text);
   const draws = DRAWS.filter(([source]) => source !== "prior" || session.prior !== null).map(([source, text]) =>
-    h("button", { type: "button", dataset: { source }, onclick: () => random(source) }, text),
+    h("button", { type: "button", dataset: { source }, onclick: () => drawFrom(source) }, text),
   );
-  async function random(source) {
+  async function drawFrom(source) {
     stop();
     try {
-      const found = await api("draw", { source, seed: seed++ });
+      const answer = await api("draw", { source, seed: seed++ });
       sample = null;
       index.value = "";
-      way.replaceChildren();
+      projection.replaceChildren();
       origin.ask();
-      set(found.z, true);
-      context.say(`A new code from the ${source}`);
+      set(answer.z, true);
+      context.say(`New code drawn from: ${source}`);
     } catch (error) {
       context.fail(error);
     }
   }
 
-  // Onto the manifold: the response again and again.
-  const way = h("div", { className: "way" });
+  // Projection onto the manifold: the response, repeatedly.
+  const projection = h("div", { className: "projection" });
   const working = busy();
-  const project = h("button", { type: "button", className: "primary", onclick: onto }, "Project onto manifold");
-  async function onto() {
+  const project = h("button", { type: "button", className: "primary", onclick: projectCode }, "Project onto manifold");
+  async function projectCode() {
     stop();
-    const mine = ++playing;
+    const own = ++animation;
     try {
-      const found = await working.during("Decoding and encoding again and again …", api("project", { z }));
-      if (mine !== playing) return;
-      const passes = found.steps.length;
-      way.replaceChildren(
-        h("h3", {}, "The way onto the manifold"),
-        strip(look, found.frames.map((frame) => frame.decoded), { captions: found.frames.map((frame) => `${frame.pass}`), label: "after passes:" }),
-        h("p", { className: "hint" }, found.arrived ? `It came to rest after ${passes} ${passes === 1 ? "pass" : "passes"}, having moved ${precise(found.steps[0])} in the first.` : `Still moving by ${precise(found.steps.at(-1))} after ${passes} passes.`),
+      const answer = await working.during("Decoding and encoding repeatedly …", api("project", { z }));
+      if (own !== animation) return;
+      const passes = answer.steps.length;
+      projection.replaceChildren(
+        h("h3", {}, "Projection onto the manifold"),
+        strip(look, answer.frames.map((frame) => frame.decoded), { captions: answer.frames.map((frame) => `${frame.pass}`), label: "pass" }),
+        h("p", { className: "hint" }, answer.converged ? `Converged after ${passes} ${passes === 1 ? "pass" : "passes"}; the first moved it by ${precise(answer.steps[0])}.` : `Not converged after ${passes} passes; the last moved it by ${precise(answer.steps.at(-1))}.`),
       );
-      if (!calm()) {
-        for (const frame of found.frames) {
-          if (mine !== playing) return;
-          for (const [latent, row] of rows) row.set(found.way[frame.pass][latent]);
+      if (!reducedMotion()) {
+        for (const frame of answer.frames) {
+          if (own !== animation) return;
+          for (const [latent, row] of rows) row.set(answer.codes[frame.pass][latent]);
           decoded.show(frame.decoded);
           await new Promise((resolve) => setTimeout(resolve, 60));
         }
       }
-      if (mine !== playing) return;
-      set(found.way.at(-1), true);
-      context.say(found.arrived ? `Arrived after ${passes} passes` : `Not at rest after ${passes} passes`);
+      if (own !== animation) return;
+      set(answer.codes.at(-1), true);
+      context.say(answer.converged ? `Converged after ${passes} passes` : `Not converged after ${passes} passes`);
     } catch (error) {
       context.fail(error);
     }
   }
   function stop() {
-    playing++;
-    context.clear("project"); // the code it failed for is left
+    animation++;
+    context.clear("project"); // the code that it failed for has changed
   }
 
   const root = h(
@@ -208,15 +206,15 @@ export function make(context) {
       h(
         "div",
         { className: "toolbar" },
-        h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => from(Math.floor(Math.random() * session.samples)) }, "Random")),
-        h("div", { className: "group", role: "group", "aria-label": "Draw a code at random" }, h("span", { className: "legend-text" }, "Draw from"), draws),
+        h("div", { className: "group" }, field("Data sample", index), step(-1, "‹", "Previous sample"), step(1, "›", "Next sample"), h("button", { type: "button", onclick: () => startFrom(Math.floor(Math.random() * session.samples)) }, "Random")),
+        h("div", { className: "group", role: "group", "aria-label": "Draw a random code" }, h("span", { className: "legend-text" }, "Draw from"), draws),
         project,
         working,
       ),
-      h("p", { className: "key" }, h("span", { className: "key-one" }, "z, as decoded"), h("span", { className: "key-two" }, "R(z), as encoded again")),
+      h("p", { className: "key" }, h("span", { className: "key-one" }, "z"), h("span", { className: "key-two" }, "R(z): decoded and encoded again")),
       list,
       more,
-      way,
+      projection,
       trace.root,
     ),
   );
@@ -225,17 +223,16 @@ export function make(context) {
     root,
     show(parameters) {
       stop();
-      const given = readVector(parameters.z, count);
+      const vector = readVector(parameters.z, count);
       sample = readIndex(parameters.sample, session.samples);
-      if (sample === null && !given) sample = session.start;
+      if (sample === null && !vector) sample = session.start;
       index.value = sample ?? "";
-      touched = given !== null;
+      edited = vector !== null;
       shownLatent ??= session.latents[0].latent;
-      z = given;
-      if (given) set(given, true);
+      z = vector;
+      if (vector) set(vector, true);
       origin.ask();
     },
-    recolour() {},
   };
 }
 
@@ -243,18 +240,18 @@ function figure(picture, caption) {
   return h("figure", {}, picture, h("figcaption", {}, caption));
 }
 
-/** How far a code moves, in words and as a bar. */
-export function moved(found, reason) {
-  if (!found) return [h("p", { className: "hint" }, reason ?? "")];
-  const share = found.percentile;
+/** The displacement of a code, in words and as a bar; without one, the reason. */
+export function displacement(answer, reason) {
+  if (!answer) return [h("p", { className: "hint" }, reason ?? "")];
+  const percentage = answer.percentile;
   return [
-    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(found.distance)}`), found.hole ? h("span", { className: "tag hole" }, "in a hole") : share > 90 ? h("span", { className: "tag" }, "at the edge") : h("span", { className: "tag fine" }, "on the manifold")),
-    h("meter", { min: 0, max: 100, value: share, low: 90, high: 99, optimum: 0, "aria-label": "Share of posterior samples that move less" }),
-    h("p", { className: "hint" }, `moves further than ${number(share, 0)} % of posterior samples`),
+    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(answer.distance)}`), answer.hole ? h("span", { className: "tag hole" }, "in a hole") : percentage > 90 ? h("span", { className: "tag" }, "at the edge") : h("span", { className: "tag fine" }, "on the manifold")),
+    h("meter", { min: 0, max: 100, value: percentage, low: 90, high: 99, optimum: 0, "aria-label": "Percentage of posterior samples that move less" }),
+    h("p", { className: "hint" }, `moves further than ${number(percentage, 0)} % of posterior samples`),
   ];
 }
 
-/** For number inputs, which take no typographic minus. */
+/** Number inputs do not accept a typographic minus. */
 const fixed = (value) => value.toFixed(2).replace(/^-0\.00$/, "0.00");
 
 function slider(about, onchange, onsettle) {
@@ -264,10 +261,10 @@ function slider(about, onchange, onsettle) {
   const id = `slider-${latent}`;
   const range = h("input", { type: "range", id, min: low, max: high, step: (high - low) / 400 });
   const box = h("input", { type: "number", step: 0.1, "aria-label": `Value of latent ${latent}` });
-  const mine = h("div", { className: "bar one" });
-  const theirs = h("div", { className: "bar two" });
+  const valueBar = h("div", { className: "bar one" });
+  const responseBar = h("div", { className: "bar two" });
   const zero = h("div", { className: "zero" });
-  const answer = h("output", { className: "answer", htmlFor: id, title: "R(z): what the encoder answers" });
+  const response = h("output", { className: "response", htmlFor: id, title: "R(z): the latent after decoding and encoding again" });
   const share = (value) => (100 * (Math.min(high, Math.max(low, value)) - low)) / (high - low);
   const bar = (element, value) => {
     const origin = share(0);
@@ -284,12 +281,12 @@ function slider(about, onchange, onsettle) {
       zero.style.left = `${share(0)}%`;
     }
     range.value = value;
-    bar(mine, value);
+    bar(valueBar, value);
   };
   range.addEventListener("input", (event) => {
     const value = Number(range.value);
     box.value = fixed(value);
-    bar(mine, value);
+    bar(valueBar, value);
     onchange(value, event);
   });
   range.addEventListener("change", onsettle);
@@ -306,9 +303,9 @@ function slider(about, onchange, onsettle) {
     "div",
     { className: `latent ${about.type ?? ""}`, dataset: { latent } },
     h("label", { htmlFor: id }, h("b", {}, `z${latent}`), about.type ? h("span", { className: `tag ${about.type}` }, about.type) : null, h("span", { className: "hint" }, facts)),
-    h("div", { className: "track" }, range, h("div", { className: "bars" }, zero, mine, theirs)),
+    h("div", { className: "track" }, range, h("div", { className: "bars" }, zero, valueBar, responseBar)),
     box,
-    answer,
+    response,
   );
   return {
     root,
@@ -316,9 +313,9 @@ function slider(about, onchange, onsettle) {
       place(value);
       box.value = fixed(value);
     },
-    answer(value) {
-      bar(theirs, value);
-      answer.textContent = number(value);
+    setResponse(value) {
+      bar(responseBar, value);
+      response.textContent = number(value);
     },
   };
 }

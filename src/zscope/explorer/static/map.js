@@ -1,17 +1,17 @@
-// Map: a plane of two latents, with codes, and paths between its points.
+// Map: the response over a plane of two latents, the codes in it, and paths between points.
 
 import { factorColours } from "./colour.js";
 import { Latest, api, busy, choices, field, h, precise, readIndex, readPair, readVector, select, writePair, writeVector } from "./core.js";
-import { colourBar, key, lines, observation, strip } from "./draw.js";
-import { moved } from "./latents.js";
-import { drawPlane, reach } from "./plane.js";
+import { colourBar, legend, lines, observation, strip } from "./draw.js";
+import { displacement } from "./latents.js";
+import { colourRange, drawPlane } from "./plane.js";
 
 const LAYERS = {
-  divergence: ["Divergence", "blue where responses gather (the manifold), red where they part (a boundary)"],
-  curvature: ["Curvature", "how sharply responses turn towards the manifold"],
-  magnitude: ["Response size", "how far one pass moves a code within the plane"],
-  holes: ["Hole score", "how far one pass moves a code in all latents, against posterior samples (1)"],
-  none: ["Nothing", ""],
+  divergence: ["Divergence", "blue where responses converge (the manifold), red where they diverge (a boundary)"],
+  curvature: ["Curvature", "how sharply responses converge or diverge"],
+  magnitude: ["Displacement", "how far decoding and encoding moves a code within the plane"],
+  holes: ["Hole score", "displacement in all latents, relative to posterior samples (1 = typical)"],
+  none: ["None", ""],
 };
 
 export function make(context) {
@@ -20,37 +20,37 @@ export function make(context) {
   const state = { first: null, second: null, layer: "divergence", factor: null, sample: null, z: null, grid: 48, within: "plane", a: null, b: null, p: null };
   let plane = null;
   let path = null;
-  let probe = null;
-  let grabbed = null;
+  let response = null; // of the point that is decoded
+  let drag = null;
 
   if (latents.length < 2) {
-    const root = h("p", { className: "hint" }, "A map needs two latents, and this model has one. The view Latents shows all of it.");
+    const root = h("p", { className: "hint" }, "A map needs two latents, but this model has one. See its traversal in Latents.");
     return { root, show() {} };
   }
 
-  const canvas = h("canvas", { className: "plane", tabIndex: 0, role: "img", "aria-label": "Map. Arrow keys move the point, Enter sets the start and then the end of a path, Escape removes it." });
-  const legend = h("div", { className: "legends" });
-  const working = busy();
-  const walking = busy();
-  const strips = h("section", { className: "paths", "aria-live": "polite" });
+  const canvas = h("canvas", { className: "plane", tabIndex: 0, role: "img", "aria-label": "Map. The arrow keys move the point, Enter sets the start and then the end of a path, Escape removes the path." });
+  const legends = h("div", { className: "legends" });
+  const mapStatus = busy();
+  const pathStatus = busy();
+  const paths = h("section", { className: "paths", "aria-live": "polite" });
   const picture = observation(look, { size: 208, label: "Decoded at the point", table: false });
   picture.classList.add("decoded");
   const about = h("div", { className: "meter" });
 
   // The plane itself.
-  const question = () => ({ first: state.first, second: state.second, grid: state.grid, sample: state.sample, z: state.z });
-  let finest = ""; // which fine map is shown
+  const planeParameters = () => ({ first: state.first, second: state.second, grid: state.grid, sample: state.sample, z: state.z });
+  let finest = ""; // the parameters of the fine map that is shown
   const maps = new Latest(
     async (signal) => {
-      const wanted = { ...question(), layer: state.layer, factor: state.factor };
-      const which = JSON.stringify({ ...wanted, factor: null });
+      const parameters = { ...planeParameters(), layer: state.layer, factor: state.factor };
+      const fine = JSON.stringify({ ...parameters, factor: null });
       try {
-        if (which !== finest && wanted.grid > 24 && wanted.layer !== "none") {
-          // A coarse map at once, the fine one when it is ready.
-          arrived(await working.during("Working out the map …", api("map", { ...wanted, grid: 16 }, signal)));
+        if (fine !== finest && parameters.grid > 24 && parameters.layer !== "none") {
+          // A coarse map first, the fine one when it is ready.
+          showMap(await mapStatus.during("Computing the map …", api("map", { ...parameters, grid: 16 }, signal)));
         }
-        arrived(await working.during("Working out the fine map …", api("map", wanted, signal)));
-        finest = which;
+        showMap(await mapStatus.during("Computing the fine map …", api("map", parameters, signal)));
+        finest = fine;
       } catch (error) {
         context.fail(error);
       }
@@ -58,12 +58,12 @@ export function make(context) {
     { abort: true },
   );
 
-  function arrived(found) {
-    plane = found;
+  function showMap(answer) {
+    plane = answer;
     state.p ??= [plane.base[state.first], plane.base[state.second]];
-    if (!probe) decode.ask();
+    if (!response) decode.ask();
     render();
-    legends();
+    showLegends();
   }
 
   // The point that is decoded.
@@ -74,9 +74,9 @@ export function make(context) {
     z[state.second] = state.p[1];
     try {
       const answer = await api("latents", { z });
-      probe = [answer.response[state.first], answer.response[state.second]];
+      response = [answer.response[state.first], answer.response[state.second]];
       picture.show(answer.decoded);
-      about.replaceChildren(...moved(answer.moved, session.holes));
+      about.replaceChildren(...displacement(answer.displacement, session.no_hole_scores));
       open.hidden = false;
       render();
     } catch (error) {
@@ -85,35 +85,35 @@ export function make(context) {
   });
 
   // The two paths.
-  const walk = new Latest(
+  const findPath = new Latest(
     async (signal) => {
       path = null;
       if (!state.a || !state.b) {
-        strips.replaceChildren();
+        paths.replaceChildren();
         context.clear("path");
         render();
         return;
       }
       render();
       try {
-        path = await walking.during("Looking for the path …", api("path", { ...question(), start: state.a, end: state.b, within: state.within }, signal));
+        path = await pathStatus.during("Computing the path …", api("path", { ...planeParameters(), start: state.a, end: state.b, within: state.within }, signal));
         render();
-        film();
+        showPath();
       } catch (error) {
-        strips.replaceChildren();
+        paths.replaceChildren();
         context.fail(error);
       }
     },
     { abort: true },
   );
 
-  function film() {
-    const less = path.straight_cost > 0 ? Math.round(100 * (1 - path.cost / path.straight_cost)) : 0;
+  function showPath() {
+    const saving = path.straight_cost > 0 ? Math.round(100 * (1 - path.cost / path.straight_cost)) : 0;
     const along = (values) => values.map((_, k) => k / (values.length - 1));
-    strips.replaceChildren(
+    paths.replaceChildren(
       h("h3", {}, "From A to B"),
       h("div", { className: "film" }, h("p", {}, h("span", { className: "key-grey" }, "straight line"), ` cost ${precise(path.straight_cost)}`), strip(look, path.straight_frames, { size: 72, label: "straight line, frame" })),
-      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), ` cost ${precise(path.cost)}`, less > 0 ? `, ${less} % less` : ""), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
+      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), ` cost ${precise(path.cost)}`, saving > 0 ? ` (${saving} % lower)` : ""), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
       h(
         "div",
         { className: "beside" },
@@ -122,9 +122,9 @@ export function make(context) {
             { values: path.straight_profile, x: along(path.straight_profile), className: "grey" },
             { values: path.profile, x: along(path.profile), className: "one" },
           ],
-          { width: 340, height: 170, low: 0, x: "share of the way", y: "‖R(z) − z‖²", points: false },
+          { width: 340, height: 170, low: 0, x: "fraction of the path", y: "‖R(z) − z‖²", points: false },
         ),
-        key([["grey", "straight line"], ["one", path.within === "plane" ? "manifold path in the plane" : "manifold path in all latents"]]),
+        legend([["grey", "straight line"], ["one", path.within === "plane" ? "manifold path in the plane" : "manifold path in all latents"]]),
       ),
     );
   }
@@ -134,24 +134,24 @@ export function make(context) {
   function render() {
     if (!plane || !canvas.isConnected) return;
     const colours = plane.factor ? factorColours(session.factors[state.factor], plane.factor) : null;
-    scale = drawPlane(canvas, { plane, path, colours, names: [`z${state.first}`, `z${state.second}`], point: state.p, moved: probe, ends: [[state.a, "A"], [state.b, "B"]] });
+    scale = drawPlane(canvas, { plane, path, colours, names: [`z${state.first}`, `z${state.second}`], point: state.p, response, ends: [[state.a, "A"], [state.b, "B"]] });
   }
 
-  function legends() {
-    legend.replaceChildren();
+  function showLegends() {
+    legends.replaceChildren();
     if (plane.values) {
-      const { most, kind } = reach(plane);
-      legend.append(colourBar(kind, kind === "signed" ? -most : 0, most, LAYERS[plane.layer].join(": ")));
+      const { most, kind } = colourRange(plane);
+      legends.append(colourBar(kind, kind === "signed" ? -most : 0, most, LAYERS[plane.layer].join(": ")));
     }
     if (plane.factor) {
       const factor = factorColours(session.factors[state.factor], plane.factor);
-      legend.append(
+      legends.append(
         h("div", { className: "legend chips" }, h("span", { className: "hint" }, session.factors[state.factor].name), factor.legend.map(([text, colour], k) => h("span", { className: "chip" }, h("i", { style: { background: colour } }), factor.continuous && k ? `… ${text}` : text))),
       );
     }
   }
 
-  // Hands: a click sets A, then B; a drag moves whatever is under it, or the point.
+  // Pointer: a click sets A, then B; a drag moves the handle under it, or the point.
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -161,59 +161,59 @@ export function make(context) {
     canvas.setPointerCapture(event.pointerId);
     const [x, y] = at(event);
     const near = ["a", "b", "p"].find((name) => state[name] && Math.hypot(scale.x(state[name][0]) - x, scale.y(state[name][1]) - y) < 14);
-    grabbed = { name: near ?? "p", near, x, y, moved: false };
+    drag = { name: near ?? "p", near, x, y, moved: false };
   });
   canvas.addEventListener("pointermove", (event) => {
-    if (!grabbed) return;
+    if (!drag) return;
     const [x, y] = at(event);
-    if (!grabbed.moved && Math.hypot(x - grabbed.x, y - grabbed.y) < 5) return;
-    grabbed.moved = true;
-    state[grabbed.name] = scale.back(x, y);
-    // Whatever is dragged is decoded.
-    state.p = scale.back(x, y);
-    if (grabbed.name !== "p") path = null;
+    if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < 5) return;
+    drag.moved = true;
+    state[drag.name] = scale.invert(x, y);
+    // The point follows every drag, so that it is decoded.
+    state.p = scale.invert(x, y);
+    if (drag.name !== "p") path = null;
     decode.ask();
     render();
   });
-  const drop = (event) => {
-    if (!grabbed) return;
-    const { name, near, moved: dragged } = grabbed;
-    grabbed = null;
-    if (!dragged && !near) put(scale.back(...at(event)));
-    else if (dragged && name !== "p") walk.ask();
+  const release = (event) => {
+    if (!drag) return;
+    const { name, near, moved } = drag;
+    drag = null;
+    if (!moved && !near) setEnd(scale.invert(...at(event)));
+    else if (moved && name !== "p") findPath.ask();
     save();
   };
-  canvas.addEventListener("pointerup", drop);
-  canvas.addEventListener("pointercancel", () => (grabbed = null));
+  canvas.addEventListener("pointerup", release);
+  canvas.addEventListener("pointercancel", () => (drag = null));
   canvas.addEventListener("keydown", (event) => {
     if (!scale) return;
-    const big = event.shiftKey ? 5 : 1;
-    const way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
-    if (way) {
+    const factor = event.shiftKey ? 5 : 1;
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+    if (step) {
       const [x, y] = state.p ?? [plane.base[state.first], plane.base[state.second]];
       const [low0, high0, low1, high1] = plane.extent;
-      state.p = [Math.min(high0, Math.max(low0, x + big * way[0] * scale.step[0])), Math.min(high1, Math.max(low1, y + big * way[1] * scale.step[1]))];
+      state.p = [Math.min(high0, Math.max(low0, x + factor * step[0] * scale.step[0])), Math.min(high1, Math.max(low1, y + factor * step[1] * scale.step[1]))];
       decode.ask();
       render();
-    } else if (event.key === "Enter" || event.key === " ") put(state.p ?? [plane.base[state.first], plane.base[state.second]]);
-    else if (event.key === "Escape") forget();
+    } else if (event.key === "Enter" || event.key === " ") setEnd(state.p ?? [plane.base[state.first], plane.base[state.second]]);
+    else if (event.key === "Escape") removePath();
     else return;
     event.preventDefault();
     save();
   });
 
-  function put(point) {
+  function setEnd(point) {
     if (!state.a || state.b) {
       state.a = point;
       state.b = null;
     } else state.b = point;
     state.p = point;
     decode.ask();
-    walk.ask();
+    findPath.ask();
   }
-  function forget() {
+  function removePath() {
     state.a = state.b = null;
-    walk.ask();
+    findPath.ask();
     save();
   }
 
@@ -227,9 +227,9 @@ export function make(context) {
     grid: select([[24, "coarse"], [48, "medium"], [96, "fine"]], 48, (value) => change({ grid: Number(value) }, true)),
     sample: h("input", { type: "number", min: 0, max: session.samples - 1, onchange: (event) => change({ sample: Math.min(session.samples - 1, Math.max(0, Number(event.target.value) || 0)), z: null }, true) }),
   };
-  const within = choices("Path within", [["plane", "this plane"], ["all", "all latents"]], "plane", (value) => {
+  const within = choices("Path in", [["plane", "this plane"], ["all", "all latents"]], "plane", (value) => {
     state.within = value;
-    walk.ask();
+    findPath.ask();
     save();
   });
 
@@ -248,16 +248,16 @@ export function make(context) {
     controls.factor.value = state.factor ?? "";
     controls.sample.value = state.z ? "" : (state.sample ?? session.start);
     within.choose(state.within);
-    if (again) probe = path = null;
+    if (again) response = path = null;
     maps.ask();
-    if (again) walk.ask();
+    if (again) findPath.ask();
     save();
   }
-  const borrow = h("button", { type: "button", onclick: () => {
+  const useCode = h("button", { type: "button", onclick: () => {
     const z = readVector(context.stateOf("latents").z, latents.length);
     const sample = readIndex(context.stateOf("latents").sample, session.samples);
     change(z ? { z, sample: null } : { z: null, sample }, true);
-  } }, "Use the code of Latents");
+  } }, "Use the code from Latents");
   const open = h("button", { type: "button", hidden: true, onclick: () => {
     const z = [...plane.base];
     z[state.first] = state.p[0];
@@ -266,9 +266,9 @@ export function make(context) {
   } }, "Open in Latents");
 
   function save() {
-    const own = { first: state.first, second: state.second, grid: state.grid === 48 ? null : state.grid, sample: state.sample, z: state.z ? writeVector(state.z) : null };
-    const wanted = { ...own, layer: state.layer, factor: state.factor };
-    context.save({ ...wanted, a: writePair(state.a), b: writePair(state.b), p: writePair(state.p), within: state.within === "plane" ? null : state.within }, ["map", { ...wanted, z: state.z && state.z.length <= 2000 ? state.z.join(",") : null }]);
+    const planeState = { first: state.first, second: state.second, grid: state.grid === 48 ? null : state.grid, sample: state.sample, z: state.z ? writeVector(state.z) : null };
+    const parameters = { ...planeState, layer: state.layer, factor: state.factor };
+    context.save({ ...parameters, a: writePair(state.a), b: writePair(state.b), p: writePair(state.p), within: state.within === "plane" ? null : state.within }, ["map", { ...parameters, z: state.z && state.z.length <= 2000 ? state.z.join(",") : null }]);
   }
 
   new ResizeObserver(() => render()).observe(canvas);
@@ -278,31 +278,31 @@ export function make(context) {
     h(
       "div",
       { className: "toolbar" },
-      field("Across", controls.first),
-      field("Up", controls.second),
-      field("Ground", controls.layer),
+      field("x axis", controls.first),
+      field("y axis", controls.second),
+      field("Background", controls.layer),
       session.factors.length ? field("Colour codes by", controls.factor) : null,
       field("Grid", controls.grid),
-      field("Others as in sample", controls.sample),
-      borrow,
+      field("Other latents from sample", controls.sample),
+      useCode,
     ),
     h(
       "div",
       { className: "split" },
-      h("div", { className: "plane-holder" }, canvas, working, legend),
+      h("div", { className: "plane-holder" }, canvas, mapStatus, legends),
       h(
         "div",
         { className: "side" },
-        h("p", { className: "hint" }, "Drag to decode a point; the arrow shows where it is moved. Click two points for a path. Keys: arrows, Enter, Escape."),
+        h("p", { className: "hint" }, "Drag to decode a point; the arrow leads to its response. Click two points to compute a path. Keyboard: arrow keys, Enter, Escape."),
         h("figure", {}, picture, h("figcaption", {}, "decoded at the point")),
         about,
         open,
         within,
-        h("button", { type: "button", onclick: forget }, "Remove path"),
-        walking,
+        h("button", { type: "button", onclick: removePath }, "Remove path"),
+        pathStatus,
       ),
     ),
-    strips,
+    paths,
   );
 
   return {
@@ -324,7 +324,7 @@ export function make(context) {
     },
     recolour() {
       render();
-      if (plane) legends();
+      if (plane) showLegends();
     },
   };
 }

@@ -1,21 +1,21 @@
-// Matrix: which latents matter, depend on each other, and carry which factor.
+// Matrix: which latents are used, depend on each other, and encode which factor.
 
 import { Latest, api, busy, choices, h, number, readIndex } from "./core.js";
 import { heat } from "./draw.js";
 import { traversal } from "./traversal.js";
 
 const KINDS = {
-  response: ["Response", "How much does the response of a latent change when another is replaced by that of another sample? Row: replaced. Column: observed.", "amount"],
-  relative: ["Relative", "The same in units of how much the latent varies: the identity for a perfect autoencoder.", "share"],
-  conditioned: ["Conditioned", "The response of each latent where one factor alone varies. Row: factor. Column: latent.", "amount"],
-  importance: ["Importance", "How much a predictor of each factor relies on each latent (DCI). Row: factor. Column: latent.", "share"],
-  invariance: ["Invariance", "1: intervening on the row's latent leaves the column's alone. On the diagonal 0: the intervention is fully felt.", "signed"],
+  response: ["Response", "How much the response of a latent changes when a latent is replaced by its value in another sample. Row: replaced latent. Column: observed latent.", "amount"],
+  relative: ["Relative", "The same, relative to the spread of the observed latent: a perfect autoencoder has the identity matrix.", "share"],
+  conditioned: ["Conditioned", "The response of each latent when only one factor varies. Row: factor. Column: latent.", "amount"],
+  importance: ["Importance", "How much a predictor of each factor relies on each latent (DCI importance). Row: factor. Column: latent.", "share"],
+  invariance: ["Invariance", "1: an intervention on the row's latent does not change the column's latent. On the diagonal, 0: the encoder fully recovers the intervention.", "signed"],
 };
 
 export function make(context) {
   const { session } = context;
   const state = { kind: "response", row: null, column: null };
-  let found = null;
+  let matrix = null;
   const kinds = Object.entries(KINDS)
     .filter(([name]) => session.factors.length >= ({ conditioned: 2, importance: 1 }[name] ?? 0))
     .map(([name, [text, about]]) => [name, text, about]);
@@ -28,8 +28,8 @@ export function make(context) {
   const about = h("p", { className: "hint" });
   const facts = h("p", { className: "facts" });
   const holder = h("div", {});
-  const readout = h("p", { className: "readout", role: "status" }, "Point at a cell for its value; click it for the traversal.");
-  const trace = traversal(context, { onpick: (latent, value) => context.go("latents", setting(latent, value)) });
+  const readout = h("p", { className: "readout", role: "status" }, "Hover over a cell to see its value; click it to see the traversal.");
+  const trace = traversal(context, { onpick: (latent, value) => context.go("latents", stateWith(latent, value)) });
   let base = null;
   let table = null;
 
@@ -37,15 +37,15 @@ export function make(context) {
     async (signal) => {
       about.textContent = KINDS[state.kind][1];
       try {
-        found = await working.during("Working out the matrix …", api("matrix", { kind: state.kind }, signal));
+        matrix = await working.during("Computing the matrix …", api("matrix", { kind: state.kind }, signal));
         render();
         if (state.row !== null) pick(state.row, state.column);
         else {
-          // Something to look at: the most important latent, intervened on and observed.
+          // Start with the most important latent.
           const latent = session.latents[0].latent;
-          const column = Math.max(0, found.columns.indexOf(latent));
-          const values = found.values.map((line) => line[column]);
-          pick(found.row === "factor" ? values.indexOf(Math.max(...values)) : found.rows.indexOf(latent), column);
+          const column = Math.max(0, matrix.columns.indexOf(latent));
+          const values = matrix.values.map((line) => line[column]);
+          pick(matrix.row === "factor" ? values.indexOf(Math.max(...values)) : matrix.rows.indexOf(latent), column);
         }
       } catch (error) {
         holder.replaceChildren();
@@ -56,25 +56,26 @@ export function make(context) {
     { abort: true },
   );
 
-  const setting = (latent, value) => {
+  /** The state of Latents with one latent of the base changed. */
+  const stateWith = (latent, value) => {
     const z = [...base];
     z[latent] = value;
     return { z: z.map((v) => v.toFixed(4)).join(",") };
   };
 
   function render() {
-    const factor = found.row === "factor";
+    const factor = matrix.row === "factor";
     const holderTable = heat({
-      rows: found.rows,
-      columns: found.columns,
-      values: found.values,
+      rows: matrix.rows,
+      columns: matrix.columns,
+      values: matrix.values,
       across: factor ? "latent" : "observed latent",
       down: factor ? "factor" : "intervened latent",
-      scale: KINDS[found.kind][2],
-      marks: found.causal ?? [],
+      scale: KINDS[matrix.kind][2],
+      marks: matrix.causal ?? [],
       plain: factor,
-      label: `${KINDS[found.kind][0]} matrix`,
-      onlook: (j, k) => (readout.textContent = `${factor ? "factor" : "intervened"} ${found.rows[j]} → latent ${found.columns[k]}: ${number(found.values[j][k], 3)}`),
+      label: `${KINDS[matrix.kind][0]} matrix`,
+      onlook: (j, k) => (readout.textContent = `${factor ? "factor" : "intervened"} ${matrix.rows[j]} → latent ${matrix.columns[k]}: ${number(matrix.values[j][k], 3)}`),
       onpick: (j, k) => {
         Object.assign(state, { row: j, column: k });
         pick(j, k);
@@ -84,19 +85,19 @@ export function make(context) {
     holder.replaceChildren(holderTable);
     table = holderTable.querySelector("table");
     const notes = [];
-    if (found.causal) notes.push(`causal latents (bold): ${found.causal.join(", ") || "none"}`);
-    if (found.collapsed) notes.push(`collapsed: ${found.collapsed.join(", ") || "none"}`);
-    for (const name of ["disentanglement", "completeness", "informativeness"]) if (found[name] !== undefined) notes.push(`${name} ${number(found[name])}`);
-    if (found.means?.invariance !== undefined) notes.push(`mean invariance ${number(found.means.invariance)}`);
-    if (found.samples) notes.push(`${found.samples} samples`);
+    if (matrix.causal) notes.push(`causal latents (bold): ${matrix.causal.join(", ") || "none"}`);
+    if (matrix.collapsed) notes.push(`collapsed: ${matrix.collapsed.join(", ") || "none"}`);
+    for (const name of ["disentanglement", "completeness", "informativeness"]) if (matrix[name] !== undefined) notes.push(`${name} ${number(matrix[name])}`);
+    if (matrix.means?.invariance !== undefined) notes.push(`mean invariance ${number(matrix.means.invariance)}`);
+    if (matrix.samples) notes.push(`${matrix.samples} samples`);
     facts.textContent = notes.join(" · ");
   }
 
   async function pick(j, k) {
-    if (!found || j >= found.rows.length || k >= found.columns.length) return;
-    table.choose(j, k);
-    const latent = found.row === "factor" ? found.columns[k] : found.rows[j];
-    const observed = found.row === "factor" ? null : found.columns[k];
+    if (!matrix || j >= matrix.rows.length || k >= matrix.columns.length) return;
+    table.select(j, k);
+    const latent = matrix.row === "factor" ? matrix.columns[k] : matrix.rows[j];
+    const observed = matrix.row === "factor" ? null : matrix.columns[k];
     try {
       base ??= (await api("sample", {})).z;
       trace.show({ latent }, observed);
@@ -118,6 +119,6 @@ export function make(context) {
       ask.ask();
       save();
     },
-    recolour: () => found && render(),
+    recolour: () => matrix && render(),
   };
 }

@@ -1,12 +1,12 @@
-// A plane of two latents on a canvas: the ground, the codes, the paths and the handles.
+// A plane of two latents on a canvas: background, codes, paths and handles.
 
 import { amount, css, signed } from "./colour.js";
 import { tickText, ticks } from "./draw.js";
 
 const BOX = { l: 46, r: 10, t: 10, b: 40 };
 
-/** Draw everything; returns how to get from latents to pixels and back. */
-export function drawPlane(canvas, { plane, path, colours, names, point, moved, ends }) {
+/** Draw the plane; returns the scale between latents and pixels. */
+export function drawPlane(canvas, { plane, path, colours, names, point, response, ends }) {
   const side = canvas.clientWidth;
   const ratio = devicePixelRatio || 1;
   if (canvas.width !== Math.round(side * ratio)) canvas.width = canvas.height = Math.round(side * ratio);
@@ -14,55 +14,55 @@ export function drawPlane(canvas, { plane, path, colours, names, point, moved, e
   paper.setTransform(ratio, 0, 0, ratio, 0, 0);
   paper.clearRect(0, 0, side, side);
   const scale = scaleOf(plane.extent, side);
-  ground(paper, plane, scale);
-  axes(paper, plane.extent, scale, names);
+  drawBackground(paper, plane, scale);
+  drawAxes(paper, plane.extent, scale, names);
   paper.save();
   paper.beginPath();
   paper.rect(BOX.l, BOX.t, scale.width, scale.height);
   paper.clip();
-  codes(paper, plane, scale, colours);
+  drawCodes(paper, plane, scale, colours);
   if (path) {
-    route(paper, scale, path.straight, css("--muted"), [5, 4]);
-    route(paper, scale, path.points, css("--one"), []);
+    drawPath(paper, scale, path.straight, css("--muted"), [5, 4]);
+    drawPath(paper, scale, path.points, css("--one"), []);
   }
   paper.restore();
-  if (point && moved) arrow(paper, scale, point, moved);
-  for (const [place, text] of ends) if (place) handle(paper, scale, place, text);
-  if (point) handle(paper, scale, point, "");
+  if (point && response) drawArrow(paper, scale, point, response);
+  for (const [place, text] of ends) if (place) drawHandle(paper, scale, place, text);
+  if (point) drawHandle(paper, scale, point, "");
   return scale;
 }
 
 function scaleOf([low0, high0, low1, high1], side) {
   const width = side - BOX.l - BOX.r;
   const height = side - BOX.t - BOX.b;
-  const within = (value, low, high) => Math.min(high, Math.max(low, value));
+  const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
   return {
     side,
     width,
     height,
     x: (value) => BOX.l + ((value - low0) / (high0 - low0)) * width,
     y: (value) => BOX.t + (1 - (value - low1) / (high1 - low1)) * height,
-    back: (x, y) => [
-      within(low0 + ((x - BOX.l) / width) * (high0 - low0), low0, high0),
-      within(low1 + (1 - (y - BOX.t) / height) * (high1 - low1), low1, high1),
+    invert: (x, y) => [
+      clamp(low0 + ((x - BOX.l) / width) * (high0 - low0), low0, high0),
+      clamp(low1 + (1 - (y - BOX.t) / height) * (high1 - low1), low1, high1),
     ],
     step: [(high0 - low0) / 40, (high1 - low1) / 40],
   };
 }
 
-/** The largest value the colours reach: extremes are rare and would drown the rest. */
-export function reach(plane) {
+/** The kind of colours, and the value of the strongest: rare extremes may exceed it. */
+export function colourRange(plane) {
   const kind = ["divergence", "curvature"].includes(plane.layer) ? "signed" : "amount";
   const sizes = plane.values.flat().map(Math.abs).sort((a, b) => a - b);
   return { kind, most: sizes[Math.floor(0.98 * (sizes.length - 1))] || sizes.at(-1) || 1 };
 }
 
-function ground(paper, plane, { width, height }) {
+function drawBackground(paper, plane, { width, height }) {
   paper.fillStyle = css("--surface");
   paper.fillRect(BOX.l, BOX.t, width, height);
   if (!plane.values) return;
   const grid = plane.values.length;
-  const { most, kind } = reach(plane);
+  const { most, kind } = colourRange(plane);
   const image = new ImageData(grid, grid);
   for (let i = 0; i < grid; i++) {
     for (let j = 0; j < grid; j++) {
@@ -86,7 +86,7 @@ function ground(paper, plane, { width, height }) {
   paper.restore();
 }
 
-function axes(paper, [low0, high0, low1, high1], { side, width, height, x, y }, names) {
+function drawAxes(paper, [low0, high0, low1, high1], { side, width, height, x, y }, names) {
   paper.strokeStyle = css("--line");
   paper.fillStyle = css("--muted");
   paper.font = "12px system-ui, sans-serif";
@@ -106,7 +106,7 @@ function axes(paper, [low0, high0, low1, high1], { side, width, height, x, y }, 
   paper.restore();
 }
 
-function codes(paper, plane, scale, colours) {
+function drawCodes(paper, plane, scale, colours) {
   const ink = css("--ink");
   paper.globalAlpha = colours ? 0.9 : 0.35;
   paper.strokeStyle = css("--surface");
@@ -122,7 +122,7 @@ function codes(paper, plane, scale, colours) {
   paper.globalAlpha = 1;
 }
 
-function route(paper, scale, points, colour, dash) {
+function drawPath(paper, scale, points, colour, dash) {
   for (const [style, width] of [[css("--surface"), 5], [colour, 2.4]]) {
     paper.strokeStyle = style;
     paper.lineWidth = width;
@@ -135,7 +135,7 @@ function route(paper, scale, points, colour, dash) {
   paper.setLineDash([]);
 }
 
-function arrow(paper, scale, from, to) {
+function drawArrow(paper, scale, from, to) {
   const [x0, y0, x1, y1] = [scale.x(from[0]), scale.y(from[1]), scale.x(to[0]), scale.y(to[1])];
   const angle = Math.atan2(y1 - y0, x1 - x0);
   if (Math.hypot(x1 - x0, y1 - y0) < 3) return;
@@ -151,7 +151,7 @@ function arrow(paper, scale, from, to) {
   paper.fill();
 }
 
-function handle(paper, scale, point, text) {
+function drawHandle(paper, scale, point, text) {
   const [x, y] = [scale.x(point[0]), scale.y(point[1])];
   paper.beginPath();
   paper.arc(x, y, text ? 11 : 8, 0, 7);

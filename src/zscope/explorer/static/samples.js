@@ -7,15 +7,15 @@ const SOURCES = [
   ["data", "Data", "recorded observations, scored by their codes"],
   ["prior", "Prior", "z drawn from N(0, I)"],
   ["posterior", "Posterior", "z drawn from q(z | x) of recorded observations"],
-  ["hybrid", "Hybrid", "each latent drawn from its own recorded values"],
-  ["uniform", "Uniform", "each latent drawn evenly between its extremes"],
+  ["hybrid", "Hybrid", "each latent drawn independently from its recorded values"],
+  ["uniform", "Uniform", "each latent drawn uniformly between its smallest and largest recorded value"],
 ];
 
 export function make(context) {
   const { session, look } = context;
   const sources = SOURCES.filter(([name]) => name !== "prior" || session.prior !== null);
   const state = { source: sources[0][0], count: 48, seed: 0, order: "drawn" };
-  let found = null;
+  let answer = null;
   const working = busy();
   const sheet = h("ul", { className: "sheet", "aria-label": "Samples" });
   const facts = h("p", { className: "facts" });
@@ -24,9 +24,9 @@ export function make(context) {
     ask.ask();
     save();
   };
-  const source = choices("From", sources, state.source, (value) => update({ source: value }));
+  const source = choices("Source", sources, state.source, (value) => update({ source: value }));
   const count = select([12, 24, 48, 96, 192].map((n) => [n, n]), 48, (value) => update({ count: Number(value) }));
-  const order = select([["drawn", "as drawn"], ["score", "by hole score"]], "drawn", (value) => {
+  const sorting = select([["drawn", "as drawn"], ["score", "by hole score"]], "drawn", (value) => {
     state.order = value;
     render();
     save();
@@ -37,7 +37,7 @@ export function make(context) {
   const ask = new Latest(
     async (signal) => {
       try {
-        found = await working.during("Drawing and decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
+        answer = await working.during("Decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
         render();
       } catch (error) {
         context.fail(error);
@@ -47,38 +47,38 @@ export function make(context) {
   );
 
   function render() {
-    if (!found) return;
-    let places = found.observations.map((_, k) => k);
-    if (state.order === "score" && found.moved) places = places.sort((a, b) => found.moved[b].distance - found.moved[a].distance);
+    if (!answer) return;
+    let order = answer.observations.map((_, k) => k);
+    if (state.order === "score" && answer.displacement) order = order.sort((a, b) => answer.displacement[b].distance - answer.displacement[a].distance);
     sheet.replaceChildren(
-      ...places.map((k) => {
-        const score = found.moved?.[k];
+      ...order.map((k) => {
+        const score = answer.displacement?.[k];
         const text = score ? `${number(score.percentile, 0)} %` : "";
         const picture = observation(look, { size: 96, label: "" });
-        picture.show(found.observations[k]);
-        const open = () => context.go("latents", found.samples.length ? { sample: found.samples[k] } : { z: writeVector(found.codes[k]) });
+        picture.show(answer.observations[k]);
+        const open = () => context.go("latents", answer.samples.length ? { sample: answer.samples[k] } : { z: writeVector(answer.codes[k]) });
         const name = `Sample ${k + 1}${score ? `, moves further than ${text} of posterior samples${score.hole ? ", in a hole" : ""}` : ""}. Open in Latents`;
         return h("li", {}, h("button", { type: "button", className: `tile ${score?.hole ? "in-hole" : ""}`, "aria-label": name, title: name, onclick: open }, picture, h("span", { className: "caption" }, text, score?.hole ? h("b", {}, " hole") : "")));
       }),
     );
-    const said = SOURCES.find(([name]) => name === found.source)[2];
-    facts.textContent = found.moved
-      ? `${said}: ${number(100 * found.holes, 0)} % of these ${found.observations.length} lie in holes (about 1 % of posterior samples do).`
-      : `${said}. ${session.holes ?? ""}`;
+    const description = SOURCES.find(([name]) => name === answer.source)[2];
+    facts.textContent = answer.displacement
+      ? `${description}: ${number(100 * answer.holes, 0)} % of these ${answer.observations.length} are in holes (1 % of posterior samples are).`
+      : `${description}. ${session.no_hole_scores ?? ""}`;
   }
 
   function save() {
-    const wanted = { source: state.source, count: state.count, seed: state.seed };
-    context.save({ ...wanted, order: state.order === "drawn" ? null : state.order }, ["samples", wanted]);
+    const parameters = { source: state.source, count: state.count, seed: state.seed };
+    context.save({ ...parameters, order: state.order === "drawn" ? null : state.order }, ["samples", parameters]);
   }
 
   return {
     root: h(
       "div",
       { className: "samples" },
-      h("div", { className: "toolbar" }, source, field("How many", count), field("Order", order), field("Seed", seed), again, working),
+      h("div", { className: "toolbar" }, source, field("Count", count), field("Order", sorting), field("Seed", seed), again, working),
       facts,
-      h("p", { className: "hint" }, "The number under a sample: the share of posterior samples that move less when they are decoded and encoded again. Click one to open it in Latents."),
+      h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again. Click a sample to open it in Latents."),
       sheet,
     ),
     show(parameters) {
@@ -89,10 +89,9 @@ export function make(context) {
       source.choose(state.source);
       count.value = state.count;
       seed.value = state.seed;
-      order.value = state.order;
+      sorting.value = state.order;
       ask.ask();
       save();
     },
-    recolour() {},
   };
 }

@@ -1,7 +1,21 @@
-"""The answers the page asks for. Every view is one file, and its answer plain JSON.
+"""The answers of the explorer, and the views of its page.
 
-`ENDPOINTS` lists them: /api/NAME answers to GET with a query string and to POST with a
-JSON object, of the same parameters. A new answer is one function and one line here.
+`ENDPOINTS` lists them. /api/NAME answers GET with a query string and POST with a JSON
+object of the same parameters; /api describes every endpoint.
+
+An endpoint is a function `answer(session, query)` in a file of this folder:
+
+- `query` is a subclass of `Query`: one field for each parameter, with limits and with a
+  docstring below it.
+- It returns a dict of numbers, texts, lists, tensors and arrays, without NaN: the server
+  turns it into JSON. Where there is no answer it raises a `ZscopeError`.
+- Its docstring says what the answer holds; /api shows it.
+- The lane "live" is for answers within a few calls of `session.model`. The lane "slow" is
+  for anything longer: it uses `session.subject.copy`, a recording with its own copy of the
+  model, and may keep results with `session.cached`.
+
+An endpoint with a `title` is a view: it has a tab of the page, and static/NAME.js draws it.
+The contract of that file is in static/app.js. CONTRIBUTING.md has an example of both.
 """
 
 from collections.abc import Callable
@@ -10,47 +24,51 @@ from typing import Any, Literal
 
 from zscope.explorer.session import Session
 from zscope.explorer.views import compare, graph, latents, maps, matrix, samples
-from zscope.explorer.views.query import Nothing, Query
+from zscope.explorer.views.query import NoParameters, Query
+
+__all__ = ["ENDPOINTS", "Endpoint"]
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One kind of answer: what may be asked, who answers, and in which lane."""
+    """One kind of answer: its name, parameters, function and lane, and the title of its tab."""
 
     name: str
     query: type[Query]
     answer: Callable[[Session, Any], dict[str, Any]]
     lane: Literal["live", "slow"] = "live"
+    title: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The address, what it tells, and the JSON schema of its parameters."""
+        """The address, a description, and the JSON schema of the parameters."""
         return {
             "path": f"/api/{self.name}",
             "methods": ["GET", "POST"],
-            "tells": " ".join((self.answer.__doc__ or "").split()),
+            "description": " ".join((self.answer.__doc__ or "").split()),
             "parameters": self.query.model_json_schema(),
         }
 
 
-def session(session: Session, query: Nothing) -> dict[str, Any]:
-    """What is explored: the model, its latents (most important first), data and factors."""
-    return session.to_dict()
+def session(session: Session, query: NoParameters) -> dict[str, Any]:
+    """The model, its latents (most important first), data and factors, and the page's views."""
+    views = [{"name": each.name, "title": each.title} for each in _ENDPOINTS if each.title]
+    return {**session.to_dict(), "views": views}
 
 
 _ENDPOINTS = (
-    Endpoint("session", Nothing, session),
-    Endpoint("latents", latents.Place, latents.latents),
-    Endpoint("decode", latents.Batch, latents.decode),
+    Endpoint("session", NoParameters, session),
+    Endpoint("latents", latents.Latents, latents.latents, title="Latents"),
+    Endpoint("decode", latents.Decode, latents.decode),
     Endpoint("sample", latents.Sample, latents.sample),
     Endpoint("draw", latents.Draw, latents.draw),
     Endpoint("project", latents.Project, latents.project),
     Endpoint("traversal", latents.Traversal, latents.traversal),
-    Endpoint("map", maps.Map, maps.plane, "slow"),
+    Endpoint("map", maps.Map, maps.response_plane, "slow", title="Map"),
     Endpoint("path", maps.Path, maps.path, "slow"),
-    Endpoint("matrix", matrix.Matrix, matrix.matrix, "slow"),
-    Endpoint("graph", graph.Graph, graph.graph, "slow"),
-    Endpoint("samples", samples.Samples, samples.samples, "slow"),
-    Endpoint("compare", compare.Compare, compare.compare),
+    Endpoint("matrix", matrix.Matrix, matrix.matrix, "slow", title="Matrix"),
+    Endpoint("graph", graph.Graph, graph.graph, "slow", title="Graph"),
+    Endpoint("samples", samples.Samples, samples.samples, "slow", title="Samples"),
+    Endpoint("compare", compare.Compare, compare.compare, title="Compare"),
     Endpoint("similarity", compare.Similarity, compare.similarity, "slow"),
 )
 

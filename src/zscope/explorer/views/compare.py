@@ -7,10 +7,10 @@ import torch
 
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.similarity.activations import activations
-from zscope.assays.similarity.heatmap import similarity_heatmap
+from zscope.assays.similarity.heatmap import SimilarityHeatmap, similarity_heatmap
 from zscope.errors import ConfigError
+from zscope.explorer.rendering import LARGE
 from zscope.explorer.session import Session, Subject
-from zscope.explorer.showing import LARGE
 from zscope.explorer.views.latents import Sample, sample
 from zscope.explorer.views.query import Index, Query
 
@@ -18,32 +18,36 @@ OBSERVATIONS = 512
 
 
 class Compare(Query):
+    """A sample to encode and decode with both models."""
+
     sample: Index | None = None
+    """Its number; by default the sample nearest to the mean of all codes."""
 
 
 class Similarity(Query):
-    """CKA between layers, or the absolute correlation between latents."""
+    """What to compare."""
 
     of: Literal["layers", "latents"] = "layers"
+    """CKA between layers, or the absolute correlation between latents."""
 
 
 def compare(session: Session, query: Compare) -> dict[str, Any]:
-    """The same observation through two models."""
+    """One observation, encoded and decoded by both models."""
     other = _other(session)
     index = session.row(query.sample)
     x = session.recording.data.batch([index])
     return {
         "sample": sample(session, Sample(index=index)),
-        "models": [_through(session, one, x, index) for one in (session.subject, other)],
+        "models": [_reconstruction(session, one, x, index) for one in (session.subject, other)],
     }
 
 
 def similarity(session: Session, query: Similarity) -> dict[str, Any]:
-    """Which layers, or which latents, of two models agree."""
+    """The similarity between the layers, or between the latents, of both models."""
     other = _other(session)
     if query.of == "latents":
-        # Sampled codes: the means of a passive latent are tiny and yet may be correlated
-        # with anything; with its noise they are what the decoder sees.
+        # Sampled codes rather than means: the means of a passive latent are tiny and may
+        # correlate with anything, while with its noise the latent is what the decoder gets.
         first, second = (
             one.recording.posterior.sample(session.generator()) for one in (session.subject, other)
         )
@@ -54,54 +58,54 @@ def similarity(session: Session, query: Similarity) -> dict[str, Any]:
             "values": _correlations(first, second),
             "samples": len(first),
         }
-    found = session.remember(("similarity",), lambda: _layers(session, other))
+    layers = session.cached(("similarity",), lambda: _layer_similarity(session, other))
     return {
         "of": query.of,
-        "rows": [_layer(name) for name in found.rows],
-        "columns": [_layer(name) for name in found.columns],
-        "values": found.matrix.clamp(min=0),
-        "samples": found.samples,
+        "rows": [_layer_name(name) for name in layers.rows],
+        "columns": [_layer_name(name) for name in layers.columns],
+        "values": layers.matrix.clamp(min=0),
+        "samples": layers.samples,
     }
 
 
 def _other(session: Session) -> Subject:
     if session.other is None:
         raise ConfigError(
-            "compare: only one model is explored, so there is nothing to compare it with. Start "
-            "with both: zscope explore TARGET --compare OTHER"
+            "compare: the explorer was started with one model, so there is nothing to compare it "
+            "with. Start it with two: zscope explore TARGET --compare OTHER"
         )
     return session.other
 
 
-def _through(session: Session, one: Subject, x: torch.Tensor, index: int) -> dict[str, Any]:
+def _reconstruction(session: Session, one: Subject, x: torch.Tensor, index: int) -> dict[str, Any]:
     code = one.recording.codes[[index]]
     decoded, _ = decode_and_respond(one.recording.autoencoder, code)
     error = (decoded.cpu().float() - x).square().sum()
     return {
         "name": one.name,
         "z": code[0],
-        "decoded": session.look.show(decoded, most=LARGE)[0],
+        "decoded": session.renderer.render(decoded, most=LARGE)[0],
         "error": float(error),
     }
 
 
-def _layers(session: Session, other: Subject) -> Any:
+def _layer_similarity(session: Session, other: Subject) -> SimilarityHeatmap:
     data = session.recording.data
     rows = torch.linspace(0, len(data) - 1, min(OBSERVATIONS, len(data))).long().tolist()
     x = data.batch(rows)
-    both = [activations(one.study.autoencoder, x) for one in (session.subject, other)]
+    both = [activations(one.copy.autoencoder, x) for one in (session.subject, other)]
     return similarity_heatmap(*both)
 
 
-def _layer(name: str) -> str:
-    """A layer as its owner calls it, without what `wrap` put around the model."""
+def _layer_name(name: str) -> str:
+    """The name of a layer in its own module, without the prefix that `wrap` adds."""
     return re.sub(r"^owners\.\d+\.", "", name)
 
 
 def _correlations(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """|correlation| of every latent of one model with every latent of the other.
 
-    0 for a latent whose codes are all but the same: its correlation would be that of rounding.
+    0 for a latent whose codes hardly vary: its correlation would be that of rounding errors.
     """
     scaled = []
     for codes in (first.double(), second.double()):
@@ -109,4 +113,5 @@ def _correlations(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         spread = centred.norm(dim=0)
         passive = spread <= 1e-4 * spread.max()
         scaled.append(centred / spread.masked_fill(passive, torch.inf))
-    return (scaled[0].T @ scaled[1]).abs().clamp(max=1)
+    correlations: torch.Tensor = scaled[0].T @ scaled[1]
+    return correlations.abs().clamp(max=1)

@@ -1,4 +1,4 @@
-"""Graph: the causal latents, and which acts on which."""
+"""Graph: the causal latents, and which affects which."""
 
 from typing import Annotated, Any
 
@@ -10,30 +10,32 @@ from zscope.explorer.views.query import Query
 
 
 class Graph(Query):
-    """Weaker edges than the threshold are left out; by default a tenth of the strongest."""
+    """Which edges to show."""
 
     threshold: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """The smallest weight of an edge; by default a tenth of the largest."""
 
 
 def graph(session: Session, query: Graph) -> dict[str, Any]:
-    """The causal latents, and which acts on which."""
-    matrix(session, Matrix())  # refuses what is too large
-    found = session.remember(("matrix", "response"), lambda: responses(session))
-    made = found.graph(query.threshold)
-    kept = set(made.edges)
-    between = [float(found.strength[j, k]) for j in found.causal for k in found.causal if j != k]
+    """The causal latents as nodes, and the responses between them as edges."""
+    matrix(session, Matrix())  # refuses a model with too many latents
+    response = session.cached(("matrix", "response"), lambda: responses(session))
+    network = response.graph(query.threshold)
+    edges = set(network.edges)
+    causal = response.causal
+    weights = [float(response.strength[j, k]) for j in causal for k in causal if j != k]
     return {
-        "threshold": found.edge_threshold() if query.threshold is None else query.threshold,
-        "default": found.edge_threshold(),
-        "largest": max(between, default=0.0),
-        "rule": found.rule,
+        "threshold": response.edge_threshold() if query.threshold is None else query.threshold,
+        "default": response.edge_threshold(),
+        "largest": max(weights, default=0.0),
+        "rule": response.rule,
         "latents": session.codes.shape[1],
-        "nodes": [{"latent": j, "response": made.nodes[j]["response"]} for j in made.nodes],
+        "nodes": [{"latent": j, "response": network.nodes[j]["response"]} for j in network.nodes],
         "edges": [
             {"from": j, "to": k, "weight": weight}
-            for j, k, weight in sorted(made.edges(data="weight"), key=lambda edge: -edge[2])
+            for j, k, weight in sorted(network.edges(data="weight"), key=lambda edge: -edge[2])
         ],
-        # Alike in both directions: perhaps one variable in two parts.
-        "pairs": [[j, k] for j, k in found.pairs if (j, k) in kept and (k, j) in kept],
-        "samples": found.samples,
+        # Similar in both directions: the two latents may encode one variable.
+        "pairs": [[j, k] for j, k in response.pairs if (j, k) in edges and (k, j) in edges],
+        "samples": response.samples,
     }

@@ -1,4 +1,4 @@
-"""Latents: move one, see what it does, and what the encoder makes of it."""
+"""Latents: move one, and see what it decodes to and how the encoder responds."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,142 +8,163 @@ from torch import Tensor
 
 from zscope import sampling
 from zscope.assays.engine import decode_and_respond
+from zscope.assays.responses.holes import HoleScore
 from zscope.errors import ConfigError, Undefined
+from zscope.explorer.rendering import LARGE, SMALL
 from zscope.explorer.session import Session
-from zscope.explorer.showing import LARGE, SMALL
-from zscope.explorer.views.query import Based, Index, Query, Seed, Vector
+from zscope.explorer.views.query import CodeQuery, Index, Query, Seed, Vector
 
 Source = Literal["prior", "posterior", "hybrid", "uniform"]
-ARRIVED = 1e-3
-"""A pass that moves a code by less than this share of the codes' spread is the last."""
+TOLERANCE = 1e-3
+"""A code has converged when a pass moves it by less than this fraction of the codes' spread."""
 FRAMES = 16
 
 
-class Place(Based):
-    """Which latent vector; `exact` gives decoded numbers instead of pictures."""
+class Latents(CodeQuery):
+    """A latent vector to decode and encode again."""
 
     exact: bool = False
+    """Return the decoded numbers instead of pictures."""
 
 
-class Batch(Query):
+class Decode(Query):
+    """Several latent vectors."""
+
     codes: Annotated[list[Vector], Field(min_length=1, max_length=256)]
+    """The latent vectors."""
     exact: bool = False
+    """Return the decoded numbers instead of pictures."""
 
 
 class Sample(Query):
+    """A recorded sample."""
+
     index: Index | None = None
+    """Its number; by default the sample nearest to the mean of all codes."""
     exact: bool = False
+    """Return the observed numbers instead of pictures."""
 
 
 class Draw(Query):
+    """A random latent vector."""
+
     source: Source = "prior"
+    """The distribution to draw from."""
     seed: Seed = 0
+    """The seed of the draw."""
 
 
-class Project(Based):
+class Project(CodeQuery):
+    """A latent vector to project onto the manifold."""
+
     passes: Annotated[int, Field(ge=1, le=100)] = 50
+    """The largest number of passes."""
 
 
-class Traversal(Based):
+class Traversal(CodeQuery):
+    """A latent to move, and the latent vector that holds the others."""
+
     latent: Index
+    """The latent to move."""
     steps: Annotated[int, Field(ge=2, le=41)] = 11
+    """The number of values, evenly spaced over the range of the latent's slider."""
 
 
-def latents(session: Session, query: Place) -> dict[str, Any]:
-    """A latent vector: decoded, its response R(z), that decoded, and how far it moves."""
+def latents(session: Session, query: Latents) -> dict[str, Any]:
+    """A latent vector z, decoded; its response R(z), decoded; and the distance between them."""
     z = session.code(query.z, query.sample)
-    x, response, score = session.answer(z[None])
+    x, response, holes = session.decode_and_score(z[None])
     again, _ = decode_and_respond(session.model, response)
-    shown, back = session.look.show(torch.cat([x, again]), most=LARGE, exact=query.exact)
+    pictures = session.renderer.render(torch.cat([x, again]), most=LARGE, exact=query.exact)
     return {
         "z": z,
         "response": response[0],
-        "moved": moved(score)[0] if score is not None else None,
-        "decoded": shown,
-        "again": back,
+        "displacement": None if holes is None else displacements(holes)[0],
+        "decoded": pictures[0],
+        "decoded_response": pictures[1],
         "sample": sample(session, Sample(index=query.sample, exact=query.exact))
         if query.sample is not None
         else None,
     }
 
 
-def decode(session: Session, query: Batch) -> dict[str, Any]:
-    """Several latent vectors: decoded, their responses, and how far each moves."""
+def decode(session: Session, query: Decode) -> dict[str, Any]:
+    """Several latent vectors: decoded, their responses, and their displacements."""
     codes = torch.stack([session.code(z, None) for z in query.codes])
-    x, response, score = session.answer(codes)
+    x, response, holes = session.decode_and_score(codes)
     return {
         "response": response,
-        "moved": moved(score) if score is not None else None,
-        "decoded": session.look.show(x, exact=query.exact),
+        "displacement": None if holes is None else displacements(holes),
+        "decoded": session.renderer.render(x, exact=query.exact),
     }
 
 
-def moved(score: Any) -> list[dict[str, Any]]:
-    """How far each vector moves: |R(z) - z|, and how that compares with posterior samples."""
+def displacements(score: HoleScore) -> list[dict[str, Any]]:
+    """For each vector |R(z) - z|, and the percentage of posterior samples that move less."""
     holes = set(score.holes)
-    rows = zip(score.displacement.tolist(), score.percentile.tolist(), strict=True)
+    pairs = zip(score.displacement.tolist(), score.percentile.tolist(), strict=True)
     return [
         {"distance": distance, "percentile": percentile, "hole": k in holes}
-        for k, (distance, percentile) in enumerate(rows)
+        for k, (distance, percentile) in enumerate(pairs)
     ]
 
 
 def sample(session: Session, query: Sample) -> dict[str, Any]:
-    """A recorded observation, the posterior of its code, and its factors."""
+    """A recorded observation, its posterior, and its factors."""
     index = session.row(query.index)
     posterior = session.recording.posterior[[index]]
-    shown = session.look.show(session.recording.data.batch([index]), most=LARGE, exact=query.exact)
+    x = session.recording.data.batch([index])
     return {
         "index": index,
         "row": int(session.recording.rows[index]),
         "z": posterior.mean[0],
         "std": posterior.variance[0].sqrt(),
-        "factors": session.factor(index),
-        "observation": shown[0],
+        "factors": session.factors(index),
+        "observation": session.renderer.render(x, most=LARGE, exact=query.exact)[0],
     }
 
 
 def draw(session: Session, query: Draw) -> dict[str, Any]:
-    """A latent vector drawn at random."""
-    return {"z": drawn(session, query.source, 1, query.seed)[0]}
+    """A random latent vector."""
+    return {"z": draw_codes(session, query.source, 1, query.seed)[0]}
 
 
-def drawn(session: Session, source: Source, count: int, seed: int) -> Tensor:
+def draw_codes(session: Session, source: Source, count: int, seed: int) -> Tensor:
     generator = session.generator(seed)
     if source == "prior":
         return sampling.prior(session.model, count, generator=generator).to(session.codes)
     if source == "posterior":
         return sampling.posterior(session.recording.posterior, count, generator=generator)
-    kind = sampling.hybrid if source == "hybrid" else sampling.uniform
-    return kind(session.recording.posterior, count, generator=generator)
+    sampler = sampling.hybrid if source == "hybrid" else sampling.uniform
+    return sampler(session.recording.posterior, count, generator=generator)
 
 
 def project(session: Session, query: Project) -> dict[str, Any]:
-    """Onto the manifold: z, R(z), R(R(z)), … until a pass hardly moves it."""
-    way = [session.code(query.z, query.sample)[None]]
+    """The sequence z, R(z), R(R(z)), … until it converges, with some of its decoded frames."""
+    codes = [session.code(query.z, query.sample)[None]]
     spread = float((session.codes - session.codes.mean(0)).norm(dim=1).square().mean().sqrt())
     steps: list[float] = []
-    pictures: list[Tensor] = []
+    decoded: list[Tensor] = []
     for _ in range(query.passes):
-        x, posterior = decode_and_respond(session.model, way[-1])
-        pictures.append(x)
-        way.append(posterior.mean)
-        steps.append(float((way[-1] - way[-2]).norm()))
-        if steps[-1] <= ARRIVED * spread:
+        x, posterior = decode_and_respond(session.model, codes[-1])
+        decoded.append(x)
+        codes.append(posterior.mean)
+        steps.append(float((codes[-1] - codes[-2]).norm()))
+        if steps[-1] <= TOLERANCE * spread:
             break
-    pictures.append(decode_and_respond(session.model, way[-1])[0])
-    shown = torch.linspace(0, len(way) - 1, min(FRAMES, len(way))).round().int().tolist()
+    decoded.append(decode_and_respond(session.model, codes[-1])[0])
+    frames = torch.linspace(0, len(codes) - 1, min(FRAMES, len(codes))).round().int().tolist()
     return {
-        "way": torch.cat(way),
+        "codes": torch.cat(codes),
         "steps": steps,
-        "arrived": steps[-1] <= ARRIVED * spread,
-        "frames": [{"pass": k, "decoded": session.look.show(pictures[k])[0]} for k in shown],
+        "converged": steps[-1] <= TOLERANCE * spread,
+        "frames": [{"pass": k, "decoded": session.renderer.render(decoded[k])[0]} for k in frames],
     }
 
 
 def traversal(session: Session, query: Traversal) -> dict[str, Any]:
-    """One latent moved over the range of its slider: decoded, and the response of all."""
-    session.latent(query.latent)
+    """One latent moved over the range of its slider: decoded, and the responses of all latents."""
+    session.check_latents(query.latent)
     if query.steps * session.codes.shape[1] > 1_000_000:
         raise ConfigError(
             f"explorer: {query.steps} steps of {session.codes.shape[1]} latents are too many "
@@ -154,14 +175,17 @@ def traversal(session: Session, query: Traversal) -> dict[str, Any]:
     values = torch.linspace(row["low"], row["high"], query.steps, dtype=torch.float64)
     codes = base.repeat(query.steps, 1)
     codes[:, query.latent] = values.to(codes)
-    x, response, score = session.answer(codes)
+    x, response, holes = session.decode_and_score(codes)
     if not response.isfinite().all():
-        raise Undefined("explorer: a response along the traversal is not finite.")
+        raise Undefined(
+            f"explorer: the response along the traversal of latent {query.latent} is not finite. "
+            "Does the model diverge at the ends of its range? Move the slider to smaller values."
+        )
     return {
         "latent": query.latent,
         "base": base,
         "values": values,
         "response": response,
-        "moved": moved(score) if score is not None else None,
-        "decoded": session.look.show(x, most=SMALL),
+        "displacement": None if holes is None else displacements(holes),
+        "decoded": session.renderer.render(x, most=SMALL),
     }

@@ -1,4 +1,4 @@
-"""Map: a plane of two latents, where codes lie, and how to get from one to another."""
+"""Map: the response over a plane of two latents, the codes in it, and paths between points."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,48 +6,59 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zscope.assays import manifold_path, response_map
-from zscope.assays.responses.maps import ResponseMap, in_plane
+from zscope.assays.engine import respond
+from zscope.assays.responses.holes import Known
+from zscope.assays.responses.maps import ResponseMap, in_plane, response_map
+from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
 from zscope.explorer.session import Session
-from zscope.explorer.views.query import Based, Index, Pair
+from zscope.explorer.views.query import CodeQuery, Index, Pair
 
 Layer = Literal["divergence", "curvature", "magnitude", "holes", "none"]
 POINTS = 2000
-"""Codes that are drawn."""
-STRAIGHT = 41
+"""The largest number of codes to draw."""
 
 
-class Plane(Based):
-    """Two latents, the others held at the base; grid points a side."""
+class Plane(CodeQuery):
+    """A plane of two latents; the latent vector holds the others."""
 
     first: Index | None = None
+    """The latent of the x axis; by default the most important one."""
     second: Index | None = None
+    """The latent of the y axis; by default the most important one besides `first`."""
     grid: Annotated[int, Field(ge=4, le=128)] = 48
+    """The number of grid points per side."""
 
 
 class Map(Plane):
-    """`factor` colours the codes."""
+    """A plane, the quantity to show, and the factor that colours the codes."""
 
     layer: Layer = "divergence"
+    """The quantity to compute on the grid."""
     factor: Index | None = None
+    """The factor whose values are returned with the codes."""
 
 
 class Path(Plane):
-    """`start` and `end` are points of the plane; the path keeps to it, or uses all latents."""
+    """A plane, and two of its points."""
 
     start: Pair
+    """The first point, in the two latents of the plane."""
     end: Pair
+    """The last point."""
     within: Literal["plane", "all"] = "plane"
+    """Whether the path stays in the plane or may use all latents."""
     frames: Annotated[int, Field(ge=2, le=25)] = 9
+    """The number of points of each path to decode."""
 
 
-def plane(session: Session, query: Map) -> dict[str, Any]:
-    """A plane of two latents: divergence, curvature, size or holes of the response, and codes."""
-    dims, key = _place(session, query)
+def response_plane(session: Session, query: Map) -> dict[str, Any]:
+    """The codes over two latents, and on a grid the divergence, curvature or magnitude of the
+    response, or the hole score."""
+    dims, key = _plane(session, query)
     rows = torch.linspace(0, len(session.codes) - 1, min(POINTS, len(session.codes))).long()
     low0, high0, low1, high1 = _extent(session, dims)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "dims": dims,
         "base": session.code(query.z, query.sample),
         "extent": [low0, high0, low1, high1],
@@ -55,31 +66,31 @@ def plane(session: Session, query: Map) -> dict[str, Any]:
         "values": None,
         "samples": rows,
         "codes": session.codes[rows][:, list(dims)],
-        "factor": _factor(session, query.factor, rows),
+        "factor": _factor_values(session, query.factor, rows),
     }
     if query.layer == "none":
-        return found
-    made = _made(session, query, dims, key)
+        return answer
+    field = _response_map(session, query, dims, key)
     if query.layer == "holes":
-        found["values"] = session.remember(("holes", *key), lambda: _holes(session, made))
+        answer["values"] = session.cached(("holes", *key), lambda: _hole_scores(session, field))
     else:
-        found["values"] = getattr(made, query.layer)
-    return {**found, "undefined": made.undefined if query.layer == "curvature" else None}
+        answer["values"] = getattr(field, query.layer)
+    return {**answer, "undefined": field.undefined if query.layer == "curvature" else None}
 
 
 def path(session: Session, query: Path) -> dict[str, Any]:
-    """The straight line and the manifold path between two points of a map, decoded."""
-    dims, key = _place(session, query)
-    made = _made(session, query, dims, key)
-    # Whole latent vectors: of two latents, two numbers could mean either.
+    """The straight line and the manifold path between two points of a plane, decoded."""
+    dims, key = _plane(session, query)
+    field = _response_map(session, query, dims, key)
+    # Whole latent vectors: if the model has two latents, a pair would not tell their order.
     points = torch.tensor([query.start, query.end], dtype=torch.float64)
-    start, end = in_plane(made.base[0], dims, points)
+    start, end = in_plane(field.base[0], dims, points)
 
-    def work() -> Any:
+    def compute() -> ManifoldPath:
         if query.within == "plane":
-            return manifold_path(made, start, end, frames=query.frames)
+            return manifold_path(field, start, end, frames=query.frames)
         return manifold_path(
-            session.subject.study.autoencoder,
+            session.subject.copy.autoencoder,
             start,
             end,
             codes=session.codes,
@@ -87,52 +98,53 @@ def path(session: Session, query: Path) -> dict[str, Any]:
             generator=session.generator(),
         )
 
-    which = ("path", query.within, query.frames, *query.start, *query.end, *key)
-    found = session.remember(which, work)
+    name = ("path", query.within, query.frames, *query.start, *query.end, *key)
+    result = session.cached(name, compute)
     return {
         "dims": dims,
         "within": query.within,
-        "points": found.points[:, list(dims)],
-        "straight": found.straight[:, list(dims)],
-        "cost": found.cost,
-        "straight_cost": found.straight_cost,
-        "length": found.length,
-        "straight_length": found.straight_length,
-        "profile": found.profile,
-        "straight_profile": found.straight_profile,
-        "frames": session.look.show(found.frames),
-        "straight_frames": session.look.show(found.straight_frames),
+        "points": result.points[:, list(dims)],
+        "straight": result.straight[:, list(dims)],
+        "cost": result.cost,
+        "straight_cost": result.straight_cost,
+        "length": result.length,
+        "straight_length": result.straight_length,
+        "profile": result.profile,
+        "straight_profile": result.straight_profile,
+        "frames": session.renderer.render(result.frames),
+        "straight_frames": session.renderer.render(result.straight_frames),
     }
 
 
-def _place(session: Session, query: Plane) -> tuple[tuple[int, int], tuple[Any, ...]]:
-    """The two latents (the most important ones by default), and what names this plane."""
+def _plane(session: Session, query: Plane) -> tuple[tuple[int, int], tuple[Any, ...]]:
+    """The two latents, and a key for the plane."""
     if session.codes.shape[1] < 2:
         raise ConfigError(
-            "map: a map needs two latents, and the model has one. Its traversal shows all of it: "
-            "see the view Latents."
+            "map: a map needs two latents, but the model has one. See its traversal in the view "
+            "Latents."
         )
-    used = [row["latent"] for row in session.latents]
-    first = query.first if query.first is not None else used[0]
+    ranking = [row["latent"] for row in session.latents]
+    first = query.first if query.first is not None else ranking[0]
     second = query.second
     if second is None:
-        second = next(latent for latent in used if latent != first)
-    session.latent(first, second)
+        second = next(latent for latent in ranking if latent != first)
+    session.check_latents(first, second)
     if first == second:
-        raise ConfigError(f"map: latent {first} was chosen twice; a plane needs two latents.")
+        raise ConfigError(f"map: latent {first} was chosen twice. Choose two different latents.")
     base = tuple(session.code(query.z, query.sample).tolist())
     return (first, second), (first, second, query.grid, base)
 
 
 def _extent(session: Session, dims: tuple[int, int]) -> list[float]:
-    """The central 99 % of the codes of data, widened a little so that the border is seen."""
+    """The range of the central 99 % of the codes, with a margin so that their border is visible."""
     ends: list[float] = []
     for dim in dims:
         values = session.codes[:, dim].double()
         low, high = torch.quantile(values, torch.tensor([0.005, 0.995]).double()).tolist()
-        # A passive latent's codes are nearly one value, where a map would show rounding.
-        room = 0.1 * (high - low)
-        low, high = low - room, high + room
+        margin = 0.1 * (high - low)
+        low, high = low - margin, high + margin
+        # The codes of a passive latent are nearly constant: a map that narrow would show
+        # rounding errors.
         if session.model.prior is not None:
             low, high = min(low, -2.5), max(high, 2.5)
         elif not low < high:
@@ -141,12 +153,12 @@ def _extent(session: Session, dims: tuple[int, int]) -> list[float]:
     return ends
 
 
-def _made(session: Session, query: Plane, dims: tuple[int, int], key: Any) -> ResponseMap:
+def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: Any) -> ResponseMap:
     base = session.code(query.z, query.sample)
-    return session.remember(
+    return session.cached(
         ("map", *key),
         lambda: response_map(
-            session.subject.study.autoencoder,
+            session.subject.copy.autoencoder,
             base,
             dims,
             codes=session.codes,
@@ -156,20 +168,17 @@ def _made(session: Session, query: Plane, dims: tuple[int, int], key: Any) -> Re
     )
 
 
-def _holes(session: Session, made: ResponseMap) -> Tensor:
-    """|R(z) - z| in all latents at each point, in units of that of posterior samples."""
-    from zscope.assays.engine import respond
-    from zscope.assays.responses.holes import Known
-
-    if not isinstance(session.known, Known):
-        raise session.known
-    codes = in_plane(made.base[0], made.dims, torch.cartesian_prod(*made.axes))
-    answers = respond(session.subject.study.autoencoder, codes)
-    ratio = session.known.score(codes, answers=answers).ratio
-    return ratio.reshape(len(made.axes[0]), len(made.axes[1]))
+def _hole_scores(session: Session, field: ResponseMap) -> Tensor:
+    """|R(z) - z| over all latents at each grid point, relative to posterior samples."""
+    if not isinstance(session.hole_reference, Known):
+        raise session.hole_reference
+    codes = in_plane(field.base[0], field.dims, torch.cartesian_prod(*field.axes))
+    answers = respond(session.subject.copy.autoencoder, codes)
+    ratio = session.hole_reference.score(codes, answers=answers).ratio
+    return ratio.reshape(len(field.axes[0]), len(field.axes[1]))
 
 
-def _factor(session: Session, factor: int | None, rows: Tensor) -> list[float] | None:
+def _factor_values(session: Session, factor: int | None, rows: Tensor) -> list[float] | None:
     if factor is None:
         return None
     values = session.recording.factors
@@ -178,4 +187,4 @@ def _factor(session: Session, factor: int | None, rows: Tensor) -> list[float] |
         raise ConfigError(
             f"map: factor {factor}, but the data have {count}. Was the link made for other data?"
         )
-    return values[rows, factor].double().tolist()
+    return [float(value) for value in values[rows, factor]]

@@ -8,38 +8,41 @@ from pydantic import Field
 from zscope.assays.engine import decode, respond
 from zscope.assays.responses.holes import Known
 from zscope.explorer.session import Session
-from zscope.explorer.views.latents import drawn, moved
+from zscope.explorer.views.latents import displacements, draw_codes
 from zscope.explorer.views.query import Query, Seed
 
 
 class Samples(Query):
-    """`data` are recorded observations themselves, scored by their codes."""
+    """A sheet of samples."""
 
     source: Literal["data", "prior", "posterior", "hybrid", "uniform"] = "prior"
+    """The distribution of the codes; `data` are recorded observations, scored by their codes."""
     count: Annotated[int, Field(ge=1, le=200)] = 48
+    """The number of samples."""
     seed: Seed = 0
+    """The seed of the draw."""
 
 
 def samples(session: Session, query: Samples) -> dict[str, Any]:
-    """A sheet of samples, decoded, with their hole scores."""
-    model = session.subject.study.autoencoder
+    """A sheet of samples: codes, observations (decoded, or recorded ones) and hole scores."""
+    model = session.subject.copy.autoencoder
     rows: list[int] = []
     if query.source == "data":
         order = torch.randperm(len(session.codes), generator=session.generator(query.seed))
         rows = order[: query.count].sort().values.tolist()
         codes, x = session.codes[rows], session.recording.data.batch(rows)
     else:
-        codes = drawn(session, query.source, query.count, query.seed)
+        codes = draw_codes(session, query.source, query.count, query.seed)
         x = decode(model, codes)
-    score = None
-    if isinstance(session.known, Known):
-        score = session.known.score(codes, answers=respond(model, codes))
+    holes = None
+    if isinstance(session.hole_reference, Known):
+        holes = session.hole_reference.score(codes, answers=respond(model, codes))
     return {
         "source": query.source,
         "seed": query.seed,
         "samples": rows,
         "codes": codes,
-        "moved": None if score is None else moved(score),
-        "holes": None if score is None else score.score,
-        "observations": session.look.show(x),
+        "displacement": None if holes is None else displacements(holes),
+        "holes": None if holes is None else holes.score,
+        "observations": session.renderer.render(x),
     }

@@ -1,0 +1,493 @@
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from worlds import gaussian_codes, grid, identity, linear
+
+import zscope as zs
+from zscope import assays as a
+from zscope import store
+from zscope.assays import CATALOGUE, Entry, groups
+from zscope.assays.arguments import NEEDS, PARTS, accepts_recording, unmet
+from zscope.assays.run import check_options, choose, measure, passes
+from zscope.data.dataset import from_arrays
+from zscope.errors import ConfigError, Undefined
+from zscope.factors import factors_of
+from zscope.kept import KeptResults
+from zscope.recording import Recording
+from zscope.results import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Draws(Result):
+    numbers: torch.Tensor
+    option: int
+
+
+@accepts_recording
+def drawing(codes, *, generator=None, option=5):
+    return Draws(torch.rand(3, generator=generator), option)
+
+
+@accepts_recording
+def again(codes, *, generator=None, option=0):
+    return Draws(torch.rand(3, generator=generator), option)
+
+
+@accepts_recording
+def undefined(codes):
+    raise Undefined("undefined: these codes have no answer.")
+
+
+@accepts_recording
+def broken(codes):
+    return 1 / 0
+
+
+@accepts_recording
+def factored(factors):
+    return Draws(torch.zeros(1), 0)
+
+
+@accepts_recording
+def varied(codes):
+    return Draws(torch.zeros(1), 0)
+
+
+@pytest.fixture
+def made_up(monkeypatch):
+    """A catalogue of six assays."""
+    for name in list(CATALOGUE):
+        monkeypatch.delitem(CATALOGUE, name)
+    facts = {
+        "drawing": {"takes": ("codes",)},
+        "undefined": {"takes": ("codes",)},
+        "broken": {"takes": ("codes",)},
+        "again": {"takes": ("codes",)},
+        "factored": {"takes": ("factors",)},
+        "varied": {"takes": ("codes",), "needs": ("variances",)},
+    }
+    for name, fields in facts.items():
+        entry = Entry("?", **fields, name=name, module=__name__)
+        monkeypatch.setitem(CATALOGUE, name, entry)
+
+
+def recorded(*, factors=None, std=None, prior=None, seed=0):
+    data = from_arrays(torch.randn(50, 2, generator=torch.Generator().manual_seed(0)), factors)
+    return zs.record(identity(2, std=std, prior=prior), data, seed=seed)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_every_assay_has_a_result_a_reason_or_a_failure_with_its_traceback():
+    found = measure(recorded())
+    assert list(found.results) == ["drawing", "again"]
+    assert found.results["drawing"].option == 5
+    assert found.missing["undefined"] == "These codes have no answer."
+    assert "come without factors" in found.missing["factored"]
+    assert "deterministic" in found.missing["varied"]
+    assert found.failed["broken"].message.startswith("Failed with ZeroDivisionError: division by")
+    assert "fault in zscope" in found.failed["broken"].message
+    assert "return 1 / 0" in found.failed["broken"].traceback
+
+
+@pytest.mark.usefixtures("made_up")
+def test_called_by_itself_an_assay_that_does_not_apply_raises():
+    with pytest.raises(Undefined, match="factored: the data come without factors"):
+        factored(recorded())
+    with pytest.raises(ZeroDivisionError):
+        broken(recorded())
+
+
+@pytest.mark.usefixtures("made_up")
+def test_the_seed_and_the_name_alone_decide_the_draws():
+    alone = measure(recorded(), ["again"]).results["again"].numbers
+    together = measure(recorded(), ["drawing", "again"]).results
+    assert torch.equal(alone, together["again"].numbers)
+    assert not torch.equal(alone, together["drawing"].numbers)
+    assert not torch.equal(alone, measure(recorded(seed=1), ["again"]).results["again"].numbers)
+    assert torch.equal(alone, again(recorded()).numbers)
+    assert torch.equal(alone, again(recorded().codes).numbers)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_progress_names_each_assay_before_it_runs_and_the_time_left():
+    steps = []
+    measure(recorded(), ["again", "drawing"], progress=steps.append)
+    assert [(step.name, step.done, step.total) for step in steps] == [
+        ("again", 0, 2),
+        ("drawing", 1, 2),
+    ]
+    assert steps[0].left is None
+    assert steps[1].left >= 0
+
+
+@pytest.mark.usefixtures("made_up")
+def test_options_reach_their_assay_alone():
+    found = measure(recorded(), ["again", "drawing"], options={"again": {"option": 7}}).results
+    assert (found["again"].option, found["drawing"].option) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"response-matric": {}}, "no assay is called 'response-matric'.*response-matrix"),
+        ({"response-map": {"dim": 3}}, "response-map: it has no option 'dim'.*dims"),
+        ({"response-map": 3}, "expected the options of an assay"),
+        ({"disentanglement": {"flavor": "dlib"}}, "no option 'flavor'.*flavour"),
+    ],
+)
+def test_unknown_options_are_refused_with_the_nearest(options, match):
+    with pytest.raises(ConfigError, match=match):
+        check_options(options)
+
+
+def test_an_option_of_a_group_goes_to_those_that_have_it():
+    checked = check_options({"regime": {"alpha": 0.2}})
+    assert checked == {"variable-types": {"alpha": 0.2}}
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match=r"'response-matric'.*response-matrix"):
+        measure(recorded(), ["response-matric"])
+
+
+def test_every_entry_can_be_loaded_asks_a_question_and_takes_what_it_says():
+    import inspect
+
+    for name, entry in CATALOGUE.items():
+        assert name == entry.name
+        assert entry.question.endswith("?"), name
+        assert set(entry.needs) <= set(NEEDS), name
+        function = entry.load()
+        assert getattr(zs.assays, entry.attribute) is function
+        assert entry.cite.strip(), name
+        if entry.compares:
+            continue
+        assert {word.rpartition("=")[2] for word in entry.takes} <= set(PARTS), name
+        positional = [word for word in entry.takes if "=" not in word]
+        keywords = {word.split("=")[0] for word in entry.takes if "=" in word}
+        assert inspect.signature(function).bind(*positional, **dict.fromkeys(keywords)).args
+
+
+def test_the_catalogue_equals_the_folders():
+    from pathlib import Path
+
+    root = Path(a.__file__).parent
+    entries = {
+        file.relative_to(root).with_suffix("").as_posix().replace("/", ".")
+        for file in root.glob("*/*.py")
+        if "\nENTRY = " in file.read_text() or "\nENTRIES = " in file.read_text()
+    }
+    assert entries == {entry.module.removeprefix("zscope.assays.") for entry in CATALOGUE.values()}
+    folders = {file.parent.name for file in root.glob("*/__init__.py")}
+    assert {entry.group for entry in CATALOGUE.values()} == folders
+    assert set(groups()) == {e.group for e in CATALOGUE.values() if not e.compares}
+
+
+def test_lists_and_help_do_not_import_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, zscope.assays as a; len(a.CATALOGUE); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SCORES = groups()["disentanglement"]
+
+
+def factor_world():
+    """Codes of a model with a passive latent, and factors of two stated kinds."""
+    factors = grid(10, 6).repeat(5, 0)
+    noise = gaussian_codes(300, 3).float().numpy()
+    x = np.column_stack([factors + 0.3 * noise[:, :2], noise[:, 2]]).astype("float32")
+    data = from_arrays(
+        x, factors, factor_names=("shift", "shape"), factor_kinds=("ordinal", "categorical")
+    )
+    encode = lambda x: (x / 4, torch.tensor([0.01, 0.01, 1.0]).log().expand(len(x), 3))  # noqa: E731
+    return zs.wrap(encode, lambda z: 4 * z, latents=3), data
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_score_is_the_same_by_every_door(name, tmp_path, capsys):
+    """Python with a recording, Python with arrays, zs.assay, zscope assay, zscope score."""
+    from typer.testing import CliRunner
+
+    from zscope.cli import app
+
+    model, data = factor_world()
+    recording = zs.record(model, data, seed=3)
+    function = CATALOGUE[name].load()
+    first = function(recording)
+    assert first.kinds == ["ordinal", "categorical"]
+    assert first.factor_names == ["shift", "shape"]
+    assert not any("guessed" in flag for flag in first.flags)
+
+    np.save(tmp_path / "codes.npy", recording.codes.numpy())
+    np.save(tmp_path / "variances.npy", recording.variances.numpy())
+    table = "shift,shape\n" + "\n".join(f"{p},{q}" for p, q in data.factors)
+    (tmp_path / "factors.csv").write_text(table)
+    files = ["--variances", str(tmp_path / "variances.npy"), "--kinds", "ordinal,categorical"]
+    files += ["--seed", "3", "--json"]
+    codes, factors = str(tmp_path / "codes.npy"), str(tmp_path / "factors.csv")
+    runner = CliRunner()
+    scored = runner.invoke(app, ["score", codes, factors, "--only", name, *files])
+    assayed = runner.invoke(app, ["assay", codes, name, "--factors", factors, *files])
+    expected = pytest.approx(first.score, abs=1e-6)
+    assert zs.assay(recording, names=[name]).results[name].score == first.score
+    assert zs.assay(model, data, names=[name], seed=3).results[name].score == first.score
+    assert json.loads(scored.stdout)["scores"][name]["score"] == expected
+    assert json.loads(assayed.stdout)["assays"][name]["result"]["score"] == expected
+
+    zero = zs.record(model, data)  # bare arrays have seed 0
+    bare = function(
+        zero.codes, data.factors, variances=zero.variances, kinds=["ordinal", "categorical"]
+    )
+    assert bare.score == function(zero).score
+
+
+def test_bare_factors_have_their_guessed_kinds_flagged_and_those_of_a_recording_have_not():
+    model, data = factor_world()
+    recording = zs.record(model, data)
+    guessed = a.mig(recording.codes, data.factors)
+    assert guessed.flags[0] == (
+        "Kinds of factors were guessed: factor0 categorical, factor1 categorical. State them "
+        "with kinds=."
+    )
+    assert not any("guessed" in flag for flag in a.mig(recording.codes, recording.factors).flags)
+    assert "Kinds of factors were guessed" in str(
+        zs.assay(Recording.from_arrays(recording.codes, data.factors), names=["mig"])
+    )
+
+
+def test_response_assays_of_one_recording_start_from_the_same_samples():
+    recording = zs.record(identity(3, std=0.1, prior="normal"), gaussian_codes(400, 3).float())
+    matrix, single = a.response_matrix(recording), a.response(recording)
+    bare = a.response_matrix(recording.autoencoder, recording.posterior)
+    assert torch.equal(matrix.matrix, bare.matrix)
+    assert torch.equal(single.codes, recording.base_samples[:1024])
+    own = a.response_matrix(recording, generator=torch.Generator().manual_seed(5))
+    assert not torch.equal(matrix.scale, own.scale)
+
+
+def test_what_several_assays_need_is_computed_once():
+    world = identity(3, std=0.1, prior="normal")
+    recording = zs.record(world, gaussian_codes(300, 3).float())
+    a.response_matrix(recording, resamples=20)
+    world.decoded.clear()
+    first = a.causal_structure_score(recording)
+    assert sum(map(len, world.decoded)) <= first.samples + 4  # no second response matrix
+    world.decoded.clear()
+    a.causal_structure_score(recording)
+    a.response(recording)
+    assert not world.decoded
+
+
+LATENTS = [1, 2, 10, 64, 256, 1024, 16_384]
+
+
+@pytest.mark.parametrize("latents", LATENTS)
+def test_a_default_report_takes_less_than_120_000_passes(latents):
+    codes = torch.zeros(20, latents)
+    factors = grid(4, 5)
+    model = zs.Autoencoder()
+    model.latents = latents
+    recording = Recording(model, zs.Posterior(codes, codes + 1), None, None, 0, factors_of(factors))
+    assert sum(passes(entry, recording, {}) for entry in choose(None)) < 120_000
+
+
+def test_stated_costs_are_those_measured():
+    """Entries of assays that decode whole samples; paths and drifts stop when they arrive."""
+    world = linear(torch.eye(3, dtype=torch.float64), std=0.1, prior="normal")
+    counted = ("response", "response-matrix", "structure-score", "holes", "traversal-responses")
+    counted += ("hybridisation", "response-map", "interventional-consistency")
+    for name in counted:
+        recording = zs.record(world, gaussian_codes(500, 3).float())
+        world.decoded.clear()
+        entry = CATALOGUE[name]
+        entry.load()(recording)
+        made = sum(map(len, world.decoded))
+        stated = passes(entry, recording, {})
+        assert 0.2 * stated <= made <= 1.05 * stated + 8, (name, stated, made)
+
+
+def test_more_latents_lower_the_samples_and_the_note_says_so():
+    recording = zs.record(identity(64), gaussian_codes(300, 64).float())
+    found = measure(recording, ["response-matrix"])
+    assert found.results["response-matrix"].samples == 12_000 // 65
+    assert found.notes["response-matrix"].startswith("184 samples instead of 1,024")
+    own = measure(recording, ["response-matrix"], options={"response-matrix": {"samples": 200}})
+    assert own.results["response-matrix"].samples == 200
+    assert not own.notes
+
+
+def test_too_many_latents_are_refused_with_a_way_forward():
+    recording = zs.record(identity(2000), gaussian_codes(20, 2000).float())
+    with pytest.raises(Undefined, match=r"2,000 latents needs more than the 12,000.*samples=16"):
+        a.response_matrix(recording)
+
+
+class Counting:
+    """Counts how often an assay is really run."""
+
+    calls = 0
+
+
+@accepts_recording
+def counted(codes, *, option=0):
+    Counting.calls += 1
+    return a.effective_rank(codes)
+
+
+def trained(folder):
+    x = gaussian_codes(64, 3).float()
+    model = zs.models.build("vae", shape=(3,), latents=2, hidden=(8,), seed=0)
+    return zs.train(model, x, steps=2, out=folder, progress=False), x
+
+
+def test_kept_results_are_taken_over_until_something_changes(tmp_path, monkeypatch):
+    monkeypatch.setitem(
+        CATALOGUE, "counted", Entry("?", ("codes",), name="counted", module=__name__)
+    )
+    run, x = trained(tmp_path)
+    recording = zs.record(run.model, x)
+    Counting.calls = 0
+
+    def again(recording=recording, **options):
+        kept = KeptResults(store.open_run(tmp_path), recording.model)
+        fresh = Recording(recording.model, recording.posterior, seed=recording.seed)
+        return measure(fresh, ["counted"], kept=kept, **options).results["counted"]
+
+    first, second = again(), again()
+    assert Counting.calls == 1
+    assert second.score == first.score
+    assert type(second) is type(first)
+    again(options={"counted": {"option": 3}})
+    again(zs.record(run.model, x, seed=1))
+    with torch.no_grad():
+        next(iter(run.model.parameters())).add_(1)  # only the weights
+    again()
+    assert Counting.calls == 4
+    file = tmp_path / "assays" / "counted.kept.npz"
+    file.write_bytes(file.read_bytes()[:-40])  # damaged
+    again()
+    assert Counting.calls == 5
+
+
+def test_every_kind_of_result_comes_back_as_it_was_kept(tmp_path):
+    run, _ = trained(tmp_path)
+    x = gaussian_codes(64, 3).float()
+    data = from_arrays(x, (x[:, :2] > 0).long().numpy())
+    recording = zs.record(run.model, data)
+    kept = KeptResults(store.open_run(tmp_path), recording.model)
+    found = measure(recording, kept=kept)
+    assert not found.failed
+    taken_over = measure(
+        Recording(recording.model, recording.posterior, recording.dataset, recording.rows, 0,
+                  recording.factors),
+        kept=kept,
+    )  # fmt: skip
+    for name, result in found.results.items():
+        other = taken_over.results[name]
+        assert repr(other) == repr(result), name
+        assert other.to_dict() == result.to_dict(), name
+        assert (tmp_path / "assays" / f"{name}.kept.npz").is_file(), name
+
+
+def test_a_kept_file_can_name_no_class_but_results(tmp_path):
+    trained(tmp_path)
+    kept = KeptResults(store.open_run(tmp_path), None)
+    for kind in ("os:system", "zscope.store:Run", "zscope.assays.run:choose"):
+        content = {"key": {}, "result": {"object": kind, "fields": {}}}
+        (tmp_path / "assays").mkdir(exist_ok=True)
+        np.savez(tmp_path / "assays" / "x.kept.npz", content=np.array(json.dumps(content)))
+        assert kept.get("x", {}) is None
+
+
+def test_codes_alone_are_measured_by_every_assay_that_needs_no_model():
+    codes = gaussian_codes(300, 3).float()
+    found = measure(Recording.from_arrays(codes, (codes[:, :2] > 0).long().numpy()))
+    assert not found.failed
+    assert {"effective-rank", "intrinsic-dimension", "mig", "dci"} <= set(found.results)
+    assert "needs the model" in found.missing["response-matrix"]
+    variances = torch.full_like(codes, 0.1)
+    assert "variable-types" in measure(Recording.from_arrays(codes, variances=variances)).results
+
+
+def test_unmet_needs_are_told_from_met_ones():
+    needs = ("two factors", "prior", "two latents")
+    entry = Entry("?", ("codes",), needs=needs, name="x", module="x")
+    rich = recorded(factors=grid(10, 5), prior="normal")
+    assert unmet(entry, rich) is None
+    assert "fewer than two" in unmet(entry, recorded(factors=grid(50, 1)[:, :1], prior="normal"))
+    assert "no prior" in unmet(entry, recorded(factors=grid(10, 5)))
+
+
+RESPONSES = groups()["responses"]
+
+
+class Pictures(zs.Autoencoder):
+    """A small variational autoencoder of 8 x 8 pictures, not trained."""
+
+    latents = 3
+
+    def __init__(self):
+        super().__init__()
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(64, 6))
+            self.decoder = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Unflatten(1, (1, 8, 8)))
+
+    def encode(self, x, auxiliary=None):
+        mean, log_variance = self.encoder(x).chunk(2, 1)
+        return zs.Posterior(3 * mean, (log_variance / 2).exp())
+
+    def decode(self, z):
+        return self.decoder(z)
+
+
+def pictures_with_factors():
+    generator = torch.Generator().manual_seed(1)
+    factors = grid(6, 5, 4)
+    mix = torch.randn(3, 64, generator=generator)
+    values = torch.from_numpy(factors).float()
+    return from_arrays((values @ mix).tanh().reshape(-1, 1, 8, 8).numpy(), factors)
+
+
+@pytest.mark.parametrize("kind", ["variational", "deterministic", "foreign"])
+def test_every_response_assay_runs_saves_and_draws_for_every_kind_of_model(kind):
+    import matplotlib.pyplot as plt
+
+    model = Pictures()
+    if kind == "deterministic":
+        model.prior = None
+        model.encode = lambda x, auxiliary=None: zs.Posterior(3 * model.encoder(x)[:, :3])
+    if kind == "foreign":
+        inner = model
+        model = zs.wrap(lambda x: 3 * inner.encoder(x)[:, :3], inner.decoder)
+    recording = zs.record(model, pictures_with_factors())
+    results = measure(recording, RESPONSES).results
+    assert set(results) == set(RESPONSES)
+    assert results["structure-score"].distribution == (
+        "prior" if kind == "variational" else "hybrid"
+    )
+    for result in results.values():
+        assert result.summary()
+        assert result.to_dict()["kind"] == type(result).__name__
+        if kind == "variational":  # the others draw the same figures
+            assert result.plot() is not None
+            plt.close("all")
+
+
+def test_scores_call_factors_by_the_names_that_the_data_give_them():
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    factors = torch.stack([x[:, 0] > 0, torch.zeros(300), x[:, 1] > 0.5], 1).long().numpy()
+    data = from_arrays(x, factors, factor_names=("left", "still", "right"))
+    found = a.mig(zs.record(identity(2), data))
+    assert found.factors == [0, 2]  # what does not vary is left out
+    assert found.factor_names == ["left", "right"]
+    drawn = found.plot().get_xticklabels()
+    assert [label.get_text() for label in drawn] == ["left", "right"]
+    assert zs.assays.mig(x, factors).factor_names is None
