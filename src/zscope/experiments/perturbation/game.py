@@ -108,7 +108,7 @@ class Game(nn.Module):
         }  # fmt: skip
         plain = models.build("ae", shape=data.shape, latents=1, **architecture)
         with torch.device("meta"):
-            decoder = copy.deepcopy(_decoder(cast(Composed, plain))).to("meta")
+            decoder = copy.deepcopy(_decoder(plain)).to("meta")
             self.modifier = Modifier(self.w.shape[1], decoder)
         initialise(self.modifier, seed=seed_of(seed, 7))
         self.to(self.device)
