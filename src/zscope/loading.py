@@ -22,7 +22,7 @@ from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_weights", "own_data"]
+__all__ = ["load", "load_weights", "run_data"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -189,15 +190,13 @@ class Session:
         responses = None
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
             samples = max(count, min(256, 4096 // count))
-            try:
+            with suppress(Undefined):  # fewer samples than latents: order them by spread
                 responses = response_matrix(
                     self.model,
                     self.recording.posterior,
                     samples=samples,
                     generator=self.generator(),
                 )
-            except Undefined:  # fewer samples than latents: order them by spread
-                pass
         rows = latent_table(self.recording, responses)
         low, high = np.quantile(codes, [0.001, 0.999], axis=0)
         middle, half = (low + high) / 2, (high - low) / 2
