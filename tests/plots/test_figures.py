@@ -334,7 +334,13 @@ class TestMaps:
     def plane(self, **options):
         world = responding(lambda z: z + torch.stack([z[:, 0] ** 2, -3 * z[:, 1]], 1), 2)
         codes = torch.from_numpy(0.5 * random(300, 2))
-        options = {"codes": codes, "extent": (-1, 1, -2, 2), "grid": 20, **options}
+        options = {
+            "codes": codes,
+            "extent": (-1, 1, -2, 2),
+            "grid": 20,
+            "decode_grid": 0,
+            **options,
+        }
         return response_map(world, ZERO, **options)
 
     def test_the_divergence_lies_with_the_first_latent_across_and_zero_white(self):

@@ -164,6 +164,7 @@ def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: An
             codes=session.codes,
             grid=query.grid,
             extent=_extent(session, dims),
+            decode_grid=0,  # the page decodes the points that the user chooses
         ),
     )
 
