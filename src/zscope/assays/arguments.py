@@ -191,7 +191,7 @@ def sizes_of(given: Mapping[str, Any], recording: Recording | None = None) -> di
     table = given.get("factors")
     if table is None:
         table = getattr(given.get("data"), "factors", None)
-    shape = () if table is None else table.shape
+    shape: tuple[int, ...] = () if table is None else tuple(table.shape)
     return {"latents": _latents(given), "factors": int(shape[1]) if len(shape) > 1 else 1}
 
 

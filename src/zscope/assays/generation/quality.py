@@ -87,7 +87,7 @@ def sample_quality(
     posterior: Posterior,
     extractor: Extractor = None,
     groups: Groups | None = None,
-    samples: int = 2000,
+    samples: int = 1000,
     neighbours: int = 3,
     generator: Generator | None = None,
 ) -> SampleQuality:

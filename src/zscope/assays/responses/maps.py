@@ -112,15 +112,15 @@ def response_map(
     *,
     codes: Tensor | np.ndarray | None = None,
     grid: int = 100,
-    extent: Sequence[Any] | Tensor | np.ndarray | None = None,
+    extent: float | Sequence[Any] | Tensor | np.ndarray | None = None,
     decode_grid: int = 12,
     floor: float = 1e-5,
 ) -> ResponseMap:
     """The response field over latents `dims`, with the others fixed at `base`.
 
-    `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
-    99.5 % range of `codes`, or `extent`: (low, high) for both latents, or (low, high, low,
-    high). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
+        `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
+        99.5 % range of `codes`, or `extent`: (low, high) for both latents, (low, high, low, high),
+    or 2 for (-2, 2). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
     vector). Where |F| is below `floor` times the map's diagonal, it has no direction.
     """
     vectors = as_codes(base, "response_map: base")
@@ -283,6 +283,8 @@ def _ranges(
             numbers = np.asarray(extent, dtype=np.float64).flatten()
         except (TypeError, ValueError):
             numbers = np.empty(0)
+        if len(numbers) == 1:
+            numbers = np.array([-numbers[0], numbers[0]])
         if len(numbers) == 2:
             numbers = np.tile(numbers, 2)
         if len(numbers) != 4 or not np.isfinite(numbers).all():
