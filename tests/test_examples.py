@@ -34,7 +34,9 @@ def run(tmp_path, monkeypatch, capsys):
 def test_your_own_model_in_ten_lines(run, tmp_path):
     said = run("own_model.py")
     # The data have 3 directions.
-    assert said.startswith("2 of 5 latents carry nothing: train with 3, or prune with zs.prune")
+    assert said.startswith(
+        "2 of 5 latents carry no information: train with 3, or prune with zs.prune"
+    )
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "report.json").is_file()
     text = (EXAMPLES / "own_model.py").read_text().split('"""')[2]
@@ -70,7 +72,7 @@ def test_latents_of_a_diffusion_autoencoder(run, tmp_path):
 
 def test_pca_as_an_autoencoder(run, tmp_path):
     said = run("pca.py")
-    assert "All 8 latents carry something." in said
+    assert "All 8 latents carry information." in said
     assert 60 < int(said.split("components hold ")[1].split("%")[0]) < 75
     assert (tmp_path / "report.html").is_file()
 
@@ -78,9 +80,9 @@ def test_pca_as_an_autoencoder(run, tmp_path):
 @pytest.mark.parametrize(
     ("model", "finding"),
     [
-        ("btcvae", "2 of 10 latents carry nothing: train with 8, or prune with "
+        ("btcvae", "2 of 10 latents carry no information: train with 8, or prune with "
                    "zs.prune(autoencoder, [0, 1, 3, 4, 5, 6, 8, 9])"),
-        ("vae", "All 10 latents carry something."),
+        ("vae", "All 10 latents carry information."),
     ],
 )  # fmt: skip
 def test_the_report_finds_what_is_dead_in_models_of_other_people(
@@ -89,9 +91,9 @@ def test_the_report_finds_what_is_dead_in_models_of_other_people(
     shutil.copytree(real_data / "mnist", tmp_path / "data" / "mnist")
     said = run("foreign_vae.py", real_models / f"{model}-mnist.safetensors", tmp_path / "data")
     assert finding in said.splitlines()
-    assert said.count("carry nothing") == (model == "btcvae")
+    assert said.count("carry no information") == (model == "btcvae")
     page = (tmp_path / "report.html").read_text()
-    assert ("<strong>2 of 10 latents carry nothing</strong>" in page) == (model == "btcvae")
+    assert ("<strong>2 of 10 latents carry no information</strong>" in page) == (model == "btcvae")
     assert page.count('class="type passive"') == (2 if model == "btcvae" else 0)
 
 

@@ -1,11 +1,11 @@
-"""Results kept with a run, so that nothing is measured twice.
+"""Results stored with a run, so that nothing is measured twice.
 
     RUN/assays/NAME.json          the result as plain values, for people and other programs
-    RUN/assays/NAME.kept.npz      the same with its types, and all that it depended on
+    RUN/assays/NAME.kept.npz      the same with its types, and everything it depends on
 
-A kept result is taken over when its key is the same: options, seed, codes, factors, weights,
-version of zscope and source of the assay. Reading one builds frozen results of zscope and
-nothing else; no code in a file is ever run.
+A stored result is reused when its key is the same: options, seed, codes, factors, weights,
+version of zscope and source of the assay. Reading one constructs result classes of zscope and
+nothing else; no code in a file is ever executed.
 """
 
 import dataclasses
@@ -28,16 +28,21 @@ __all__ = ["KeptResults"]
 
 
 class KeptResults:
-    """The results of one run. `model` takes the place of the model that a result refers to."""
+    """The stored results of one run. `fresh`: reuse none of them, only replace them.
 
-    def __init__(self, run: Run, model: Autoencoder | None) -> None:
+    Results that refer to the model of the run refer to `model` when they are read again.
+    """
+
+    def __init__(self, run: Run, model: Autoencoder | None, *, fresh: bool = False) -> None:
         if run.path is None:
-            raise RunError("kept: this run is only in memory. Train with out=FOLDER to keep it.")
-        self._run, self._model = run, model
+            raise RunError("kept: this run is only in memory. Train with out=FOLDER to save it.")
+        self._run, self._model, self._fresh = run, model, fresh
         self._folder = run.path / "assays"
 
     def get(self, name: str, key: dict[str, Any]) -> Result | None:
-        """The kept result, if it depends on the same things; None if not, or if it is damaged."""
+        """The stored result if its key is the same; None if not, or if its file is damaged."""
+        if self._fresh:
+            return None
         file = self._folder / f"{name}.kept.npz"
         try:
             with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
@@ -50,7 +55,7 @@ class KeptResults:
         return result if isinstance(result, Result) else None
 
     def put(self, name: str, key: dict[str, Any], result: Result) -> None:
-        """Keep a result; one that holds things that cannot be written down is not kept."""
+        """Store a result, if everything in it can be written to a file."""
         self._run.save_result(name, result)
         arrays: dict[str, np.ndarray] = {}
         try:
@@ -81,7 +86,7 @@ class KeptResults:
             return {"dict": pairs}
         kind = type(value)
         if not dataclasses.is_dataclass(value) or not kind.__module__.startswith("zscope."):
-            raise TypeError(f"kept: a {kind.__name__} cannot be written down")
+            raise TypeError(f"kept: a {kind.__name__} cannot be stored")
         fields = {
             field.name: self._encode(getattr(value, field.name), arrays)
             for field in dataclasses.fields(value)
@@ -107,7 +112,7 @@ class KeptResults:
     def _object(self, value: dict[str, Any], arrays: Any) -> Any:
         module, _, name = value["object"].partition(":")
         if not module.startswith("zscope.assays."):
-            raise ValueError(f"kept: {module} holds no results")
+            raise ValueError(f"kept: {module} has no results")
         kind = getattr(import_module(module), name)
         if not (isinstance(kind, type) and dataclasses.is_dataclass(kind)):
             raise ValueError(f"kept: {name} is not a result")

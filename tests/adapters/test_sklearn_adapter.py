@@ -93,4 +93,4 @@ def test_a_report_of_a_pca_finds_nothing_dead_and_all_of_the_variance(pca):
     report = zs.assay(pca, X, names=["response-matrix", "holes"])
     assert report.title == "PCA"
     assert report.explained > 0.9
-    assert "All 3 latents carry something." in str(report)
+    assert "All 3 latents carry information." in str(report)

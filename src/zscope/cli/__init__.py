@@ -1,6 +1,6 @@
 """The command line: each command parses, calls the library and prints.
 
-What the user can put right is one line and exit code 1; a traceback means a bug.
+An error that the user can fix is one line and exit code 1; a traceback means a bug.
 """
 
 import os
@@ -22,6 +22,8 @@ from zscope.cli import (
     train,
 )
 from zscope.errors import ZscopeError
+
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="zscope",
@@ -56,16 +58,17 @@ def version(
 
 
 def main() -> None:
-    """Run a command; turn what can go wrong into a line and an exit code."""
+    """Run a command; errors become one line and an exit code."""
     try:
         app()
-    except SystemExit as stopped:
-        # Typer makes exit code 130 of an interrupt and drops what it says of how to go on.
-        behind: BaseException | None = stopped
-        while behind is not None and not isinstance(behind, KeyboardInterrupt):
-            behind = behind.__context__
-        if behind is not None:
-            print(str(behind) or "zscope: stopped.", file=sys.stderr)
+    except SystemExit as end:
+        # Typer turns an interrupt into exit code 130 and drops its message, which may say how
+        # to resume.
+        cause: BaseException | None = end
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is not None:
+            print(str(cause) or "zscope: stopped.", file=sys.stderr)
         raise
     except ZscopeError as error:
         print(" ".join(str(error).split()), file=sys.stderr)
@@ -73,6 +76,6 @@ def main() -> None:
     except KeyboardInterrupt as interrupt:
         print(str(interrupt) or "zscope: stopped.", file=sys.stderr)
         sys.exit(130)
-    except BrokenPipeError:  # the reader (head, less) has gone
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)

@@ -3,51 +3,45 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Exit, Option
+from typer import Exit, Option
 
 from zscope.cli.options import (
     AsJson,
+    AssayNames,
     AssayOption,
     DataName,
     DataOption,
+    FactorsFile,
     Fresh,
+    Kinds,
     Quiet,
+    Resamples,
     Root,
+    Samples,
     Seed,
+    Target,
+    Variances,
     Weights,
-    assay_options,
 )
 
 if TYPE_CHECKING:
+    from zscope.assays.run import Measurements
     from zscope.report.build import Report
+
+__all__ = ["assay"]
 
 
 def assay(
-    target: Annotated[
-        str | None,
-        Argument(help="A run, package.module:attribute, file.py:attribute, or a file of codes."),
-    ] = None,
-    names: Annotated[
-        list[str] | None,
-        Argument(metavar="[ASSAY]...", help="Assays or groups; all that apply, if none."),
-    ] = None,
+    target: Target = "",
+    names: AssayNames = None,
     data: DataName = None,
     data_option: DataOption = None,
     weights: Weights = None,
-    factors: Annotated[
-        Path | None, Option(help="For a file of codes: the file of their factors.")
-    ] = None,
-    kinds: Annotated[
-        str | None,
-        Option(help="Of these factors: categorical, ordinal or continuous; one for all, or a,b,c."),
-    ] = None,
-    variances: Annotated[
-        Path | None, Option(help="For a file of codes: the file of posterior variances.")
-    ] = None,
-    samples: Annotated[int, Option(help="Observations to encode.")] = 10_000,
-    resamples: Annotated[
-        int, Option(help="Resamples for 95 % intervals, e.g. 200; 0 for none.")
-    ] = 0,
+    factors: FactorsFile = None,
+    kinds: Kinds = None,
+    variances: Variances = None,
+    samples: Samples = 10_000,
+    resamples: Resamples = 0,
     set_: AssayOption = None,
     seed: Seed = 0,
     figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
@@ -68,8 +62,8 @@ def assay(
 ) -> None:
     """Measure the latent space of TARGET: findings first, then one table of scores.
 
-    Assays that are named are also printed in detail. Results of a run are kept with it, in
-    RUN/assays, and taken over the next time if nothing they depend on has changed.
+    Assays that are named are also printed in detail. Results of a run are stored in RUN/assays
+    and reused the next time, as long as nothing they depend on has changed.
 
     Examples:
 
@@ -87,50 +81,42 @@ def assay(
 
     if list_:
         return print_catalogue()
-    if target is None:
+    if not target:
         raise ConfigError(
             "assay: TARGET is missing: a run folder, package.module:attribute, or a file of codes. "
-            "The assays are listed by: zscope assay --list"
+            "To list the assays: zscope assay --list"
         )
     check_format(format_)
-    from zscope.assays.run import check_options, choose
-    from zscope.cli.targets import config_of, kept_results, recording_of
-    from zscope.report.build import build
+    from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
 
-    choose(names or None)  # an unknown name or option is refused before a model is loaded
-    options = check_options(assay_options(set_))
     with show_progress(False if quiet or json or csv else None) as watch:
-        recording = recording_of(
+        report = measure_target(
+            "assay",
             target,
+            names,
             data=data,
             data_option=data_option,
             weights=weights,
             factors=factors,
-            variances=variances,
             kinds=kinds,
+            variances=variances,
+            set_=set_,
             samples=samples,
+            resamples=resamples,
             seed=seed,
             root=root,
-        )
-        report = build(
-            recording,
-            names or None,
-            options=options,
-            resamples=resamples,
+            fresh=fresh,
             progress=watch,
-            kept=kept_results(target, recording, fresh=fresh),
-            title=target,
-            config=config_of(target),
         )
     files = {} if figures is None else draw(report, figures, format_)
     show(report, names or [], files, everything=all_, json=json, csv=csv)
-    finish(report, names or [])
+    finish(report.measurements, names or [])
     return None
 
 
 def check_format(name: str) -> None:
-    """Refuse figures in a format that is not offered, before anything is measured."""
+    """Refuse an unknown format of figures before anything is measured."""
     from zscope.errors import ConfigError, did_you_mean
 
     known = ("png", "pdf", "svg")
@@ -139,7 +125,7 @@ def check_format(name: str) -> None:
 
 
 def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
-    """Draw what can be drawn; returns the file of each figure."""
+    """Draw every result that has a figure; returns the file of each."""
     import matplotlib.pyplot as plt
 
     from zscope.errors import Undefined
@@ -192,15 +178,16 @@ def show(
         print(f"\n{len(files)} figures in {Path(next(iter(files.values()))).parent}")
 
 
-def finish(report: "Report", names: list[str]) -> None:
-    """Exit with code 1 if an assay failed, or one that was named could not be measured."""
+def finish(measurements: "Measurements", names: list[str]) -> None:
+    """Exit with code 1 if an assay failed, or if one that was named has no result."""
     from zscope.errors import Undefined
 
-    if report.failed:
+    if measurements.failed:
         raise Exit(1)
-    for name in names:
-        if name in report.missing:
-            raise Undefined(f"{name}: {report.missing[name]}")
+    missing = measurements.missing
+    for name in names if measurements.results else missing:
+        if name in missing:
+            raise Undefined(f"{name}: {missing[name]}")
 
 
 def print_catalogue() -> None:

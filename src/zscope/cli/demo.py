@@ -1,4 +1,4 @@
-"""zscope demo: train, measure, look and report, in under two minutes."""
+"""zscope demo: train a model, measure it and write its report, in under two minutes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,20 +11,24 @@ if TYPE_CHECKING:
     from zscope.recording import Recording
     from zscope.report.build import Report
 
+__all__ = ["demo"]
+
 STEPS = 3000
 ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # seconds in all
 
 
 def demo(
-    out: Annotated[Path, Option(help="Where the run, figure and report go.")] = Path("zscope-demo"),
+    out: Annotated[Path, Option(help="The folder for run, figure and report.")] = Path(
+        "zscope-demo"
+    ),
     steps: Annotated[int, Option(help="Updates to make.")] = STEPS,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Train a small β-VAE on built-in pictures, say what its latents do, and write a report.
+    """Train a small β-VAE on built-in pictures, describe its latents, and write a report.
 
-    Called again, it goes on where it stopped, or shows what it found.
+    Called again, it resumes the training, or shows the same results.
     """
     from zscope import data, models
     from zscope.recording import record
@@ -72,15 +76,14 @@ def demo(
         print(dumps(content))
     else:
         print_table(report.latents)
-        print(sentence(report.latents))
+        print(summary(report.latents))
         print("\n".join(map(str, report.findings)))
         print(f"Look next at {page} (in a browser) and {figure}, then: zscope explore {out}")
 
 
 def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
-    """The report of the assays that take seconds; kept with the run."""
-    from zscope.cli.report import command
-    from zscope.cli.targets import config_of, kept_results
+    """The report of assays that take seconds; their results are stored with the run."""
+    from zscope.cli.targets import command_line, config_of, kept_results
     from zscope.report.build import build
     from zscope.report.progress import show_progress
 
@@ -94,7 +97,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
             progress=watch,
             kept=kept_results(str(out), recording, fresh=False),
             title=str(out),
-            command=command(str(out), ASSAYS, None, settings),
+            command=command_line("report", str(out), ASSAYS, settings),
             config=config_of(str(out)),
         )
 
@@ -129,13 +132,13 @@ def print_table(rows: list[dict[str, Any]]) -> None:
     Console().print(table)
 
 
-def sentence(rows: list[dict[str, Any]]) -> str:
-    """What was found, in words."""
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How many latents are used, in words."""
     counts = {kind: sum(row["type"] == kind for row in rows) for kind in ("active", "mixed")}
     unused = len(rows) - counts["active"] - counts["mixed"]
     used = counts["active"] + counts["mixed"]
     return (
         f"{used} of {len(rows)} latents carry information ({counts['active']} active, "
-        f"{counts['mixed']} mixed); {unused} carry nothing. The pictures vary in 5 ways: shape, "
+        f"{counts['mixed']} mixed); {unused} carry none. The pictures vary in 5 factors: shape, "
         "scale, orientation, x and y."
     )

@@ -1,13 +1,44 @@
-"""Options that several commands have, and the reading of `key=value`."""
+"""Options that several commands share, and how `key=value` is read."""
 
 import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from zscope.errors import ConfigError
 
+__all__ = [
+    "AsJson",
+    "AssayNames",
+    "AssayOption",
+    "DataName",
+    "DataOption",
+    "FactorsFile",
+    "Fresh",
+    "Kinds",
+    "ModelOption",
+    "Quiet",
+    "Resamples",
+    "Root",
+    "Samples",
+    "Seed",
+    "Target",
+    "Variances",
+    "Weights",
+    "assay_options",
+    "fractions",
+    "settings",
+    "value",
+]
+
+Target = Annotated[
+    str, Argument(help="A run, package.module:attribute, file.py:attribute, or a file of codes.")
+]
+AssayNames = Annotated[
+    list[str] | None,
+    Argument(metavar="[ASSAY]...", help="Assays or groups; all that apply, if none."),
+]
 DataName = Annotated[
     str | None, Option(help="A dataset by name or a file; for a run, its own data.")
 ]
@@ -19,6 +50,18 @@ ModelOption = Annotated[
     list[str] | None,
     Option("--set", metavar="KEY=VALUE", help="An option of the model, e.g. --set beta=4."),
 ]
+FactorsFile = Annotated[
+    Path | None, Option("--factors", help="For a file of codes: the file of their factors.")
+]
+Kinds = Annotated[
+    str | None,
+    Option(help="Of factors in a file: categorical, ordinal or continuous; one for all, or a,b,c."),
+]
+Variances = Annotated[
+    Path | None, Option(help="For a file of codes: the file of posterior variances.")
+]
+Samples = Annotated[int, Option(help="Observations to encode.")]
+Resamples = Annotated[int, Option(help="Resamples for 95 % intervals, e.g. 200; 0 for none.")]
 Weights = Annotated[
     Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
 ]
@@ -35,26 +78,26 @@ AssayOption = Annotated[
         help="An option of an assay, e.g. --set response-map.dims=3,5; may be repeated.",
     ),
 ]
-Fresh = Annotated[bool, Option("--fresh", help="Measure again what was kept with the run.")]
+Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
 Quiet = Annotated[bool, Option("--quiet", help="No progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
 
 def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:
-    """The options given by `flag key=value`, with numbers, booleans and lists understood."""
-    found: dict[str, Any] = {}
+    """The options of `flag key=value`; numbers, booleans and lists are converted."""
+    options: dict[str, Any] = {}
     for pair in pairs or []:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
                 f"{flag}: {pair!r} is not of the form key=value, for instance {flag} beta=4."
             )
-        found[key.strip().replace("-", "_")] = value(text.strip())
-    return found
+        options[key.strip().replace("-", "_")] = value(text.strip())
+    return options
 
 
 def assay_options(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
-    """The options given by `--set ASSAY.OPTION=VALUE`, by assay."""
+    """The options of `--set ASSAY.OPTION=VALUE`, by assay."""
     options: dict[str, dict[str, Any]] = {}
     for pair in pairs or []:
         place, equals, text = pair.partition("=")
@@ -77,9 +120,9 @@ def value(text: str) -> Any:
         pass
     if "," in text:
         return [value(part.strip()) for part in text.split(",") if part.strip()]
-    named = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in named:
-        return named[text.lower()]
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return float(text)  # 1e-4 is JSON, .5 is not
     except ValueError:

@@ -1,16 +1,74 @@
-"""From the words on the command line to a recording."""
+"""From the words on the command line to a recording and its report."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zscope.cli.options import settings
+from zscope.cli.options import assay_options, settings
 
 if TYPE_CHECKING:
     from zscope.data.dataset import Dataset
     from zscope.kept import KeptResults
     from zscope.recording import Recording
+    from zscope.report.build import Report
+    from zscope.report.progress import Watch
 
-TABLES = (".npy", ".npz", ".csv", ".tsv", ".parquet")
+__all__ = [
+    "command_line", "config_of", "data_for", "kept_results", "measure_target", "recording_of",
+    "recording_of_files",
+]  # fmt: skip
+
+
+def measure_target(
+    command: str,
+    target: str,
+    names: list[str] | None,
+    *,
+    set_: list[str] | None,
+    samples: int,
+    resamples: int,
+    seed: int,
+    root: Path | None,
+    fresh: bool,
+    progress: "Watch | None",
+    **sources: Any,
+) -> "Report":
+    """The report of a target; `sources` are the further arguments of `recording_of`.
+
+    Unknown assays and options are refused before a model is loaded.
+    """
+    from zscope.assays.run import check_options, choose
+    from zscope.report.build import build
+
+    choose(names or None)
+    options = check_options(assay_options(set_))
+    recording = recording_of(target, samples=samples, seed=seed, root=root, **sources)
+    words = {"set": set_, **sources, "samples": samples, "resamples": resamples, "seed": seed}
+    return build(
+        recording,
+        names or None,
+        options=options,
+        resamples=resamples,
+        progress=progress,
+        kept=kept_results(target, recording, fresh=fresh),
+        title=target,
+        command=command_line(command, target, names, words),
+        config=config_of(target),
+    )
+
+
+def command_line(
+    command: str, target: str, names: list[str] | None, options: Mapping[str, object]
+) -> str:
+    """The command that makes the report again."""
+    import shlex
+
+    words = ["zscope", command, target, *(names or [])]
+    for option, value in options.items():
+        values = value if isinstance(value, list) else [] if value is None else [value]
+        for each in values:
+            words += [f"--{option.replace('_', '-')}", str(each)]
+    return shlex.join(words)
 
 
 def recording_of(
@@ -27,25 +85,28 @@ def recording_of(
     root: Path | None = None,
 ) -> "Recording":
     """A model recorded on data, or a file of codes as it is."""
+    from zscope.data.columns import SUFFIXES
     from zscope.errors import ConfigError
     from zscope.loading import load
     from zscope.recording import record
 
-    if Path(target).suffix.lower() in TABLES:
-        for option, value in (("--data", data), ("--weights", weights)):
-            if value is not None:
+    of_models = {"--data": data, "--data-option": data_option, "--weights": weights}
+    of_codes = {"--factors": factors, "--variances": variances, "--kinds": kinds}
+    if Path(target).suffix.lower() in SUFFIXES:
+        for option, value in of_models.items():
+            if value:
                 raise ConfigError(
-                    f"assay: {target} is a file of codes, and {option} is for models. Leave it "
-                    "out; factors go with --factors FILE."
+                    f"assay: {option} is for models, and {target} is a file of codes. Leave it "
+                    "out; factors are given by --factors FILE."
                 )
         return recording_of_files(
             Path(target), factors, variances=variances, kinds=kinds, samples=samples, seed=seed
         )
-    for option, value in (("--factors", factors), ("--variances", variances), ("--kinds", kinds)):
+    for option, value in of_codes.items():
         if value is not None:
             raise ConfigError(
-                f"assay: {option} is for files of codes, and {target} is a model, whose data bring "
-                "their own. See --data and --data-option."
+                f"assay: {option} is for files of codes, and {target} is a model: its factors "
+                "come with the data. See --data and --data-option."
             )
     return record(
         load(target, weights=weights),
@@ -66,35 +127,39 @@ def recording_of_files(
 ) -> "Recording":
     """Files of codes, factors and variances; an .npz file may hold all three."""
     from zscope.data.columns import array_names, factor_table, numbers, read_columns
+    from zscope.errors import DataError
     from zscope.recording import Recording, choose_rows
 
     inside = array_names(codes)
     mean = numbers(read_columns(codes, "codes"), codes)
-    spread_file = variances or (codes if "variances" in inside else None)
-    spread = None
-    if spread_file is not None:
-        spread = numbers(read_columns(spread_file, "variances"), spread_file)
-    factor_file = factors or (codes if "factors" in inside else None)
-    table: Any = None
-    if factor_file is not None:
-        table = factor_table(read_columns(factor_file, "factors"), kinds, name=str(factor_file))
-        if len(table.values) != len(mean):
-            from zscope.errors import DataError
+    rows: Any = slice(None) if samples is None else choose_rows(len(mean), samples, seed)
 
+    def check_rows(file: Path, role: str, count: int) -> None:
+        if count != len(mean):
             raise DataError(
-                f"{factor_file}: {len(table.values)} rows of factors for {len(mean)} codes in "
-                f"{codes}; row i of both must be the same sample. Was one of them cut?"
+                f"{file}: {count} rows of {role} for {len(mean)} codes in {codes}; row i of both "
+                "must be the same sample. Was one of them cut?"
             )
-    rows: Any = slice(None)
-    if samples is not None:
-        rows = choose_rows(len(mean), samples, seed)
+
+    variance_file = variances or (codes if "variances" in inside else None)
+    variance = None
+    if variance_file is not None:
+        variance = numbers(read_columns(variance_file, "variances"), variance_file)
+        check_rows(variance_file, "variances", len(variance))
+    factor_file = factors or (codes if "factors" in inside else None)
+    if factor_file is None:
+        return Recording.from_arrays(
+            mean[rows], variances=None if variance is None else variance[rows], seed=seed
+        )
+    table = factor_table(read_columns(factor_file, "factors"), kinds, name=str(factor_file))
+    check_rows(factor_file, "factors", len(table.values))
     return Recording.from_arrays(
         mean[rows],
-        None if table is None else table.values[rows],
-        variances=None if spread is None else spread[rows],
-        kinds=None if table is None else table.kinds,
-        names=None if table is None else table.names,
-        labels=None if table is None else table.categories,
+        table.values[rows],
+        variances=None if variance is None else variance[rows],
+        kinds=table.kinds,
+        names=table.names,
+        labels=table.categories,
         seed=seed,
     )
 
@@ -102,7 +167,7 @@ def recording_of_files(
 def data_for(
     target: str, data: str | None, options: list[str] | None, root: Path | None
 ) -> "Dataset":
-    """The observations to encode: those named, or the run's own (held-out ones if it has any)."""
+    """The dataset that is named, or the run's own (its held-out part if there is one)."""
     from zscope import data as datasets
     from zscope.loading import run_data
 
@@ -112,20 +177,17 @@ def data_for(
 
 
 def kept_results(target: str, recording: "Recording", *, fresh: bool) -> "KeptResults | None":
-    """What was measured of a run before, and where new results go; None for other targets."""
+    """The results of a run, to be reused unless `fresh`; None for other targets."""
     from zscope import store
     from zscope.kept import KeptResults
 
     if not store.is_run(target):
         return None
-    kept = KeptResults(store.open_run(target), recording.model)
-    if fresh:
-        kept.get = lambda name, key: None  # type: ignore[method-assign]
-    return kept
+    return KeptResults(store.open_run(target), recording.model, fresh=fresh)
 
 
 def config_of(target: str) -> dict[str, Any] | None:
-    """How a run was trained; None for models of one's own."""
+    """How a run was trained; None for other targets."""
     from zscope import store
 
     return store.open_run(target).config if store.is_run(target) else None

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.responses.holes import HoleScore, Known, known
+from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import measure
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
@@ -199,7 +200,9 @@ class Session:
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
             few = {"response-matrix": {"samples": max(8, min(256, 4096 // count))}}
             found = measure(self.recording, "response-matrix", options=few)
-            responses = found.results.get("response-matrix")  # else they are ordered by spread
+            matrix = found.results.get("response-matrix")
+            if isinstance(matrix, ResponseMatrix):  # else they are ordered by spread
+                responses = matrix.relative.diagonal().tolist()
         rows = latent_table(self.recording, responses)
         low, high = np.quantile(codes, [0.001, 0.999], axis=0)
         middle, half = (low + high) / 2, (high - low) / 2

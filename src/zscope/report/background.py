@@ -1,4 +1,4 @@
-"""What it takes to make a report again: command, seed, model, data and versions."""
+"""How to reproduce a report: command, seed, model, data and versions."""
 
 import platform
 from typing import Any
@@ -21,7 +21,7 @@ def background(
     command: str,
     config: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """What it takes to make the report again."""
+    """Command, seed, model, data and versions, as plain values."""
     model, data, factors = recording.model, recording.dataset, recording.factors
     return {
         "command": command,
@@ -54,7 +54,7 @@ def background(
 
 
 def model_name(recording: Recording) -> str:
-    """What to call a model: the name it has, or its class, or those of what was wrapped."""
+    """The name of a model, or of its class, or of the functions that were wrapped."""
     model = recording.model
     if model is None:
         return "codes"

@@ -32,7 +32,7 @@ from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
-from zscope.report.tables import as_csv, as_parquet, as_tex
+from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines
 from zscope.results import COLUMNS, Result, html_table, rows, text_table
 
 if TYPE_CHECKING:
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
 __all__ = ["Report", "assay", "build"]
 
 MANY = 500_000
-"""A block of more numbers is left out of the JSON."""
+"""Arrays with more numbers are left out of the JSON."""
 COMPARED = 1024
-"""Observations that are decoded to measure reconstructions."""
+"""Observations that are reconstructed."""
 MOST = 3
 """Scores of one assay in the printed table; its own result has all of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What was found about a model. `results` holds what each assay returned, by name."""
+    """The findings about a model, and the result of every assay by name."""
 
     title: str
     findings: list[Finding]
     measurements: Measurements
     latents: list[dict[str, Any]]  # one row each, most informative first
     explained: float | None  # share of the data's variance that reconstructions explain
-    reconstructions: dict[str, Any] | None  # a picture of some; of vectors the numbers too
-    about: dict[str, Any]  # what it takes to make the report again
+    reconstructions: dict[str, Any] | None  # a picture of some; for vectors also the numbers
+    about: dict[str, Any]  # how to reproduce the report
 
     @property
     def results(self) -> dict[str, Result]:
@@ -107,24 +107,16 @@ class Report:
         return table if len(table) > 1 else []
 
     def _remarks(self) -> list[str]:
-        """What the table does not show, in a line each."""
-        lines = []
-        flags: dict[str, list[str]] = {}
-        for name, result in self.results.items():
-            for flag in getattr(result, "flags", []):
-                flags.setdefault(flag, []).append(name)
-        for flag, names in flags.items():
-            lines.append(f"{_some(names)}: {flag}")
+        """What the table does not show, one line each."""
+        lines = flag_lines(self.results)
         if self.measurements.notes:
-            names = list(self.measurements.notes)
+            names = first_names(self.measurements.notes)
+            lines.append(f"Fewer samples than usual, to limit the passes of the model: {names}")
+        if count := len(self.missing):
+            what = "1 assay" if count == 1 else f"{count} assays"
             lines.append(
-                f"Fewer samples than usual, to limit the passes of the model: {_some(names)}"
-            )
-        if self.missing:
-            count = len(self.missing)
-            lines.append(
-                f"{count} assay{'' if count == 1 else 's'} could not be measured (--all says why): "
-                f"{_some(list(self.missing))}"
+                f"{what} could not be measured (.missing or --all gives the reasons): "
+                f"{first_names(self.missing)}"
             )
         lines += [f"{name}: {failure.message}" for name, failure in self.failed.items()]
         return ["", *lines] if lines else []
@@ -148,7 +140,7 @@ class Report:
                 "title": self.title,
                 "findings": [finding.to_dict() for finding in self.findings],
                 "rules": [
-                    {"name": rule.name, "threshold": rule.threshold, "says": rule.sentence}
+                    {"name": rule.name, "threshold": rule.threshold, "checks": rule.sentence}
                     for rule in RULES
                 ],
                 "explained_variance": self.explained,
@@ -224,11 +216,6 @@ def check_suffix(path: Path) -> str:
     return suffix
 
 
-def _some(names: list[str], most: int = 6) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def assay(
     autoencoder: Any,
     data: Any = None,
@@ -240,7 +227,7 @@ def assay(
     seed: int = 0,
     progress: Watch | bool | None = None,
 ) -> Report:
-    """Measure everything that applies to a model, and say what it means.
+    """Measure everything that applies to a model, and explain what it means.
 
     `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
     tensor, of which `samples` observations are encoded; or a Recording, which has its own data
@@ -304,9 +291,12 @@ def build(
 def describe_model(
     recording: Recording, results: dict[str, Result]
 ) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
-    """The table of latents with pictures of what each does, and how good reconstructions are."""
+    """The table of latents with traversals, the explained variance, and some reconstructions."""
     matrix = results.get("response-matrix")
-    table = latent_table(recording, matrix if isinstance(matrix, ResponseMatrix) else None)
+    responses = None
+    if isinstance(matrix, ResponseMatrix):
+        responses = matrix.relative.diagonal().tolist()
+    table = latent_table(recording, responses)
     if recording.model is None:
         return table, None, None
     try:
@@ -315,15 +305,15 @@ def describe_model(
         for row, along, observations in zip(first, values, decoded, strict=True):
             row["traversal"] = {"values": along.tolist(), "picture": pictures.strip(observations)}
         explained, compared = reconstruct(recording)
-    except Exception:  # the assays have said what is wrong with the decoder
+    except Exception:  # the assays report what is wrong with the decoder
         return table, None, None
     return table, explained, compared
 
 
 def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
-    """1 - |x - decoded|^2 / |x - mean|^2 over some observations, and a few to look at."""
+    """The explained variance, 1 - |x - decoded|^2 / |x - mean|^2, and a few reconstructions."""
     device, dtype = recording.autoencoder.place
-    # Evenly spread over the data, which are often sorted; those shown as well.
+    # Evenly spaced, because data are often sorted.
     count = min(COMPARED, len(recording))
     rows = np.linspace(0, len(recording) - 1, count).round().astype(int)
     few_rows = np.linspace(0, count - 1, min(8, count)).round().astype(int)
@@ -339,13 +329,13 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
             parts.append(decoded)
-    shown = everything[few_rows], torch.cat(parts)[few_rows]
-    given, back = (part.numpy().astype(float) for part in shown)
-    few: dict[str, Any] = {"shown": len(given)}
-    if given.ndim == 4:
-        few["picture"] = pictures.sheet(np.stack([given, back]))
+    examples = everything[few_rows], torch.cat(parts)[few_rows]
+    original, decoded_few = (part.numpy().astype(float) for part in examples)
+    few: dict[str, Any] = {"shown": len(original)}
+    if original.ndim == 4:
+        few["picture"] = pictures.sheet(np.stack([original, decoded_few]))
     else:
-        flat = [part.reshape(len(part), -1)[:5] for part in (given, back)]
+        flat = [part.reshape(len(part), -1)[:5] for part in (original, decoded_few)]
         few |= {"given": flat[0].tolist(), "decoded": flat[1].tolist(), "shown": len(flat[0])}
         both = np.concatenate([part[:1] for part in flat])
         few["picture"] = pictures.lines(both, width=480, height=96)
@@ -353,7 +343,7 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
 
 
 def without_large_blocks(value: Any) -> Any:
-    """Blocks of more numbers than anyone reads, by their shape alone."""
+    """The same, with the shape of each large array in its place."""
     if isinstance(value, dict):
         return {key: without_large_blocks(item) for key, item in value.items()}
     shape, inner = [], value
@@ -361,12 +351,12 @@ def without_large_blocks(value: Any) -> Any:
         shape.append(len(inner))
         inner = inner[0]
     if math.prod(shape) > MANY and isinstance(inner, int | float):
-        return {"shape": shape, "left_out": "too many numbers; the result itself has them"}
+        return {"shape": shape, "left_out": "too large for this file; see .results in Python"}
     return value
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to six digits: a third of the size, and more than any of them is good for."""
+    """Numbers to six digits, which is more than their accuracy and a third of the size."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):

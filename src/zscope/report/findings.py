@@ -1,13 +1,13 @@
 """Findings: what the measurements mean, in words, with evidence and what to do about it.
 
-Each rule looks at what was measured and says something, or nothing where it does not
-apply. Its threshold is part of the rule and is shown with what it found. Findings are
-ordered by how much they matter, from 1 (nothing else on the page can be trusted before
-this is put right) to 0; what is as it should be comes last.
+Each rule looks at the measurements and yields findings, or none where it does not apply. Its
+threshold is part of the rule and is shown with each finding. Findings are ordered by how much
+they matter, from 1 (nothing else can be trusted until this is fixed) to 0; healthy ones come
+last.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
@@ -18,10 +18,15 @@ Level = Literal["problem", "note", "healthy"]
 LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
 MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
+__all__ = [
+    "DEAD", "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "and_list", "count_word",
+    "findings", "index_list", "is_dead", "join_parts", "latents_text", "percent", "title",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found, the numbers behind it, and what to do about it."""
+    """A statement about the model, the numbers behind it, and what to do about it."""
 
     text: str
     evidence: str
@@ -29,7 +34,7 @@ class Finding:
     level: Level = "note"
     matters: float = 0.5  # from 0 to 1
     rule: str = ""
-    says: str = ""  # the rule with its threshold
+    checked: str = ""  # what the rule checks, with its threshold
 
     def __str__(self) -> str:
         return f"{self.text}: {self.action}" if self.action else f"{self.text}."
@@ -40,12 +45,12 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What rules may look at."""
+    """What rules can look at."""
 
     recording: Recording
     results: Mapping[str, Result]
     latents: Sequence[Mapping[str, Any]]  # rows of `latent_table`
-    explained: float | None = None  # share of the data's variance in the reconstructions
+    explained: float | None = None  # share of the data's variance that reconstructions explain
 
     def get(self, name: str) -> Any:
         return self.results.get(name)
@@ -57,41 +62,42 @@ class Facts:
 
     @property
     def used(self) -> list[int]:
-        """The latents that carry something, by the rule on dead latents."""
+        """The latents that carry information, by the rule on dead latents."""
         return [row["latent"] for row in self.rows if not is_dead(row)]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing worth saying: when, by which threshold."""
+    """One check of a model, with its threshold."""
 
     name: str
     threshold: float
-    says: str  # when it speaks, with {threshold} in it
+    checks: str  # what holds for a healthy model, with {threshold} or {percent} in it
     find: Callable[[Facts, float], Iterable[Finding]]
 
     @property
     def sentence(self) -> str:
-        return self.says.format(threshold=self.threshold, percent=100 * self.threshold)
+        return self.checks.format(threshold=self.threshold, percent=100 * self.threshold)
 
     def __call__(self, facts: Facts) -> list[Finding]:
         return [
-            Finding(**{**asdict(found), "rule": self.name, "says": self.sentence})
-            for found in self.find(facts, self.threshold)
+            replace(finding, rule=self.name, checked=self.sentence)
+            for finding in self.find(facts, self.threshold)
         ]
 
 
 def findings(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
-    """What the rules say of a model, what matters most first."""
-    found = [finding for rule in rules for finding in rule(facts)]
-    return sorted(found, key=lambda each: (LEVELS.index(each.level), -each.matters))
+    """The findings of all rules, the most important first."""
+    unsorted = [finding for rule in rules for finding in rule(facts)]
+    return sorted(unsorted, key=lambda each: (LEVELS.index(each.level), -each.matters))
 
 
 DEAD = 0.1
+"""A latent of a deterministic model with a smaller response is dead."""
 
 
 def is_dead(row: Mapping[str, Any], threshold: float = DEAD) -> bool:
-    """A latent that carries nothing: passive, or without spread and without response."""
+    """Whether a latent carries no information: passive; if deterministic, without response."""
     if "type" in row:
         return bool(row["type"] == "passive")
     return bool(row.get("response", 1.0) < threshold)
@@ -105,31 +111,39 @@ def title(name: str) -> str:
     return CATALOGUE[name].title
 
 
-def listed(items: Sequence[Any]) -> str:
+def count_word(count: int) -> str:
+    """A number in words, up to ten."""
+    return NUMBERS[count] if count < len(NUMBERS) else str(count)
+
+
+def and_list(items: Sequence[Any]) -> str:
+    """The items as in a sentence: a, b and c."""
     texts = [str(item) for item in items]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
 
 
-def latents_named(latents: Sequence[int]) -> str:
+def latents_text(latents: Sequence[int]) -> str:
+    """The latents as in a sentence; of many, the first ten."""
     if len(latents) > 12:
         return f"Latents {', '.join(map(str, latents[:10]))} and {len(latents) - 10} others"
-    return f"Latent{'' if len(latents) == 1 else 's'} {listed(latents)}"
+    return f"Latent{'' if len(latents) == 1 else 's'} {and_list(latents)}"
 
 
-def short(items: Sequence[int]) -> str:
-    """A list of indices, by its ends if it is long."""
+def index_list(items: Sequence[int]) -> str:
+    """A list of indices as Python code; the middle of a long one is left out."""
     if len(items) <= 24:
         return str(list(items))
     return f"[{', '.join(map(str, items[:8]))}, …, {items[-1]}]"
 
 
-def sentence(parts: Sequence[str], most: int = 8) -> str:
-    """Parts joined, with a capital, and dots for those that are too many."""
+def join_parts(parts: Sequence[str], most: int = 8) -> str:
+    """The first parts, separated by semicolons, with a capital letter."""
     text = "; ".join([*parts[:most], *(["…"] if parts[most:] else [])])
     return text[:1].upper() + text[1:]
 
 
 def percent(share: float) -> str:
+    """A share as a percentage with two digits."""
     value = 100 * share
     if 0 < value < 0.05:
         return "under 0.1 %"

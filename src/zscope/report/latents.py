@@ -1,5 +1,6 @@
-"""A table of the latents: what each one carries, whether it is used, what it does."""
+"""A table of the latents: how informative each is, whether it is used, what it decodes to."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,28 +10,29 @@ from torch import Tensor
 from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import variable_types
-from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.autoencoder import evaluation
 from zscope.factors import Factors
 from zscope.recording import Recording
 
+__all__ = ["SHOWN", "latent_table", "traversals"]
+
 STEPS = 7
-"""Places along a latent's range at which it is decoded."""
+"""Values of a latent at which it is decoded."""
 SHOWN = 64
-"""At most so many latents are decoded along their ranges, the most informative ones."""
+"""The largest number of latents that the page shows, the most informative ones."""
 
 
 def latent_table(
-    recording: Recording, responses: ResponseMatrix | None = None
+    recording: Recording, responses: Sequence[float] | None = None
 ) -> list[dict[str, Any]]:
     """One row for each latent, most informative first.
 
-    Columns: latent, type (active, mixed, passive), kl (nats), variance (mean of the
-    posterior variance, in units of the prior's), spread (standard deviation of the means),
-    low and high (where 98 % of the means lie), response (how much of a change made to the
-    latent comes back, 0 to 1), and factor, told (the factor that draws of the latent tell
-    most about, and what share of that factor's entropy they tell beyond chance), as far as
-    the model and the data have them.
+    Columns, as far as the model and the data have them: latent; type (active, mixed, passive);
+    kl (nats); variance (mean posterior variance, in units of the prior's); spread (standard
+    deviation of the means); low and high (the range of 98 % of the means); response (`responses`,
+    the diagonal of the relative response matrix); factor (the one that samples of the latent are
+    most informative about) and factor_share (the share of that factor's entropy that they
+    explain beyond chance).
     """
     posterior = recording.posterior
     codes = posterior.mean.double()
@@ -48,22 +50,22 @@ def latent_table(
             row |= {"type": names[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
     for j, row in enumerate(rows):
         if responses is not None:
-            row["response"] = float(responses.relative[j, j])
-    # Of draws: the mean of a passive latent may tell of factors, but under its noise nobody hears.
-    drawn = posterior.sample(torch.Generator().manual_seed(recording.seed)).double()
-    for j, (factor, share) in best_factors(drawn, recording.factors).items():
-        rows[j] |= {"factor": factor, "told": share}
+            row["response"] = float(responses[j])
+    # Of samples: the mean of a passive latent may depend on factors, but drowns in the noise.
+    samples = posterior.sample(torch.Generator().manual_seed(recording.seed)).double()
+    for j, (factor, share) in best_factors(samples, recording.factors).items():
+        rows[j] |= {"factor": factor, "factor_share": share}
     return sorted(rows, key=lambda row: -row.get("kl", row.get("response", row["spread"])))
 
 
 def ranges(codes: Tensor) -> Tensor:
-    """Where the middle 98 % of the codes lie (latents x 2)."""
+    """The range of the middle 98 % of the codes (latents x 2)."""
     ends = np.quantile(codes.double().numpy(), [0.01, 0.99], axis=0)
     return torch.from_numpy(ends.T.copy())
 
 
 def best_factors(codes: Tensor, factors: Factors | None) -> dict[int, tuple[str, float]]:
-    """The factor that each latent says most about, for the latents that say anything."""
+    """The factor that each latent is most informative about, if it is about any."""
     if factors is None or len(codes) < 20:
         return {}
     labels = np.column_stack(
@@ -74,17 +76,17 @@ def best_factors(codes: Tensor, factors: Factors | None) -> dict[int, tuple[str,
             for column, kind in zip(factors.values.T, factors.kinds, strict=True)
         ]
     )
-    found = information(quantile_bins(codes.numpy(), bins_for(len(codes))), labels)
-    best = found.share.argmax(1)
+    shared = information(quantile_bins(codes.numpy(), bins_for(len(codes))), labels)
+    best = shared.share.argmax(1)
     return {
-        j: (factors.names[k], float(found.share[j, k]))
+        j: (factors.names[k], float(shared.share[j, k]))
         for j, k in enumerate(best)
-        if found.plain[j, k] > found.threshold[j, k]
+        if shared.plain[j, k] > shared.threshold[j, k]
     }
 
 
 def traversals(recording: Recording, latents: list[int]) -> tuple[Tensor, Tensor]:
-    """The code nearest the mean with one latent moved over its range, and what it decodes to.
+    """Decode the code nearest the mean while one latent moves over its range.
 
     Returns the values (latents x steps) and the observations (latents x steps x shape).
     """
@@ -94,11 +96,11 @@ def traversals(recording: Recording, latents: list[int]) -> tuple[Tensor, Tensor
     share = torch.linspace(0, 1, STEPS, dtype=codes.dtype)
     values = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * share
     return values, torch.stack(
-        [_decoded(recording, base, j, along) for j, along in zip(latents, values, strict=True)]
+        [_decode(recording, base, j, along) for j, along in zip(latents, values, strict=True)]
     )
 
 
-def _decoded(recording: Recording, base: Tensor, latent: int, values: Tensor) -> Tensor:
+def _decode(recording: Recording, base: Tensor, latent: int, values: Tensor) -> Tensor:
     moved = base.repeat(len(values), 1)
     moved[:, latent] = values
     device, dtype = recording.autoencoder.place

@@ -1,4 +1,4 @@
-"""The page itself: what a report holds, as one HTML file that loads nothing."""
+"""The page: a report as one HTML file that loads nothing."""
 
 import inspect
 import re
@@ -14,21 +14,25 @@ from zscope.errors import MissingExtra, Undefined
 from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
+from zscope.report.latents import SHOWN
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.progress import Watch
 from zscope.report.rules import RULES
+from zscope.report.tables import score_text
 from zscope.results import Result
 
+__all__ = ["page"]
+
 TEMPLATES = Path(__file__).parent / "templates"
-Drawing = tuple[str, int, str]  # address, width, what it shows
+Drawing = tuple[str, int, str]  # address, width, alternative text
 MOST = 6
 """Scores of one assay in the table of all; its own section has every one."""
 ROOM = 8_000_000
-"""Letters that all pictures together may take: the page stays below 10 MB."""
+"""Characters that all pictures together may take, so that the page stays below 10 MB."""
 
 
 def page(report: Report, progress: Watch | None = None) -> str:
-    """The whole page as text. Whatever comes from a user is escaped by the template."""
+    """The page as text. The template escapes everything that comes from a user."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError:
@@ -40,7 +44,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {"number": number, "value": shown, "code": coded}
+    filters: dict[str, Any] = {"number": number, "value": score_cell, "code": mark_code}
     environment.filters |= filters
     entries = [entry for name, entry in CATALOGUE.items() if name in report]
     groups: dict[str, dict[str, Any]] = {}
@@ -51,11 +55,11 @@ def page(report: Report, progress: Watch | None = None) -> str:
             progress(Progress(f"drawing {entry.name}", done, len(entries), None))
         folder, about = group_of(entry)
         group = groups.setdefault(folder, {"name": folder, "about": about, "items": []})
-        item = described(entry, report, room)
+        item = describe(entry, report, room)
         room -= sum(len(address) for address, _, _ in item["figures"])
         group["items"].append(item)
-    glance = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
-    reasons = [row[key] for row in glance for key in ("no_interval", "no_chance") if key in row]
+    scores = [row for group in groups.values() for item in group["items"] for row in item["scores"]]
+    reasons = [row[key] for row in scores for key in ("no_interval", "no_chance") if key in row]
     return environment.get_template("report.html").render(
         report=report,
         groups=list(groups.values()),
@@ -64,17 +68,17 @@ def page(report: Report, progress: Watch | None = None) -> str:
         most=MOST,
         rules=RULES,
         columns={key for row in report.latents for key in row},
-        shown=[row for row in report.latents if "traversal" in row] or report.latents,
+        shown=report.latents[:SHOWN],
         vectors=len(report.about["data"]["shape"]) == 1,
         few=len(report.about["data"]["shape"]) == 1 and report.about["data"]["shape"][0] <= FEW,
         colours=COLOURS,
-        flat=flattened(report.about),
+        flat=flatten(report.about),
         style=(TEMPLATES / "report.css").read_text(),
     )
 
 
-def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
-    """What the page says of one assay; `room` is how many letters its figures may take."""
+def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
+    """One assay for the template; its figures may take `room` characters."""
     result = report.results.get(entry.name)
     return {
         "name": entry.name,
@@ -92,23 +96,23 @@ def described(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
 
 
 def figures(result: Result, name: str, room: int) -> dict[str, Any]:
-    """All figures of a result: `plot`, and what else it offers by a name like that."""
-    found: list[Drawing] = []
+    """All figures of a result: those of `plot` and of methods called `plot_...`."""
+    drawings: list[Drawing] = []
     undrawn = ""
     if room <= 0:
-        return {"figures": [], "undrawn": "Its figure was left out to keep the page small."}
+        return {"figures": [], "undrawn": "The figure was left out to keep the page small."}
     for method in ["plot", *(m for m in dir(result) if m.startswith("plot_"))]:
         draw: Callable[[], Any] = getattr(result, method)
         try:
             address, width = pictures.figure(draw(), f"{name}-{method}")
         except Undefined:  # it has no figure
             continue
-        except Exception as error:  # a figure that cannot be drawn takes no other with it
+        except Exception as error:  # the other figures are still drawn
             undrawn = f"A figure could not be drawn ({type(error).__name__}: {error})."
             continue
         kind = method.removeprefix("plot").strip("_")
-        found.append((address, width, f"{name}{': ' + kind if kind else ''}"))
-    return {"figures": found, "undrawn": undrawn}
+        drawings.append((address, width, f"{name}{': ' + kind if kind else ''}"))
+    return {"figures": drawings, "undrawn": undrawn}
 
 
 def group_of(entry: Entry) -> tuple[str, str]:
@@ -121,47 +125,41 @@ def group_of(entry: Entry) -> tuple[str, str]:
 
 def paragraphs(docstring: str) -> list[tuple[str, str]]:
     """A docstring as ("text" or "formula", content), without its first line, the question."""
-    found = []
+    parts = []
     for block in inspect.cleandoc(docstring).split("\n\n")[1:]:
         formula = all(line.startswith("  ") for line in block.splitlines() if line.strip())
         kind = "formula" if formula else "text"
-        found.append((kind, textwrap.dedent(block) if formula else " ".join(block.split())))
-    return found
+        parts.append((kind, textwrap.dedent(block) if formula else " ".join(block.split())))
+    return parts
 
 
-def flattened(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested facts as lines, "data, shape" and so on."""
+def flatten(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested values as lines, "data, shape" and so on."""
     lines: list[tuple[str, Any]] = []
     for key, value in values.items():
         name = f"{prefix}{str(key).replace('_', ' ')}"
         if isinstance(value, dict):
-            lines += flattened(value, f"{name}, ")
+            lines += flatten(value, f"{name}, ")
         else:
             lines.append((name, value))
     return lines
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """Fixed digits and a true minus sign; nothing for what is not there."""
+    """Fixed digits and a typographic minus sign; "" for None."""
     if value is None:
         return ""
     text = f"{value:.{digits}f}"
     return (text.lstrip("-") if float(text) == 0 else text).replace("-", "−")
 
 
-def shown(value: Any) -> str:
-    """A score in four digits, and no more than three after the point."""
-    if value is None:
-        return ""
-    size = abs(value)
-    if size >= 10_000:
-        return f"{value:.3g}".replace("-", "−")
-    digits = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
-    return number(value, digits)
+def score_cell(value: float | None) -> str:
+    """A score with a typographic minus sign; "" for None."""
+    return score_text(value).replace("-", "−")
 
 
-def coded(text: str) -> Any:
-    """Calls such as zs.prune(…) in the type of code; everything is escaped."""
+def mark_code(text: str) -> Any:
+    """Calls such as zs.prune(…) marked as code; everything is escaped."""
     from markupsafe import Markup, escape
 
     parts = re.split(r"(zs\.[\w.]+(?:\([^()]*\))?)", text)

@@ -13,7 +13,7 @@ Watch = Callable[[Progress], None]
 
 @contextmanager
 def show_progress(progress: Watch | bool | None) -> Iterator[Watch | None]:
-    """A function that reports progress: the given one, or a line on a terminal."""
+    """A function that shows progress: the one given, or a line on a terminal."""
     if callable(progress) or progress is False or not sys.stderr.isatty():
         yield progress if callable(progress) else None
         return

@@ -1,13 +1,41 @@
-"""The table of scores as a file: comma-separated values, Parquet or LaTeX."""
+"""Tables of scores: their numbers and flags as text; files of CSV, Parquet and LaTeX."""
 
 import csv
 import io
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zscope.errors import MissingExtra
-from zscope.results import COLUMNS
+from zscope.results import COLUMNS, Result
 
-__all__ = ["as_csv", "as_parquet", "as_tex"]
+__all__ = ["as_csv", "as_parquet", "as_tex", "first_names", "flag_lines", "score_text"]
+
+
+def score_text(value: float | None) -> str:
+    """A score with about four digits, three of them after the point; "" for None."""
+    if value is None:
+        return ""
+    size = abs(value)
+    if size >= 10_000 or 0 < size < 0.01:
+        return f"{value:.4g}"
+    digits = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
+    return f"{value + 0.0:.{digits}f}"  # 0 also for -0.0
+
+
+def first_names(names: Iterable[str], most: int = 6) -> str:
+    """Names separated by commas; those after the first few are only counted."""
+    names = list(names)
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def flag_lines(results: Mapping[str, Result]) -> list[str]:
+    """What must be known to read the results, each flag once, with the assays it is about."""
+    flags: dict[str, list[str]] = {}
+    for name, result in results.items():
+        for flag in getattr(result, "flags", []):
+            flags.setdefault(flag, []).append(name)
+    return [f"{first_names(names)}: {flag}" for flag, names in flags.items()]
 
 
 def as_csv(table: list[dict[str, Any]]) -> bytes:
@@ -43,17 +71,21 @@ def as_tex(table: list[dict[str, Any]]) -> bytes:
     lines += [r"score & value & 95\,\% interval & chance \\", r"\midrule"]
     for row in table:
         name = row["assay"] if row["measure"] == "score" else f"{row['assay']}, {row['measure']}"
-        ends = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
-        chance = "" if row["chance"] is None else f"{row['chance']:.3f}"
-        cells = [_tex(name), f"{row['value']:.3f}", ends, chance]
-        lines.append(
-            " & ".join(cell.replace("-", "$-$") if k else cell for k, cell in enumerate(cells))
-            + r" \\"
+        interval = (
+            "" if row["low"] is None else f"{_tex_number(row['low'])} to {_tex_number(row['high'])}"
         )
+        cells = [_tex(name), _tex_number(row["value"]), interval, _tex_number(row["chance"])]
+        lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""]).encode()
 
 
 def _tex(text: str) -> str:
-    for character in "&%$#_{}":
-        text = text.replace(character, f"\\{character}")
-    return text
+    escapes = {character: f"\\{character}" for character in "&%$#_{}"}
+    escapes |= {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
+    return text.translate(str.maketrans(escapes))
+
+
+def _tex_number(value: float | None) -> str:
+    mantissa, _, exponent = score_text(value).partition("e")
+    power = rf"$\times 10^{{{int(exponent)}}}$" if exponent else ""
+    return mantissa.replace("-", "$-$") + power

@@ -1,103 +1,105 @@
-"""The rules: what is worth saying about a latent space, each with its threshold.
+"""The rules: what is checked about a latent space, each with its threshold.
 
-`RULES` lists them. A rule is a function of the facts and its threshold that yields what
-it found; what it found and when it speaks are both shown on the page.
+`RULES` lists them. A rule is a function of the facts and its threshold that yields findings;
+a finding is shown on the page together with what was checked.
 """
 
 from zscope.report.findings import DEAD, Rule
 from zscope.report.rules import latents, scores, space
 
+__all__ = ["RULES"]
+
 RULES = (
     Rule(
         "reconstruction",
         0.5,
-        "The decoded observations hold less than {percent:g} % of the variance of the data.",
+        "Reconstructions explain at least {percent:g} % of the variance.",
         latents.reconstruction,
     ),
     Rule(
         "dead latents",
         DEAD,
-        "A latent of a variational model is passive (its posterior is the prior: mean variance "
-        "within 0.1 of 1 and steady); one of a deterministic model gives back less than "
-        "{threshold:g} of a change made to it.",
+        "Every latent is in use: in a variational model it is not passive (mean posterior variance "
+        "within 0.1 of the prior's, and steady), in a deterministic one its response is at least "
+        "{threshold:g}.",
         latents.dead_latents,
     ),
     Rule(
-        "unheard latents",
+        "ignored latents",
         DEAD,
-        "A latent is not passive, yet gives back less than {threshold:g} of a change made to it.",
-        latents.unheard_latents,
+        "Every latent that is not passive has a response of at least {threshold:g}.",
+        latents.ignored_latents,
     ),
     Rule(
         "holes",
         0.05,
-        "{percent:g} % or more of new samples move farther than 99 % of posterior samples do.",
+        "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples do.",
         space.holes,
     ),
     Rule(
         "few samples",
         50,
-        "Fewer than {threshold:g} observations for each latent.",
+        "There are at least {threshold:g} observations per latent.",
         latents.few_samples,
     ),
     Rule(
         "responding pairs",
         0.3,
-        "Two causal latents each move the other by {threshold:g} or more of what it can move.",
+        "No two causal latents respond to each other by {threshold:g} or more (relative response, "
+        "in both directions).",
         space.responding_pairs,
     ),
     Rule(
         "few dimensions",
         0.5,
-        "The intrinsic dimension of the codes is below {threshold:g} times the latents in use (3 "
-        "to 20 of them).",
+        "The intrinsic dimension of the codes is at least {threshold:g} times the number of "
+        "latents in use (where 3 to 20 are).",
         latents.few_dimensions,
     ),
     Rule(
         "invariance",
         0.7,
-        "Mean invariance between latents in use is below {threshold:g}.",
+        "Mean invariance between latents in use is at least {threshold:g}.",
         space.invariance,
     ),
     Rule(
         "unlike the prior",
         0.1,
-        "Mean and spread of a latent over all posteriors are more than {threshold:g} nats from "
-        "those of the prior.",
+        "Mean and variance of every latent, over all posteriors, are within {threshold:g} nats of "
+        "the prior.",
         space.unlike_the_prior,
     ),
     Rule(
         "correlated latents",
         0.5,
-        "Draws of two latents in use are correlated by {threshold:g} or more.",
+        "Posterior samples of any two latents in use are correlated by less than {threshold:g}.",
         space.correlated_latents,
     ),
     Rule(
         "structure",
         0.02,
-        "The structure score is above {threshold:g}, at p ≤ 0.01.",
+        "The structure score is at most {threshold:g}, or p is above 0.01.",
         space.structure,
     ),
     Rule(
         "mixed latents",
         0.1,
-        "The posterior variance of a latent differs between observations (its variance is above "
-        "{threshold:g}).",
+        "The posterior variance of every latent is similar for all observations (its variance is "
+        "at most {threshold:g}).",
         latents.mixed_latents,
     ),
     Rule(
         "scores at chance",
         0.02,
-        "A score is less than {threshold:g} above the mean of shuffled codes, or less than three "
-        "standard deviations of their scores (its interval reaches down to their mean, where "
-        "fewer than five shuffles were made); a score that shuffled codes pass with 0.95 says "
-        "nothing.",
+        "Every score exceeds the mean score of shuffled codes by at least {threshold:g} and by "
+        "three standard deviations (with fewer than five shuffles: its interval lies above that "
+        "mean). A score for which shuffled codes get more than 0.95 is uninformative.",
         scores.at_chance,
     ),
     Rule(
         "factors spread over latents",
         0.2,
-        "Explicitness is 0.7 or more and MIG below {threshold:g}.",
+        "Where explicitness is 0.7 or more, MIG is at least {threshold:g}.",
         scores.spread_over_latents,
     ),
 )
