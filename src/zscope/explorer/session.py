@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.engine import decode_and_respond
-from zscope.assays.responses.holes import HoleScore, Known, known
+from zscope.assays.responses.holes import HoleReference, HoleScore, hole_reference
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import measure
 from zscope.autoencoder import Autoencoder
@@ -152,7 +152,7 @@ class Session:
     def decode_and_score(self, codes: Tensor) -> tuple[Tensor, Tensor, HoleScore | None]:
         """(decoded, response, hole score) of a few codes, in one model pass."""
         x, posterior = decode_and_respond(self.model, codes)
-        if not isinstance(self.hole_reference, Known):
+        if not isinstance(self.hole_reference, HoleReference):
             return x, posterior.mean, None
         return x, posterior.mean, self.hole_reference.score(codes, answers=posterior.mean)
 
@@ -178,7 +178,7 @@ class Session:
             "factors": factors,
             "start": self.start,
             "no_hole_scores": None
-            if isinstance(self.hole_reference, Known)
+            if isinstance(self.hole_reference, HoleReference)
             else str(self.hole_reference),
             "compare": None if self.other is None else self.other.name,
         }
@@ -215,10 +215,10 @@ class Session:
                 row["low"], row["high"] = min(-3.0, low[j]), max(3.0, high[j])
         return rows
 
-    def _hole_reference(self) -> Known | ZscopeError:
+    def _hole_reference(self) -> HoleReference | ZscopeError:
         """The displacements of posterior samples, or why there are none."""
         try:
-            return known(
+            return hole_reference(
                 self.model,
                 self.recording,
                 samples=max(512, self.codes.shape[1]),

@@ -233,8 +233,6 @@ def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
 
 
 # Former names, which the explorer still imports.
-Known = HoleReference
-known = hole_reference
 
 ENTRY = Entry(
     question="How much of the prior falls into holes, far from the codes of any data?",
