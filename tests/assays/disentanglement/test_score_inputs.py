@@ -6,7 +6,7 @@ import torch
 from known_codes import FLAVOURS, NAMES, PAIRS, aligned, drawn, grid, normal, score
 
 import zscope.assays as a
-from zscope.assays.sample import guessed_kind, prepared
+from zscope.assays.sample import guessed_kind, prepare
 from zscope.errors import ConfigError, MissingExtra, Undefined
 
 
@@ -103,7 +103,7 @@ def test_a_single_code_and_a_single_factor_may_be_vectors():
 
 def test_continuous_factors_are_binned_and_discrete_ones_never():
     factors = np.column_stack([np.arange(2000) % 41, normal(2000)])
-    sample, _ = prepared("test", normal((2000, 1)), factors, None)
+    sample, _ = prepare("test", normal((2000, 1)), factors, None)
     assert sample.labels.max(0).tolist() == [40, 19]
 
 
