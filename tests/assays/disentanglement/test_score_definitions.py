@@ -20,10 +20,10 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import zscope.assays as a
-from zscope.assays.disentanglement.dci import disentanglement_of, weighted
+from zscope.assays.disentanglement.dci import disentanglement_of, weighted_mean
 from zscope.assays.disentanglement.predictability_gap import nearest
 from zscope.assays.disentanglement.udr import relative_strength
-from zscope.assays.sample import prepared, seed_from
+from zscope.assays.sample import prepare, seed_from
 from zscope.randomness import named_generator
 
 SIZES = (3, 4, 6)
@@ -231,7 +231,7 @@ def test_dci_dlib():
 
 def test_dci_of_known_importances():
     identity = np.eye(4)
-    assert weighted(disentanglement_of(identity), identity.sum(1)) == pytest.approx(1)
+    assert weighted_mean(disentanglement_of(identity), identity.sum(1)) == pytest.approx(1)
     halves = np.array([[0.5, 0.5, 0, 0]])
     assert disentanglement_of(halves)[0] == pytest.approx(1 - log(2) / log(4))
     two_of_five = np.array([[0.5], [0.5], [0], [0], [0]])
@@ -441,7 +441,7 @@ def test_a_factor_without_a_latent_counts_zero_in_mcc():
     factors = normal((500, 3))
     found = a.mcc(factors[:, :2], factors)
     assert found.score == pytest.approx(2 / 3, abs=0.02)
-    assert any("get no latent" in flag for flag in found.flags)
+    assert any("have no latent" in flag for flag in found.flags)
 
 
 def test_udr_of_models_that_agree_and_of_models_that_do_not():
@@ -498,7 +498,7 @@ def test_udr_refuses_what_it_cannot_compare():
     from zscope.errors import ConfigError, Undefined
 
     codes = normal((50, 2))
-    with pytest.raises(Undefined, match="1 model was given.*seeds"):
+    with pytest.raises(Undefined, match="got 1 model.*seeds"):
         a.udr([codes])
     with pytest.raises(Undefined, match=r"\[50, 40\] rows"):
         a.udr([codes, codes[:40]])
@@ -521,8 +521,8 @@ def test_udr_has_an_interval_and_a_figure():
 
 
 def test_the_split_is_two_thirds_and_keeps_its_rows_in_every_half():
-    sample, _ = prepared("test", normal((300, 2)), grid()[:300], None)
-    sample = sample.with_lots(np.random.default_rng(0))
+    sample, _ = prepare("test", normal((300, 2)), grid()[:300], None)
+    sample = sample.with_split_keys(np.random.default_rng(0))
     train, test = sample.split()
     assert len(train) == 200
     assert sorted([*train, *test]) == list(range(300))

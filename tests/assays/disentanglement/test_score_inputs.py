@@ -7,7 +7,7 @@ from known_codes import FLAVOURS, NAMES, PAIRS, aligned, drawn, grid, normal, sc
 
 import zscope.assays as a
 from zscope.assays.run import measure
-from zscope.assays.sample import prepared
+from zscope.assays.sample import prepare
 from zscope.errors import ConfigError, MissingExtra, Undefined
 from zscope.factors import guess_kind
 from zscope.recording import Recording
@@ -106,7 +106,7 @@ def test_a_single_code_and_a_single_factor_may_be_vectors():
 
 def test_continuous_factors_are_binned_and_discrete_ones_never():
     factors = np.column_stack([np.arange(2000) % 41, normal(2000)])
-    sample, _ = prepared("test", normal((2000, 1)), factors, None)
+    sample, _ = prepare("test", normal((2000, 1)), factors, None)
     assert sample.labels.max(0).tolist() == [40, 19]
 
 

@@ -108,7 +108,7 @@ def test_mcc_does_depend_on_the_labels_and_says_so():
     factors = drawn((3, 4, 5), 1500)
     codes = aligned(factors, noise=0.05)
     plain = a.mcc(codes, factors)
-    assert any("categorical but taken as ordered" in flag for flag in plain.flags)
+    assert any("categorical but treated as ordered" in flag for flag in plain.flags)
     assert a.mcc(codes, np.array([3, 0, 4, 1, 2])[factors]).score < plain.score - 0.2
 
 

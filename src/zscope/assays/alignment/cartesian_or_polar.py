@@ -33,12 +33,12 @@ from torch import Tensor
 
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.mig import best_possible, top_two
+from zscope.assays.disentanglement.mig import largest_excess, top_two
 from zscope.assays.entry import Entry
 from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
-from zscope.assays.sample import prepared, used_latents
+from zscope.assays.sample import prepare, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
@@ -114,7 +114,7 @@ def cartesian_or_polar(
 ) -> CartesianOrPolar:
     """Compare the two charts for every pair of used latents."""
     who = "cartesian_or_polar"
-    sample, flags = prepared(who, codes, factors, kinds)
+    sample, flags = prepare(who, codes, factors, kinds)
     active, _, notes = used_latents(who, sample, variances)
     if len(active) < 2 or len(sample.columns) < 2:
         raise Undefined(
@@ -156,7 +156,7 @@ def _chart_score(bins: np.ndarray, labels: np.ndarray) -> tuple[float, tuple[int
     """The score of a chart, and the factor of each of its two coordinates (-1: none)."""
     shared = information(bins, labels)
     first, top, second = top_two(shared.excess)
-    gaps = (top - second) / np.maximum(best_possible(shared, first), 1e-12)
+    gaps = (top - second) / np.maximum(largest_excess(shared, first), 1e-12)
     best, factor_of = [0.0, 0.0], [-1, -1]
     for k, (coordinate, gap) in enumerate(zip(first, gaps, strict=True)):
         if gap > best[coordinate]:

@@ -24,8 +24,8 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, half_sampled
-from zscope.assays.matrices import Array, as_rows, centred
+from zscope.assays.halves import Interval, halves_interval
+from zscope.assays.matrices import Array, as_rows, centre
 from zscope.errors import Undefined
 from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix, Spectrum
@@ -58,7 +58,7 @@ def effective_rank(
 ) -> EffectiveRank:
     """Effective rank of the codes (means, or sampled); `resamples` halves give an interval."""
     rows = as_rows(codes, "effective_rank", least=2)
-    values = torch.linalg.svdvals(centred(rows))
+    values = torch.linalg.svdvals(centre(rows))
     if float(values[0]) == 0:
         raise Undefined(
             f"effective_rank: all {len(rows)} codes are identical, so there is no variance to "
@@ -73,7 +73,7 @@ def effective_rank(
 
     return EffectiveRank(
         score=score,
-        interval=half_sampled(rank_of_half, rows, score, resamples, generator, "effective_rank"),
+        interval=halves_interval(rank_of_half, rows, score, resamples, generator, "effective_rank"),
         spectrum=spectrum,
         latents=rows.shape[1],
         samples=len(rows),

@@ -25,7 +25,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, half_sampled
+from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -109,7 +109,7 @@ def mutual_information(
         matrix=matrix,
         bins=bins,
         samples=n,
-        interval=half_sampled(
+        interval=halves_interval(
             mean_of_half, labels.double(), score, resamples, source, "mutual_information"
         ),
     )

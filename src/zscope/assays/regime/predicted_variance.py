@@ -30,7 +30,7 @@ from torch import Generator, Tensor
 from zscope.assays.active import codes_of, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, half_sampled
+from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.jacobian import likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
@@ -128,7 +128,7 @@ def predicted_variance(
         if bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
             both = torch.cat([actual.log(), predicted.log()], 1)
-            interval = half_sampled(_correlation, both, correlation, RESAMPLES, generator, who)
+            interval = halves_interval(_correlation, both, correlation, RESAMPLES, generator, who)
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, half_sampled
+from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
@@ -78,7 +78,7 @@ def total_correlation(
 
     return TotalCorrelation(
         score=score,
-        interval=half_sampled(
+        interval=halves_interval(
             score_of_half, codes, score, resamples, generator, "total_correlation"
         ),
         floor=d * (d - 1) / (4 * n),
