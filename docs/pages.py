@@ -1,7 +1,7 @@
-"""The pages of the documentation that are made from the code, each time it is built.
+"""The pages of the documentation that are generated from the code, each time it is built.
 
-Assays, models, datasets and commands are looped over as the command line does, so that
-the pages cannot fall behind: a new line in a catalogue is a new page.
+There is a page for each assay, model and dataset of the catalogues, so that the documentation
+is always up to date: a new line in a catalogue is a new page.
 """
 
 import os
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Called by mkdocs once it knows which files there are."""
+    """Add the generated pages; mkdocs calls this with the files it has found."""
     from mkdocs.structure.files import File
 
     pages = {**assay_pages(), **model_pages(), **data_pages(), **decision_pages()}
@@ -23,13 +23,13 @@ def on_files(files: Any, config: Any) -> Any:
     pages["index.md"] = index_page()
     for place, text in pages.items():
         files.append(File.generated(config, place, content=text))
-    for name, picture in figures().items():
-        files.append(File.generated(config, f"assays/{name}.png", content=picture))
+    for name, image in figures().items():
+        files.append(File.generated(config, f"assays/{name}.png", content=image))
     return files
 
 
 def index_page() -> str:
-    """The README, with links that hold here."""
+    """The README, with links that work on the site."""
     return (
         (HERE.parent / "README.md")
         .read_text()
@@ -41,53 +41,86 @@ def index_page() -> str:
 
 
 def assay_pages() -> dict[str, str]:
-    """A page for each assay: its question, its docstring, how it is called, its figure."""
-    import inspect
-
+    """A page for each assay: question, definition, cost, how it is called, its figure."""
     from zscope.assays import CATALOGUE
 
-    pages, rows = {}, []
-    drawn = figures()
+    pages: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
+    images = figures()
     for name, entry in CATALOGUE.items():
-        function = entry.load()
-        signature = inspect.signature(function)
-        first, _, rest = entry.cite.partition("\n\n")
-        again = entry.question.lower() in " ".join(first.split()).lower()
-        told = rest if again else entry.cite
-        # Each flavour is a paragraph of its own here.
-        told = told.replace("\n`flavour=", "\n\n`flavour=")
-        text = [f"# {name}", entry.question, told]
-        call = f"zs.assays.{entry.attribute}{plain_signature(signature)}"
-        text += ["## How it is called", f"```python\n{call}\n```", inspect.getdoc(function) or ""]
-        text.append(f"```\nzscope assay RUN {name}\n```")
-        if name in drawn:
+        text = [f"# {name}", entry.question, definition(entry), *usage(entry)]
+        if name in images:
             text += ["## On the small β-VAE of these pages", f"![{name}]({name}.png)"]
         pages[f"assays/{name}.md"] = "\n\n".join(text)
-        rows.append(f"| [{name}]({name}.md) | {entry.question} |")
-    table = "\n".join(["| assay | the question it answers |", "| --- | --- |", *rows])
-    pages["assays/index.md"] = f"# Assays\n\n{table}\n"
+        row = f"| [{name}]({name}.md) | {entry.question} | {cost(entry)} |"
+        rows.setdefault(entry.group, []).append(row)
+    index = [
+        "# Assays",
+        "A pass decodes one code and encodes the result again. Where a limit is given, the default "
+        "number of samples is lowered for models with many latents, to stay below it.",
+    ]
+    for group, lines in rows.items():
+        header = "| assay | the question it answers | passes of the model |\n| --- | --- | --- |"
+        index += [f"## {group}", "\n".join([header, *lines])]
+    pages["assays/index.md"] = "\n\n".join(index) + "\n"
     return pages
 
 
+def definition(entry: Any) -> str:
+    """The docstring of an assay's file, without its first line if that is the question."""
+    first, _, rest = entry.cite.partition("\n\n")
+    repeated = entry.question.lower() in " ".join(first.split()).lower()
+    text = rest if repeated else entry.cite
+    return str(text).replace("\n`flavour=", "\n\n`flavour=")  # each flavour as a paragraph
+
+
+def usage(entry: Any) -> list[str]:
+    """How an assay is called from Python and from the shell, its group and its cost."""
+    import inspect
+
+    function = entry.load()
+    arrays = f"zs.assays.{entry.attribute}{plain_signature(inspect.signature(function))}"
+    if entry.compares:
+        calls, command = arrays, "zscope compare RUN RUN"
+    else:
+        calls = f"zs.assays.{entry.attribute}(recording)\n{arrays}"
+        command = f"zscope assay RUN {entry.name}"
+    return [
+        "## How it is called",
+        f"```python\n{calls}\n```",
+        inspect.getdoc(function) or "",
+        f"```\n{command}\n```",
+        f"Group: {entry.group}. Cost in passes of the model: {cost(entry)}.",
+    ]
+
+
+def cost(entry: Any) -> str:
+    """How often the model is run, as the entry of an assay states."""
+    if entry.compares:
+        return "none, it compares recordings"
+    if not entry.passes:
+        return "none"
+    return f"`{entry.passes}`" + (f", by default at most {entry.most:,}" if entry.most else "")
+
+
 def flavours() -> dict[str, dict[str, str]]:
-    """assay -> flavour -> what it does, as its docstring says."""
+    """assay -> flavour -> what it does, from the docstring."""
     import inspect
     import re
 
     from zscope.assays import CATALOGUE
 
-    found = {}
+    texts = {}
     for name, entry in CATALOGUE.items():
         if "flavour" not in inspect.signature(entry.load()).parameters:
             continue
-        told = {}
+        texts[name] = {}
         for block in entry.cite.split("\n\n"):
             parts = re.split(r'`flavour="([\w-]+)"`:?', block)
-            for flavour, text in zip(parts[1::2], parts[2::2], strict=True):
-                said = " ".join(text.split()).strip(" ;")
-                told[flavour] = re.sub(r"^as above", "the formula of its page", said)
-        found[name] = told
-    return found
+            for flavour, part in zip(parts[1::2], parts[2::2], strict=True):
+                text = " ".join(part.split()).strip(" ;")
+                texts[name][flavour] = re.sub(r"^as above", "the formula of its page", text)
+    return texts
 
 
 def flavours_page() -> str:
@@ -97,19 +130,19 @@ def flavours_page() -> str:
     from zscope.assays import CATALOGUE
 
     rows = []
-    for name, told in flavours().items():
+    for name, texts in flavours().items():
         default = inspect.signature(CATALOGUE[name].load()).parameters["flavour"].default
-        for flavour, text in told.items():
+        for flavour, text in texts.items():
             mark = " (default)" if flavour == default else ""
-            said = (text[:1].upper() + text[1:]).replace("|", "&#124;")
-            rows.append(f"| [{name}](assays/{name}.md) | `{flavour}`{mark} | {said} |")
+            cell = (text[:1].upper() + text[1:]).replace("|", "&#124;")
+            rows.append(f"| [{name}](assays/{name}.md) | `{flavour}`{mark} | {cell} |")
     return "\n".join(
         [
             "# Flavours",
             "",
-            "Papers, their authors' code and common practice differ in what they call by one name. "
-            "The default is the definition that is right; the others reproduce old tables. `dlib` "
-            "is the widely used library of Locatello et al. (2019).",
+            "Papers, their authors' code and common practice use one name for different "
+            "definitions. The default is the one that measures what it says; the others reproduce "
+            "published tables. `dlib` is the widely used library of Locatello et al. (2019).",
             "",
             "| score | flavour | what it does |",
             "| --- | --- | --- |",
@@ -120,12 +153,11 @@ def flavours_page() -> str:
 
 
 def plain_signature(signature: Any) -> str:
-    """Names and defaults, without types."""
-    parts, keyword = [], False
+    """The names and defaults of a signature, without types."""
+    parts: list[str] = []
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.KEYWORD_ONLY and not keyword:
+        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-            keyword = True
         default = "" if parameter.default is parameter.empty else f"={parameter.default!r}"
         parts.append(parameter.name + default)
     return f"({', '.join(parts)})"
@@ -156,7 +188,7 @@ def model_pages() -> dict[str, str]:
 
 
 def describe(entry: Any) -> str:
-    """The summary of an entry, as a code block where it holds a formula."""
+    """Summary, formula and source of a model."""
     parts = [getattr(entry, key, "") for key in ("summary", "formula", "paper", "cite")]
     return "\n\n".join(str(part) for part in parts if part)
 
@@ -194,25 +226,27 @@ def commands() -> list[tuple[str, ...]]:
 
     from zscope.cli import app
 
-    def below(command: Any, words: tuple[str, ...]) -> list[tuple[str, ...]]:
-        inner = getattr(command, "commands", {})
-        return [words] + [w for name, sub in inner.items() for w in below(sub, (*words, name))]
+    def walk(command: Any, words: tuple[str, ...]) -> list[tuple[str, ...]]:
+        children = getattr(command, "commands", {})
+        return [words] + [
+            w for name, child in children.items() for w in walk(child, (*words, name))
+        ]
 
-    return below(typer.main.get_command(app), ())[1:]
+    return walk(typer.main.get_command(app), ())[1:]
 
 
 def commands_page() -> str:
-    """What `--help` says, of every command."""
+    """The output of `--help` for every command."""
     text = ["# Commands"]
     for words in commands():
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", "from zscope.cli import main; main()", *words, "--help"],
             capture_output=True,
             text=True,
             check=True,
             env=os.environ | {"COLUMNS": "92", "NO_COLOR": "1"},
         )
-        text += [f"## zscope {' '.join(words)}", f"```\n{done.stdout.strip()}\n```"]
+        text += [f"## zscope {' '.join(words)}", f"```\n{process.stdout.strip()}\n```"]
     return "\n\n".join(text)
 
 
@@ -220,7 +254,7 @@ _FIGURES: dict[str, bytes] = {}
 
 
 def figures() -> dict[str, bytes]:
-    """The figure of every assay that has one, on a β-VAE trained for these pages."""
+    """The figure of every assay that has one, for a β-VAE trained for these pages."""
     if _FIGURES or os.environ.get("ZSCOPE_DOCS_FIGURES") == "no":
         return _FIGURES
     import io
@@ -231,7 +265,7 @@ def figures() -> dict[str, bytes]:
     import matplotlib.pyplot as plt
 
     import zscope as zs
-    from zscope.results import Result
+    from zscope.assays.run import measure
 
     sprites = zs.data.load(
         "sprites", resolution=32, scale=3, orientation=10, position_x=12, position_y=12,
@@ -242,16 +276,14 @@ def figures() -> dict[str, bytes]:
         model, sprites, steps=2000, rate=1e-3, out=HERE.parent / "runs" / "docs", resume=True
     )
     recording = zs.record(run.model, sprites, samples=2000)
-    for name, result in zs.assays.measure(recording).items():
-        if not isinstance(result, Result):
-            continue
+    for name, result in measure(recording).results.items():
         try:
-            drawing = result.plot()
-        except zs.Undefined:
+            plot = result.plot()
+        except zs.Undefined:  # a result without a figure
             continue
-        figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-        memory = io.BytesIO()
-        figure.savefig(memory, format="png", dpi=110)
+        figure = plot if hasattr(plot, "savefig") else plot.get_figure()
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=110)
         plt.close(figure)
-        _FIGURES[name] = memory.getvalue()
+        _FIGURES[name] = buffer.getvalue()
     return _FIGURES

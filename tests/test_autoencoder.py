@@ -56,7 +56,7 @@ def test_a_deterministic_posterior_has_no_divergence_and_no_spread():
     posterior = zs.Posterior(torch.ones(4, 2))
     assert torch.equal(posterior.variance, torch.zeros(4, 2))
     assert posterior.sample() is posterior.mean
-    with pytest.raises(zs.Undefined, match="4 posteriors have no spread.*deterministic"):
+    with pytest.raises(zs.Undefined, match="4 posteriors have no variance.*deterministic"):
         posterior.kl()
 
 
@@ -175,11 +175,11 @@ def test_spatial_latents_are_flattened_and_restored():
     [
         (lambda x: {"mu": x}, None, "dict with the keys 'mu'"),
         (lambda x: (x, x, x), None, "a tuple of 3 \\(a tensor"),
-        (lambda x: x.mean(0), None, "given 8 observations and returned shape \\(5,\\)"),
+        (lambda x: x.mean(0), None, "got 8 observations and returned shape \\(5,\\)"),
         (lambda x: (x, x[:, :2]), None, "\\(8, 5\\) and \\(8, 2\\)"),
         (lambda x: x.long(), None, "torch.int64 codes"),
         (lambda x: x @ torch.zeros(3, 3), None, "encoder raised RuntimeError.*shape \\(8, 5\\)"),
-        (lambda x: x, lambda z: z[:1], "given 8 codes and returned shape \\(1, 5\\)"),
+        (lambda x: x, lambda z: z[:1], "got 8 codes and returned shape \\(1, 5\\)"),
         (lambda x: x, lambda z: z[:, :2], "shape \\(2,\\), but the encoder takes \\(5,\\)"),
         (lambda x: x, lambda z: z.round().int(), "returned torch.int32"),
         (lambda x: x, lambda z: "image", "output of the decoder is a builtins.str"),
@@ -191,7 +191,7 @@ def test_what_does_not_fit_is_said_with_what_came_back(encoder, decoder, match):
 
 
 def test_a_wrong_number_of_latents_is_refused(pair):
-    with pytest.raises(InterfaceError, match="gave 3 latents.*latents=4 was promised"):
+    with pytest.raises(InterfaceError, match="returned 3 latents.*latents=4 was given"):
         zs.wrap(*pair, latents=4, example=X)
     with pytest.raises(InterfaceError, match="decode got \\(2, 7\\).*3 latents"):
         zs.wrap(*pair, example=X).decode(torch.zeros(2, 7))

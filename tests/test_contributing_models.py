@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+import textwrap
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 import zscope as zs
+from zscope import autoencoder
 from zscope.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,21 +50,25 @@ def trained(model: zs.Trainable, data: object) -> zs.Recording:
 
 def test_a_model_that_trains(classes):
     recording = trained(classes["VAE"](linear(6, 4), linear(2, 6), latents=2), normal(200, 6))
-    assert zs.assays.variable_types(recording.posterior.variance).active == []
-    assert zs.assays.response_matrix(recording.autoencoder, recording.codes).matrix.shape == (2, 2)
+    result = zs.assays.response_matrix(recording.autoencoder, recording.codes)
+    assert result.matrix.shape == (2, 2)
 
 
-def test_the_same_model_stands_in_the_interface(classes):
-    text = (ROOT / "src" / "zscope" / "autoencoder.py").read_text()
-    example = text.split("class VAE(zs.Trainable):")[1].split("CONTRIBUTING.md")[0]
-    assert "def losses(self, x, generator=None):" in example
+def test_the_example_of_the_interface_is_the_same_model(classes):
+    documented = re.search(r"\n( +class VAE.*?)\n\S", autoencoder.__doc__, re.DOTALL)[1]
+    names = {"zs": zs}
+    exec(textwrap.dedent(documented), names)
+    losses = [
+        made["VAE"](linear(6, 4), linear(2, 6), latents=2).losses(normal(20, 6), None).total
+        for made in (names, classes)
+    ]
+    torch.testing.assert_close(*losses)
 
 
 def test_a_conditional_model_is_measured_against_its_own_prior(classes):
     factors = torch.arange(200)[:, None].float() / 200
     data = zs.data.from_arrays(normal(200, 6), factors.numpy(), factor_names=["time"])
-    networks = linear(7, 4), linear(2, 6), linear(1, 4)
-    recording = trained(classes["ConditionalVAE"](*networks, latents=2), data)
+    recording = trained(classes["ConditionalVAE"](linear(7, 4), linear(2, 6), latents=2), data)
     posterior, prior = recording.posterior, recording.autoencoder.prior_given(factors)
     expected = torch.distributions.kl_divergence(
         torch.distributions.Normal(posterior.mean, posterior.std),
@@ -85,8 +91,6 @@ def test_a_model_with_its_own_likelihood_pays_what_it_says(classes):
         result = zs.assays.rate_distortion(each, counts, generator=generator, batch=200)
         assert result.likelihood == "poisson"
         assert result.distortion == pytest.approx(nats.item(), rel=1e-5)
-    with pytest.raises(zs.ZscopeError, match="counts are needed"):
-        zs.train(model, -counts, steps=1)
 
 
 def test_a_likelihood_that_is_named_but_not_defined_is_refused(classes):

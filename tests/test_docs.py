@@ -25,48 +25,51 @@ def _pages():
         yield module
 
 
-def test_every_assay_has_a_page_with_its_question_and_its_source(pages):
-    made = pages.assay_pages()
+def test_every_assay_has_a_page_with_its_question_group_and_cost(pages):
+    texts = pages.assay_pages()
     for name, entry in zs.assays.CATALOGUE.items():
-        page = made[f"assays/{name}.md"]
+        page = texts[f"assays/{name}.md"]
         assert entry.question in page
-        assert entry.attribute in page
-        assert f"({name}.md)" in made["assays/index.md"]
+        assert (f"zs.assays.{entry.attribute}(recording)" in page) != entry.compares
+        assert f"Group: {entry.group}." in page
+        assert not entry.passes or f"passes of the model: `{entry.passes}`" in page
+        assert not entry.most or f"at most {entry.most:,}" in page
+        assert f"({name}.md)" in texts["assays/index.md"]
 
 
 def test_the_table_of_flavours_is_complete(pages):
-    """A flavour that nobody knows is refused with the list of those that are known."""
+    """An unknown flavour is refused with the list of those that exist."""
     table = pages.flavours_page()
     codes = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
-    told = pages.flavours()
+    texts = pages.flavours()
     for name, entry in zs.assays.CATALOGUE.items():
         function = entry.load()
         if "flavour" not in inspect.signature(function).parameters:
             continue
         names = list(get_args(get_type_hints(function)["flavour"]))
         if not names:
-            given = ([codes] * 3,) if name == "udr" else (codes, codes)
-            with pytest.raises(ConfigError) as refused:
-                function(*given, flavour="no-such-flavour")
-            names = re.search(r"one of: ([\w, -]+)\.", str(refused.value)).group(1).split(", ")
-        assert names == list(told[name]), name
-        for flavour, text in told[name].items():
+            arguments = ([codes] * 3,) if name == "udr" else (codes, codes)
+            with pytest.raises(ConfigError) as error:
+                function(*arguments, flavour="no-such-flavour")
+            names = re.search(r"one of: ([\w, -]+)\.", str(error.value)).group(1).split(", ")
+        assert names == list(texts[name]), name
+        for flavour, text in texts[name].items():
             assert len(text) > 20, (name, flavour)
             assert f"(assays/{name}.md) | `{flavour}`" in table
-    assert table.count("(default)") == len(told) >= 14
+    assert table.count("(default)") == len(texts) >= 14
 
 
 def test_every_model_has_a_page_with_its_options(pages):
-    made = pages.model_pages()
+    texts = pages.model_pages()
     for name in zs.models.names():
         for option in zs.models.entry(name).options:
-            assert f"`{option}`" in made[f"models/{name}.md"]
+            assert f"`{option}`" in texts[f"models/{name}.md"]
 
 
 def test_every_dataset_has_a_page(pages):
-    made = pages.data_pages()
+    texts = pages.data_pages()
     for name in zs.data.names():
-        assert zs.data.source(name).title in made[f"data/{name}.md"]
+        assert zs.data.source(name).title in texts[f"data/{name}.md"]
 
 
 def test_every_command_is_on_the_page_of_commands(pages):
@@ -74,11 +77,11 @@ def test_every_command_is_on_the_page_of_commands(pages):
     assert {"demo", "train", "assay", "report", "explore", "data fetch", "study run"} <= commands
 
 
-def test_every_picture_of_the_readme_is_there_small_and_described(pages):
-    shown = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", (ROOT / "README.md").read_text())
-    assert {Path(place).stem for _, place in shown} == {"report", "explorer"}
-    for text, place in shown:
-        assert len(text.split()) > 10
+def test_every_picture_of_the_readme_exists_is_small_and_has_a_caption(pages):
+    images = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", (ROOT / "README.md").read_text())
+    assert {Path(place).stem for _, place in images} == {"report", "explorer"}
+    for caption, place in images:
+        assert len(caption.split()) > 10
         content = (ROOT / place).read_bytes()
         assert content.startswith(b"\x89PNG")
         assert len(content) <= 400_000
@@ -88,12 +91,12 @@ def test_every_picture_of_the_readme_is_there_small_and_described(pages):
 
 
 def test_every_decision_is_listed(pages):
-    listed = pages.decision_pages()["decisions/index.md"]
+    index = pages.decision_pages()["decisions/index.md"]
     for file in (ROOT / "docs" / "decisions").glob("0*.md"):
-        assert file.name in listed
+        assert file.name in index
 
 
-def test_every_name_of_the_design_is_there():
+def test_every_public_name_exists():
     names = (
         "response_matrix conditioned_response_matrix structure_score response_map manifold_path "
         "interventional_consistency mig dci sap irs modularity explicitness factor_vae_score "
@@ -103,16 +106,11 @@ def test_every_name_of_the_design_is_there():
     )
     for name in names.split():
         assert callable(getattr(zs.assays, name)), name
-    for name in (
-        "Posterior",
-        "wrap",
-        "load",
-        "record",
-        "train",
-        "prune",
-        "rotate_latents",
-        "assay",
-    ):
+    names = (
+        "Posterior wrap load record Recording assay train train_ensemble compare fondue perturb "
+        "explore prune rotate_latents"
+    )
+    for name in names.split():
         assert callable(getattr(zs, name)), name
     for name in ("prior", "posterior", "hybrid", "uniform"):
         assert callable(getattr(zs.sampling, name)), name

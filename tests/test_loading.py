@@ -147,7 +147,7 @@ def test_weights_that_do_not_fit_are_refused(users_module):
     torch.save(nn.Linear(3, 3).state_dict(), users_module / "other.pt")
     with pytest.raises(InterfaceError, match="do not fit Pair"):
         zs.load("usermodel:Pair", weights="other.pt")
-    with pytest.raises(InterfaceError, match="weights= fills a torch module"):
+    with pytest.raises(InterfaceError, match="weights= needs a torch module"):
         zs.load("usermodel:both", weights="other.pt")
     with pytest.raises(InterfaceError, match="no file gone.pt"):
         zs.load("usermodel:Pair", weights="gone.pt")

@@ -163,7 +163,8 @@ def test_every_scored_result_has_its_parts_or_reasons(cls):
 @pytest.mark.parametrize("cls", of_zscope(Result), ids=lambda cls: cls.__name__)
 def test_sets_of_latents_are_lists_of_indices_and_results_print_by_one_method(cls):
     assert "__repr__" in vars(cls)
-    assert cls.__repr__ is Result.__repr__
+    if cls.__module__.startswith("zscope.assays."):  # comparisons print their table of layers
+        assert cls.__repr__ is Result.__repr__
     for field in dataclasses.fields(cls):
         if field.name in SETS:
             # None: the score was computed over all latents, causal or not.
@@ -191,7 +192,6 @@ MADE = {  # cheap results of every folder
     "mig": lambda: a.mig(SEEN, FACTORS, kinds="ordinal"),
     "dci": lambda: a.dci(SEEN, FACTORS, kinds="ordinal"),
     "udr": lambda: a.udr([CODES, CODES + 1], similarity="spearman"),
-    "scores": lambda: a.disentanglement_scores(SEEN, FACTORS, names=["mig", "dci"]),
     "response-matrix": lambda: a.response_matrix(MODEL, POSTERIOR, samples=50),
     "structure-score": lambda: a.structure_score(MODEL, samples=50),
     "interventional-consistency": lambda: a.interventional_consistency(MODEL, CODES, samples=20),

@@ -117,7 +117,7 @@ def test_plain_calls_repeat_themselves_and_seeds_differ(name):
         (
             lambda: zs.sampling.hybrid(torch.tensor([[0.0], [torch.nan]]), 3),
             Undefined,
-            "1 of 2 codes hold NaN or infinite numbers, the first is row 1",
+            "1 of 2 codes contain NaN or infinite numbers, the first is row 1",
         ),
         (
             lambda: zs.sampling.hybrid(torch.zeros(5, 2), 3, vary=[0]),

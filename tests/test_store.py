@@ -155,12 +155,12 @@ def test_a_result_with_nan_is_never_kept(tmp_path):
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"rate": "fast"}, "rate: .*valid number.*found 'fast'"),
-        ({"steps": 0}, "steps: .*greater than or equal to 1.*found 0"),
-        ({"optimiser": "sgd"}, "optimiser: .*'adam' or 'adagrad'.*found 'sgd'"),
+        ({"rate": "fast"}, "rate: .*valid number.*got 'fast'"),
+        ({"steps": 0}, "steps: .*greater than or equal to 1.*got 0"),
+        ({"optimiser": "sgd"}, "optimiser: .*'adam' or 'adagrad'.*got 'sgd'"),
         ({"bacth": 3}, "bacth: no such setting. Did you mean batch"),
         ({"model": {"name": "vae", "shape": [3]}}, "model.latents: Field required"),
-        ({"schedule": "halving"}, "'halving' and halve_every go together"),
+        ({"schedule": "halving"}, "'halving' and halve_every must be set together"),
     ],
 )
 def test_a_configuration_names_the_field_that_is_wrong(tmp_path, change, match):
@@ -177,7 +177,7 @@ def test_configurations_that_are_not_there_or_not_json_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="is not JSON"):
         read_config(tmp_path / "bad.json")
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(ConfigError, match="holds a list"):
+    with pytest.raises(ConfigError, match="contains a list"):
         read_config(tmp_path / "list.json")
 
 

@@ -190,7 +190,7 @@ def test_a_mixed_latent():
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(Undefined, match=r"linear_vae: gamma=0\.0; it must be greater than 0"):
+    with pytest.raises(Undefined, match=r"linear_vae: gamma=0\.0; expected a number above 0"):
         theory.linear_vae(normal(3, 2), gamma=0.0)
     with pytest.raises(Undefined, match="share=2"):
         theory.mixed_latent(2, mean=0, variance=1)

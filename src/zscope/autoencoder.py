@@ -47,7 +47,7 @@ Prior = Literal["normal"] | None
 
 
 class Posterior:
-    """A Gaussian over the latents of each sample: what an encoder says of its input.
+    """A Gaussian over the latents of each sample: the output of an encoder.
 
     q(z | x) = N(mean, diag(std^2))            with `std`
     q(z | x) = N(mean, L L^T)                  with `scale_tril` = L, lower triangular
@@ -64,9 +64,9 @@ class Posterior:
     ) -> None:
         if mean.ndim != 2:
             raise InterfaceError(
-                f"Posterior: the mean has shape {tuple(mean.shape)}, but a row of latents for "
-                "each sample is needed (samples x latents). Latents with spatial axes are "
-                "flattened by zs.wrap; for your own Posterior call mean.flatten(1)."
+                f"Posterior: the mean has shape {tuple(mean.shape)}; expected a row of latents for "
+                "each sample (samples x latents). zs.wrap flattens latents with spatial axes; for "
+                "your own Posterior call mean.flatten(1)."
             )
         if std is not None and scale_tril is not None:
             raise InterfaceError(
@@ -76,7 +76,7 @@ class Posterior:
         if std is not None and std.shape != mean.shape:
             raise InterfaceError(
                 f"Posterior: the mean has shape {tuple(mean.shape)} and std {tuple(std.shape)}; "
-                "they must be equal. Does the encoder give one spread per latent?"
+                "they must be equal. Does the encoder return one std for each latent?"
             )
         expected = (*mean.shape, mean.shape[1])
         if scale_tril is not None and tuple(scale_tril.shape) != expected:
@@ -129,14 +129,14 @@ class Posterior:
         return self.mean
 
     def kl(self) -> Codes:
-        """KL(q(z|x) || N(0, I)) in nats, shared out over the latents (samples x latents).
+        """KL(q(z|x) || N(0, I)) in nats, the share of each latent (samples x latents).
 
             KL_j = 1/2 (mean_j^2 + Sigma_jj - 1 - log L_jj^2)
 
         With a diagonal covariance L_jj^2 is the variance and KL_j is the divergence of
-        latent j alone. With a full one, L_jj^2 is the variance that latent j keeps once
-        the latents before it are known; the sum over j is the whole divergence, the
-        shares depend on the order of the latents. (Kingma & Welling, ICLR 2014, app. B.)
+        latent j alone. With a full one, L_jj^2 is the variance of latent j given the latents
+        before it; the sum over j is the divergence, and the shares depend on the order of
+        the latents. (Kingma & Welling, ICLR 2014, app. B.)
         """
         if self.std is not None:
             log_variance = 2 * self.std.log()
@@ -144,7 +144,7 @@ class Posterior:
             log_variance = self.scale_tril.diagonal(dim1=-2, dim2=-1).square().log()
         else:
             raise Undefined(
-                f"Posterior.kl: the {len(self)} posteriors have no spread, so their divergence "
+                f"Posterior.kl: the {len(self)} posteriors have no variance, so their divergence "
                 "from a Gaussian prior is infinite. This encoder is deterministic: use assays "
                 "that need no prior, such as the response matrix."
             )
@@ -318,9 +318,9 @@ class WithFeatures(Autoencoder):
 
 @contextmanager
 def evaluation(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
-    """Measure `model` without changing it: evaluation mode, no gradients unless asked.
+    """Call `model` without changing it: evaluation mode, no gradients by default.
 
-    Every submodule gets back the mode it was found in, also when the model raises.
+    Every submodule is put back into its previous mode, also when the model raises.
     """
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -333,5 +333,5 @@ def evaluation(model: nn.Module, *, gradients: bool = False) -> Iterator[None]:
 
 def _set(modes: Iterable[tuple[nn.Module, bool]]) -> None:
     for module, mode in modes:
-        if module.training != mode:  # setting takes far longer than looking
+        if module.training != mode:  # nn.Module makes setting far slower than reading
             module.training = mode

@@ -37,6 +37,10 @@ class TrainingError(ZscopeError):
     """Training could not go on; the last good checkpoint is kept."""
 
 
+class Stopped(ZscopeError):
+    """The measurement was stopped, as nobody waits for it any more."""
+
+
 class MissingExtra(ZscopeError):
     """A feature needs an optional package that is not installed."""
 

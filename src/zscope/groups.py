@@ -1,8 +1,8 @@
 """Groups of latents: variables of more than one latent.
 
-A group may be a two-dimensional variable, a segment of a structural autoencoder or a
-unit of a causal block. Assays treat a group as one thing: it is intervened on as a
-whole, and its response is the Euclidean norm over its members.
+A group may be a two-dimensional variable, a variable of a structural autoencoder or a unit
+of a causal block. Assays treat a group as one: interventions change all its members, and
+its response is the Euclidean norm over them.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,8 @@ from torch import Tensor
 
 from zscope.errors import ConfigError
 
+__all__ = ["Groups", "membership", "partition", "sums"]
+
 Groups = Sequence[Sequence[int]]
 
 
@@ -22,24 +24,24 @@ def partition(groups: Groups | None, latents: int, who: str = "groups") -> list[
         return [[latent] for latent in range(latents)]
     lists = [[int(latent) for latent in group] for group in groups]
     members = sorted(latent for group in lists for latent in group)
-    cure = "A partition holds every latent exactly once, for instance groups=[[0, 1], [2]]."
+    rule = "List every latent exactly once, for instance groups=[[0, 1], [2]]."
     outside = [latent for latent in members if not 0 <= latent < latents]
     if outside:
         raise ConfigError(
             f"{who}: the groups name latent {outside[0]}, but the model has {latents} latents "
-            f"(0 to {latents - 1}). {cure}"
+            f"(0 to {latents - 1}). {rule}"
         )
     repeated = [a for a, b in pairwise(members) if a == b]
     if repeated:
-        raise ConfigError(f"{who}: latent {repeated[0]} is in more than one group. {cure}")
+        raise ConfigError(f"{who}: latent {repeated[0]} is in more than one group. {rule}")
     missing = sorted(set(range(latents)) - set(members))
     if missing:
         raise ConfigError(
             f"{who}: the groups leave out {len(missing)} of {latents} latents, the first is "
-            f"{missing[0]}. {cure}"
+            f"{missing[0]}. {rule}"
         )
     if not all(lists):
-        raise ConfigError(f"{who}: group {lists.index([])} is empty. {cure}")
+        raise ConfigError(f"{who}: group {lists.index([])} is empty. {rule}")
     return lists
 
 
@@ -52,7 +54,7 @@ def membership(groups: list[list[int]], latents: int) -> Tensor:
 
 
 def sums(values: Tensor, member: Tensor) -> Tensor:
-    """Columns added up within each group (samples x groups)."""
+    """Columns summed within each group (samples x groups)."""
     singles = torch.eye(len(member), dtype=torch.bool, device=member.device)
     if torch.equal(member, singles):
         return values

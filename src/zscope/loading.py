@@ -1,4 +1,4 @@
-"""Get a model from wherever it is: a run, a Python object by its import path, or itself.
+"""Load a model: from a run, by the import path of a Python object, or the object itself.
 
 Objects and folders of other libraries are recognised by `zscope.adapters`.
 """
@@ -22,6 +22,8 @@ from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.wrapping import wrap
 
+__all__ = ["load", "load_weights", "run_data"]
+
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     """The model that `target` names, ready to be measured.
@@ -29,13 +31,13 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     - a run directory written by `zs.train` (or a checkpoint file in one);
     - "package.module:attribute", or "path/to/file.py:attribute": an Autoencoder, a module
       with encode and decode (or encoder and decoder), a pair (encoder, decoder), or a class
-      or function that makes one of these when called without arguments;
+      or function that returns one of these when called without arguments;
     - "encoder.onnx,decoder.onnx", or a folder saved by pythae or diffusers;
     - any of these objects themselves, or one of a library in `zs.adapters`: a fitted
       scikit-learn transformer, a model of diffusers, pythae or scvi-tools.
 
-    `weights` is a `.safetensors`, `.pt` or `.pth` file with a state dict for the module
-    named; it is read without running any code that it may contain (`weights_only=True`).
+    `weights` is a `.safetensors`, `.pt` or `.pth` file with a state dict for that module; it
+    is read without running any code that it may contain (`weights_only=True`).
     """
     owner = f"load: {target if isinstance(target, str | Path) else type(target).__name__}"
     if isinstance(target, str | Path):
@@ -45,14 +47,14 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
             return from_run(Path(text).parents[1], Path(text))
         if text.endswith(".onnx"):
             _refuse_weights(owner, weights)
-            return from_files(text)
+            return from_onnx_files(text)
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
-            found = None if store.is_run(text) else adapters.recognise_folder(Path(text))
-            return found or from_run(Path(text))
-        target = imported(text)
+            adapted = None if store.is_run(text) else adapters.recognise_folder(Path(text))
+            return from_run(Path(text)) if adapted is None else adapted
+        target = import_object(text)
     if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
-        target = called(target, owner)
+        target = call_factory(target, owner)
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
     return as_autoencoder(target, owner)
@@ -85,7 +87,7 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     if recipe is None:
         raise RunError(
             f"load: the run {path} was trained with a model of your own, which zscope cannot "
-            f"build. Name it: zs.load('package.module:name', weights='{path}/model.safetensors')"
+            f"build. Use: zs.load('package.module:name', weights='{path}/model.safetensors')"
         )
     model = models.from_recipe(recipe)
     if checkpoint is not None:
@@ -94,12 +96,12 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     if not run.finished:
         saved = store.checkpoints(path)
         last = f", or load its last checkpoint: {saved[-1][1]}" if saved else ""
-        way = f"zscope train --out {path} --resume"
-        if run.config.get("data") is None:  # which the command line cannot make
-            way = f"the same call of zs.train with out={str(path)!r} and resume=True"
+        command = f"zscope train --out {path} --resume"
+        if run.config.get("data") is None:  # without a recipe the command line cannot load them
+            command = f"the same call of zs.train with out={str(path)!r} and resume=True"
         raise RunError(
             f"load: the run {path} is not finished ({run.status}, step {run.step} of "
-            f"{run.config.get('steps')}). Go on with: {way}{last}"
+            f"{run.config.get('steps')}). Resume with: {command}{last}"
         )
     file = path / "model.safetensors"
     tensors, _ = store.read_tensors(file)
@@ -107,18 +109,19 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     return model.eval()
 
 
-def from_files(text: str) -> Autoencoder:
+def from_onnx_files(text: str) -> Autoencoder:
     """Two ONNX files, encoder and decoder."""
     files = [part.strip() for part in text.split(",")]
     if len(files) != 2:
         raise InterfaceError(
-            f"load: {text} names {len(files)} file(s); an encoder and a decoder are needed, with a "
+            f"load: {text} names {len(files)} file(s); expected an encoder and a decoder, with a "
             "comma between them: encoder.onnx,decoder.onnx"
         )
-    return adapters.from_onnx(*files)
+    autoencoder: Autoencoder = adapters.from_onnx(*files)
+    return autoencoder
 
 
-def imported(text: str) -> Any:
+def import_object(text: str) -> Any:
     """The object at "package.module:attribute" or "file.py:attribute"."""
     place, _, attribute = text.rpartition(":")
     file = None
@@ -132,13 +135,13 @@ def imported(text: str) -> Any:
         folder, place = str(file.parent), file.stem
     else:
         folder = os.getcwd()
-    # As `python -m` does: what lies beside the user can be named.
+    # As `python -m` does: modules in the current folder can be imported.
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
         module = importlib.import_module(place)
         if file is not None and Path(module.__file__ or "").resolve() != file:
-            module = _apart(file)  # another module has that name already
+            module = _import_file(file)  # another module has that name already
     except Exception as error:
         raise InterfaceError(
             f"load: importing {place!r} raised {type(error).__name__}: {error}. Is it installed "
@@ -157,8 +160,8 @@ def imported(text: str) -> Any:
     return value
 
 
-def _apart(file: Path) -> ModuleType:
-    """A file as a module under a name of its own."""
+def _import_file(file: Path) -> ModuleType:
+    """A file as a module with a unique name."""
     name = f"{file.stem}_{sha256(str(file).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, file)
@@ -173,30 +176,30 @@ def _apart(file: Path) -> ModuleType:
     return sys.modules[name]
 
 
-def called(factory: Any, owner: str) -> Any:
-    """What a class or function makes when called without arguments."""
+def call_factory(factory: Any, owner: str) -> Any:
+    """The result of calling a class or function without arguments."""
     try:
         return factory()
     except Exception as error:
         raise InterfaceError(
             f"{owner}: calling {getattr(factory, '__name__', factory)}() without arguments raised "
-            f"{type(error).__name__}: {error}. Write a small function that needs none and returns "
-            "the model or the pair (encoder, decoder), and name that."
+            f"{type(error).__name__}: {error}. Write a small function without arguments that "
+            "returns the model or the pair (encoder, decoder), and load that."
         ) from error
 
 
 def as_autoencoder(target: Any, owner: str) -> Autoencoder:
-    """An Autoencoder of an object that has an encoder and a decoder in one of the usual forms."""
+    """An Autoencoder for an object that has an encoder and a decoder in one of the usual forms."""
     if isinstance(target, Autoencoder):
         return target
     if isinstance(target, tuple | list) and len(target) == 2:
         return wrap(*target)
-    if (found := adapters.recognise(target)) is not None:
-        return found
+    if (adapted := adapters.recognise(target)) is not None:
+        return adapted
     for names in (("encode", "decode"), ("encoder", "decoder")):
         parts = [getattr(target, name, None) for name in names]
         if all(callable(part) for part in parts):
-            wrapped = wrap(*parts)  # type: ignore[arg-type]
+            wrapped = wrap(*parts)
             wrapped.name = type(target).__name__
             return wrapped
     raise InterfaceError(
@@ -209,7 +212,7 @@ def load_weights(module: nn.Module, file: str | Path) -> None:
     """Fill a module with a state dict from a `.safetensors`, `.pt` or `.pth` file, safely."""
     path = Path(file)
     if not path.is_file():
-        raise InterfaceError(f"load: there is no file {path}. Where are the weights?")
+        raise InterfaceError(f"load: there is no file {path}. Is the path of the weights right?")
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file
@@ -228,8 +231,8 @@ def load_weights(module: nn.Module, file: str | Path) -> None:
             state = state[key]
     if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
         raise InterfaceError(
-            f"load: {path} holds a {type(state).__name__}, not a state dict (names and tensors). "
-            "Save model.state_dict() alone."
+            f"load: {path} contains a {type(state).__name__}, not a state dict (names and tensors)."
+            " Save model.state_dict() alone."
         )
     try:
         module.load_state_dict(state)
@@ -237,7 +240,7 @@ def load_weights(module: nn.Module, file: str | Path) -> None:
         reason = " ".join(str(error).split())
         raise InterfaceError(
             f"load: the weights in {path} do not fit {type(module).__name__}: {reason[:400]}. "
-            "Is it the class, and are they the sizes, that were trained?"
+            "Are the class and its sizes those that were trained?"
         ) from error
 
 
@@ -245,7 +248,7 @@ def _module_of(target: Any, owner: str) -> nn.Module:
     if isinstance(target, nn.Module):
         return target
     raise InterfaceError(
-        f"{owner}: weights= fills a torch module, but this is a {type(target).__name__}. Name the "
+        f"{owner}: weights= needs a torch module, but this is a {type(target).__name__}. Give the "
         "module (its class or a function that builds it), or load the weights in your function."
     )
 
@@ -253,6 +256,6 @@ def _module_of(target: Any, owner: str) -> nn.Module:
 def _refuse_weights(owner: str, weights: Any) -> None:
     if weights is not None:
         raise InterfaceError(
-            f"{owner}: weights= is for a module of your own; a run has its weights with it. Leave "
-            "weights out, or name the module as 'package.module:attribute'."
+            f"{owner}: weights= is for a module of your own; this target has its own weights. "
+            "Leave weights out, or give the module as 'package.module:attribute'."
         )

@@ -1,11 +1,11 @@
-"""Where every random number comes from: a generator that the caller can name.
+"""Random numbers: they all come from a generator that the caller can pass.
 
-Nothing in zscope reads or sets the global seed. `generator=None` means a fresh
-generator with seed 0, so that a plain call repeats itself.
+Nothing in zscope reads or sets the global seed. `generator=None` means a new generator with
+seed 0, so that a plain call is repeatable.
 
-Training draws through `normal`, which also accepts a `Tape`: a list of numbers drawn
-beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble draws
-each member's numbers first, exactly as that member alone would, and plays them back.
+Training draws with `normal`, which also accepts a `Tape`: a list of numbers drawn
+beforehand. Under `torch.func.vmap` no generator can be used, so an ensemble draws each
+member's numbers first, exactly as in a run of its own, and replays them.
 """
 
 import zlib
@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 
 
 class Tape:
-    """Random tensors drawn beforehand, handed out in order."""
+    """Random tensors drawn beforehand, returned in order."""
 
     def __init__(self, draws: list[Tensor]):
         self._draws = iter(draws)
@@ -27,13 +27,13 @@ class Tape:
 
 
 class Shapes:
-    """Notes which draws are made, and in what form, while handing out zeros."""
+    """Records the shape and type of every draw, and returns zeros."""
 
     def __init__(self) -> None:
-        self.seen: list[Tensor] = []
+        self.draws: list[Tensor] = []
 
     def next(self, like: Tensor) -> Tensor:
-        self.seen.append(torch.empty_like(like))
+        self.draws.append(torch.empty_like(like))
         return torch.zeros_like(like)
 
 

@@ -6,12 +6,12 @@
     uniform     each latent of z is uniform between the extremes of its recorded values
 
 A variable is a single latent, or one of `groups` (a partition of the latents). Hybrid
-samples keep the marginals of the recorded codes and lose all dependence between
-variables (Leeb et al., "Structure by architecture", sec. 2.2). The paper stores 128
-codes to draw from: `store=128`; by default all recorded codes are used.
+samples have the marginals of the recorded codes but independent variables (Leeb et al.,
+"Structure by architecture", sec. 2.2). The paper stores 128 codes to draw from:
+`store=128`; by default all recorded codes are used.
 
-Everywhere `codes` may be a tensor, an array, or a `Posterior`, from which one draw for
-each observation is recorded first.
+`codes` may be a tensor, an array, or a `Posterior`, of which one draw for each observation
+is used.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,8 @@ from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
 from zscope.types import Codes
+
+__all__ = ["hybrid", "posterior", "prior", "uniform"]
 
 
 def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None = None) -> Codes:
@@ -42,7 +44,7 @@ def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None
 
 
 def posterior(recorded: Posterior, samples: int, *, generator: Generator | None = None) -> Codes:
-    """Draws from the aggregate posterior; no observation is used twice while they last."""
+    """Draws from the aggregate posterior; no observation is used twice before all are used."""
     generator = fresh(generator)
     if len(recorded) == 0:
         raise Undefined("sampling.posterior: 0 posteriors were given. Record some data first.")
@@ -74,14 +76,14 @@ def hybrid(
         stored = stored[_order(len(stored), generator)[:store].to(stored.device)]
     if (base is None) != (vary is None):
         raise ConfigError(
-            "sampling.hybrid: base= and vary= go together: the code that stays, and the list of "
-            "groups that are drawn anew."
+            "sampling.hybrid: base= and vary= go together: the code to start from, and the list of "
+            "groups to draw."
         )
     new = stored.new_empty(_count(samples), stored.shape[1])
     if vary is not None and not set(vary) <= set(range(len(lists))):
         raise ConfigError(
             f"sampling.hybrid: vary={list(vary)} names groups that do not exist; there are "
-            f"{len(lists)} (0 to {len(lists) - 1}). Give the numbers of those to draw anew."
+            f"{len(lists)} (0 to {len(lists) - 1}). Give the numbers of those to draw."
         )
     if base is not None:
         base = torch.as_tensor(base)
@@ -92,7 +94,7 @@ def hybrid(
             )
         new[:] = base.detach().reshape(1, -1).to(new)
     for index, group in enumerate(lists):
-        # Every variable is drawn, wanted or not: which ones vary changes no other draw.
+        # Every variable is drawn, so that `vary` does not change the draws of the others.
         rows = torch.randint(
             len(stored), (samples,), generator=generator, device=generator.device
         ).to(stored.device)
@@ -104,7 +106,7 @@ def hybrid(
 def uniform(
     codes: Posterior | Tensor | np.ndarray, samples: int, *, generator: Generator | None = None
 ) -> Codes:
-    """Codes drawn evenly from the smallest box that holds all recorded ones."""
+    """Codes drawn uniformly from the smallest box that contains all recorded ones."""
     generator = fresh(generator)
     stored = recorded_codes(codes, "sampling.uniform", generator)
     low, high = stored.amin(0), stored.amax(0)
@@ -127,13 +129,13 @@ def recorded_codes(
     tensor = torch.as_tensor(codes).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
-            f"{who}: codes of shape {tuple(tensor.shape)} and type {tensor.dtype}; needed are real "
-            "numbers, one row of latents for each sample. Use recording.codes or a Posterior."
+            f"{who}: the codes have shape {tuple(tensor.shape)} and type {tensor.dtype}; expected "
+            "floats, one row of latents for each sample. Use recording.codes or a Posterior."
         )
     bad = ~tensor.isfinite().all(1)
     if bad.any():
         raise Undefined(
-            f"{who}: {int(bad.sum())} of {len(tensor)} codes hold NaN or infinite numbers, the "
+            f"{who}: {int(bad.sum())} of {len(tensor)} codes contain NaN or infinite numbers, the "
             f"first is row {int(bad.nonzero()[0, 0])}. Has training diverged, or were the data "
             "not scaled as in training?"
         )
@@ -145,18 +147,18 @@ def _order(count: int, generator: Generator) -> Tensor:
 
 
 def whole(who: str, least: int | None = None, **options: Any) -> None:
-    """Refuse options that are no whole numbers, or below `least`.
+    """Raise if options are not whole numbers, or are below `least`.
 
-    Without this they would fail somewhere inside, or pass for another number.
+    Without this they would fail deep inside, or be rounded silently.
     """
     for name, value in options.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool):
             raise ConfigError(
-                f"{who}: {name}={value!r}, but a whole number is needed. If it was worked out, "
-                f"round it: {name}=int(...)."
+                f"{who}: {name}={value!r}; expected a whole number. If it was computed, round it: "
+                f"{name}=int(...)."
             )
         if least is not None and value < least:
-            raise ConfigError(f"{who}: {name}={value}, but at least {least} is needed.")
+            raise ConfigError(f"{who}: {name}={value}; expected at least {least}.")
 
 
 def _count(samples: int) -> int:

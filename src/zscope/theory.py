@@ -1,4 +1,4 @@
-"""Linear VAEs and iVAEs in closed form: what every measurement should find, known beforehand.
+"""Linear VAEs and iVAEs in closed form: the exact values that measurements should give.
 
 The decoder is x = W z + b + noise of variance γ, the prior N(0, I). For fixed W and γ
 the posterior that maximises  E_q[log p(x|z)] - β KL  is Gaussian with
@@ -7,8 +7,8 @@ the posterior that maximises  E_q[log p(x|z)] - β KL  is Gaussian with
     mean       mu = (W^T W + βγ I)^-1 W^T (x - b)
 
 With β = 1 and the full covariance the ELBO is the log-likelihood of probabilistic PCA.
-The diagonal one is at most that, with equality exactly when the columns of W are
-orthogonal: turning the latents costs, permuting and flipping them does not.
+With the diagonal one it is at most that, with equality exactly when the columns of W are
+orthogonal: rotating the latents lowers it, permuting and flipping them does not.
 
 Optimised over W too, with λ_1 >= λ_2 >= … the eigenvalues of the data covariance,
 
@@ -16,7 +16,7 @@ Optimised over W too, with λ_1 >= λ_2 >= … the eigenvalues of the data covar
 
 so latent j is active exactly when λ_j > βγ, and its mean divergence is -1/2 log sigma_j.
 
-zscope's own Gaussian loss |x - decoded|^2 + β KL has γ = 1/2.
+zscope's Gaussian loss |x - decoded|^2 + β KL has γ = 1/2.
 
 Lucas et al., "Don't blame the ELBO!", NeurIPS 2019; Bonheme 2023, equations 4.1 to 4.24
 (where 4.12 and 4.13 print W W^T for W^T W) and section 5.2 for iVAEs.
@@ -34,6 +34,12 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Codes, Matrix, PerSample, Spectrum
+
+__all__ = [
+    "LinearOptimum", "LinearVAE", "MixedLatent", "fit_linear_vae", "ivae_prior", "ivae_variance",
+    "ivae_variance_path", "linear_ivae_posterior", "linear_vae", "linear_vae_optimum",
+    "mixed_latent",
+]  # fmt: skip
 
 Rows = Float[Tensor, "samples features"]
 
@@ -69,9 +75,11 @@ class LinearVAE(Result):
         noise = self.beta * self.gamma
         if latents <= features:
             inner = W.T @ W + noise * torch.eye(latents, dtype=torch.float64)
-            return torch.linalg.solve(inner, W.T @ centred.T).T
+            mean: Tensor = torch.linalg.solve(inner, W.T @ centred.T).T
+            return mean
         outer = W @ W.T + noise * torch.eye(features, dtype=torch.float64)
-        return (W.T @ torch.linalg.solve(outer, centred.T)).T
+        weights: Tensor = torch.linalg.solve(outer, centred.T)
+        return weights.T @ W
 
     def posterior(self, x: Rows) -> Posterior:
         mean = self.mean(x)
@@ -82,9 +90,9 @@ class LinearVAE(Result):
 
     def reconstruction(self, x: Rows) -> PerSample:
         """E_q[ log p(x | z) ], exactly."""
-        rest = x.double() - self.bias - self.mean(x) @ self.weights.T
+        residual = x.double() - self.bias - self.mean(x) @ self.weights.T
         noise = float((self.weights @ self.covariance * self.weights).sum())
-        error = rest.square().sum(1) + noise
+        error = residual.square().sum(1) + noise
         return -0.5 * (x.shape[1] * math.log(2 * math.pi * self.gamma) + error / self.gamma)
 
     def elbo(self, x: Rows) -> PerSample:
@@ -99,10 +107,12 @@ class LinearVAE(Result):
         """log p(x) under the decoder: a Gaussian of covariance W W^T + γ I."""
         features = len(self.bias)
         C = self.weights @ self.weights.T + self.gamma * torch.eye(features, dtype=torch.float64)
-        return torch.distributions.MultivariateNormal(self.bias, C).log_prob(x.double())
+        law: Any = torch.distributions.MultivariateNormal(self.bias, C)
+        nats: Tensor = law.log_prob(x.double())
+        return nats
 
     def autoencoder(self) -> Autoencoder:
-        """The same as a model, for any assay."""
+        """The same as an Autoencoder, for any assay."""
         return _LinearAutoencoder(self)
 
 
@@ -149,17 +159,17 @@ def fit_linear_vae(x: Rows, *, latents: int, gamma: float, beta: float = 1.0) ->
     _positive("fit_linear_vae", gamma=gamma, beta=beta)
     centre = x.double().mean(0)
     _, values, directions = torch.linalg.svd(x.double() - centre, full_matrices=False)
-    found = min(latents, len(values))
-    eigenvalues = values[:found].square() / len(x)
+    count = min(latents, len(values))
+    eigenvalues = values[:count].square() / len(x)
     weights = torch.zeros(x.shape[1], latents, dtype=torch.float64)
     lengths = (eigenvalues - beta * gamma).clamp(min=0).sqrt()
-    weights[:, :found] = directions[:found].T * lengths
+    weights[:, :count] = directions[:count].T * lengths
     return linear_vae(weights, gamma=gamma, bias=centre, beta=beta)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearOptimum(Result):
-    """A linear β-VAE at its best, latent by latent; eigenvalues largest first."""
+    """The optimum of a linear β-VAE, latent by latent; largest eigenvalue first."""
 
     squared_weights: Spectrum
     variance: Spectrum  # of the posterior
@@ -183,7 +193,7 @@ class LinearOptimum(Result):
 def linear_vae_optimum(
     eigenvalues: Spectrum, *, gamma: float, beta: float = 1.0, latents: int | None = None
 ) -> LinearOptimum:
-    """What a linear β-VAE with `latents` latents learns of data with these eigenvalues."""
+    """What a linear β-VAE with `latents` latents learns from data with these eigenvalues."""
     _positive("linear_vae_optimum", gamma=gamma, beta=beta)
     values = eigenvalues.double().sort(descending=True).values
     n = len(values) if latents is None else latents
@@ -223,11 +233,11 @@ def linear_ivae_posterior(
 def ivae_prior(posterior: Posterior, groups: Tensor, *, learn_mean: bool) -> tuple[Codes, Codes]:
     """The best prior for given posteriors: (mean, variance), one row a sample.
 
-    variance = E[ sigma + (mu - prior mean)^2 | u ], prior mean = E[ mu | u ] or 0, the
-    averages being over the samples of one group (one value of the auxiliary u).
+    variance = E[ sigma + (mu - prior mean)^2 | u ], prior mean = E[ mu | u ] or 0, with
+    averages over the samples of one group (one value of the auxiliary u).
     """
     mu, variance = posterior.mean.double(), posterior.variance.double()
-    _, member = groups.unique(return_inverse=True)
+    _, member = torch.unique(groups, return_inverse=True)
     count = torch.bincount(member).double().unsqueeze(1)
 
     def average(values: Tensor) -> Tensor:
@@ -280,7 +290,7 @@ def mixed_latent(share: float, *, mean: float, variance: float) -> MixedLatent:
     """Var(mean), Var(sample) and their difference, where the active samples have means of
     the given mean and variance: w (1-w) a^2 + w v, and 1 - w more."""
     if not 0 <= share <= 1:
-        raise Undefined(f"mixed_latent: share={share}; it must lie between 0 and 1.")
+        raise Undefined(f"mixed_latent: share={share}; expected a number between 0 and 1.")
     of_means = share * (1 - share) * mean**2 + share * variance
     return MixedLatent(of_means, of_means + 1 - share, 1 - share)
 
@@ -288,4 +298,4 @@ def mixed_latent(share: float, *, mean: float, variance: float) -> MixedLatent:
 def _positive(who: str, **values: float) -> None:
     for name, value in values.items():
         if not value > 0:
-            raise Undefined(f"{who}: {name}={value}; it must be greater than 0.")
+            raise Undefined(f"{who}: {name}={value}; expected a number above 0.")

@@ -1,4 +1,4 @@
-"""`wrap`: any encoder and decoder, two functions or modules, seen as an `Autoencoder`."""
+"""`wrap`: make an `Autoencoder` of any encoder and decoder, two functions or modules."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ __all__ = ["Wrapped", "wrap"]
 
 
 class Wrapped(Autoencoder):
-    """Two foreign callables seen as an `Autoencoder`; made by `wrap`."""
+    """An encoder and a decoder of one's own as an `Autoencoder`; made by `wrap`."""
 
     def __init__(
         self,
@@ -35,18 +35,18 @@ class Wrapped(Autoencoder):
                 )
         if prior not in ("normal", "auto", None):
             raise InterfaceError(
-                f"wrap: prior={prior!r} is not known. Use 'normal' for N(0, I), None for no "
-                "prior, or 'auto' to decide by whether the encoder gives a spread."
+                f"wrap: prior={prior!r} is not known. Use 'normal' for N(0, I), None for no prior, "
+                "or 'auto', which means 'normal' if the encoder returns variances."
             )
         self.encoder, self.decoder = encoder, decoder
-        # A bound method such as model.encode hides its module: register that too, so that
-        # parameters, device and mode are seen.
+        # A bound method such as model.encode hides its module: register that too, so that its
+        # parameters, device and mode are found.
         self.owners = nn.ModuleList(
             {id(o): o for o in map(_owner, (encoder, decoder)) if o}.values()
         )
         self._latents = latents
         self._prior = prior
-        self._spread: bool | None = None
+        self._variational: bool | None = None
         self._code_shape: tuple[int, ...] | None = None
         self._x_shape: tuple[int, ...] | None = None
 
@@ -63,36 +63,36 @@ class Wrapped(Autoencoder):
     def prior(self) -> Prior:  # type: ignore[override]
         if self._prior != "auto":
             return "normal" if self._prior == "normal" else None
-        if self._spread is None:
+        if self._variational is None:
             raise InterfaceError(
-                "wrap: prior='auto' is decided by what the encoder returns, and it has not been "
-                "used yet. Encode a batch first, or wrap with prior='normal', prior=None or "
+                "wrap: prior='auto' depends on what the encoder returns, and it has not been used "
+                "yet. Encode a batch first, or wrap with prior='normal', prior=None or "
                 "example=a_batch."
             )
-        return "normal" if self._spread else None
+        return "normal" if self._variational else None
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         x = _as_tensor(x, "wrap: the input of encode")
         device, dtype = _place(self.encoder)
-        with _measuring(self.encoder, x):
+        with _evaluating(self.encoder, x):
             x = x.to(device, dtype if x.is_floating_point() else None)
-            came = self._call("encoder", self.encoder, x, auxiliary)
-        mean, std, scale_tril = _read_posterior(came, len(x))
+            output = self._call("encoder", self.encoder, x, auxiliary)
+        mean, std, scale_tril = _read_posterior(output, len(x))
         shape = tuple(mean.shape[1:])
         if self._code_shape not in (None, shape):
             raise InterfaceError(
-                f"wrap: the encoder gave latents of shape {shape}, earlier {self._code_shape}. "
-                "The number of latents must not depend on the input: feed observations of one size."
+                f"wrap: the encoder returned latents of shape {shape}, earlier {self._code_shape}. "
+                "The number of latents must not depend on the input: use observations of one size."
             )
         count = int(np.prod(shape))
         if self._latents not in (None, count):
             raise InterfaceError(
-                f"wrap: the encoder gave {count} latents (shape {shape}), but latents="
-                f"{self._latents} was promised. Leave latents= out to take what comes, or check "
-                "that the encoder returns (mean, log-variance) and not both in one tensor."
+                f"wrap: the encoder returned {count} latents (shape {shape}), but latents="
+                f"{self._latents} was given. Leave latents= out, or check that the encoder returns "
+                "(mean, log-variance) and not both in one tensor."
             )
-        self._latents, self._code_shape = count, shape
-        self._spread, self._x_shape = std is not None or scale_tril is not None, tuple(x.shape[1:])
+        self._latents, self._code_shape, self._x_shape = count, shape, tuple(x.shape[1:])
+        self._variational = std is not None or scale_tril is not None
         flat = None if std is None else std.flatten(1)
         return Posterior(mean.flatten(1), flat, scale_tril=scale_tril)
 
@@ -105,46 +105,46 @@ class Wrapped(Autoencoder):
             )
         shape = self._code_shape or tuple(z.shape[1:])
         device, dtype = _place(self.decoder)
-        with _measuring(self.decoder, z):
+        with _evaluating(self.decoder, z):
             codes = z.to(device, dtype).reshape(len(z), *shape)
             x = self._call("decoder", self.decoder, codes, None)
-        x = _as_tensor(_only(x), "wrap: the output of the decoder")
+        x = _as_tensor(_unwrap(x), "wrap: the output of the decoder")
         if x.ndim < 2 or len(x) != len(z):
             raise InterfaceError(
-                f"wrap: the decoder was given {len(z)} codes and returned shape {tuple(x.shape)}; "
-                "it must return one observation for each code. Does it squeeze or sum its batch?"
+                f"wrap: the decoder got {len(z)} codes and returned shape {tuple(x.shape)}; it "
+                "must return one observation for each code. Does it squeeze or sum its batch?"
             )
         if self._x_shape is not None and tuple(x.shape[1:]) != self._x_shape:
             raise InterfaceError(
                 f"wrap: the decoder returned observations of shape {tuple(x.shape[1:])}, but the "
-                f"encoder takes {self._x_shape}. zscope encodes what was decoded, so the two must "
-                "agree: reshape or resize in a small function around the decoder."
+                f"encoder takes {self._x_shape}. zscope encodes decoded observations again, so the "
+                "two must agree: reshape or resize in a small function around the decoder."
             )
         if not x.is_floating_point():
             raise InterfaceError(
-                f"wrap: the decoder returned {x.dtype}, but real numbers are needed to measure "
-                "small changes. Return the decoded mean before any rounding or argmax."
+                f"wrap: the decoder returned {x.dtype}, but zscope measures small changes and "
+                "needs floats. Return the decoded mean before any rounding or argmax."
             )
         return x
 
     def check(self, example: Tensor) -> None:
-        """Encode and decode one batch now, so that what does not fit is said here."""
+        """Encode and decode one batch now, so that errors are raised here."""
         example = _as_tensor(example, "wrap: example")
         with torch.no_grad():
             self.decode(self.encode(example).mean)
 
-    def _call(self, role: str, part: Any, given: Tensor, extra: Any) -> Any:
+    def _call(self, role: str, part: Any, batch: Tensor, auxiliary: Any) -> Any:
         try:
-            return part(given) if extra is None else part(given, extra)
+            return part(batch) if auxiliary is None else part(batch, auxiliary)
         except InterfaceError:
             raise
         except Exception as error:
-            said = (str(error).strip().splitlines() or ["(no text)"])[0]
+            message = (str(error).strip().splitlines() or ["(no message)"])[0]
             raise InterfaceError(
-                f"wrap: the {role} raised {type(error).__name__} on a {given.dtype} tensor of "
-                f"shape {tuple(given.shape)} on {given.device}: {said}. "
-                "Is this the shape, dtype and scale it was trained on? Prepare the data so, or put "
-                f"the preparation into a small function around the {role}."
+                f"wrap: the {role} raised {type(error).__name__} on a {batch.dtype} tensor of "
+                f"shape {tuple(batch.shape)} on {batch.device}: {message}. "
+                "Is this the shape, dtype and scale it was trained on? Convert the data, or do it "
+                f"in a small function around the {role}."
             ) from error
 
 
@@ -160,12 +160,12 @@ def wrap(
 
     The encoder may return codes, a pair (mean, log-variance), a `Posterior`, or a torch
     distribution (Normal, Independent Normal, MultivariateNormal). Codes with spatial axes
-    are flattened for zscope and restored for the decoder. `prior="auto"` takes N(0, I) for
-    an encoder that gives a spread and no prior for one that does not.
+    are flattened for zscope and restored for the decoder. `prior="auto"` means N(0, I) for
+    an encoder that returns variances, and no prior for one that does not.
 
     Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
-    are measured in evaluation mode and left in the mode they were found in; gradients are
-    tracked only for inputs that ask for them.
+    are called in evaluation mode and then put back into their previous mode; gradients are
+    tracked only for inputs that require them.
     """
     wrapped = Wrapped(encoder, decoder, latents=latents, prior=prior)
     if example is not None:
@@ -174,7 +174,7 @@ def wrap(
 
 
 def _place(part: Any) -> tuple[torch.device | None, torch.dtype | None]:
-    """Where the weights of a module are; (None, None) leaves the input as it is."""
+    """Device and dtype of a module's weights; (None, None) leaves the input unchanged."""
     owner = _owner(part)
     for parameter in () if owner is None else owner.parameters():
         if parameter.is_floating_point():
@@ -183,18 +183,18 @@ def _place(part: Any) -> tuple[torch.device | None, torch.dtype | None]:
 
 
 def _owner(part: Any) -> nn.Module | None:
-    """The module that `part` is, or is a method of."""
+    """The module that `part` is, or whose method it is."""
     owner = part if isinstance(part, nn.Module) else getattr(part, "__self__", None)
     return owner if isinstance(owner, nn.Module) else None
 
 
 @contextmanager
-def _measuring(part: Any, given: Tensor) -> Iterator[None]:
-    """Evaluation mode for the module behind `part`; gradients only if `given` asks for them."""
-    asked = torch.is_grad_enabled() and (
-        given.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(given)
+def _evaluating(part: Any, batch: Tensor) -> Iterator[None]:
+    """Evaluation mode for the module of `part`; gradients only if `batch` requires them."""
+    gradients = torch.is_grad_enabled() and (
+        batch.requires_grad or torch._C._functorch.is_functorch_wrapped_tensor(batch)
     )
-    with evaluation(_owner(part) or nn.Module(), gradients=asked):
+    with evaluation(_owner(part) or nn.Module(), gradients=gradients):
         yield
 
 
@@ -204,13 +204,13 @@ def _as_tensor(value: Any, who: str) -> Tensor:
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(value))
     raise InterfaceError(
-        f"{who} is {_describe(value)}, but a tensor or an array is needed. "
+        f"{who} is {_describe(value)}; expected a tensor or an array. "
         "Return or pass the numbers themselves."
     )
 
 
-def _only(value: Any) -> Any:
-    """A decoder's output without the wrapping that some libraries put around it."""
+def _unwrap(value: Any) -> Any:
+    """A decoder's output without the tuple or distribution that some libraries return."""
     if isinstance(value, tuple | list) and len(value) == 1:
         return value[0]
     if isinstance(value, torch.distributions.Distribution):
@@ -218,22 +218,22 @@ def _only(value: Any) -> Any:
     return value
 
 
-def _read_posterior(came: Any, count: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """(mean, std, scale_tril) of whatever an encoder returned, checked against the batch."""
+def _read_posterior(output: Any, count: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """(mean, std, scale_tril) of an encoder's output, checked against the size of the batch."""
     std = scale_tril = None
-    if isinstance(came, tuple | list) and len(came) == 1:
-        came = came[0]
-    if isinstance(came, torch.distributions.Independent):
-        came = came.base_dist
-    if isinstance(came, Posterior):
-        mean, std, scale_tril = came.mean, came.std, came.scale_tril
-    elif isinstance(came, torch.distributions.Normal):
-        mean, std = came.loc, came.scale
-    elif isinstance(came, torch.distributions.MultivariateNormal):
-        mean, scale_tril = came.loc, came.scale_tril
-    elif isinstance(came, tuple | list) and len(came) == 2:
-        mean = _as_tensor(came[0], "wrap: the encoder's mean")
-        log_variance = _as_tensor(came[1], "wrap: the encoder's log-variance")
+    if isinstance(output, tuple | list) and len(output) == 1:
+        output = output[0]
+    if isinstance(output, torch.distributions.Independent):
+        output = output.base_dist
+    if isinstance(output, Posterior):
+        mean, std, scale_tril = output.mean, output.std, output.scale_tril
+    elif isinstance(output, torch.distributions.Normal):
+        mean, std = output.loc, output.scale
+    elif isinstance(output, torch.distributions.MultivariateNormal):
+        mean, scale_tril = output.loc, output.scale_tril
+    elif isinstance(output, tuple | list) and len(output) == 2:
+        mean = _as_tensor(output[0], "wrap: the encoder's mean")
+        log_variance = _as_tensor(output[1], "wrap: the encoder's log-variance")
         if mean.shape != log_variance.shape:
             raise InterfaceError(
                 f"wrap: the encoder returned a pair of shapes {tuple(mean.shape)} and "
@@ -241,17 +241,17 @@ def _read_posterior(came: Any, count: int) -> tuple[Tensor, Tensor | None, Tenso
                 "shape. If the second part is something else, return the first alone."
             )
         std = (log_variance / 2).exp()
-    elif isinstance(came, Tensor | np.ndarray):
-        mean = _as_tensor(came, "wrap: the encoder's output")
+    elif isinstance(output, Tensor | np.ndarray):
+        mean = _as_tensor(output, "wrap: the encoder's output")
     else:
         raise InterfaceError(
-            f"wrap: the encoder returned {_describe(came)}. It must return codes (a tensor), a "
-            "pair (mean, log-variance), a zs.Posterior or a torch Normal: put a small function "
-            "around it that picks these out."
+            f"wrap: the encoder returned {_describe(output)}. It must return codes (a tensor), a "
+            "pair (mean, log-variance), a zs.Posterior or a torch Normal: write a small function "
+            "around it that returns one of these."
         )
     if mean.ndim < 2 or len(mean) != count:
         raise InterfaceError(
-            f"wrap: the encoder was given {count} observations and returned shape "
+            f"wrap: the encoder got {count} observations and returned shape "
             f"{tuple(mean.shape)}; it must return one row of latents for each observation. "
             "Does it squeeze or average its batch?"
         )

@@ -6,7 +6,7 @@ import torch
 from worlds import gaussian_codes, grid, identity, responding
 
 import zscope as zs
-from zscope.assays.halves import half_sampled
+from zscope.assays.halves import halves_interval
 from zscope.errors import ConfigError
 from zscope.results import NOT_REQUESTED, Measure
 
@@ -17,13 +17,15 @@ def by_name(result):
 
 def test_the_interval_of_a_mean_by_halves_is_the_textbook_one():
     rows = gaussian_codes(4000, 1)
-    ends = half_sampled(lambda part: float(part.mean()), rows, float(rows.mean()), 400, None, "x")
+    ends = halves_interval(
+        lambda part: float(part.mean()), rows, float(rows.mean()), 400, None, "x"
+    )
     reach = 1.96 * float(rows.std()) / 4000**0.5
     assert ends[0] == pytest.approx(float(rows.mean()) - reach, abs=0.25 * reach)
     assert ends[1] == pytest.approx(float(rows.mean()) + reach, abs=0.25 * reach)
-    assert half_sampled(lambda part: 0.0, rows, 0.0, 0, None, "x") is None
+    assert halves_interval(lambda part: 0.0, rows, 0.0, 0, None, "x") is None
     with pytest.raises(ConfigError, match="resamples=1 gives no interval"):
-        half_sampled(lambda part: 0.0, rows, 0.0, 1, None, "x")
+        halves_interval(lambda part: 0.0, rows, 0.0, 1, None, "x")
 
 
 @pytest.mark.parametrize("halves", [5, 20])
@@ -33,7 +35,7 @@ def test_few_halves_hold_the_truth_as_often_as_many(halves):
     for seed in range(400):
         rows = gaussian_codes(200, 1, seed)
         value, source = float(rows.mean()), torch.Generator().manual_seed(seed)
-        ends = half_sampled(lambda part: float(part.mean()), rows, value, halves, source, "x")
+        ends = halves_interval(lambda part: float(part.mean()), rows, value, halves, source, "x")
         held += ends[0] < 0 < ends[1]
     assert 0.925 < held / 400 < 0.975
 

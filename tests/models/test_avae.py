@@ -104,5 +104,5 @@ def test_gradients_agree_with_finite_differences_when_what_is_decoded_is_held():
 
 
 def test_a_correlation_of_one_is_refused():
-    with pytest.raises(zs.ZscopeError, match=r"rho=1, but a correlation between -1 and 1"):
+    with pytest.raises(zs.ZscopeError, match=r"rho=1; expected a correlation between -1 and 1"):
         zs.models.build("avae", shape=(5,), latents=3, rho=1)

@@ -172,5 +172,5 @@ def test_the_stratified_estimator_asks_for_the_size_of_the_data():
     model = zs.models.build("beta-tcvae", shape=(5,), latents=3, estimator="stratified")
     with pytest.raises(ConfigError, match="needs samples="):
         model.losses(torch.rand(8, 5, generator=seeded(0)))
-    with pytest.raises(ConfigError, match="a batch of 8 out of 4 observations"):
+    with pytest.raises(ConfigError, match="the batch has 8 of 4 observations"):
         stratified_weights(8, 4)

@@ -29,7 +29,7 @@ def rows(count=16, latents=3, seed=0):
 
 def by_loops(model, batch, interventions, vectors, equivariant):
     """Algorithms 1 and 2, one intervention after another."""
-    noises, values, member = consistency.drawn(batch, interventions, vectors)
+    noises, values, member = consistency.draw(batch, interventions, vectors)
     units = [m.flatten().nonzero().flatten().tolist() for m in member]
     n, found = len(units), []
 
@@ -90,12 +90,12 @@ def test_a_response_that_scales_each_unit_is_invariant_and_not_equivariant():
     model = linear("cae-e", response=double, vectors=4)
     values = {}
 
-    def kept(batch, *counts, drawn=consistency.drawn):
-        values["v"] = drawn(batch, *counts)
+    def kept(batch, *counts, draw=consistency.draw):
+        values["v"] = draw(batch, *counts)
         return values["v"]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(consistency, "drawn", kept)
+        patched.setattr(consistency, "draw", kept)
         found = model.losses(rows(), seeded(0)).terms["equivariance"].item()
     # N'_m - v = v for every vector and unit, each counted 1/n of the n units
     value = values["v"][1]
@@ -107,7 +107,7 @@ def test_a_rotation_has_the_penalty_of_its_off_diagonal():
     turn = random_rotation(3, seed=2)
     model = linear("cae-i", response=turn, vectors=6)
     batch = Batch(model, rows(), seeded(0))
-    noises, values, _ = consistency.drawn(batch, 1, 6)
+    noises, values, _ = consistency.draw(batch, 1, 6)
     outside = (turn - turn.diag().diag()).square().sum(0)  # over i, for each m
     change = (values - noises).square().mean(0)
     expected = (outside * change).sum() / 9
@@ -119,7 +119,7 @@ def test_a_rotation_has_the_penalty_of_its_off_diagonal():
 def test_deterministic_models_are_probed_with_hybrids_and_variational_ones_with_the_prior():
     codes = rows(50)
     model = linear("cae-i")
-    noises, values, _ = consistency.drawn(Batch(model, codes, seeded(0)), 5, 20)
+    noises, values, _ = consistency.draw(Batch(model, codes, seeded(0)), 5, 20)
     for drawn in (noises, values):
         for latent in range(3):
             column = set(drawn[:, latent].tolist())
@@ -128,7 +128,7 @@ def test_deterministic_models_are_probed_with_hybrids_and_variational_ones_with_
     rows_seen = {tuple(row) for row in codes.tolist()}
     assert not any(tuple(row) in rows_seen for row in noises.tolist())
     vae = zs.models.build("cvae-i", shape=(3,), latents=3, backbone="linear").double()
-    noises, values, _ = consistency.drawn(Batch(vae, codes, seeded(0)), 5, 4000)
+    noises, values, _ = consistency.draw(Batch(vae, codes, seeded(0)), 5, 4000)
     assert noises.shape == (4000, 3)
     assert torch.allclose(noises.T.cov(), torch.eye(3).double(), atol=0.1)
     assert values.shape == (5, 3)
@@ -138,7 +138,7 @@ def test_variables_of_a_structural_model_move_as_one():
     model = zs.models.build("csae-2-i", shape=(5,), latents=4, hidden=(8,))
     x = torch.rand(20, 5, generator=seeded(0))
     batch = Batch(model, x, seeded(0))
-    noises, values, member = consistency.drawn(batch, 3, 6)
+    noises, values, member = consistency.draw(batch, 3, 6)
     assert member.shape == (2, 1, 1, 4)
     codes = [tuple(row) for row in model.encode(x).mean.tolist()]
     for group in ([0, 1], [2, 3]):
@@ -150,7 +150,7 @@ def test_variables_of_a_structural_model_move_as_one():
 def test_samples_and_values_carry_no_gradient():
     """Shrinking the codes would lower the penalty without making anything consistent."""
     model = linear("cae-i", response=random_rotation(3))
-    drawn = consistency.drawn(Batch(model, rows(), seeded(0)), 1, 4)
+    drawn = consistency.draw(Batch(model, rows(), seeded(0)), 1, 4)
     assert not any(tensor.requires_grad for tensor in drawn)
 
 

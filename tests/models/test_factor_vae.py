@@ -8,7 +8,7 @@ from torch import nn
 from worlds import seeded
 
 import zscope as zs
-from zscope.models.factor_vae import Discriminator, shuffled
+from zscope.models.factor_vae import Discriminator, shuffle
 
 
 def small(**options):
@@ -46,7 +46,7 @@ def test_the_losses_written_out():
     assert losses.terms["total_correlation"].item() == pytest.approx(tc.item())
     parts = losses.terms["reconstruction"] + losses.terms["divergence"] + 3 * tc
     assert losses.total.item() == pytest.approx(parts.item())
-    mixed = shuffled(z, generator)
+    mixed = shuffle(z, generator)
     real, false = (torch.log_softmax(logits(codes), 1) for codes in (z, mixed))
     expected = -0.5 * (real[:, 0].mean() + false[:, 1].mean())
     assert losses.opponent.item() == pytest.approx(expected.item())
@@ -73,7 +73,7 @@ def test_one_pass_gives_both_players_the_gradients_of_autograd():
     discriminator = small().objective.discriminator
     z = torch.randn(7, 3, generator=seeded(0), dtype=torch.float64, requires_grad=True)
     dependence, loss = discriminator.contest(z, seeded(1))
-    mixed = shuffled(z.detach(), seeded(1))
+    mixed = shuffle(z.detach(), seeded(1))
     logits, others = discriminator(z), discriminator(mixed)
     tc = (logits[:, 0] - logits[:, 1]).mean()
     labels = torch.tensor([0] * 7 + [1] * 7)
@@ -93,7 +93,7 @@ def test_one_pass_gives_both_players_the_gradients_of_autograd():
 def test_shuffling_keeps_every_latent_and_loses_their_dependence():
     first = torch.randn(4000, 1, generator=seeded(0), dtype=torch.float64)
     codes = torch.cat([first, first, -first], 1)
-    mixed = shuffled(codes, seeded(1))
+    mixed = shuffle(codes, seeded(1))
     assert torch.equal(mixed.sort(0).values, codes.sort(0).values)
     correlations = torch.corrcoef(mixed.T) - torch.eye(3)
     assert correlations.abs().max() < 4 / math.sqrt(4000)

@@ -247,15 +247,13 @@ def test_what_it_needs_is_said():
     with pytest.raises(ConfigError, match="array has no factors to take it from"):
         zs.models.build_for("ivae", zs.data.from_arrays(np.zeros((9, 4))), latents=2)
     model = linear()
-    with pytest.raises(
-        InterfaceError, match=r"need the auxiliary variable, 1 factors.*given: none"
-    ):
+    with pytest.raises(InterfaceError, match=r"need the auxiliary variable, 1 factors.*got none"):
         model.encode(torch.zeros(3, 4).double())
-    with pytest.raises(ConfigError, match="has no factors, and this encoder needs them"):
+    with pytest.raises(ConfigError, match="have no factors, which this encoder needs"):
         zs.models.build("ivae", shape=(4,), latents=2, auxiliary=1, consistency="invariance")
-    with pytest.raises(ConfigError, match="a ladder reads features at every depth"):
+    with pytest.raises(ConfigError, match="a ladder uses features at every depth"):
         zs.models.build("ivae", shape=(4,), latents=2, auxiliary=1, decoder="ladder", variables=2)
-    with pytest.raises(ConfigError, match=r"auxiliary=\[\[1\]\], but the columns"):
+    with pytest.raises(ConfigError, match=r"auxiliary=\[\[1\]\]; expected the columns"):
         zs.models.build("ivae", shape=(4,), latents=2, auxiliary=[[1]])
     with pytest.raises(zs.ZscopeError, match="array has none"):
         zs.train(model.float(), torch.zeros(64, 4), steps=1)

@@ -192,7 +192,7 @@ def test_the_generator_decides_the_noise(name):
 def test_the_draws_are_announced_for_an_ensemble():
     shapes = Shapes()
     small("vae").losses(pictures(4, 1, 8, 8), shapes)
-    assert [tuple(draw.shape) for draw in shapes.seen] == [(4, 3)]
+    assert [tuple(draw.shape) for draw in shapes.draws] == [(4, 3)]
 
 
 def test_decoding_gives_the_mean_and_not_the_logits():
@@ -322,18 +322,18 @@ def test_mixed_precision_keeps_the_losses_whole():
         ("vae", {"hiden": (3,)}, r"no option 'hiden'. Did you mean hidden"),
         ("vae", {"hidden": (3,)}, r"hidden=\(3,\) has no effect with backbone='locatello' \(the"),
         ("vae", {"gamma": 2}, r"gamma=2 has no effect.*choose likelihood=gaussian"),
-        ("vae", {"kernels": (3, 3, 3, 3)}, r"\(4, 4, 4, 4\) or \(4, 4, 2, 2\) is needed"),
-        ("vae", {"backbone": "resnet"}, r"backbone='resnet', but one of mlp, .*consistency is"),
-        ("vae", {"likelihood": "gaussian", "gamma": 0}, r"gamma=0, but a positive number or"),
-        ("vae", {"seed": -1}, r"seed=-1, but a whole number from 0"),
-        ("vae", {"seed": 1.5}, r"seed=1.5, but a whole number"),
-        ("beta-vae", {"beta": "much"}, r"beta='much', but a number that is 0 or more"),
-        ("beta-vae", {"beta": math.nan}, r"beta=nan, but a number that is 0 or more"),
-        ("beta-vae", {"beta": True}, r"beta=True, but a number that is 0 or more"),
-        ("vae", {"latents": 0}, r"latents=0, but a whole number from 1"),
-        ("vae", {"shape": (28, 28)}, r"shape=\(28, 28\), but.*without the batch.*data.shape"),
-        ("vae", {"shape": (1, 0, 8)}, r"shape=\(1, 0, 8\), but"),
-        ("vae", {"shape": (3,), "backbone": "locatello"}, r"convolves pictures.*backbone='mlp'"),
+        ("vae", {"kernels": (3, 3, 3, 3)}, r"expected \(4, 4, 4, 4\) or \(4, 4, 2, 2\)"),
+        ("vae", {"backbone": "resnet"}, r"backbone='resnet'; expected one of mlp, .*consistency"),
+        ("vae", {"likelihood": "gaussian", "gamma": 0}, r"gamma=0; expected a positive number or"),
+        ("vae", {"seed": -1}, r"seed=-1; expected a whole number, at least 0"),
+        ("vae", {"seed": 1.5}, r"seed=1.5; expected a whole number"),
+        ("beta-vae", {"beta": "much"}, r"beta='much'; expected a number that is 0 or more"),
+        ("beta-vae", {"beta": math.nan}, r"beta=nan; expected a number that is 0 or more"),
+        ("beta-vae", {"beta": True}, r"beta=True; expected a number that is 0 or more"),
+        ("vae", {"latents": 0}, r"latents=0; expected a whole number, at least 1"),
+        ("vae", {"shape": (28, 28)}, r"shape=\(28, 28\); expected.*without the batch.*data.shape"),
+        ("vae", {"shape": (1, 0, 8)}, r"shape=\(1, 0, 8\); expected"),
+        ("vae", {"shape": (3,), "backbone": "locatello"}, r"needs pictures.*backbone='mlp'"),
         ("vae", {"shape": (1, 7, 9), "backbone": "responses"}, r"at least 8 x 8.*\(1, 7, 9\)"),
     ],
 )
@@ -344,7 +344,7 @@ def test_what_cannot_be_built_is_refused_with_a_way_forward(name, options, messa
 
 
 def test_an_incomplete_recipe_is_refused():
-    with pytest.raises(ConfigError, match=r"a recipe without latents, shape; found name"):
+    with pytest.raises(ConfigError, match=r"the recipe lacks latents, shape; it has name"):
         zs.models.from_recipe({"name": "vae"})
 
 

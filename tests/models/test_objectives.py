@@ -201,7 +201,7 @@ def test_bernoulli_refuses_what_is_not_between_zero_and_one():
 def test_missing_numbers_are_counted_and_refused():
     x = torch.zeros(5, 3)
     x[1, 2], x[4, 0] = math.nan, math.inf
-    with pytest.raises(DataError, match="2 of 5 observations hold NaN"):
+    with pytest.raises(DataError, match="2 of 5 observations contain NaN"):
         check_observations(x, (3,), MeanSquare())
 
 

@@ -75,5 +75,5 @@ def test_it_encodes_and_does_not_decode():
     assert model.encode(torch.zeros(3, 4)).deterministic
     with pytest.raises(InterfaceError, match="pcl has an encoder only"):
         model.decode(torch.zeros(3, 2))
-    with pytest.raises(InterfaceError, match="pcl: the loss is one of pairs"):
+    with pytest.raises(InterfaceError, match="pcl: the loss is defined for pairs"):
         model.losses(torch.zeros(3, 4))

@@ -79,5 +79,5 @@ def test_a_latent_that_moves_costs_more_than_one_that_stays():
 
 def test_without_partners_it_says_what_is_missing():
     model = zs.models.build("slow-vae", shape=(5,), latents=3)
-    with pytest.raises(InterfaceError, match="slow-vae: the loss is one of pairs.*partner="):
+    with pytest.raises(InterfaceError, match="slow-vae: the loss is defined for pairs.*partner="):
         model.losses(torch.rand(4, 5, generator=seeded(0)))

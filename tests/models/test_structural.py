@@ -6,7 +6,7 @@ from worlds import seeded
 
 import zscope as zs
 from zscope.models.layers import initialise
-from zscope.models.structural import Transform, shared_out
+from zscope.models.structural import Transform, split_evenly
 
 SHAPES = [(1, 16, 16), (5,)]
 
@@ -107,7 +107,7 @@ def test_with_one_variable_and_one_latent_structural_and_adaptive_coincide():
 def test_blocks_are_shared_out_evenly_and_in_order():
     blocks = [[torch.nn.Identity()] for _ in range(12)]
     for variables, sizes in ((3, [4, 4, 4]), (5, [2, 2, 3, 2, 3]), (12, [1] * 12)):
-        runs = shared_out(blocks, variables)
+        runs = split_evenly(blocks, variables)
         assert [len(run) for run in runs] == sizes
         assert [block for run in runs for block in run] == blocks
 

@@ -80,11 +80,11 @@ def test_gradients_agree_with_finite_differences(name, monkeypatch):
         class Keeping:
             seen = None
 
-        def kept(batch, *counts, drawn=consistency.drawn):
-            Keeping.seen = Keeping.seen or drawn(batch, *counts)
+        def kept(batch, *counts, draw=consistency.draw):
+            Keeping.seen = Keeping.seen or draw(batch, *counts)
             return Keeping.seen
 
-        monkeypatch.setattr(consistency, "drawn", kept)
+        monkeypatch.setattr(consistency, "draw", kept)
     rival = {id(p) for r in model.rivals.values() for p in r.module.parameters()}
     named = dict(lost.named_parameters())
     for part in ("total", "opponent") if model.rivals else ("total",):
@@ -144,7 +144,7 @@ def test_stacked_models_lose_as_they_do_alone(name):
     models[0].losses(x[0], shapes, **given[0])
     draws = [
         torch.stack([normal(like, seeded(11 * member + place)) for member in range(2)])
-        for place, like in enumerate(shapes.seen)
+        for place, like in enumerate(shapes.draws)
     ]
     lost = [Lost(model) for model in models]
     parameters, buffers = stack_module_state(lost)
@@ -167,7 +167,7 @@ def test_losses_do_not_depend_on_the_size_of_the_batch(name):
     given = extras(model, x)
     shapes = Shapes()
     model.losses(x, shapes, **given)
-    draws = [normal(like, seeded(n)) for n, like in enumerate(shapes.seen)]
+    draws = [normal(like, seeded(n)) for n, like in enumerate(shapes.draws)]
     once = model.losses(x, Tape(list(draws)), **given).total.item()
     halves = [draw.chunk(len(draw) // 5) for draw in draws]  # pairs are drawn for as one batch
     twice = [torch.cat([part for part in parts for _ in range(2)]) for parts in halves]
@@ -263,13 +263,13 @@ def test_any_objective_may_have_the_parts():
         ("ae", {"variables": 2}, r"variables=2 has no effect with decoder='hourglass'"),
         ("ae", {"unit": 2}, r"unit=2 has no effect with block='none'.*choose block=causal"),
         ("ae", {"vectors": 2}, r"vectors=2 has no effect.*invariance or equivariance"),
-        ("vae", {"posterior": "point"}, r"divergence of a code without spread.*infinite"),
-        ("ae", {"posterior": "gaussian"}, r"nothing would pay for the spread"),
-        ("beta-tcvae", {"posterior": "full"}, r"the density of each latent by itself"),
+        ("vae", {"posterior": "point"}, r"divergence of a deterministic code.*infinite"),
+        ("ae", {"posterior": "gaussian"}, r"keeps the posterior variance from shrinking"),
+        ("beta-tcvae", {"posterior": "full"}, r"the density of each latent alone"),
         ("vlae-2", {"posterior": "full"}, r"every rung has a posterior of its own"),
         ("pcl", {"block": "causal"}, r"pcl has no option 'block'"),
         ("vae", {"depth": 4}, r"depth=4 has no effect with backbone='mlp'.*structural or consist"),
-        ("factor-vae", {"discriminator": "big"}, r"sizes of layers are needed"),
+        ("factor-vae", {"discriminator": "big"}, r"expected sizes of layers"),
     ],
 )
 def test_unfit_combinations_are_refused_with_the_reason(name, options, message):
@@ -286,6 +286,6 @@ def test_too_few_blocks_are_refused_with_a_way_forward():
         build("sae-4", backbone="locatello")
     with pytest.raises(ConfigError, match="Use depth=6"):
         build("sae-6", backbone="structural", depth=3)
-    with pytest.raises(ConfigError, match="filters=12, but a multiple of 8"):
+    with pytest.raises(ConfigError, match="filters=12; expected a multiple of 8"):
         build("sae-6", filters=12)
     assert build("sae-6", backbone="consistency", filters=12).decoder.start.value.shape[0] == 12

@@ -47,13 +47,13 @@ def test_a_run_of_two_processes_is_kept_repeats_and_resumes(tmp_path):
 def test_what_one_process_finds_wrong_is_said_once(tmp_path):
     rows = ROWS.copy()
     rows[64:] = 1e30
-    with pytest.raises(TrainingError, match="'reconstruction' broke at step"):
+    with pytest.raises(TrainingError, match="'reconstruction' became NaN or infinite at step"):
         zs.train(build(), rows, steps=20, batch=32, devices=2, out=tmp_path / "run")
     assert store.open_run(tmp_path / "run").status == "failed"
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():
-    with pytest.raises(ConfigError, match="batch 33 cannot be shared evenly by 2 devices"):
+    with pytest.raises(ConfigError, match="batch 33 cannot be split evenly over 2 devices"):
         zs.train(build(), ROWS, steps=1, batch=33, devices=2)
 
 

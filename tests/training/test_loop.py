@@ -192,19 +192,23 @@ def test_resuming_where_nothing_is_saved_starts_at_the_beginning(tmp_path):
 
 def test_a_folder_with_a_run_or_with_other_things_is_not_overwritten(tmp_path):
     zs.train(small(), ROWS, steps=5, out=tmp_path / "run")
-    with pytest.raises(RunError, match="already holds a run \\(finished, step 5 of 5\\).*resume"):
+    with pytest.raises(
+        RunError, match="already contains a run \\(finished, step 5 of 5\\).*resume"
+    ):
         zs.train(small(), ROWS, steps=5, out=tmp_path / "run")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "thesis.txt").write_text("x")
-    with pytest.raises(RunError, match="not empty and holds no run"):
+    with pytest.raises(RunError, match="not empty and contains no run"):
         zs.train(small(), ROWS, steps=5, out=tmp_path / "notes")
 
 
 def test_a_resumed_run_refuses_other_settings(tmp_path):
     zs.train(small(), ROWS, steps=5, out=tmp_path)
-    with pytest.raises(ConfigError, match="started with rate=0.0001, now rate=0.5"):
+    with pytest.raises(ConfigError, match="started with rate=0.0001, but resumed with rate=0.5"):
         zs.train(small(), ROWS, steps=5, rate=0.5, out=tmp_path, resume=True)
-    with pytest.raises(ConfigError, match="started with model.options.seed=0, now .*seed=9"):
+    with pytest.raises(
+        ConfigError, match="started with model.options.seed=0, but resumed with .*seed=9"
+    ):
         zs.train(small(seed=9), ROWS, steps=5, out=tmp_path, resume=True)
 
 
@@ -234,7 +238,8 @@ class Breaking(zs.Trainable):
 
 def test_an_infinite_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
     with pytest.raises(
-        TrainingError, match="'divergence' broke at step 25 .*divergence = inf.*step-000000020"
+        TrainingError,
+        match="'divergence' became NaN or infinite at step 25 .*divergence = inf.*step-000000020",
     ):
         zs.train(Breaking(25), ROWS, steps=100, out=tmp_path, checkpoint_every=10)
     assert store.open_run(tmp_path).status == "failed"
@@ -252,7 +257,7 @@ def test_weights_that_overflow_are_not_saved(tmp_path):
             root = (self.weight - self.weight.detach()).abs().sum().sqrt()
             return Losses(root + 1, {"reconstruction": root + 1})
 
-    with pytest.raises(TrainingError, match="'reconstruction'|weights 'weight' hold NaN"):
+    with pytest.raises(TrainingError, match="'reconstruction'|weights 'weight' contain NaN"):
         zs.train(Overflowing(0), ROWS, steps=3, out=tmp_path, checkpoint_every=1)
     assert store.checkpoints(tmp_path) == []
 
@@ -264,7 +269,7 @@ def test_unfit_models_data_and_settings_are_refused():
         zs.train(small(), ROWS)
     with pytest.raises(ConfigError, match="takes observations of shape \\(4,\\).*has \\(3,\\)"):
         zs.train(small(), ROWS[:, :3], steps=1)
-    with pytest.raises(ConfigError, match="train: rate: .*greater than 0.*found -1"):
+    with pytest.raises(ConfigError, match="train: rate: .*greater than 0.*got -1"):
         zs.train(small(), ROWS, steps=1, rate=-1.0)
     with pytest.raises(ConfigError, match="no such setting. Did you mean schedule"):
         zs.train(small(), ROWS, steps=1, shedule="cosine")

@@ -51,32 +51,37 @@ def __dir__() -> list[str]:
 
 
 def recognise(target: Any) -> "Autoencoder | None":
-    """An Autoencoder of an object of a library that is known here; None for anything else.
+    """An Autoencoder for an object of a library that has an adapter; None for anything else.
 
-    No library is imported to find out: an object tells where its class comes from.
+    No library is imported to find out: the module of an object's class names its library.
     """
     origins = {kind.__module__.partition(".")[0] for kind in type(target).__mro__}
     for library in ("diffusers", "pythae", "scvi"):
         if library in origins:
-            return __getattr__(f"from_{library}")(target)
+            return _adapt(f"from_{library}", target)
     transforms = all(callable(getattr(target, n, None)) for n in ("transform", "inverse_transform"))
     if transforms and not isinstance(target, nn.Module):
-        return __getattr__("from_sklearn")(target)
+        return _adapt("from_sklearn", target)
     return None
 
 
 def recognise_folder(folder: Path) -> "Autoencoder | None":
-    """An Autoencoder of a folder in which pythae or diffusers saved a model."""
+    """An Autoencoder for a folder in which pythae or diffusers saved a model."""
     if (folder / "model_config.json").is_file():
-        return __getattr__("from_pythae")(folder)
+        return _adapt("from_pythae", folder)
     if (folder / "config.json").is_file():
         try:
             content = json.loads((folder / "config.json").read_bytes())
         except ValueError:
             return None
         if isinstance(content, dict) and "_diffusers_version" in content:
-            return __getattr__("from_diffusers")(folder)
+            return _adapt("from_diffusers", folder)
     return None
+
+
+def _adapt(adapter: str, target: Any) -> "Autoencoder":
+    autoencoder: Autoencoder = __getattr__(adapter)(target)
+    return autoencoder
 
 
 class MissingPackage(MissingExtra):
@@ -85,18 +90,18 @@ class MissingPackage(MissingExtra):
     def __init__(self, who: str, package: str):
         Exception.__init__(
             self,
-            f"{who}: the package {package!r} is not installed, and models of its kind cannot be "
-            f"used without it. Install it with: pip install {package}",
+            f"{who}: the package {package!r} is not installed, and its models cannot be used "
+            f"without it. Install it with: pip install {package}",
         )
 
 
 def array_of(tensor: Tensor, who: str) -> np.ndarray:
-    """The numbers of a tensor, for a library that knows no gradients."""
+    """The values of a tensor as an array, for libraries without gradients."""
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor) or (
         torch.is_grad_enabled() and tensor.requires_grad
     ):
         raise InterfaceError(
-            f"{who}: a gradient was asked for, and none can be taken through a model that is not "
-            "made of torch. Assays that need gradients do not apply to it; all others do."
+            f"{who}: an assay needs gradients, and this model is not written in torch. Assays that "
+            "need gradients cannot be used with it; all others can."
         )
     return tensor.detach().cpu().numpy()

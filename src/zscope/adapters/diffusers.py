@@ -1,11 +1,11 @@
 """diffusers: the autoencoders of latent diffusion models, such as `AutoencoderKL`.
 
-Their latents have channels and places (4 x 64 x 64 in Stable Diffusion): zscope numbers
-them one by one, channel by channel, so that with c channels and p places
+Their latents have channels and positions (4 x 64 x 64 in Stable Diffusion): zscope numbers
+them one by one, channel by channel, so that with c channels and p positions
 
     groups = torch.arange(c * p).reshape(c, p).tolist()
 
-makes one variable of each channel. Their observations go from -1 to 1, those of zscope
+makes each channel one variable. Their observations range from -1 to 1, those of zscope
 from 0 to 1: `symmetric` converts both ways.
 """
 
@@ -21,14 +21,16 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
 
+__all__ = ["from_diffusers"]
+
 
 def from_diffusers(
     model: Any, *, symmetric: bool = True, prior: str | None = "auto"
 ) -> Autoencoder:
     """An autoencoder of diffusers, or the folder it was saved in.
 
-    A folder is read from disk alone: nothing is downloaded, and weights are safetensors.
-    Give `symmetric=False` if your observations go from -1 to 1 already.
+    A folder is read from disk only: nothing is downloaded, and weights are safetensors.
+    Use `symmetric=False` if your observations already range from -1 to 1.
     """
     if isinstance(model, str | Path):
         model = _read(Path(model))
@@ -69,17 +71,17 @@ class _Encoder(nn.Module):
         self.symmetric = symmetric
 
     def forward(self, x: Tensor) -> Any:
-        found = self.model.encode(2 * x - 1 if self.symmetric else x)
-        law = getattr(found, "latent_dist", None)
-        if law is not None:
-            shape = law.mean.shape
-            return (law.mean, law.logvar) if law.logvar.shape == shape else Posterior(law.mean)
+        output = self.model.encode(2 * x - 1 if self.symmetric else x)
+        posterior = getattr(output, "latent_dist", None)
+        if posterior is not None:
+            mean, log_variance = posterior.mean, posterior.logvar
+            return (mean, log_variance) if log_variance.shape == mean.shape else Posterior(mean)
         for name in ("latents", "latent"):
-            if hasattr(found, name):
-                return getattr(found, name)
+            if hasattr(output, name):
+                return getattr(output, name)
         raise InterfaceError(
             f"from_diffusers: {type(self.model).__name__}.encode returned a "
-            f"{type(found).__name__} without latents. Wrap it: zs.wrap(encoder, decoder)."
+            f"{type(output).__name__} without latents. Wrap it: zs.wrap(encoder, decoder)."
         )
 
 
@@ -90,5 +92,5 @@ class _Decoder(nn.Module):
         self.symmetric = symmetric
 
     def forward(self, z: Tensor) -> Tensor:
-        x = self.model.decode(z).sample
+        x: Tensor = self.model.decode(z).sample
         return (x + 1) / 2 if self.symmetric else x

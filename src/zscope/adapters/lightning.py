@@ -1,11 +1,11 @@
-"""Lightning: a callback that watches the latents of a model while it is trained.
+"""Lightning: a callback that monitors the latents of a model during training.
 
     Trainer(callbacks=[zs.adapters.LatentMonitor(x_validation)])
 
 After every epoch it encodes some data and logs how many latents are active, mixed and
 passive, the sum of their mean posterior variances (for variational models), how many
-latents are causal, and how much of a change made to each comes back (the diagonal of the
-relative response matrix). It changes neither the model nor the global random state.
+latents are causal, and the response of each latent to a change of itself (the diagonal of
+the relative response matrix). It changes neither the model nor the global random state.
 """
 
 from collections.abc import Callable
@@ -20,6 +20,8 @@ from zscope.errors import ConfigError
 from zscope.recording import record
 from zscope.training.monitor import regime
 
+__all__ = ["LatentMonitor"]
+
 try:
     from lightning.pytorch import Callback
 except ImportError:
@@ -30,10 +32,10 @@ except ImportError:
 
 
 class LatentMonitor(Callback):
-    """Logs the state of the latents; `history` keeps what was logged, one dict each time.
+    """Logs the state of the latents; `history` is the list of what was logged.
 
     `data` is an array, a tensor or a Dataset. `build` makes an Autoencoder of the
-    LightningModule, by default as `zs.load` does: of its encode and decode, or its encoder
+    LightningModule, by default as `zs.load` does: from its encode and decode, or its encoder
     and decoder.
     """
 
@@ -50,7 +52,7 @@ class LatentMonitor(Callback):
     ) -> None:
         super().__init__()
         if every < 1:
-            raise ConfigError(f"LatentMonitor: every={every} epochs; at least 1 is needed.")
+            raise ConfigError(f"LatentMonitor: every={every} epochs; expected at least 1.")
         self.data, self.every, self.samples = data, every, samples
         self.responses, self.seed, self.prefix, self.build = responses, seed, prefix, build
         self.history: list[dict[str, float]] = []
@@ -58,27 +60,27 @@ class LatentMonitor(Callback):
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         if (trainer.current_epoch + 1) % self.every or not trainer.is_global_zero:
             return
-        found = self.measure(pl_module)
-        self.history.append({"epoch": trainer.current_epoch, **found})
-        named = {f"{self.prefix}{key}": value for key, value in found.items()}
-        pl_module.log_dict(named, rank_zero_only=True)
+        values = self.measure(pl_module)
+        self.history.append({"epoch": trainer.current_epoch, **values})
+        prefixed = {f"{self.prefix}{key}": value for key, value in values.items()}
+        pl_module.log_dict(prefixed, rank_zero_only=True)
 
     def measure(self, module: Any) -> dict[str, float]:
-        """The numbers that are logged, of a module as it is."""
+        """The values to log for a module in its present state."""
         from zscope.loading import load
 
         autoencoder = (self.build or load)(module)
         recording = record(autoencoder, self.data, samples=self.samples, seed=self.seed)
-        found: dict[str, float] = {}
+        values: dict[str, float] = {}
         if not recording.posterior.deterministic:
             counts = regime(recording.posterior.variance)
-            found |= {key: float(value) for key, value in counts.items()}
+            values |= {key: float(value) for key, value in counts.items()}
         matrix = response_matrix(
             autoencoder,
             recording.posterior,
             samples=self.responses,
             generator=torch.Generator().manual_seed(self.seed),
         )
-        found["causal"] = float(len(matrix.causal))
+        values["causal"] = float(len(matrix.causal))
         diagonal = matrix.relative.diagonal().tolist()
-        return found | {f"response/{latent}": value for latent, value in enumerate(diagonal)}
+        return values | {f"response/{latent}": value for latent, value in enumerate(diagonal)}

@@ -2,8 +2,7 @@
 
 The encoder has one output (codes), or two of one shape: means and log-variances, or means
 and standard deviations where the name of the second says so (std, sigma, stddev, scale).
-Files with a fixed batch size are fed in parts of it. Nothing but numbers goes in and out:
-no gradients.
+Files with a fixed batch size get batches of that size. There are no gradients.
 """
 
 from pathlib import Path
@@ -17,6 +16,8 @@ from zscope.adapters import MissingPackage, array_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
+
+__all__ = ["from_onnx"]
 
 DEVIATIONS = ("std", "sigma", "scale", "deviation")
 TYPES = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
@@ -34,15 +35,15 @@ def from_onnx(
     if len(first.outputs) > 2 or len(second.outputs) != 1:
         raise InterfaceError(
             f"from_onnx: {encoder} gives {len(first.outputs)} outputs ({', '.join(first.outputs)}) "
-            f"and {decoder} {len(second.outputs)} ({', '.join(second.outputs)}); needed are one or "
-            "two of the encoder and one of the decoder. Export the parts alone."
+            f"and {decoder} {len(second.outputs)} ({', '.join(second.outputs)}); expected one or "
+            "two from the encoder and one from the decoder. Export the parts alone."
         )
 
     def encode(x: Tensor) -> Any:
-        found = first(x)
-        if len(found) == 2 and any(word in first.outputs[1].lower() for word in DEVIATIONS):
-            return found[0], 2 * found[1].log()
-        return tuple(found) if len(found) == 2 else found[0]
+        outputs = first(x)
+        if len(outputs) == 2 and any(word in first.outputs[1].lower() for word in DEVIATIONS):
+            return outputs[0], 2 * outputs[1].log()
+        return tuple(outputs) if len(outputs) == 2 else outputs[0]
 
     def decode(z: Tensor) -> Tensor:
         return second(z)[0]
@@ -67,32 +68,32 @@ class _Session:
         except Exception as error:
             raise InterfaceError(
                 f"from_onnx: {path} could not be read ({' '.join(str(error).split())[:200]}). Is "
-                "it a whole ONNX file, of a version that this onnxruntime knows?"
+                "it a complete ONNX file, of a version that this onnxruntime supports?"
             ) from error
         inputs = self._session.get_inputs()
         if len(inputs) != 1:
             raise InterfaceError(
                 f"from_onnx: {path} takes {len(inputs)} inputs "
-                f"({', '.join(each.name for each in inputs)}); one is needed: observations for the "
+                f"({', '.join(each.name for each in inputs)}); expected one: observations for the "
                 "encoder, latents for the decoder. Export the parts alone."
             )
         self._input, self._path = inputs[0], path
         self.outputs = [each.name for each in self._session.get_outputs()]
 
-    def __call__(self, given: Tensor) -> list[Tensor]:
+    def __call__(self, batch: Tensor) -> list[Tensor]:
         who = f"from_onnx: {self._path.name}"
-        values = array_of(given, who).astype(TYPES.get(self._input.type, np.float32), copy=False)
+        values = array_of(batch, who).astype(TYPES.get(self._input.type, np.float32), copy=False)
         fixed = self._input.shape[0] if self._input.shape else None
         size = fixed if isinstance(fixed, int) else len(values)
         parts = [self._run(values[k : k + size], size) for k in range(0, len(values), size)]
         return [
-            torch.from_numpy(np.concatenate(columns)).to(given.dtype)
+            torch.from_numpy(np.concatenate(columns)).to(batch.dtype)
             for columns in zip(*parts, strict=True)
         ]
 
     def _run(self, values: np.ndarray, size: int) -> list[np.ndarray]:
-        """One batch; a last one that is too small is filled up, and the filling cut off."""
+        """One batch; a last one that is too small is padded, and the padding removed again."""
         count = len(values)
         if count < size:
             values = np.concatenate([values, np.repeat(values[-1:], size - count, axis=0)])
-        return [found[:count] for found in self._session.run(None, {self._input.name: values})]
+        return [output[:count] for output in self._session.run(None, {self._input.name: values})]

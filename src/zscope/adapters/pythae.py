@@ -1,8 +1,8 @@
 """pythae: its models, and the folders they are saved in.
 
 The encoder's `embedding` is the mean, its `log_covariance` the log-variances. Models whose
-posterior is not a Gaussian that the decoder reads directly (on spheres, in hyperbolic
-space, quantised, or moved by flows) are refused.
+decoder does not take draws of a Gaussian posterior (on spheres, in hyperbolic space,
+quantised, or transformed by flows) are refused.
 """
 
 import json
@@ -17,30 +17,32 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
 
-OTHERWISE = {
+__all__ = ["from_pythae"]
+
+NOT_GAUSSIAN = {
     "SVAE": "lies on a sphere",
     "PoincareVAE": "lies in hyperbolic space",
     "VQVAE": "is quantised",
-    "VAE_IAF": "is moved by a flow before it is decoded",
-    "VAE_LinNF": "is moved by a flow before it is decoded",
-    "HVAE": "is moved by Hamiltonian steps before it is decoded",
-    "RHVAE": "is moved by Hamiltonian steps before it is decoded",
+    "VAE_IAF": "is transformed by a flow before it is decoded",
+    "VAE_LinNF": "is transformed by a flow before it is decoded",
+    "HVAE": "is transformed by Hamiltonian steps before it is decoded",
+    "RHVAE": "is transformed by Hamiltonian steps before it is decoded",
 }
 
 
 def from_pythae(model: Any) -> Autoencoder:
     """A pythae model, or the folder it was saved in.
 
-    Of a folder only numbers and settings are read. Networks of your own are saved by pythae
-    as pickles, which run code when they are opened: such a folder is refused.
+    Only weights and settings are read from a folder. pythae saves custom networks as
+    pickles, which run code when they are opened: such a folder is refused.
     """
     if isinstance(model, str | Path):
         model = _read(Path(model))
     name = type(model).__name__
-    if name in OTHERWISE:
+    if name in NOT_GAUSSIAN:
         raise InterfaceError(
-            f"from_pythae: the code of a {name} {OTHERWISE[name]}, so it is no Gaussian posterior "
-            "of latents that the decoder reads. Wrap the part you mean: zs.wrap(encoder, decoder)."
+            f"from_pythae: the code of a {name} {NOT_GAUSSIAN[name]}, so the decoder does not take "
+            "draws of a Gaussian posterior. Wrap the part you mean: zs.wrap(encoder, decoder)."
         )
     # The prior of a VAMP is a mixture of posteriors, not N(0, I).
     prior = None if name == "VAMP" else "auto"
@@ -62,8 +64,8 @@ def _read(folder: Path) -> nn.Module:
     pickles = sorted(file.name for file in folder.glob("*.pkl"))
     if pickles:
         raise InterfaceError(
-            f"from_pythae: {folder} holds {' and '.join(pickles)}, pickles that run code when they "
-            "are opened. If you trust them, open them yourself and hand over the model: "
+            f"from_pythae: {folder} contains {' and '.join(pickles)}, pickles that run code when "
+            "they are opened. If you trust them, open them yourself and pass the model: "
             "zs.load(AutoModel.load_from_folder(folder))"
         )
     file = folder / "model_config.json"
@@ -71,8 +73,8 @@ def _read(folder: Path) -> nn.Module:
         name = str(json.loads(file.read_bytes())["name"])
         settings = AutoConfig.from_json_file(str(file))
         kind = getattr(models, name.removesuffix("Config").removesuffix("_"))
-        with torch.random.fork_rng(devices=[]):  # first weights, replaced below
-            model = kind(settings)
+        with torch.random.fork_rng(devices=[]):  # initial weights, replaced below
+            model: nn.Module = kind(settings)
     except Exception as error:
         raise InterfaceError(
             f"from_pythae: {file} does not describe a model that pythae can build "
@@ -89,9 +91,9 @@ class _Encoder(nn.Module):
         self.encoder = encoder
 
     def forward(self, x: Tensor) -> Any:
-        found = self.encoder(x)
-        spread = found.get("log_covariance")
-        return found["embedding"] if spread is None else (found["embedding"], spread)
+        output = self.encoder(x)
+        mean, log_variance = output["embedding"], output.get("log_covariance")
+        return mean if log_variance is None else (mean, log_variance)
 
 
 class _Decoder(nn.Module):
@@ -100,4 +102,5 @@ class _Decoder(nn.Module):
         self.decoder = decoder
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.decoder(z)["reconstruction"]
+        x: Tensor = self.decoder(z)["reconstruction"]
+        return x

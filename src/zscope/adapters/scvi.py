@@ -1,8 +1,8 @@
 """scvi-tools: variational autoencoders of single-cell counts.
 
-Counts go in; what comes out is the expected count of each gene at one library size for
-all cells, the geometric mean of those the model was set up with, and without
-dropouts. Cells are taken to be of the first batch, with no further covariates.
+The input are counts; the output is the expected count of each gene, without dropouts, at
+the same library size for all cells: the geometric mean of those the model was set up with.
+All cells are assumed to be of the first batch, without further covariates.
 """
 
 from typing import Any
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
+
+__all__ = ["from_scvi"]
 
 
 def from_scvi(model: Any) -> Autoencoder:
@@ -37,11 +39,11 @@ class _Encoder(nn.Module):
         self.module: Any = module
 
     def forward(self, x: Tensor) -> Posterior:
-        # It draws a code as well, which is not used: the global random state is put back.
-        # Rounding may leave a decoded count a little below 0, where log(1 + x) has no value.
+        # It also draws a code, which is not used: the global random state is restored.
+        # Rounding may leave a decoded count slightly below 0, where log(1 + x) is undefined.
         with torch.random.fork_rng(devices=[]):
-            law = self.module.inference(x.clamp_min(0), batch_index=_first_batch(x))["qz"]
-        return Posterior(law.loc, law.scale)
+            posterior = self.module.inference(x.clamp_min(0), batch_index=_first_batch(x))["qz"]
+        return Posterior(posterior.loc, posterior.scale)
 
 
 class _Decoder(nn.Module):
@@ -52,9 +54,10 @@ class _Decoder(nn.Module):
 
     def forward(self, z: Tensor) -> Tensor:
         library = z.new_full((len(z), 1), self.size)
-        found = self.module.generative(z=z, library=library, batch_index=_first_batch(z))["px"]
-        # `mu` leaves dropouts out, `rate` is what other likelihoods call it.
-        return found.mu if hasattr(found, "mu") else found.mean
+        law = self.module.generative(z=z, library=library, batch_index=_first_batch(z))["px"]
+        # `mu` is without dropouts; likelihoods without dropouts have only the mean.
+        x: Tensor = law.mu if hasattr(law, "mu") else law.mean
+        return x
 
 
 def _first_batch(like: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""scikit-learn: anything that transforms and transforms back is a deterministic autoencoder.
+"""scikit-learn: a transformer with an inverse is a deterministic autoencoder.
 
-PCA and its kin, NMF, ICA, dictionary learning, kernel PCA with an inverse, and pipelines of
-them. A PCA is written out in torch, so that gradients can be taken through it:
+PCA and its variants, NMF, ICA, dictionary learning, kernel PCA with an inverse, and
+pipelines of them. A PCA is computed in torch, so that it has gradients:
 
     z = (x - mean) Wᵀ / s,   x = s z W + mean      s = 1, or the standard deviations (whiten)
 """
@@ -15,6 +15,8 @@ from zscope.adapters import MissingPackage, array_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
+
+__all__ = ["from_sklearn"]
 
 
 def from_sklearn(transformer: Any) -> Autoencoder:
@@ -40,7 +42,7 @@ def from_sklearn(transformer: Any) -> Autoencoder:
 
 
 class _Transformer:
-    """Through NumPy and back."""
+    """Any transformer, by way of NumPy."""
 
     def __init__(self, transformer: Any, who: str) -> None:
         self._transformer, self._who = transformer, who
@@ -57,7 +59,7 @@ class _Transformer:
 
 
 class _Components:
-    """A PCA in torch, in double precision as scikit-learn works it out."""
+    """A PCA in torch, in double precision as in scikit-learn."""
 
     def __init__(self, fitted: Any) -> None:
         scale = fitted.explained_variance_**0.5 if fitted.whiten else 1.0

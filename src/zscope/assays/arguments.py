@@ -13,12 +13,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.factors import Factors
 from zscope.randomness import named_generator
@@ -125,7 +126,7 @@ def _parts(
     generator of the caller, gets the posterior instead.
     """
     return {
-        name: PARTS["posterior" if drawn_anew and part == "recording" else part](recording)
+        name: PARTS["posterior" if drawn_anew and "recording" in part else part](recording)
         for name, part in _places(signature, entry).items()
     }
 
@@ -135,11 +136,13 @@ def _as_recording(signature: inspect.Signature, entry: Entry, given: dict[str, A
 
     So the base samples are the same whether a recording or its posterior is given.
     """
-    places = _places(signature, entry)
     model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
-    for name, part in places.items():
-        if part == "recording" and given.get(name) is not None:
-            given[name] = Recording(model, posterior_of(given[name], entry.attribute))
+    for name, part in zip(signature.parameters, entry.takes, strict=False):
+        value = given.get(name)
+        if (part == "recording" and value is not None) or (
+            part == "recording_or_codes" and isinstance(value, Posterior)
+        ):
+            given[name] = Recording(model, posterior_of(value, entry.attribute))
 
 
 def _complete(
@@ -153,7 +156,7 @@ def _complete(
     parameters = signature.parameters
     if "generator" in parameters and given.get("generator") is None:
         given["generator"] = named_generator(seed, entry.name)
-    if entry.most is None or entry.scales in given:
+    if not entry.limited(given):
         return
     sizes = {**options_of(signature), **given, **sizes_of(given, recording)}
     count = entry.affordable(sizes)
@@ -185,14 +188,23 @@ def sizes_of(given: Mapping[str, Any], recording: Recording | None = None) -> di
             "latents": recording.latents,
             "factors": 0 if factors is None else factors.shape[1],
         }
-    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
     table = given.get("factors")
     if table is None:
         table = getattr(given.get("data"), "factors", None)
-    return {
-        "latents": 1 if model is None else model.latents,
-        "factors": 1 if table is None else int(table.shape[1]) if table.ndim > 1 else 1,
-    }
+    shape: tuple[int, ...] = () if table is None else tuple(table.shape)
+    return {"latents": _latents(given), "factors": int(shape[1]) if len(shape) > 1 else 1}
+
+
+def _latents(given: Mapping[str, Any]) -> int:
+    """As the codes have it; a wrapped model may not know before it has been used."""
+    for each in given.values():
+        if isinstance(each, Recording | Posterior):
+            return each.latents
+    codes = given.get("codes")
+    if isinstance(codes, Tensor | np.ndarray):
+        return int(np.prod(codes.shape[1:]))
+    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
+    return 1 if model is None else model.latents
 
 
 def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
@@ -245,7 +257,7 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         part = word.rpartition("=")[2]
         if recording.model is None and part in ("autoencoder", "observations", "data"):
             return "it needs the model, and only codes were given. Record a model on data"
-        if recording.factors is None and part == "factors":
+        if recording.factors is None and (part == "factors" or "two factors" in entry.needs):
             return "the data come without factors. Give data with known factors"
     for need in entry.needs:
         met, reason = NEEDS[need]
@@ -285,6 +297,7 @@ def _factors(recording: Recording) -> Factors | None:
 # What an entry's `takes` may name, and how a recording answers.
 PARTS: dict[str, Callable[[Recording], Any]] = {
     "recording": lambda recording: recording,
+    "recording_or_codes": lambda recording: recording,  # bare codes are taken in their order
     "autoencoder": lambda recording: recording.autoencoder,
     "posterior": lambda recording: recording.posterior,
     "relative": lambda recording: recording.relative,

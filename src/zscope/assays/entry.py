@@ -14,7 +14,7 @@ literals, read from the source file, so that lists and help need not import torc
 """
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -24,6 +24,7 @@ from typing import Any
 
 __all__ = ["Entry", "read_entry"]
 
+SIZES = frozenset({"latents", "factors"})
 FEWEST = 8
 """A measurement on fewer samples than this is not worth making."""
 
@@ -78,6 +79,10 @@ class Entry:
             return self.passes
         return int(eval(_compiled(self.passes), {"__builtins__": {}}, dict(sizes)))
 
+    def limited(self, options: Collection[str]) -> bool:
+        """Whether the cost is limited: not if the caller set an option that decides it."""
+        return self.most is not None and not _names(str(self.passes)) & set(options)
+
     def affordable(self, sizes: Mapping[str, Any]) -> int:
         """The default of the option `scales`, lowered so that `most` passes are enough.
 
@@ -89,6 +94,13 @@ class Entry:
         one, two = (self.cost({**sizes, self.scales: count}) for count in (1, 2))
         count = 1 + (self.most - one) // (two - one) if two > one else 0
         return min(default, count) if count >= FEWEST else 0
+
+
+@cache
+def _names(expression: str) -> frozenset[str]:
+    """The options in a stated cost."""
+    tree = ast.walk(ast.parse(expression))
+    return frozenset(node.id for node in tree if isinstance(node, ast.Name)) - SIZES
 
 
 @cache

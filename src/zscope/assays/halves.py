@@ -1,13 +1,13 @@
-"""Half-sampling: how far would a number have come out differently with other samples?
+"""Half-sampling: how much would a statistic vary with other samples?
 
-The statistic is worked out on random halves of the rows, drawn without replacement, and
-the spread of those values around their mean is laid around the value of all rows. The
-spread of a half around the whole is just that of the whole around the truth, as
-1/(N/2) - 1/N = 1/N (Shao & Wu, Ann. Stat. 17(3), 1989). A bootstrap would draw rows
-twice, which makes latents look more dependent than they are.
+The statistic is computed on random halves of the rows, drawn without replacement; their
+standard deviation gives the interval around the value of all rows. The variance of a half
+around the whole equals that of the whole around the truth, as 1/(N/2) - 1/N = 1/N
+(Shao & Wu, Ann. Stat. 17(3), 1989). A bootstrap would draw some rows twice, which makes
+latents look more dependent than they are.
 
-Few halves (the report takes 20) do not reach as far out as 95 %: the spread is taken as
-Student's t with so many values takes it, which holds the truth as often with 5 as with 200.
+For few halves (the report uses 20) the quantile is that of Student's t, so that the coverage
+is 95 % with 5 halves as with 200.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from zscope.types import Matrix
 Interval = tuple[float, float]
 
 
-def half_sampled(
+def halves_interval(
     statistic: Callable[[Matrix], float],
     rows: Matrix,
     value: float,
@@ -31,11 +31,11 @@ def half_sampled(
     generator: Generator | None,
     who: str,
 ) -> Interval | None:
-    """The central 95 % around `value`; None without resamples."""
+    """A 95 % interval around `value`; None without resamples."""
     if resamples == 1 or resamples < 0:
         raise ConfigError(
-            f"{who}: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
-            "steady ends. Leave it at 0 for no interval."
+            f"{who}: resamples={resamples} gives no interval; use at least 2, or 200 for a "
+            "stable one. Leave it at 0 for no interval."
         )
     if not resamples or len(rows) < 4:
         return None
@@ -46,11 +46,11 @@ def half_sampled(
         values.append(statistic(rows[order.to(rows.device)]))
     if not np.isfinite(values).all():
         return None
-    return value - reach(values), value + reach(values)
+    return value - half_width(values), value + half_width(values)
 
 
-def reach(values: Sequence[float]) -> float:
-    """How far 95 % go to either side, of a number that came out like this on halves."""
+def half_width(values: Sequence[float]) -> float:
+    """Half the width of the 95 % interval of a statistic with these values on halves."""
     from scipy.special import stdtrit
 
     return float(stdtrit(len(values) - 1, 0.975) * np.std(values, ddof=1))

@@ -1,22 +1,22 @@
-"""How much does each code tell about each factor, beyond what chance would tell?
+"""Mutual information: how much does each latent tell about each factor, beyond chance?
 
-Codes are put into bins and their mutual information with a factor is read off the table
-of counts (the plug-in estimate, in nats),
+Codes are binned, and their mutual information with a factor is computed from the table of
+counts (the plug-in estimate, in nats),
 
     I(z; y) = H(z) + H(y) - H(z, y),       0 <= I <= min(H(z), H(y)).
 
-On N rows this is too large by about (bins - 1)(values - 1) / 2N even for independent
+On N rows this is biased upwards by about (bins - 1)(values - 1) / 2N, also for independent
 variables. The mean over *all* permutations of the rows, I0, is known in closed form
 from the two margins alone (the counts of a table are then hypergeometric):
 
     I0 = sum_ij sum_n P(n) (n / N) ln(N n / (a_i b_j)),   n ~ Hypergeometric(N, a_i, b_j)
 
 (Vinh, Epps & Bailey, "Information theoretic measures for clusterings comparison", JMLR 11,
-2010, the expected mutual information), so it costs no permutations and no draw.
-`excess` is I - I0, floored at 0.
+2010, the expected mutual information), so no permutation has to be drawn.
+`excess` is I - I0, or 0 where that is negative.
 
-Quantile bins are unchanged by any increasing map of a code; one far outlier moves one
-row to another bin at most. Equal-width bins (`flavour="dlib"`) do not have this property.
+Quantile bins are unchanged by any increasing map of a latent; one far outlier moves at most
+one row to another bin. Equal-width bins (`flavour="dlib"`) do not have this property.
 """
 
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from functools import lru_cache
 import numpy as np
 
 BINS = 20
-LEVEL = 0.01  # how often any code of a set of noise codes may be taken for informative
+LEVEL = 0.01  # probability that any latent of a set of noise codes is classified as informative
 
 
 def quantile_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """The bin of each value, one column at a time: equally filled, equal values together.
+    """The bin of each value, column by column: equal counts, equal values in the same bin.
 
-    A column with at most `bins` different values keeps them.
+    In a column with at most `bins` distinct values each value is a bin.
     """
     samples = len(values)
     result = np.empty(values.shape, dtype=np.int64, order="F")
@@ -43,7 +43,7 @@ def quantile_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
         np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
         first = np.flatnonzero(new)
         if len(first) > bins:
-            # The middle rank of equal values decides for all of them.
+            # Equal values share their middle rank.
             middle = first + np.diff(first, append=samples) / 2
             place = (bins * middle / samples).astype(np.int64)
         else:
@@ -53,57 +53,57 @@ def quantile_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
 
 
 def width_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
-    """The bin of each value between the minimum and the maximum of its column, from 0 on.
+    """The equal-width bin of each value between the minimum and maximum of its column, from 0.
 
-    The maximum falls into the last bin; a constant column into the bins' middle.
+    The maximum is in the last bin, a constant column in the middle one.
     """
     result = np.empty(values.shape, dtype=np.int64, order="F")
     for column in range(values.shape[1]):
         low, high = values[:, column].min(), values[:, column].max()
         if low == high:
             low, high = low - 0.5, high + 0.5
-        # NumPy's histogram has these edges too, but refuses a range with fewer numbers than bins.
+        # np.histogram has the same edges, but fails if the range has fewer floats than bins.
         edges = np.linspace(low, high, bins + 1)
         result[:, column] = np.digitize(values[:, column], edges[:-1]) - 1
     return result
 
 
 def bins_for(samples: int) -> int:
-    """20, or fewer where the bins would hold fewer than 10 rows."""
+    """20, or fewer if a bin would have fewer than 10 rows."""
     return max(2, min(BINS, samples // 10))
 
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """Mutual information of every code with every factor (latents x factors), in nats."""
+    """Mutual information of every latent with every factor (latents x factors), in nats."""
 
     plain: np.ndarray  # the plug-in estimate
     chance: np.ndarray  # its mean over all permutations of the rows
-    threshold: np.ndarray  # exceeded by any of a set of noise codes in 1 % of cases
+    threshold: np.ndarray  # exceeded by any latent of a set of noise codes in 1 % of cases
     code_entropy: np.ndarray
     factor_entropy: np.ndarray
 
     @property
     def excess(self) -> np.ndarray:
-        """What is above chance; never negative."""
+        """Information above chance, at least 0."""
         excess: np.ndarray = np.maximum(self.plain - self.chance, 0)
         return excess
 
     @property
     def share(self) -> np.ndarray:
-        """(I - I0) / (H(factor) - I0): 1 when the code tells the factor, 0 at chance."""
+        """(I - I0) / (H(factor) - I0): 1 if the latent determines the factor, 0 at chance."""
         return ratio(self.excess, self.factor_entropy - self.chance)
 
     @property
     def informative(self) -> np.ndarray:
-        """Which codes have, with at least one factor, more information than noise would."""
+        """Which latents have more information about at least one factor than noise."""
         return np.asarray((self.plain > self.threshold).any(1))
 
 
-def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """above / below, and 0 where there is nothing to share out."""
-    safe = below > 1e-12
-    return np.where(safe, above / np.where(safe, below, 1), 0)
+def ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """numerator / denominator, and 0 where the denominator is 0."""
+    safe = denominator > 1e-12
+    return np.where(safe, numerator / np.where(safe, denominator, 1), 0)
 
 
 def entropy(counts: np.ndarray) -> np.ndarray:
@@ -114,9 +114,9 @@ def entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) -> Information:
-    """From the bin of each code and the value index of each factor, row by row.
+    """Information from the bins of the codes and the value indices of the factors.
 
-    Without `chance` the expectation under independence is not worked out and stays 0.
+    With `chance=False` the expectation under independence is not computed and is 0.
     """
     latents, factors = bins.shape[1], labels.shape[1]
     height = int(bins.max(initial=0)) + 1
@@ -125,7 +125,7 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
     shape = (latents, factors)
     plain, expected, threshold = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     factor_entropy = np.zeros(factors)
-    known: dict[tuple[bytes, int], float] = {}
+    cache: dict[tuple[bytes, int], float] = {}
     for k in range(factors):
         values = int(labels[:, k].max()) + 1
         label = np.ascontiguousarray(labels[:, k])
@@ -137,27 +137,27 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
         )
         factor_counts = np.bincount(label, minlength=values)
         factor_entropy[k] = entropy(factor_counts)
-        found = code_entropy + factor_entropy[k] - entropy(tables)
-        plain[:, k] = np.where(found > 1e-12, found, 0)
+        estimate = code_entropy + factor_entropy[k] - entropy(tables)
+        plain[:, k] = np.where(estimate > 1e-12, estimate, 0)
         if not chance:
             continue
         for j in range(latents):
             # Quantile bins of continuous codes all have the same counts.
             key = (np.sort(code_counts[j]).tobytes(), k)
-            if key not in known:
-                known[key] = expected_information(code_counts[j], factor_counts)
-            expected[j, k] = known[key]
+            if key not in cache:
+                cache[key] = expected_information(code_counts[j], factor_counts)
+            expected[j, k] = cache[key]
         freedom = ((code_counts > 0).sum(1) - 1) * (np.count_nonzero(factor_counts) - 1)
         threshold[:, k] = expected[:, k] * _chi_square_ratio(LEVEL / plain.size, freedom)
     return Information(plain, expected, threshold, code_entropy, factor_entropy)
 
 
 def _chi_square_ratio(tail: float, freedom: np.ndarray) -> np.ndarray:
-    """The value a chi-square variable exceeds with probability `tail`, over its mean.
+    """The value that a chi-square variable exceeds with probability `tail`, over its mean.
 
-    2 N I of independent variables tends to a chi-square variable; taking its shape
-    alone and the mean from the permutations keeps the rule right in sparse tables,
-    whose information varies less than that.
+    2 N I of independent variables tends to a chi-square variable. Only its shape is used;
+    the mean comes from the permutations, so that the rule is safe for sparse tables, whose
+    information varies less than that.
     """
     from scipy.special import chdtri
 
@@ -175,7 +175,7 @@ def expected_information(first: np.ndarray, second: np.ndarray) -> float:
     times = np.outer(a_times, b_times).ravel()
     mean = a * b / samples
     spread = np.sqrt(mean * (1 - a / samples) * (1 - b / samples) * samples / max(1, samples - 1))
-    # Beyond 12 standard deviations (and 30 counts, for the skewed small ones) nothing is left.
+    # Beyond 12 standard deviations (and 30 counts, for small skewed ones) P(n) is negligible.
     reach = 12 * spread + 30
     low = np.maximum(np.maximum(1, a + b - samples), np.floor(mean - reach)).astype(np.int64)
     high = np.minimum(np.minimum(a, b), np.ceil(mean + reach)).astype(np.int64)

@@ -1,15 +1,15 @@
 """Nearest neighbours of every sample: exact distances, also in thousands of dimensions.
 
-Trees do not help above some twenty dimensions, so all pairs are looked at, in one pass
-of matrix products over blocks of rows: each block pair serves both its rows and its
-columns. The products run in float32 and only propose candidates; the distances returned
-are those of the candidates, taken afresh from the differences in float64. A bound on the
-rounding then proves that no sample outside the candidates can be nearer; rows where it
-does not are done again in float64, and at last from the differences alone.
+Search trees do not help above about twenty dimensions, so all pairs are compared, in one pass
+of matrix products over blocks of rows: each pair of blocks serves both its rows and its
+columns. The products are computed in float32 and only propose candidates; the distances
+returned are computed from the differences to these candidates in float64. A bound on the
+rounding error then proves that no other sample can be nearer; rows where it does not are
+computed again in float64, and finally from the differences to all rows.
 
 Rows that are equal, or nearer to each other than `tolerance` times the root mean square
 distance from the mean (the same observation encoded in another batch), count once: a
-neighbour at distance zero says nothing about dimension, and ruins every estimate.
+neighbour at distance zero says nothing about dimension and makes every estimate useless.
 """
 
 import hashlib
@@ -23,9 +23,11 @@ from torch import Tensor
 from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 
-SPARE = 4  # candidates beyond those asked for, so that rounding cannot push one out unseen
+__all__ = ["Neighbours", "nearest_neighbours"]
+
+SPARE = 4  # extra candidates, so that rounding errors do not push out a true neighbour
 BLOCK_ROWS = 2048
-REFINE_BYTES = 4 << 20  # fits the processor's cache: each difference is then read only once
+REFINE_BYTES = 4 << 20  # fits into the processor's cache, so that each difference is read only once
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +35,9 @@ class Neighbours:
     """Distances to the nearest neighbours of each distinct sample, nearest first."""
 
     distances: Float[Tensor, "samples neighbours"]
-    rows: Int[Tensor, " samples"]  # which of the given rows were kept
-    duplicates: int  # how many were left out because they equal another
-    values: Float[Tensor, "samples columns"]  # the kept rows
+    rows: Int[Tensor, " samples"]  # indices of the distinct rows
+    duplicates: int  # number of rows left out because they equal another
+    values: Float[Tensor, "samples columns"]  # the distinct rows
 
     def __len__(self) -> int:
         return len(self.distances)
@@ -50,23 +52,23 @@ def nearest_neighbours(
 ) -> Neighbours:
     """Distances from each distinct sample to its `neighbours` nearest others.
 
-    `codes` is samples x columns; further axes (pictures) are flattened. Float32 and
-    float64 are taken as they are, other numbers as float64.
+    `codes` is samples x columns; further axes (images) are flattened. Other types than
+    float32 and float64 are converted to float64.
     """
-    values = _prepared(codes)
-    given = len(values)
-    rows = _distinct(values)
-    values = values[rows] if len(rows) < given else values
+    values = _as_values(codes)
+    total = len(values)
+    rows = _distinct_rows(values)
+    values = values[rows] if len(rows) < total else values
     while True:
-        _check_count(len(values), neighbours, given)
+        _check_count(len(values), neighbours, total)
         distances, indices, radius = _k_nearest(values, neighbours)
         if (distances[:, 0] > tolerance * radius).all():
-            return Neighbours(distances, rows, given - len(rows), values)
-        keep = _without_twins(distances, indices, tolerance * radius)
+            return Neighbours(distances, rows, total - len(rows), values)
+        keep = _mask_without_twins(distances, indices, tolerance * radius)
         values, rows = values[keep], rows[keep]
 
 
-def _prepared(codes: Array) -> Tensor:
+def _as_values(codes: Array) -> Tensor:
     if not isinstance(codes, Tensor):
         array = np.ascontiguousarray(codes)
         codes = torch.from_numpy(array if array.flags.writeable else array.copy())
@@ -76,34 +78,34 @@ def _prepared(codes: Array) -> Tensor:
     if not values.isfinite().all():
         raise Undefined(
             f"nearest_neighbours: {int((~values.isfinite()).any(1).sum())} of {len(values)} "
-            "samples hold NaN or infinite numbers. Has training diverged? Find out why before "
-            "leaving those rows out."
+            "samples contain NaN or infinity. Has training diverged? Find out why before leaving "
+            "those rows out."
         )
     return values.contiguous()
 
 
-def _check_count(distinct: int, neighbours: int, given: int) -> None:
+def _check_count(distinct: int, neighbours: int, total: int) -> None:
     if neighbours < 1:
-        raise Undefined(f"nearest_neighbours: neighbours={neighbours}; at least 1 is needed.")
+        raise Undefined(f"nearest_neighbours: neighbours={neighbours}; expected at least 1.")
     if distinct <= neighbours:
         raise Undefined(
-            f"nearest_neighbours: {distinct} distinct samples (of {given}) cannot have "
+            f"nearest_neighbours: {distinct} distinct samples (of {total}) cannot have "
             f"{neighbours} neighbours each. Many equal rows mean discrete data or a collapsed "
-            "encoder: record more observations, or ask for fewer neighbours."
+            "encoder: record more observations, or use fewer neighbours."
         )
 
 
-def _distinct(values: Tensor) -> Tensor:
+def _distinct_rows(values: Tensor) -> Tensor:
     """The first row of each set of equal rows, ascending."""
-    seen: dict[bytes, int] = {}
-    # Adding 0 turns -0 into 0, which is the same number in other bytes.
+    first_rows: dict[bytes, int] = {}
+    # Adding 0 turns -0 into 0, which is the same number with different bytes.
     for k, row in enumerate((values + 0.0).cpu().numpy()):
-        seen.setdefault(hashlib.blake2b(row.data, digest_size=16).digest(), k)
-    return torch.tensor(list(seen.values()), device=values.device)
+        first_rows.setdefault(hashlib.blake2b(row.data, digest_size=16).digest(), k)
+    return torch.tensor(list(first_rows.values()), device=values.device)
 
 
-def _without_twins(distances: Tensor, indices: Tensor, limit: float) -> Tensor:
-    """Mask that keeps one row of each group of rows nearer to each other than `limit`."""
+def _mask_without_twins(distances: Tensor, indices: Tensor, limit: float) -> Tensor:
+    """Mask of one row of each group of rows that are nearer to each other than `limit`."""
     from scipy.sparse import coo_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -119,28 +121,28 @@ def _without_twins(distances: Tensor, indices: Tensor, limit: float) -> Tensor:
 
 
 def _k_nearest(values: Tensor, k: int) -> tuple[Tensor, Tensor, float]:
-    """Distances (float64, ascending) and row numbers of the k nearest of every row.
+    """Distances (float64, ascending) and indices of the k nearest rows of every row.
 
     Also the root mean square distance from the mean.
     """
     n = len(values)
     count = min(k + SPARE, n - 1)
-    # Any shift leaves distances alone; this one keeps the products small.
+    # A shift does not change distances; this one keeps the products small.
     centred = values - values.mean(0, dtype=torch.float64).to(values.dtype)
     scale = float(torch.linalg.vector_norm(centred, dtype=torch.float64)) / n**0.5
     centred /= max(scale, 1e-300)
-    candidates, reach, slack = _candidates(centred.float(), count)
-    distances, indices = _refined(values, candidates, torch.arange(n, device=values.device), k)
-    unsure = (distances[:, -1] / scale).square() > reach - slack
+    candidates, largest, slack = _candidates(centred.float(), count)
+    distances, indices = _refine(values, candidates, torch.arange(n, device=values.device), k)
+    unsure = (distances[:, -1] / scale).square() > largest - slack
     if count == n - 1:
         unsure[:] = False  # every other row was a candidate
     if not unsure.any():
         return distances, indices, scale
     precise = centred.double()
     for block in unsure.nonzero().flatten().split(256):
-        candidates, reach, slack = _candidates_of(precise, block, count)
-        some, which = _refined(values, candidates, block, k)
-        for row in ((some[:, -1] / scale).square() > reach - slack).nonzero().flatten():
+        candidates, largest, slack = _candidates_of(precise, block, count)
+        some, which = _refine(values, candidates, block, k)
+        for row in ((some[:, -1] / scale).square() > largest - slack).nonzero().flatten():
             gaps = torch.linalg.vector_norm(values.double() - values[block[row]].double(), dim=1)
             gaps[block[row]] = torch.inf
             some[row], which[row] = gaps.topk(k, largest=False)
@@ -148,21 +150,22 @@ def _k_nearest(values: Tensor, k: int) -> tuple[Tensor, Tensor, float]:
     return distances, indices, scale
 
 
-def _slack(norms: Tensor, reach: Tensor, width: int, dtype: torch.dtype) -> Tensor:
-    """How far a squared distance from a matrix product may be off, for each row.
+def _slack(norms: Tensor, largest: Tensor, width: int, dtype: torch.dtype) -> Tensor:
+    """Bound on the rounding error of squared distances from matrix products, for each row.
 
-    Rounding of a sum of `width` products grows like sqrt(width). For partners of like
-    norm it is relative to that norm; a partner of much greater norm is far away, and its
-    rounding is relative to the distance itself.
+    The rounding error of a sum of `width` products grows like sqrt(width). For partners of
+    similar norm it is relative to that norm; a partner of much larger norm is far away, and
+    its rounding error is relative to the distance itself.
     """
     unit: float = torch.finfo(dtype).eps * (8 + width**0.5)
-    return unit * (4 * norms + 8 * reach)
+    return unit * (4 * norms + 8 * largest)
 
 
 def _candidates(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The nearest `count` rows of each row by matrix products: (rows, reach, slack).
+    """The nearest `count` rows of each row by matrix products: (indices, largest, slack).
 
-    No other row is nearer than sqrt(reach - slack).
+    `largest` is the largest squared distance to them: no other row is nearer than
+    sqrt(largest - slack).
     """
     n, width = x.shape
     norms = x.square().sum(1)
@@ -179,22 +182,22 @@ def _candidates(x: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
             _improve(best, which, rows, gaps, j)
             if j > i:
                 _improve(best, which, columns, gaps.T, i)
-    reach = best[:, -1].double()
-    return which, reach, _slack(norms.double(), reach, width, x.dtype)
+    largest = best[:, -1].double()
+    return which, largest, _slack(norms.double(), largest, width, x.dtype)
 
 
 def _candidates_of(x: Tensor, rows: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The same for some of the rows."""
+    """`_candidates` for some of the rows."""
     norms = x.square().sum(1)
     gaps = torch.addmm(norms, x[rows], x.T, alpha=-2) + norms[rows, None]
     gaps[torch.arange(len(rows)), rows] = torch.inf
     best, which = gaps.topk(count, largest=False)
-    reach = best.amax(1)
-    return which, reach, _slack(norms[rows], reach, x.shape[1], x.dtype)
+    largest = best.amax(1)
+    return which, largest, _slack(norms[rows], largest, x.shape[1], x.dtype)
 
 
 def _improve(best: Tensor, which: Tensor, rows: slice, gaps: Tensor, offset: int) -> None:
-    """Let the best of each row so far compete with a new block of partners."""
+    """Update the nearest partners of each row with a new block of partners."""
     count = best.shape[1]
     near, at = gaps.topk(min(count, gaps.shape[1]), largest=False)
     values = torch.cat([best[rows], near], 1)
@@ -203,8 +206,8 @@ def _improve(best: Tensor, which: Tensor, rows: slice, gaps: Tensor, offset: int
     which[rows] = numbers.gather(1, order)
 
 
-def _refined(values: Tensor, candidates: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Exact distances to the candidates, the k nearest of them in order."""
+def _refine(values: Tensor, candidates: Tensor, rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k nearest candidates, by exact distances, nearest first."""
     count, width = candidates.shape[1], values.shape[1]
     step = max(1, REFINE_BYTES // (8 * count * width))
     exact = torch.empty(candidates.shape, dtype=torch.float64, device=values.device)

@@ -19,7 +19,7 @@ from zscope import __version__
 from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import check_option_names, options_of, unmet
 from zscope.assays.entry import Entry
-from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, Stopped, Undefined, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result, plain
 
@@ -42,6 +42,7 @@ class Failure(NamedTuple):
 
     message: str
     traceback: str
+    error: Exception
 
 
 @runtime_checkable
@@ -103,7 +104,7 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
     """How many passes of the model an assay will take, as its entry states."""
     sizes = _sizes(entry, recording, options)
-    if entry.most is not None and entry.scales not in options:
+    if entry.limited(options):
         sizes[entry.scales] = entry.affordable(sizes)
         return entry.cost(sizes) if sizes[entry.scales] else 0
     return entry.cost(sizes)
@@ -158,6 +159,8 @@ def _run(
         found.results[entry.name] = result
         if note := _note(entry, recording, options):
             found.notes[entry.name] = note
+    except Stopped:
+        raise
     except ZscopeError as error:
         text = " ".join(str(error).split())
         text = text.removeprefix(f"{entry.name}: ").removeprefix(f"{entry.attribute}: ")
@@ -168,6 +171,7 @@ def _run(
             f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
             "model it called: please report it with the traceback.",
             traceback.format_exc(),
+            error,
         )
 
 
@@ -192,7 +196,7 @@ def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> di
 
 def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str:
     """Why fewer samples than usual were used; nothing if as many as usual were."""
-    if entry.most is None or entry.scales in options:
+    if not entry.limited(options):
         return ""
     sizes = _sizes(entry, recording, options)
     usual, count = int(sizes.get(entry.scales, 1)), entry.affordable(sizes)

@@ -1,14 +1,14 @@
-"""Codes and factors of the same rows: checked, typed, and without what cannot be measured.
+"""Sample: checked codes and factors of the same rows, ready for a score.
 
-A factor is categorical, ordinal or continuous (`zscope.factors`); kinds that nobody stated
-are guessed and named in the flags. Scores that group rows by value never re-bin a discrete
-factor; a continuous one is cut into 20 equally filled bins. Constant factors are skipped and
-named in the flags.
+A factor is categorical, ordinal or continuous (`zscope.factors`); kinds that were not stated
+are guessed, and a flag says so. Scores that group rows by value never re-bin a discrete
+factor; a continuous one is cut into 20 bins with equal counts. Constant factors are skipped,
+and a flag names them.
 
 Passive latents: constant ones always; with `variances` (posterior variances, samples x
 latents) those of the type "passive"; without, or if all variances are 0 (a deterministic
-encoder), those whose information about every factor is no more than a set of noise codes
-would show in 1 % of cases.
+encoder), those whose information about every factor stays below a level that a set of noise
+codes exceeds in 1 % of cases.
 """
 
 from collections.abc import Sequence
@@ -31,23 +31,23 @@ from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 
-FEWEST = 20
+MIN_SAMPLES = 20
 LARGEST = 1e38
 CACHED = ("bins", "information", "plain_information", "values")
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows ready to be measured: codes of the latents in use, factors that vary."""
+    """Codes of some latents and the factors that vary, for the same rows."""
 
     codes: np.ndarray  # rows x latents
-    factors: np.ndarray  # rows x factors, the numbers as they were given
-    labels: np.ndarray  # rows x factors, the index of each value, or of its bin
+    factors: np.ndarray  # rows x factors, the original values
+    labels: np.ndarray  # rows x factors, the index of each value or of its bin
     kinds: tuple[str, ...]
-    latents: tuple[int, ...]  # which latents these are
-    columns: tuple[int, ...]  # which factors these are
-    names: tuple[str, ...] = ()  # of the factors, where they are known
-    lots: np.ndarray | None = None  # a random number for each row: who learns, who is tested
+    latents: tuple[int, ...]  # their indices
+    columns: tuple[int, ...]  # the indices of the factors
+    names: tuple[str, ...] = ()  # of the factors, if known
+    split_keys: np.ndarray | None = None  # a random number per row, which decides the split
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -62,15 +62,15 @@ class Sample:
 
     @cached_property
     def information(self) -> Information:
-        """Chance-corrected, from quantile bins."""
+        """Chance-corrected information, from quantile bins."""
         return information(self.bins, self.labels)
 
-    def limits(self) -> list[str]:
-        """A flag for each factor with more values than a binned code can tell apart."""
+    def bin_flags(self) -> list[str]:
+        """A flag for each factor with more values than a binned latent can distinguish."""
         bins = bins_for(len(self))
         return [
-            f"Factor {k} has {values} values and codes are cut into {bins} bins: a code can tell "
-            f"at most {np.log(bins) / entropy:.2f} of its entropy."
+            f"Factor {k} has {values} values but codes are cut into {bins} bins: a latent can "
+            f"explain at most {np.log(bins) / entropy:.2f} of its entropy."
             for k, values, entropy in zip(
                 self.columns,
                 self.labels.max(0, initial=0) + 1,
@@ -80,60 +80,62 @@ class Sample:
             if entropy > np.log(bins) + 1e-9
         ]
 
-    def unbinned(self) -> list[str]:
-        """A flag for each continuous factor that a flavour takes as it is."""
+    def class_flags(self) -> list[str]:
+        """A flag for each continuous factor, for flavours that do not bin factors."""
         return [
-            f"Factor {k} is continuous, and this flavour takes each of its values for a class."
+            f"Factor {k} is continuous; this flavour treats each of its values as a class."
             for k, kind in zip(self.columns, self.kinds, strict=True)
             if kind == "continuous"
         ]
 
     @cached_property
     def plain_information(self) -> Information:
-        """As in the library of Locatello et al.: 20 equal-width bins, factors as they are."""
+        """As in the library of Locatello et al.: 20 equal-width bins, factors not binned."""
         return information(width_bins(self.codes), self.values, chance=False)
 
     @cached_property
     def values(self) -> np.ndarray:
-        """The index of each value, continuous factors not binned either."""
+        """The index of each value; continuous factors are not binned either."""
         labels = self.labels.copy(order="F")
         for k in np.flatnonzero(~self.discrete):
             labels[:, k] = value_labels(self.factors[:, k])
         return labels
 
-    def with_lots(self, rng: np.random.Generator) -> "Sample":
-        """With a lot drawn for each row, which it keeps in every part that is taken."""
-        drawn = replace(self, lots=rng.random(len(self)))
-        drawn.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
-        return drawn
+    def with_split_keys(self, rng: np.random.Generator) -> "Sample":
+        """With a random number for each row, so that every subset of the rows is split alike."""
+        sample = replace(self, split_keys=rng.random(len(self)))
+        sample.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
+        return sample
 
     def split(self, share: float = 2 / 3) -> tuple[np.ndarray, np.ndarray]:
-        """Rows to learn from and rows to test on (10,000 and 5,000 of 15,000)."""
-        if self.lots is None:
-            raise Undefined("split: no lots were drawn for these rows. Call with_lots(rng) first.")
-        order = np.argsort(self.lots)
+        """Training rows and test rows (10,000 and 5,000 of 15,000)."""
+        if self.split_keys is None:
+            raise Undefined(
+                "split: these rows have no split keys. Call with_split_keys(rng) first."
+            )
+        order = np.argsort(self.split_keys)
         cut = round(share * len(self))
         return order[:cut], order[cut:]
 
     def keep(self, latents: list[int]) -> "Sample":
-        """With these latents alone."""
+        """Only these latents."""
         if latents == list(self.latents):
             return self
         places = [self.latents.index(j) for j in latents]
-        kept = replace(self, codes=self.codes[:, places], latents=tuple(latents))
+        sample = replace(self, codes=self.codes[:, places], latents=tuple(latents))
         if "bins" in self.__dict__:
-            kept.__dict__["bins"] = self.bins[:, places]
-        return kept
+            sample.__dict__["bins"] = self.bins[:, places]
+        return sample
 
-    def permuted(self, rows: np.ndarray) -> "Sample":
-        """Row i of the factors with row rows[i] of the codes: no code knows its factors."""
+    def permute(self, rows: np.ndarray) -> "Sample":
+        """Pair row i of the factors with row rows[i] of the codes, so that they are unrelated."""
         shuffled = replace(self, codes=self.codes[rows])
-        if "bins" in self.__dict__:  # a permutation leaves every code in its bin
+        if "bins" in self.__dict__:  # a permutation does not change the bin of a code
             shuffled.__dict__["bins"] = np.asfortranarray(self.bins[rows])
         return shuffled
 
     def take(self, rows: np.ndarray) -> "Sample":
-        """Some of the rows; factors that no longer vary there are left out."""
+        """Some of the rows, without the factors that do not vary in them."""
         labels = self.labels[rows]
         vary = np.flatnonzero((labels != labels[0]).any(0))
         return Sample(
@@ -144,38 +146,36 @@ class Sample:
             self.latents,
             tuple(self.columns[k] for k in vary),
             tuple(self.names[k] for k in vary) if self.names else (),
-            None if self.lots is None else self.lots[rows],
+            None if self.split_keys is None else self.split_keys[rows],
         )
 
 
-def prepared(
+def prepare(
     who: str, codes: Array, factors: Array, kinds: str | Sequence[str] | None
 ) -> tuple[Sample, list[str]]:
-    """All latents that have codes and all factors that vary, with flags about the others."""
+    """The sample with all latents and all factors that vary, and flags about the other factors."""
     rows = numbers_of(codes, who, "codes", least=2)
     values = numbers_of(factors, who, "factors", least=2)
     if len(rows) != len(values):
         raise Undefined(
             f"{who}: {len(rows)} codes but {len(values)} rows of factors; row i of both must be "
-            "the same observation. Was one of them shuffled, cut or transposed? Take both from "
-            "one recording, or pass the recording itself."
+            "the same observation. Was one of them shuffled, truncated or transposed? Take both "
+            "from one recording, or pass the recording itself."
         )
-    if len(rows) < FEWEST:
+    if len(rows) < MIN_SAMPLES:
         raise Undefined(
-            f"{who}: only {len(rows)} samples; at least {FEWEST} are needed, and some thousands "
-            "for a number worth printing. Are the arrays transposed (they are {} x {} and {} x "
-            "{})? Record more: zs.record(model, data, samples=10_000)".format(
-                *rows.shape, *values.shape
-            )
+            f"{who}: only {len(rows)} samples; expected at least {MIN_SAMPLES}, and thousands for "
+            "a reliable score. Are the arrays transposed (they are {} x {} and {} x {})? Record "
+            "more: zs.record(model, data, samples=10_000)".format(*rows.shape, *values.shape)
         )
     table = factors_of(factors if isinstance(factors, Factors) else values, kinds=kinds, who=who)
-    named = table.kinds
+    table_kinds = table.kinds
     vary = [k for k in range(values.shape[1]) if (values[:, k] != values[0, k]).any()]
     if not vary:
         raise Undefined(
             f"{who}: all {values.shape[1]} factors are constant over {len(values)} samples, so "
-            "there is nothing to find in the codes. Were the rows cut from the start of a sorted "
-            "dataset? Take rows at random."
+            "there is nothing to predict from the codes. Are the rows the first ones of a sorted "
+            "dataset? Choose rows at random."
         )
     flags = guess_flags(table) + [
         f"Factor {k} is constant over these {len(values)} samples and was skipped."
@@ -185,7 +185,7 @@ def prepared(
     labels = np.empty((len(values), len(vary)), dtype=np.int64, order="F")
     for place, k in enumerate(vary):
         column = values[:, k : k + 1]
-        if named[k] == "continuous":
+        if table_kinds[k] == "continuous":
             labels[:, place] = quantile_bins(column, bins_for(len(values)))[:, 0]
         else:
             labels[:, place] = value_labels(column[:, 0])
@@ -193,7 +193,7 @@ def prepared(
         rows,
         values[:, vary],
         labels,
-        tuple(named[k] for k in vary),
+        tuple(table_kinds[k] for k in vary),
         tuple(range(rows.shape[1])),
         tuple(vary),
         tuple(table.names[k] for k in vary) if isinstance(factors, Factors) else (),
@@ -202,10 +202,10 @@ def prepared(
 
 
 def numbers_of(values: Array, who: str, what: str, *, least: int) -> np.ndarray:
-    """The rows of an array, whose numbers must have squares that can be summed.
+    """The rows of an array, checked to lie within the range of single precision.
 
-    Beyond single precision the predictors of other libraries fail, or never end; far below
-    it the spread of numbers that do vary comes out as 0.
+    Beyond it the predictors of other libraries fail or do not terminate; far below it the
+    standard deviation of values that do vary underflows to 0.
     """
     rows = as_rows(values, who, least=least).cpu().numpy()
     largest = float(max(rows.max(), -rows.min()))
@@ -213,14 +213,14 @@ def numbers_of(values: Array, who: str, what: str, *, least: int) -> np.ndarray:
         row = int(np.abs(rows).max(1).argmax())
         raise Undefined(
             f"{who}: the {what} go up to {largest:.3g} (row {row}), outside the range of single "
-            "precision. Has training diverged or died out, or does a number stand for a missing "
+            "precision. Has training diverged or collapsed, or does a number mark a missing "
             "value? Leave such rows out, or scale the numbers."
         )
     return rows
 
 
 def guess_flags(factors: Factors) -> list[str]:
-    """A flag that names the kinds that were guessed."""
+    """A flag that lists the guessed kinds, if there are any."""
     if not factors.guessed:
         return []
     kinds = dict(zip(factors.names, factors.kinds, strict=True))
@@ -229,7 +229,7 @@ def guess_flags(factors: Factors) -> list[str]:
 
 
 def value_labels(values: np.ndarray) -> np.ndarray:
-    """The rank of each value among the different ones, from 0 on."""
+    """The rank of each value among the distinct ones, starting at 0."""
     shifted = _small_whole_numbers(values)
     if shifted is None:
         return np.unique(values, return_inverse=True)[1]
@@ -238,7 +238,7 @@ def value_labels(values: np.ndarray) -> np.ndarray:
 
 
 def _small_whole_numbers(values: np.ndarray) -> np.ndarray | None:
-    """values - minimum as integers that can be counted without sorting, if they are such."""
+    """values - minimum as integers small enough to be counted without sorting, else None."""
     low, high = values.min(), values.max()
     if high - low > 4 * len(values):
         return None
@@ -255,10 +255,10 @@ def order_of(labels: np.ndarray) -> np.ndarray:
 def used_latents(
     who: str, sample: Sample, variances: Array | None
 ) -> tuple[list[int], list[int], list[str]]:
-    """The latents in use, the passive ones, and a flag that says how these were found."""
+    """The latents in use, the passive ones, and flags that say why these are passive."""
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"Latent {j} is constant." for j in sorted(passive)]
-    if variances is not None and by_type(variances, who):
+    if variances is not None and has_spread(variances, who):
         from zscope.assays.regime.types import variable_types
 
         types = variable_types(variances)
@@ -267,45 +267,46 @@ def used_latents(
                 f"{who}: variances of {types.latents} latents for codes of "
                 f"{sample.codes.shape[1]}. Pass posterior.variance of the same model."
             )
-        found, reason = set(types.passive), "their posterior is the prior"
+        silent, reason = set(types.passive), "their posterior is the prior"
     else:
-        found = {int(j) for j in np.flatnonzero(~sample.information.informative)}
-        reason = "they tell no more about any factor than noise would"
-    if found - passive:
-        flags.append(f"Latents {sorted(found - passive)} are passive ({reason}) and were left out.")
-    passive |= found
+        silent = {int(j) for j in np.flatnonzero(~sample.information.informative)}
+        reason = "no more information about any factor than noise"
+    if silent - passive:
+        flags.append(
+            f"Latents {sorted(silent - passive)} are passive ({reason}) and were left out."
+        )
+    passive |= silent
     active = [j for j in range(sample.codes.shape[1]) if j not in passive]
     return active, sorted(passive), flags
 
 
-def by_type(variances: Array | None, who: str) -> bool:
-    """Whether latents in use are told by their posteriors; those of deterministic models have
-    no spread, and what their codes tell decides."""
+def has_spread(variances: Array | None, who: str) -> bool:
+    """Whether variances are given and not all 0, as they are for deterministic models."""
     return variances is not None and bool((as_rows(variances, who) != 0).any())
 
 
-def not_constant(sample: Sample) -> tuple[list[int], list[int], list[str]]:
-    """As `used_latents`, for scores that latents without information do not distort."""
+def varying_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
+    """As `used_latents`, for scores that uninformative latents do not distort."""
     constant = (sample.codes == sample.codes[0]).all(0)
     passive = [int(j) for j in np.flatnonzero(constant)]
     flags = [f"Latent {j} is constant and was left out." for j in passive]
     return [int(j) for j in np.flatnonzero(~constant)], passive, flags
 
 
-def everything(sample: Sample) -> tuple[list[int], list[int], list[str]]:
-    """As `used_latents`, for flavours that take every latent as it comes."""
+def all_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
+    """As `used_latents`, for flavours that use all latents."""
     return list(sample.latents), [], []
 
 
 def seed_from(generator: Generator | None) -> int:
-    """One number drawn from the generator; all randomness of a score follows from it."""
+    """A seed drawn from the generator, from which all randomness of a score is derived."""
     return int(torch.randint(2**62, (1,), generator=fresh(generator))[0])
 
 
-def chosen(who: str, name: str, value: str, known: Sequence[str]) -> None:
-    """Refuse a word that is not one of the known ones."""
+def check_choice(who: str, name: str, value: str, known: Sequence[str]) -> None:
+    """Raise ConfigError if `value` is not one of `known`."""
     if value not in known:
         raise ConfigError(
-            f"{who}: {name}={value!r} is not known. Use one of: {', '.join(known)}. What each "
-            f"means is said in the help of zscope.assays.{who}."
+            f"{who}: {name}={value!r} is not known. Use one of: {', '.join(known)}. They are "
+            f"explained in the documentation of zscope.assays.{who}."
         )

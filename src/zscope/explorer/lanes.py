@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from zscope.autoencoder import Autoencoder
-from zscope.errors import ZscopeError
+from zscope.errors import Stopped, ZscopeError
 
 __all__ = ["Busy", "Lane", "ModelExit", "Stopped", "interruptible"]
 
@@ -23,10 +23,6 @@ CANCELLED = "explorer: the answer was cancelled, because the client has disconne
 
 class Busy(ZscopeError):
     """Too many answers are waiting."""
-
-
-class Stopped(ZscopeError):
-    """The answer was cancelled: the client has disconnected, or the server is stopping."""
 
 
 class Job:

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.assays import response_matrix
 from zscope.assays.engine import decode_and_respond
-from zscope.assays.responses.holes import HoleScore, Known, known
+from zscope.assays.responses.holes import HoleReference, HoleScore, hole_reference
+from zscope.assays.responses.matrix import ResponseMatrix
+from zscope.assays.run import measure
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
@@ -100,6 +101,15 @@ class Session:
         result: T = self._cache[key]
         return result
 
+    def measure(self, name: str) -> Any:
+        """The result of an assay, by the runner and with the numbers of a report."""
+        found = measure(self.subject.copy, name)
+        if name in found.failed:
+            raise found.failed[name].error
+        if name in found.missing:
+            raise Undefined(f"{name}: {found.missing[name]}")
+        return found.results[name]
+
     def generator(self, seed: int | None = None) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed if seed is None else seed)
 
@@ -142,7 +152,7 @@ class Session:
     def decode_and_score(self, codes: Tensor) -> tuple[Tensor, Tensor, HoleScore | None]:
         """(decoded, response, hole score) of a few codes, in one model pass."""
         x, posterior = decode_and_respond(self.model, codes)
-        if not isinstance(self.hole_reference, Known):
+        if not isinstance(self.hole_reference, HoleReference):
             return x, posterior.mean, None
         return x, posterior.mean, self.hole_reference.score(codes, answers=posterior.mean)
 
@@ -168,7 +178,7 @@ class Session:
             "factors": factors,
             "start": self.start,
             "no_hole_scores": None
-            if isinstance(self.hole_reference, Known)
+            if isinstance(self.hole_reference, HoleReference)
             else str(self.hole_reference),
             "compare": None if self.other is None else self.other.name,
         }
@@ -188,17 +198,11 @@ class Session:
         codes, count = self.codes.double().numpy(), self.codes.shape[1]
         responses = None
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
-            samples = max(count, min(256, 4096 // count))
-            try:
-                matrix = response_matrix(
-                    self.model,
-                    self.recording.posterior,
-                    samples=samples,
-                    generator=self.generator(),
-                )
+            few = {"response-matrix": {"samples": max(8, min(256, 4096 // count))}}
+            found = measure(self.recording, "response-matrix", options=few)
+            matrix = found.results.get("response-matrix")
+            if isinstance(matrix, ResponseMatrix):  # else they are ordered by spread
                 responses = matrix.relative.diagonal().tolist()
-            except Undefined:  # fewer samples than latents: order them by spread
-                responses = None
         rows = latent_table(self.recording, responses)
         low, high = np.quantile(codes, [0.001, 0.999], axis=0)
         middle, half = (low + high) / 2, (high - low) / 2
@@ -211,12 +215,12 @@ class Session:
                 row["low"], row["high"] = min(-3.0, low[j]), max(3.0, high[j])
         return rows
 
-    def _hole_reference(self) -> Known | ZscopeError:
+    def _hole_reference(self) -> HoleReference | ZscopeError:
         """The displacements of posterior samples, or why there are none."""
         try:
-            return known(
+            return hole_reference(
                 self.model,
-                self.recording.posterior,
+                self.recording,
                 samples=max(512, self.codes.shape[1]),
                 generator=self.generator(),
             )

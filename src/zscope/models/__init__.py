@@ -3,10 +3,10 @@
     model = zs.models.build("beta-vae", shape=data.shape, latents=10, beta=8)
     model = zs.models.build_for("ivae", data, latents=10)
 
-A model is an objective put together with networks, a likelihood, and perhaps a structural
-decoder, a causal block or a consistency penalty (`parts.py`); names such as `sae-4` or
-`xcvae-i` fix some of these (`naming.py`). One file is one objective; `CATALOGUE` says where
-each lives. A new one is one module with an `ENTRY`, one test and one line here.
+A model combines an objective with networks, a likelihood, and perhaps a structural decoder,
+a causal block or a consistency penalty (`parts.py`); names such as `sae-4` or `xcvae-i` fix
+some of these (`naming.py`). One file is one objective; `CATALOGUE` says where each lives. A
+new one is one module with an `ENTRY`, one test and one line here.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
-from zscope.autoencoder import Autoencoder, Losses
+from zscope.autoencoder import Losses
 from zscope.errors import ConfigError, did_you_mean
 from zscope.models.composed import Composed
 from zscope.models.entry import Entry, Option, whole
-from zscope.models.naming import composed_names, like, parse
+from zscope.models.naming import composed_names, parse, with_variables_of
 from zscope.models.networks import BACKBONES, default_backbone, initialise
 from zscope.models.objectives import LIKELIHOODS, default_likelihood
 from zscope.models.parts import (
@@ -31,8 +31,8 @@ from zscope.models.parts import (
     PARTS,
     QUIET,
     assemble,
+    check_parts,
     penalty,
-    refuse_unfit,
 )
 
 __all__ = [
@@ -69,62 +69,62 @@ def names() -> list[str]:
 
 
 def entry(name: str) -> Entry:
-    """What is known about a model: title, formula, paper, and all its options."""
+    """The catalogue entry of a model: title, formula, paper, and all its options."""
     if composed := parse(name):
         plain = entry(composed.objective)
-        *some, last = composed.said
-        listed = f"{', '.join(some)} and {last}" if some else last
-        title = f"{name.upper()}: {plain.name.upper()} with {listed}"
-        more = " + λ L_INV" if composed.parts.get("consistency") == "invariance" else ""
-        more = " + λ L_EQV" if composed.parts.get("consistency") == "equivariance" else more
+        *others, last = composed.descriptions
+        parts = f"{', '.join(others)} and {last}" if others else last
+        title = f"{name.upper()}: {plain.name.upper()} with {parts}"
+        penalty_terms = {"invariance": " + λ L_INV", "equivariance": " + λ L_EQV"}
+        penalty_term = penalty_terms.get(composed.parts.get("consistency", ""), "")
         return replace(
             plain,
             name=name,
             title=title,
-            formula=plain.formula + more,
+            formula=plain.formula + penalty_term,
             paper="; ".join([plain.paper, *_papers(composed.parts)]),
             summary="\n".join([title + "\n", *composed.documents, plain.summary]),
             options={k: option for k, option in plain.options.items() if k not in composed.parts},
         )
     if name not in CATALOGUE:
-        alike = [like(name, known) for known in names()]
+        candidates = [with_variables_of(name, known) for known in names()]
         raise ConfigError(
-            f"models: no model is called {name!r}. {did_you_mean(name, alike)} See: "
+            f"models: no model is called {name!r}. {did_you_mean(name, candidates)} See: "
             "zscope models list"
         )
     module, attribute = CATALOGUE[name].split(":")
-    known: Entry = getattr(import_module(f"zscope.models.{module}"), attribute)
-    options = {**known.options, **PARTS, **_backbone_options()}
-    if not known.decodes:
+    spec: Entry = getattr(import_module(f"zscope.models.{module}"), attribute)
+    options = {**spec.options, **PARTS, **_backbone_options()}
+    if not spec.decodes:
         options = {key: option for key, option in options.items() if key not in DECODING}
-    return replace(known, options=options)
+    return replace(spec, options=options)
 
 
-def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Autoencoder:
+def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Composed:
     """A new model with weights that depend on the option `seed` alone.
 
     `shape` is the shape of one observation, (channels, height, width) or (features,); a
     dataset has it as `data.shape`. `options` are those of the model, its likelihood and its
-    backbone (`zscope models info NAME` lists them). `model.recipe` says how `from_recipe`
-    can make the same model again.
+    backbone (`zscope models info NAME` lists them). `from_recipe(model.recipe)` builds the
+    same model again.
     """
-    known = entry(name)
+    spec = entry(name)
     size = _read_shape(name, shape)
     latents = _read(name, "latents", whole(1), latents)
-    written, chosen = _chosen(known, size, options)
-    refuse_unfit(known, size, latents, chosen)
-    own = {key: chosen[key] for key in BACKBONES[chosen["backbone"]].options}
-    of_objective = {key: chosen[key] for key in _objective_options(known)}
+    recorded, settings = _choose_options(spec, size, options)
+    check_parts(spec, size, latents, settings)
+    backbone_options = {key: settings[key] for key in BACKBONES[settings["backbone"]].options}
+    objective_options = {key: settings[key] for key in _objective_options(spec)}
     # PyTorch's constructors draw weights from the global random state. On the meta device
     # there is nothing to draw for; `initialise` then fills in our own numbers.
     with torch.device("meta"):
-        networks = assemble(known, size, latents, chosen, own)
-        gamma = {"gamma": chosen["gamma"]} if chosen["likelihood"] == "gaussian" else {}
-        likelihood: Any = LIKELIHOODS[chosen["likelihood"]](**gamma)
-        if isinstance(known.objective, type):
-            objective = known.objective(latents=latents, **of_objective)
+        networks = assemble(spec, size, latents, settings, backbone_options)
+        gamma = {"gamma": settings["gamma"]} if settings["likelihood"] == "gaussian" else {}
+        likelihood: Any = LIKELIHOODS[settings["likelihood"]](**gamma)
+        if isinstance(spec.objective, type):
+            objective = spec.objective(latents=latents, **objective_options)
         else:
-            objective = partial(known.objective, **of_objective)
+            objective = partial(spec.objective, **objective_options)
         model = Composed(
             networks.encoder,
             networks.decoder,
@@ -132,27 +132,27 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> A
             latents=latents,
             likelihood=likelihood,
             objective=objective,
-            posterior=chosen["posterior"],
-            prior=known.prior,
+            posterior=settings["posterior"],
+            prior=spec.prior,
             block=networks.block,
-            penalty=penalty(chosen),
+            penalty=penalty(settings),
             groups=networks.groups,
-            needs=known.needs,
-            conditional=known.conditional,
+            needs=spec.needs,
+            conditional=spec.conditional,
         )
     try:
-        initialise(model, seed=chosen["seed"], weights=chosen["weights"])
+        initialise(model, seed=settings["seed"], weights=settings["weights"])
     except RuntimeError as error:
         count = sum(parameter.numel() for parameter in model.parameters())
         raise ConfigError(
             f"models: {name} with latents={latents} has {count:,} weights ({4e-9 * count:.1f} GB), "
-            "for which there is no memory. Use fewer latents or smaller layers."
+            "which do not fit into memory. Use fewer latents or smaller layers."
         ) from error
-    model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": written}
+    model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": recorded}
     return model
 
 
-def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Autoencoder:
+def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Composed:
     """A new model for a dataset: `build`, with what follows from the data filled in.
 
     The shape, and the columns of the auxiliary variable for models that have one.
@@ -160,21 +160,21 @@ def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Autoenco
     if entry(name).conditional and "auxiliary" not in options:
         if data.factors is None:
             raise ConfigError(
-                f"models: {name} needs an auxiliary variable, and {data.name} has no factors to "
+                f"models: {name} needs an auxiliary variable, but {data.name} has no factors to "
                 "take it from. Use data with factors or labels, or another model."
             )
         options["auxiliary"] = _columns(data)
     return build(name, shape=data.shape, latents=latents, **options)
 
 
-def from_recipe(recipe: dict[str, Any]) -> Autoencoder:
+def from_recipe(recipe: dict[str, Any]) -> Composed:
     """The model that a run's configuration describes, with its initial weights."""
     recipe = recipe if isinstance(recipe, dict) else {}
     missing = {"name", "shape", "latents"} - set(recipe)
     if missing:
         raise ConfigError(
-            f"models: a recipe without {', '.join(sorted(missing))}; found "
-            f"{', '.join(sorted(recipe)) or 'nothing'}. Take model.recipe of a built model."
+            f"models: the recipe lacks {', '.join(sorted(missing))}; it has "
+            f"{', '.join(sorted(recipe)) or 'nothing'}. Use model.recipe of a built model."
         )
     return build(
         recipe["name"],
@@ -184,63 +184,63 @@ def from_recipe(recipe: dict[str, Any]) -> Autoencoder:
     )
 
 
-def _chosen(
-    known: Entry, shape: tuple[int, ...], given: dict[str, Any]
+def _choose_options(
+    spec: Entry, shape: tuple[int, ...], given: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options in force in plain JSON, those given and the defaults of the rest; and the
-    same with the parts that the name fixes, and those that are absent."""
-    unknown = sorted(set(given) - set(known.options))
+    """The options in force as the recipe records them, given or default, in plain JSON; and
+    all options, with the parts that the name fixes and those that are absent."""
+    unknown = sorted(set(given) - set(spec.options))
     if unknown:
         raise ConfigError(
-            f"models: {known.name} has no option {unknown[0]!r}. "
-            f"{did_you_mean(unknown[0], known.options)}"
+            f"models: {spec.name} has no option {unknown[0]!r}. "
+            f"{did_you_mean(unknown[0], spec.options)}"
         )
     given = {key: value for key, value in given.items() if value is not None}
-    composed = parse(known.name)
+    composed = parse(spec.name)
     fixed = composed.parts if composed else {}
     parts = {key: fixed.get(key, option.default) for key, option in PARTS.items()}
     parts |= {
-        key: _read(known.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
+        key: _read(spec.name, key, PARTS[key].read, given[key]) for key in given if key in PARTS
     }
     many_blocks = parts["decoder"] != "hourglass"
     parts["backbone"] = parts["backbone"] or default_backbone(shape, many_blocks=many_blocks)
-    # An encoder alone asks nothing of its observations.
-    likelihood = default_likelihood(shape) if known.decodes else "mse"
+    # A model without a decoder puts no condition on its observations.
+    likelihood = default_likelihood(shape) if spec.decodes else "mse"
     parts["likelihood"] = parts["likelihood"] or likelihood
-    parts["posterior"] = parts["posterior"] or known.posterior
+    parts["posterior"] = parts["posterior"] or spec.posterior
     # The same word may mean something else in another backbone (relu here, elu there).
-    options = {key: known.options[key] for key in _objective_options(known)}
+    options = {key: spec.options[key] for key in _objective_options(spec)}
     options |= dict(BACKBONES[parts["backbone"]].options)
-    chosen = {
-        key: _read(known.name, key, option.read, given[key]) if key in given else option.default
+    settings = {
+        key: _read(spec.name, key, option.read, given[key]) if key in given else option.default
         for key, option in options.items()
     }
     for key in given:
         part, homes = BELONGS.get(key, (None, ()))
         if part is not None and parts[part] not in homes:
-            usual = "" if part in given or part in fixed else " (the default for such data)"
+            default = "" if part in given or part in fixed else " (the default for such data)"
             raise ConfigError(
                 f"models: the option {key}={given[key]!r} has no effect with {part}="
-                f"{parts[part]!r}{usual}. Leave it out, or choose {part}={' or '.join(homes)}."
+                f"{parts[part]!r}{default}. Leave it out, or choose {part}={' or '.join(homes)}."
             )
-    usual_parts = {"posterior": known.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
-    quiet = {key for key in QUIET if parts[key] == usual_parts[key]} | set(fixed)
-    quiet |= set() if known.decodes else set(DECODING)
-    idle = {k for k, (part, homes) in BELONGS.items() if k in PARTS and parts[part] not in homes}
-    in_force = {k: value for k, value in parts.items() if k not in quiet | idle}
-    own = [key for key in chosen if key in BACKBONES[parts["backbone"]].options]
-    written = {k: value for k, value in chosen.items() if k not in own} | in_force
-    written |= {key: chosen[key] for key in own}
-    return deepcopy(written), deepcopy(parts | chosen)
+    defaults = {"posterior": spec.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
+    omitted = {key for key in QUIET if parts[key] == defaults[key]} | set(fixed)
+    omitted |= set() if spec.decodes else set(DECODING)
+    omitted |= {k for k, (part, homes) in BELONGS.items() if parts[part] not in homes}
+    of_backbone = [key for key in settings if key in BACKBONES[parts["backbone"]].options]
+    recorded = {k: value for k, value in settings.items() if k not in of_backbone}
+    recorded |= {k: value for k, value in parts.items() if k not in omitted}
+    recorded |= {key: settings[key] for key in of_backbone}
+    return deepcopy(recorded), deepcopy(parts | settings)
 
 
-def _objective_options(known: Entry) -> list[str]:
-    return [key for key in known.options if key not in PARTS and key not in _backbone_options()]
+def _objective_options(spec: Entry) -> list[str]:
+    return [key for key in spec.options if key not in PARTS and key not in _backbone_options()]
 
 
 def _backbone_options() -> dict[str, Option]:
-    """The options of all backbones. One that several have with different defaults is shown
-    with the default None, and with what each says of it."""
+    """The options of all backbones. One that several backbones have with different defaults
+    is listed with the default None, and with the help of each."""
     union: dict[str, Option] = {}
     for key in dict.fromkeys(key for backbone in BACKBONES.values() for key in backbone.options):
         homes = BELONGS[key][1]
@@ -263,17 +263,17 @@ def _columns(data: Any) -> list[int | list[float]]:
         if kind == "categorical":
             columns.append(max(int(size), int(high) + 1))
         else:
-            # A part of the data may lack the ends of the grid; the whole of it does not.
+            # A subset may lack the ends of the grid, so take them from the whole grid.
             whole_grid = size > 1 and low >= 0 and high <= size - 1
             columns.append([0.0, float(size - 1)] if whole_grid else [low, high])
     return columns
 
 
 def _papers(parts: dict[str, Any]) -> list[str]:
-    found = ["Leeb et al., ICLR 2023"] if "decoder" in parts else []
+    papers = ["Leeb et al., ICLR 2023"] if "decoder" in parts else []
     if "block" in parts or "consistency" in parts:
-        found.append("On the interventional consistency of autoencoders, 2021")
-    return found
+        papers.append("On the interventional consistency of autoencoders, 2021")
+    return papers
 
 
 def _read(name: str, key: str, read: Any, value: Any) -> Any:
@@ -281,7 +281,7 @@ def _read(name: str, key: str, read: Any, value: Any) -> Any:
         return read(value)
     except ValueError as error:
         raise ConfigError(
-            f"models: {name}: {key}={value!r}, but {error}. See: zscope models info {name}"
+            f"models: {name}: {key}={value!r}; {error}. See: zscope models info {name}"
         ) from None
 
 
@@ -292,7 +292,7 @@ def _read_shape(name: str, shape: Any) -> tuple[int, ...]:
         size = ()
     if len(size) not in (1, 3):
         raise ConfigError(
-            f"models: {name}: shape={shape!r}, but the shape of one observation is needed: "
+            f"models: {name}: shape={shape!r}; expected the shape of one observation, "
             "(features,) or (channels, height, width), without the batch. Use data.shape."
         )
     return size

@@ -2,11 +2,10 @@
 
     loss = -log p(x | z),      z = encoder(x)
 
-Nothing is asked of the codes but that the observation can be had back, so any invertible
-change of the latents that the networks can express leaves the loss as it is. With linear
-networks and squared error the latents span the first principal directions, in no
-particular basis. Rumelhart, Hinton & Williams, Nature 323, 1986; Baldi & Hornik, Neural
-Networks 2, 1989.
+The codes only have to allow reconstruction, so any invertible change of the latents that
+the networks can express leaves the loss unchanged. With linear networks and squared error
+the latents span the first principal directions, in no particular basis. Rumelhart, Hinton &
+Williams, Nature 323, 1986; Baldi & Hornik, Neural Networks 2, 1989.
 """
 
 from zscope.autoencoder import Losses
@@ -18,7 +17,7 @@ def autoencoder(batch: Batch) -> Losses:
     return Losses(batch.reconstruction, {"reconstruction": batch.reconstruction})
 
 
-UNPAID = "nothing would pay for the spread of the codes, and it would shrink to nothing"
+NO_COST = "nothing in this loss keeps the posterior variance from shrinking to 0"
 
 ENTRY = Entry(
     name="ae",
@@ -28,7 +27,7 @@ ENTRY = Entry(
     summary=__doc__ or "",
     objective=autoencoder,
     posterior="point",
-    refuses={"gaussian": UNPAID, "full": UNPAID},
+    refuses={"gaussian": NO_COST, "full": NO_COST},
     prior=None,
     options={},
 )

@@ -1,9 +1,9 @@
-"""Annealed VAE: a VAE whose latents are given a capacity that grows while it trains.
+"""Annealed VAE: a VAE whose latents have a capacity that grows during training.
 
     loss = E_q[ -log p(x | z) ] + α | KL - C(t) |,     C(t) = C_max min(1, t / T)
 
-KL is the mean over the batch, in nats; | · | is applied to that mean. The model may spend
-C(t) nats on its latents for free and pays α for each nat above or below: a larger C_max
+KL is the mean over the batch, in nats; | · | is applied to that mean. C(t) nats of
+information in the latents cost nothing; each nat above or below costs α, so a larger C_max
 regularises less. Burgess et al., arXiv:1804.03599, eq. 8.
 """
 
@@ -29,7 +29,7 @@ def annealed_vae(batch: Batch, *, alpha: float, capacity: float, capacity_steps:
 
 ENTRY = Entry(
     name="annealed-vae",
-    title="Annealed VAE: a VAE whose latents are given a capacity that grows while it trains",
+    title="Annealed VAE: a VAE whose latents have a capacity that grows during training",
     formula="E_q[-log p(x | z)] + α |KL - C(t)|, C(t) = C_max min(1, t/T)",
     paper="Burgess et al., arXiv:1804.03599, eq. 8",
     summary=__doc__ or "",
@@ -37,8 +37,8 @@ ENTRY = Entry(
     refuses={"point": POINT},
     needs=frozenset({"step"}),
     options={
-        "alpha": Option(1000.0, "Price of a nat above or below the capacity.", not_negative),
+        "alpha": Option(1000.0, "Cost of a nat above or below the capacity.", not_negative),
         "capacity": Option(25.0, "C_max, the capacity at the end, in nats.", not_negative),
-        "capacity_steps": Option(100_000, "T, the steps until it is reached.", whole(1)),
+        "capacity_steps": Option(100_000, "T, the steps until C_max is reached.", whole(1)),
     },
 )

@@ -1,11 +1,11 @@
-"""AVAE: a VAE whose encoder must recognise what its own decoder makes.
+"""AVAE: a VAE whose encoder must recognise what its own decoder generates.
 
     loss = E_q[ -log p(x | z) ] + KL + E_q KL( q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I) )
 
-g(z) is the decoded mean of a drawn code z, and q(z̃ | g(z)) what the encoder says of it.
-The last term is 0 exactly when that is N(ρ z, (1 - ρ²) I), a small step from z that keeps
-the prior as it is. The decoder is not trained by it: g(z) counts as data. ρ near 1 asks
-for precise recognition. Cemgil et al., "The autoencoding variational autoencoder",
+g(z) is the decoded mean of a drawn code z, and q(z̃ | g(z)) the posterior of that mean.
+The last term is 0 exactly when it is N(ρ z, (1 - ρ²) I), a small step from z that leaves
+the prior unchanged. It does not train the decoder: g(z) is treated as data. ρ near 1
+demands precise recognition. Cemgil et al., "The autoencoding variational autoencoder",
 NeurIPS 2020, arXiv:2012.03715.
 """
 
@@ -46,17 +46,17 @@ def _correlation(value: Any) -> float:
     except (TypeError, ValueError):
         number = 1.0
     if isinstance(value, bool) or not -1 < number < 1:
-        raise ValueError("a correlation between -1 and 1, without the ends, is needed")
+        raise ValueError("expected a correlation between -1 and 1, both excluded")
     return number
 
 
 ENTRY = Entry(
     name="avae",
-    title="AVAE: a VAE whose encoder must recognise what its own decoder makes",
+    title="AVAE: a VAE whose encoder must recognise what its own decoder generates",
     formula="E_q[-log p(x | z)] + KL + KL(q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I))",
     paper="Cemgil et al., NeurIPS 2020, arXiv:2012.03715",
     summary=__doc__ or "",
     objective=avae,
     refuses={"point": POINT},
-    options={"rho": Option(0.975, "ρ, how close recognition must come.", _correlation)},
+    options={"rho": Option(0.975, "ρ, how precise recognition must be.", _correlation)},
 )

@@ -1,11 +1,11 @@
-"""β-VAE: a VAE that pays β times the usual price for information.
+"""β-VAE: a VAE whose loss weights the divergence from the prior by β.
 
     loss = E_q[ -log p(x | z) ] + β KL( q(z | x) || N(0, I) )
 
 Both terms are summed over dimensions and averaged over samples, so β = 1 is the VAE
 whatever the size of the picture. Published values of β are for Bernoulli pixels; with
-`mse` or `gaussian` the balance is β γ against the variances of the data, and a latent that
-explains less than β γ is not used (γ = 1/2 for `mse`). Higgins et al., ICLR 2017,
+`mse` or `gaussian`, β γ competes with the variances of the data, and a latent that explains
+less variance than β γ is not used (γ = 1/2 for `mse`). Higgins et al., ICLR 2017,
 openreview:Sy2fzU9gl, eq. 4.
 """
 
@@ -26,7 +26,7 @@ BETA = Option(4.0, "Weight of the divergence; 1 is the VAE.", not_negative)
 
 ENTRY = Entry(
     name="beta-vae",
-    title="β-VAE: a VAE that pays β times the usual price for information",
+    title="β-VAE: a VAE whose loss weights the divergence from the prior by β",
     formula="E_q[-log p(x | z)] + β KL(q(z | x) || N(0, I))",
     paper="Higgins et al., ICLR 2017, openreview:Sy2fzU9gl, eq. 4",
     summary=__doc__ or "",

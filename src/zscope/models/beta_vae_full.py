@@ -1,11 +1,11 @@
-"""β-VAE with full covariance: a β-VAE whose posterior may lean in any direction.
+"""β-VAE with full covariance: a β-VAE whose latents may be correlated in the posterior.
 
     loss = E_q[ -log p(x | z) ] + β KL( N(μ, L Lᵀ) || N(0, I) )
     KL   = 1/2 ( ||μ||² + ||L||² - log det L Lᵀ - d ),      z = μ + L ε
 
 The encoder gives μ, the logarithms of the diagonal of L, and its entries below. Rotating
-the latents leaves both terms as they are, so nothing aligns the decoder with principal
-directions: the control for what the diagonal posterior of a β-VAE does. With
+the latents leaves both terms unchanged, so nothing aligns the decoder with principal
+directions: a control for the effect of the diagonal posterior of a β-VAE. With
 `posterior=gaussian` it is the β-VAE. Zietlow 2022, section 3.2.7.
 """
 
@@ -15,7 +15,7 @@ from zscope.models.vae import POINT
 
 ENTRY = Entry(
     name="beta-vae-full",
-    title="β-VAE with full covariance: a β-VAE whose posterior may lean in any direction",
+    title="β-VAE with full covariance: a β-VAE whose latents may be correlated in the posterior",
     formula="E_q[-log p(x | z)] + β KL(N(μ, L Lᵀ) || N(0, I))",
     paper="Zietlow, PhD thesis, Tübingen 2022, section 3.2.7",
     summary=__doc__ or "",

@@ -1,11 +1,11 @@
-"""Classifier: an encoder's trunk that learns a label, to compare representations with.
+"""Classifier: an encoder trained on a label, to compare representations with.
 
     loss = -log softmax(logits)_y
 
 The latents are the logits, one for each class, so `latents` must be the number of classes.
-Everything before the last layer is that of an autoencoder with the same backbone. There is
-no decoder and no prior. `model.features(x)` gives the last hidden layer, in which
-`frechet_distance` can compare pictures. Bonheme 2023, appendix C.3.
+All layers but the last are those of an autoencoder with the same backbone. There is no
+decoder and no prior. `model.features(x)` gives the last hidden layer, for instance for
+`frechet_distance`. Bonheme 2023, appendix C.3.
 """
 
 import torch.nn.functional as F
@@ -18,7 +18,7 @@ from zscope.models.entry import Entry, Option, whole
 
 
 class Classifier(StatefulObjective):
-    """The objective: cross-entropy of one factor, which numbers the classes from 0."""
+    """The objective: cross-entropy of one factor, whose values number the classes from 0."""
 
     def __init__(self, *, latents: int, factor: int) -> None:
         self.classes, self.factor = latents, factor
@@ -27,7 +27,7 @@ class Classifier(StatefulObjective):
         if batch.factors is None:
             raise InterfaceError(
                 "classifier: no labels were given. zs.train takes them from the data's factors; "
-                "by hand: model.losses(x, factors=labels), a row for each observation."
+                "otherwise: model.losses(x, factors=labels), a row for each observation."
             )
         labels = batch.factors[:, self.factor].long()
         logits = batch.posterior.mean
@@ -57,13 +57,13 @@ class Classifier(StatefulObjective):
 
 ENTRY = Entry(
     name="classifier",
-    title="Classifier: an encoder's trunk that learns a label, to compare representations with",
+    title="Classifier: an encoder trained on a label, to compare representations with",
     formula="-log softmax(logits)_y",
     paper="Bonheme, PhD thesis, Kent 2023, appendix C.3",
     summary=__doc__ or "",
     objective=Classifier,
     posterior="point",
-    refuses=dict.fromkeys(["gaussian", "full"], "its latents are logits, which have no spread"),
+    refuses=dict.fromkeys(["gaussian", "full"], "its latents are logits, which have no variance"),
     needs=frozenset({"factors"}),
     prior=None,
     decodes=False,

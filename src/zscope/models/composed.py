@@ -1,11 +1,11 @@
 """The one class of all models: an encoder, a decoder, and what training minimises.
 
-A model is put together of parts that know nothing of each other:
+A model is composed of parts that know nothing of each other:
 
     encoder -> posterior -> [causal block] -> decoder -> likelihood
 
-and an objective, a function of a `Batch`, that says what is lost. A consistency penalty
-may be added to any objective.
+and an objective, a function of a `Batch` that gives its losses. A consistency penalty may
+be added to any objective.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ from zscope.types import Codes, PerSample, Scalar
 
 
 class Batch:
-    """What an objective may look at. Each thing is computed when first asked for, once."""
+    """What an objective can use. Each property is computed when it is first used, once."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Batch:
         return None if block is None else block.draw_gates(self.step, self.generator)
 
     def output(self, code: Codes) -> Tensor:
-        """What the decoder says of some codes, as the likelihood reads it."""
+        """The decoder's raw output for some codes, as the likelihood takes it."""
         return self.model.output(code, self.gates)
 
     def response(self, code: Codes) -> Posterior:
@@ -103,11 +103,10 @@ class StatefulObjective:
 
 class Composed(Trainable, WithCausalBlock, WithFeatures):
     """`encoder` gives what `posterior` ("point", "gaussian" or "full") reads, `decoder` what
-    `likelihood` reads; `objective` says what a batch loses.
+    `likelihood` reads; `objective` gives the losses of a batch.
 
     `decoder` is None for models that only encode. `groups` are the variables of a
-    structural decoder. `needs` are the keywords that training must give to `losses`;
-    `conditional` models are told the factors when they encode.
+    structural decoder. The encoder of a `conditional` model is given the factors too.
     """
 
     block: CausalBlock | None
@@ -158,22 +157,24 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         return self.likelihood.mean(self.output(z))
 
     def output(self, z: Codes, gates: Tensor | None = None) -> Tensor:
-        """What the decoder says, as the likelihood reads it."""
+        """The decoder's raw output, as the likelihood takes it."""
         if self.decoder is None:
             raise InterfaceError(
                 f"decode: {(self.recipe or {}).get('name', 'this model')} has an encoder only, so "
-                "nothing can be decoded. Use assays that look at codes, or another model."
+                "nothing can be decoded. Use assays of codes, or another model."
             )
-        return self.decoder(z if self.block is None else self.block(z, gates))
+        output: Tensor = self.decoder(z if self.block is None else self.block(z, gates))
+        return output
 
     def causes(self, noise: Codes, *, fixed: Mapping[int, Tensor | float] | None = None) -> Tensor:
-        """The causes of some noises; `fixed` are those that an intervention sets."""
-        return noise if self.block is None else self.block(noise, fixed=fixed)
+        if self.block is None:
+            return noise
+        causes: Tensor = self.block(noise, fixed=fixed)
+        return causes
 
     def decode_causes(self, causes: Tensor) -> Tensor:
-        """The observations that causes, not noises, decode to."""
         if self.decoder is None:
-            return self.decode(causes)  # says that there is no decoder
+            return self.decode(causes)  # raises: there is no decoder
         return self.likelihood.mean(self.decoder(causes))
 
     def prior_given(self, auxiliary: Tensor) -> Posterior | None:
@@ -184,8 +185,9 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         return self.likelihood.nll(self.output(z), x)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the last hidden layer of the encoder says of each observation."""
-        return self.encoder.features(x)  # type: ignore[operator, union-attr]
+        encoder: Any = self.encoder
+        features: Tensor = encoder.features(x)
+        return features
 
     def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
         batch = Batch(self, x, generator, **extras)

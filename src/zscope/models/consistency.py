@@ -1,4 +1,4 @@
-"""Consistency training: penalties for changes that do not survive decoding and encoding.
+"""Consistency training: penalties on interventions that decoding and encoding change.
 
 N are latent vectors, I_m sets unit m of all of them to one value v taken from the codes of
 the batch, N' and N'_I are the responses (posterior means), Z the causes (N itself without a
@@ -7,12 +7,12 @@ causal block). With n units, T vectors and J values for each unit,
     invariance     L_INV = mean_I  1/(nT) sum_k sum_{i not m} ||N'_I,i - N'_i||²
     equivariance   L_EQV = mean_I  1/(nT) sum_k sum_i         ||(Z(N'_I) - Z(I_m(N')))_i||²
 
-L_EQV also asks that the value itself comes back. N are draws of the prior for variational
-models, hybrids of the batch's codes for all others. All interventions are decoded and
-encoded in one go, on the same N: T (1 + nJ) rows beside those of the batch. Values and
-hybrids are taken from the batch without repeats, so J, and for hybrids T, are at most its
-number of rows, whatever is asked for. Neither N nor v carries gradients: they are samples,
-and shrinking the codes must not help.
+L_EQV also demands that the value itself is recovered. N are draws of the prior for
+variational models, hybrids of the batch's codes for all others. All interventions are
+decoded and encoded in one pass, on the same N: T (1 + nJ) rows besides those of the batch.
+Values and hybrids are taken from the batch without repeats, so J, and for hybrids T, are at
+most its number of rows. Neither N nor v carries gradients: they are samples, and shrinking
+the codes must not lower the penalty.
 
 "On the interventional consistency of autoencoders", algorithms 1 and 2, eq. 12; the sum of
 L_EQV includes m, as in eq. 12 (without it, and without a block, it would equal L_INV).
@@ -34,7 +34,7 @@ OPTIONS = {
     ),
     "vectors": Option(
         8,
-        "Latent vectors that each intervention is made on; of models without a spread, at most "
+        "Latent vectors that each intervention is made on; for deterministic encoders, at most "
         "one for each row of the batch.",
         whole(1),
     ),
@@ -44,46 +44,46 @@ OPTIONS = {
 def invariance(
     batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
 ) -> Losses:
-    noises, values, member = drawn(batch, interventions, vectors)
+    noises, values, member = draw(batch, interventions, vectors)
     before, after = _responses(batch, noises, values, member)
-    strayed = torch.where(member, 0, after - before).square().sum()
-    penalty = strayed / (len(member) * len(noises) * len(member) * len(values))
+    change = torch.where(member, 0, after - before)
+    penalty = change.square().sum() / (len(member) * len(noises) * len(member) * len(values))
     return Losses(consistency_weight * penalty, {"invariance": penalty})
 
 
 def equivariance(
     batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
 ) -> Losses:
-    noises, values, member = drawn(batch, interventions, vectors)
+    noises, values, member = draw(batch, interventions, vectors)
     before, after = _responses(batch, noises, values, member)
-    wanted = torch.where(member, values[:, None], before)
-    found, hoped = batch.causes(torch.cat([after, wanted]).flatten(0, 2)).chunk(2)
-    strayed = found - hoped
-    penalty = strayed.square().sum() / (len(member) * len(noises) * len(member) * len(values))
+    expected = torch.where(member, values[:, None], before)
+    causes, expected_causes = batch.causes(torch.cat([after, expected]).flatten(0, 2)).chunk(2)
+    change = causes - expected_causes
+    penalty = change.square().sum() / (len(member) * len(noises) * len(member) * len(values))
     return Losses(consistency_weight * penalty, {"equivariance": penalty})
 
 
 PENALTIES = {"invariance": invariance, "equivariance": equivariance}
 
 
-def drawn(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor, Tensor]:
+def draw(batch: Batch, interventions: int, vectors: int) -> tuple[Tensor, Tensor, Tensor]:
     """Latent vectors (T x latents), values for all units (J x latents), and which latents
     belong to which unit (units x 1 x 1 x latents)."""
     codes = batch.code.detach()
     units = partition(batch.model.groups, codes.shape[1], "consistency")
     member = membership(units, codes.shape[1]).to(codes.device)
-    of_latent = member.long().argmax(0)
+    unit_of_latent = member.long().argmax(0)
 
-    def shuffled(count: int) -> Tensor:
+    def shuffle(count: int) -> Tensor:
         """Rows of codes whose units come from different rows, none twice."""
         order = normal(codes[:, : len(units)], batch.generator).argsort(0)[:count]
-        return codes.gather(0, order[:, of_latent])
+        return codes.gather(0, order[:, unit_of_latent])
 
     if batch.posterior.deterministic:
-        noises = shuffled(vectors)
+        noises = shuffle(vectors)
     else:
         noises = normal(codes[:1].expand(vectors, -1), batch.generator)
-    return noises, shuffled(interventions), member[:, None, None]
+    return noises, shuffle(interventions), member[:, None, None]
 
 
 def _responses(
@@ -93,4 +93,4 @@ def _responses(
     changed = torch.where(member, values[:, None], noises)
     rows = torch.cat([noises, changed.flatten(0, 2)])
     means = batch.response(rows).mean
-    return means[: len(noises)], means[len(noises) :].unflatten(0, changed.shape[:3])
+    return means[: len(noises)], means[len(noises) :].reshape(changed.shape)

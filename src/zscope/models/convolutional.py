@@ -1,8 +1,8 @@
-"""Convolutional backbones, as blocks that a model strings together.
+"""Convolutional backbones, as sequences of blocks.
 
-Every backbone says two things: the blocks of its encoder, and those of its decoder with
-the map of features they start from. An hourglass puts dense layers between the two; a
-structural decoder (`structural.py`) puts latents between the blocks.
+Every backbone defines the blocks of its encoder, and those of its decoder with the shape of
+the features they start from. An hourglass puts dense layers between the two; a structural
+decoder (`structural.py`) feeds latents in between the blocks.
 """
 
 import math
@@ -20,8 +20,8 @@ from zscope.models.layers import (
     GroupNorm,
     Shape,
     dense,
-    halved,
-    joined,
+    halvings,
+    join,
 )
 
 
@@ -34,7 +34,7 @@ def _encoder(
     activation: str,
 ) -> Encoder:
     """The blocks, flattened, then dense layers and a linear head."""
-    layers = [*joined(blocks), nn.Flatten(), *dense([flat, *hidden], activation)]
+    layers = [*join(blocks), nn.Flatten(), *dense([flat, *hidden], activation)]
     return Encoder(shape, nn.Sequential(*layers), nn.Linear([flat, *hidden][-1], outputs))
 
 
@@ -42,7 +42,7 @@ def _decoder(
     latents: int, hidden: Sequence[int], start: Shape, blocks: list[Block], last: Block, act: str
 ) -> list[nn.Module]:
     layers = dense([latents, *hidden, math.prod(start)], act)
-    return [*layers, nn.Unflatten(1, start), *joined(blocks), *last]
+    return [*layers, nn.Unflatten(1, start), *join(blocks), *last]
 
 
 # Locatello et al., ICML 2019.
@@ -53,12 +53,12 @@ def locatello_encoder_blocks(
 ) -> list[Block]:
     """Convolutions of stride 2 with 32, 32, 64, 64 channels.
 
-    Padding is "same" as in TensorFlow, where the network comes from: a side of n pixels
+    Padding is "same" as in TensorFlow, for which the network was written: a side of n pixels
     becomes ceil(n / 2), and an odd row is added below and to the right.
     """
     blocks = []
     for (before, after), size, kernel in zip(
-        pairwise([shape[0], 32, 32, 64, 64]), halved(shape[1:], 4), kernels, strict=False
+        pairwise([shape[0], 32, 32, 64, 64]), halvings(shape[1:], 4), kernels, strict=False
     ):
         height, width = (_same_padding(side, kernel) for side in size)
         even = height[0] == height[1] and width[0] == width[1]
@@ -72,9 +72,9 @@ def locatello_encoder_blocks(
 def locatello_decoder_blocks(
     shape: Shape, *, kernels: Sequence[int], activation: str
 ) -> tuple[Shape, list[Block], Block]:
-    """A small map of 64 channels, then 4x4 deconvolutions of 64, 32, 32 and all channels;
-    the sides are those of the encoder, backwards."""
-    sides = halved(shape[1:], 4)[::-1]
+    """A small map of 64 channels, then 4x4 deconvolutions with 64, 32, 32 and the picture's
+    channels; the sides are those of the encoder in reverse."""
+    sides = halvings(shape[1:], 4)[::-1]
     blocks = []
     for (before, after), (small, large) in zip(
         pairwise([64, 64, 32, 32, shape[0]]), pairwise(sides), strict=True
@@ -91,7 +91,7 @@ def locatello_encoder(
 ) -> Encoder:
     """Four convolutions, then 256 units."""
     blocks = locatello_encoder_blocks(shape, kernels=kernels, activation=activation)
-    flat = 64 * math.prod(halved(shape[1:], 4)[-1])
+    flat = 64 * math.prod(halvings(shape[1:], 4)[-1])
     return _encoder(shape, blocks, flat, [256], outputs, activation)
 
 
@@ -126,10 +126,10 @@ def responses_encoder_blocks(shape: Shape, *, activation: str) -> list[Block]:
 def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, list[Block], Block]:
     """Upsampling, convolution, group norm and ELU, from 16 channels.
 
-    The paper prints four such blocks between 256 units and 64 x 64 pixels, which fixes the
-    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are the encoder's.
+    The paper shows four such blocks between 256 units and 64 x 64 pixels, which implies the
+    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are those of the encoder.
     """
-    sides = halved(shape[1:], _pooled_blocks(shape))[-2::-1]
+    sides = halvings(shape[1:], _pooled_blocks(shape))[-2::-1]
     blocks: list[Block] = []
     for block, size in enumerate(sides[1:]):
         blocks.append(
@@ -146,7 +146,7 @@ def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, l
 def responses_encoder(shape: Shape, outputs: int, *, activation: str) -> Encoder:
     """The blocks, then 256 and 128 units."""
     blocks = responses_encoder_blocks(shape, activation=activation)
-    flat = 64 * math.prod(halved(shape[1:], len(blocks))[-1])
+    flat = 64 * math.prod(halvings(shape[1:], len(blocks))[-1])
     return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
 
 
@@ -179,7 +179,7 @@ def structural_decoder_blocks(
 ) -> tuple[Shape, list[Block], Block]:
     """As many blocks; every third convolution, from the first, is preceded by upsampling."""
     depth, filters = _structural_size(shape, depth, filters)
-    sides = halved(shape[1:], -(-depth // 3))[::-1]
+    sides = halvings(shape[1:], -(-depth // 3))[::-1]
     blocks: list[Block] = []
     for number in range(depth):
         grow: Block = []
@@ -197,7 +197,7 @@ def structural_encoder(
     size = {"depth": depth, "filters": filters, "activation": activation}
     blocks = structural_encoder_blocks(shape, **size)  # type: ignore[arg-type]
     channels = _structural_size(shape, depth, filters)[1]
-    flat = channels * math.prod(halved(shape[1:], -(-len(blocks) // 3))[-1])
+    flat = channels * math.prod(halvings(shape[1:], -(-len(blocks) // 3))[-1])
     return _encoder(shape, blocks, flat, [128], outputs, activation)
 
 
@@ -220,7 +220,7 @@ def _structural_size(shape: Shape, depth: int | None, filters: int | None) -> tu
 def consistency_encoder_blocks(
     shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
 ) -> list[Block]:
-    """Convolution, Mish and batch norm, with poolings at regular places."""
+    """Convolution, Mish and batch norm, with pooling at regular intervals."""
     after = _pool_places(shape, depth, pools)
     blocks: list[Block] = []
     for number in range(depth):
@@ -234,15 +234,15 @@ def consistency_encoder_blocks(
 def consistency_decoder_blocks(
     shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str
 ) -> tuple[Shape, list[Block], Block]:
-    """The encoder backwards: upsampling where it pools, to the sizes it had."""
+    """The encoder in reverse: upsampling where it pools, to the same sizes."""
     after = _pool_places(shape, depth, pools)
-    sides = _floored(shape[1:], len(after))[::-1]
-    grown, convolutions = 0, []
+    sides = _floor_halvings(shape[1:], len(after))[::-1]
+    upsampled, convolutions = 0, []
     for number in reversed(range(depth)):
         grow: Block = []
         if number in after:
-            grown += 1
-            grow = [nn.Upsample(sides[grown], mode="bilinear", align_corners=False)]
+            upsampled += 1
+            grow = [nn.Upsample(sides[upsampled], mode="bilinear", align_corners=False)]
         channels = filters if number else shape[0]
         convolutions.append([*grow, nn.Conv2d(filters, channels, 3, padding=1)])
     blocks = [
@@ -258,7 +258,7 @@ def consistency_encoder(
     blocks = consistency_encoder_blocks(
         shape, depth=depth, filters=filters, pools=pools, activation=activation
     )
-    sides = _floored(shape[1:], len(_pool_places(shape, depth, pools)))
+    sides = _floor_halvings(shape[1:], len(_pool_places(shape, depth, pools)))
     flat = filters * math.prod(sides[-1])
     return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
 
@@ -273,13 +273,13 @@ def consistency_decoder(
 
 
 def _pool_places(shape: Shape, depth: int, pools: int | None) -> list[int]:
-    """After which blocks a picture is halved: evenly spaced, the last block among them."""
+    """The blocks after which a picture is halved: evenly spaced, including the last."""
     count = pools or (7 if min(shape[1:]) >= 128 else 3)
     count = min(count, depth, int(math.log2(min(shape[1:]))))
     return [depth * (place + 1) // count - 1 for place in range(count)]
 
 
-def _floored(size: Shape, times: int) -> list[Shape]:
+def _floor_halvings(size: Shape, times: int) -> list[Shape]:
     """The sides of a picture, and after each halving (rounded down)."""
     sides = [tuple(size)]
     for _ in range(times):

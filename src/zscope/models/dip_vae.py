@@ -1,4 +1,4 @@
-"""DIP-VAE: a VAE whose codes are asked to have the covariance of the prior.
+"""DIP-VAE: a VAE with a penalty on the covariance of its codes.
 
     loss = E_q[ -log p(x | z) ] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²
 
@@ -8,6 +8,8 @@
 with the covariance over the batch (divided by its size). The penalty is 0 exactly when K
 is the identity. Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848, eq. 6 and 7.
 """
+
+from collections.abc import Callable
 
 import torch
 
@@ -20,13 +22,13 @@ from zscope.types import Codes, Matrix, Scalar
 
 
 def dip_vae_i(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
-    spread = covariance(batch.posterior.mean)
-    return _with_penalty(batch, covariance_penalty(spread, offdiagonal, diagonal))
+    penalty = covariance_penalty(covariance(batch.posterior.mean), offdiagonal, diagonal)
+    return _with_penalty(batch, penalty)
 
 
 def dip_vae_ii(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
-    spread = aggregate_covariance(batch.posterior)
-    return _with_penalty(batch, covariance_penalty(spread, offdiagonal, diagonal))
+    penalty = covariance_penalty(aggregate_covariance(batch.posterior), offdiagonal, diagonal)
+    return _with_penalty(batch, penalty)
 
 
 def covariance(codes: Codes) -> Matrix:
@@ -40,11 +42,11 @@ def aggregate_covariance(posterior: Posterior) -> Matrix:
     return covariance(posterior.mean) + torch.diag(posterior.variance.mean(0))
 
 
-def covariance_penalty(spread: Matrix, offdiagonal: float, diagonal: float) -> Scalar:
+def covariance_penalty(K: Matrix, offdiagonal: float, diagonal: float) -> Scalar:
     """λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²."""
-    own = spread.diagonal()
-    between = spread.square().sum() - own.square().sum()
-    return offdiagonal * between + diagonal * (own - 1).square().sum()
+    variances = K.diagonal()
+    covariances = K.square().sum() - variances.square().sum()
+    return offdiagonal * covariances + diagonal * (variances - 1).square().sum()
 
 
 def _with_penalty(batch: Batch, penalty: Scalar) -> Losses:
@@ -53,17 +55,17 @@ def _with_penalty(batch: Batch, penalty: Scalar) -> Losses:
     return Losses(reconstruction + divergence + penalty, terms, batch.posterior)
 
 
-def _entry(number: str, of: str, objective: object, diagonal: float) -> Entry:
+def _entry(number: str, of: str, objective: Callable[..., Losses], diagonal: float) -> Entry:
     return Entry(
         name=f"dip-vae-{number.lower()}",
-        title=f"DIP-VAE-{number}: a VAE whose {of} are asked to have the covariance of the prior",
+        title=f"DIP-VAE-{number}: a VAE with a penalty on the covariance of its {of}",
         formula="E_q[-log p(x | z)] + KL + λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²",
         paper="Kumar, Sattigeri & Balakrishnan, ICLR 2018, arXiv:1711.00848",
         summary=__doc__ or "",
-        objective=objective,  # type: ignore[arg-type]
+        objective=objective,
         refuses={
             "point": POINT,
-            "full": "the penalty takes the spread of each latent by itself",
+            "full": "the penalty uses the variance of each latent alone",
         },
         options={
             "offdiagonal": Option(10.0, "λ_od, weight of the covariances.", not_negative),

@@ -6,14 +6,19 @@ from math import isfinite
 from numbers import Integral, Real
 from typing import Any, Literal
 
+__all__ = [
+    "Entry", "Option", "not_negative", "one_of", "positive", "positive_or_learned", "sizes",
+    "whole",
+]  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Option:
     """One setting of `zs.models.build`.
 
-    `read` turns what was given, a Python value or the text of a command line, into the
-    value used, or raises ValueError saying what is needed. A default of None means that
-    the value follows from the data or from another option; the help says how.
+    `read` turns a Python value or the text of a command line into the value used, or raises
+    a ValueError that says what was expected. A default of None means that the value follows
+    from the data or from another option; the help says how.
     """
 
     default: Any
@@ -26,12 +31,10 @@ class Entry:
     """One entry of the catalogue of models.
 
     `objective` is a function (batch, **options) -> Losses, or, if it has weights of its
-    own, a module class made by (latents=, **options) and called with the batch. `posterior`
-    is what the encoder gives: "point", "gaussian" or "full"; `refuses` says of the others
-    why they do not go with the objective. `needs` lists what training must hand over
-    besides the observations: step (updates made), samples (the size of the data), factors,
-    partner (a neighbour of each observation). `conditional`: the encoder is told the
-    factors too.
+    own, a class that is constructed with (latents=, **options) and called with the batch.
+    `posterior` is the kind that the encoder gives by default: "point", "gaussian" or "full";
+    `refuses` says why some of the others cannot be used. `needs` is that of
+    `zscope.autoencoder.Trainable`. `conditional`: the encoder is given the factors too.
     """
 
     name: str
@@ -55,9 +58,9 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
     def read(value: Any) -> int:
         number = _whole(value)
         if number is None or number < least:
-            raise ValueError(f"a whole number from {least} up is needed")
+            raise ValueError(f"expected a whole number, at least {least}")
         if number > most:
-            raise ValueError(f"a whole number of at most {most} is needed")
+            raise ValueError(f"expected a whole number, at most {most}")
         return number
 
     return read
@@ -66,14 +69,14 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
 def positive(value: Any) -> float:
     number = _number(value)
     if number is None or number <= 0:
-        raise ValueError("a positive number is needed")
+        raise ValueError("expected a positive number")
     return number
 
 
 def not_negative(value: Any) -> float:
     number = _number(value)
     if number is None or number < 0:
-        raise ValueError("a number that is 0 or more is needed")
+        raise ValueError("expected a number that is 0 or more")
     return number
 
 
@@ -83,7 +86,7 @@ def positive_or_learned(value: Any) -> float | str:
     try:
         return positive(value)
     except ValueError:
-        raise ValueError("a positive number or 'learned' is needed") from None
+        raise ValueError("expected a positive number or 'learned'") from None
 
 
 def one_of(known: Iterable[str]) -> Callable[[Any], str]:
@@ -92,8 +95,8 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:
         if value not in known:
-            raise ValueError(f"one of {', '.join(known)} is needed")
-        return value
+            raise ValueError(f"expected one of {', '.join(known)}")
+        return str(value)
 
     return read
 
@@ -106,7 +109,7 @@ def sizes(value: Any) -> list[int]:
     try:
         return [whole(1)(part) for part in parts]
     except ValueError:
-        raise ValueError("sizes of layers are needed, for instance (400, 300)") from None
+        raise ValueError("expected sizes of layers, for instance (400, 300)") from None
 
 
 def _number(value: Any) -> float | None:
@@ -121,9 +124,9 @@ def _number(value: Any) -> float | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, also from text and from real numbers without fraction."""
+    """A whole number, also from text and from floats without a fraction."""
     try:
-        # Not by way of a real number, which has no room for large ones.
+        # Not by way of a float, which cannot represent large ones exactly.
         if isinstance(value, str) or (isinstance(value, Integral) and not isinstance(value, bool)):
             return int(value)
     except ValueError:

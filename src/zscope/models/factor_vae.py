@@ -1,16 +1,16 @@
-"""FactorVAE: a VAE that pays for what a discriminator can tell of the dependence of latents.
+"""FactorVAE: a VAE with a penalty on dependent latents, estimated by a discriminator.
 
     loss = E_q[ -log p(x | z) ] + KL + α TC,      TC ≈ E_q(z)[ D_0(z) - D_1(z) ]
 
 D is a network with two logits that learns, at the same time, to tell codes (0) from codes
-whose latents were shuffled over the batch, each latent by itself (1):
+whose latents were shuffled over the batch, each latent independently (1):
 
     discriminator loss = 1/2 CE( D(z), 0 ) + 1/2 CE( D(shuffled z), 1 )
 
-At its best the difference of its logits is log q(z) / prod_j q(z_j), whose mean is TC. The
-two players move in the same step: the first loss leaves the weights of D alone, the second
-all others. D has an optimiser of its own, Adam with decays .5 and .9. Shuffled codes come
-from the same batch (the paper takes a second one).
+For the best D the difference of its logits is log q(z) / prod_j q(z_j), whose mean is TC.
+Both are updated in the same step: the first loss has no gradient for the weights of D, the
+second none for all others. D has an optimiser of its own, Adam with decays .5 and .9.
+Shuffled codes come from the same batch (the paper takes a second one).
 
 Kim & Mnih, ICML 2018, arXiv:1802.05983, algorithm 2; the discriminator has six hidden layers
 of 1000 units, leaky ReLU of slope 0.2.
@@ -69,7 +69,7 @@ class FactorVAE(nn.Module, StatefulObjective):
 
 
 class Discriminator(nn.Module):
-    """Two logits for each code: drawn as it is, or put together of several."""
+    """Two logits for each code: a true one, or shuffled."""
 
     def __init__(self, latents: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -82,21 +82,22 @@ class Discriminator(nn.Module):
         return z
 
     def contest(self, z: Codes, source: Source) -> tuple[Scalar, Scalar]:
-        """TC as the discriminator sees it, with gradients for the codes alone, and what the
-        discriminator loses (log 2 if it can tell nothing), with gradients for its weights."""
-        both = torch.cat([z, shuffled(z.detach(), source)])
+        """TC as the discriminator estimates it, with gradients for the codes alone, and the
+        discriminator's loss (log 2 when guessing), with gradients for its weights alone."""
+        both = torch.cat([z, shuffle(z.detach(), source)])
         weights: list[Any] = [w for layer in self.layers for w in (layer.weight, layer.bias)]
-        dependence, loss, *_ = _Contest.apply(both, *weights)
+        contest: Any = _Contest.apply  # which torch leaves untyped
+        dependence, loss, *_ = contest(both, *weights)
         return dependence, loss
 
 
 class _Contest(torch.autograd.Function):
-    """Both players' gradients from one pass through the discriminator.
+    """The gradients of both losses from one pass through the discriminator.
 
     With l_i = D_1 - D_0 of row i, TC is -mean l_i over the codes, and the loss a function
-    of all l_i. What changes l_i is found once, row by row; the codes take it as it is, and
-    the weights take it times the slope of the loss. Two passes of autograd, one for each
-    player, would cost half as much again.
+    of all l_i. The gradient of l_i is computed once, row by row; the codes use it as it is,
+    the weights use it times the slope of the loss. Two passes of autograd, one for each
+    loss, would take half as long again.
     """
 
     generate_vmap_rule = True
@@ -107,11 +108,11 @@ class _Contest(torch.autograd.Function):
         for weight, bias in zip(weights[:-2:2], weights[1:-2:2], strict=True):
             hidden.append(F.leaky_relu(F.linear(hidden[-1], weight, bias), SLOPE))
         logits = F.linear(hidden[-1], weights[-2], weights[-1])
-        lead = logits[:, 1] - logits[:, 0]
-        count = len(both) // 2
+        difference = logits[:, 1] - logits[:, 0]
+        real, fake = difference.chunk(2)
         # Cross-entropy of two logits is the softplus of their difference.
-        loss = 0.5 * (F.softplus(lead[:count]).mean() + F.softplus(-lead[count:]).mean())
-        return -lead[:count].mean(), loss, lead, *hidden[1:]
+        loss = 0.5 * (F.softplus(real).mean() + F.softplus(-fake).mean())
+        return -real.mean(), loss, difference, *hidden[1:]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
@@ -122,32 +123,32 @@ class _Contest(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor, ...]:
         both, *weights = ctx.saved_tensors[: ctx.tensors]
-        lead, *hidden = ctx.saved_tensors[ctx.tensors :]
+        difference, *hidden = ctx.saved_tensors[ctx.tensors :]
         hidden = [both, *hidden]
         count = len(both) // 2
         real = torch.arange(len(both), device=both.device) < count
-        chance = torch.sigmoid(torch.where(real, lead, -lead))
-        price = slopes[1] * torch.where(real, chance, -chance) * (0.5 / count)
-        pull = price @ hidden[-1]
-        found = [torch.stack([-price.sum(), price.sum()]), torch.stack([-pull, pull])]
-        change = (weights[-2][1] - weights[-2][0]).expand_as(hidden[-1])
+        wrong = torch.sigmoid(torch.where(real, difference, -difference))
+        slope = slopes[1] * torch.where(real, wrong, -wrong) * (0.5 / count)  # dloss / dl_i
+        last = slope @ hidden[-1]
+        gradients = [torch.stack([-slope.sum(), slope.sum()]), torch.stack([-last, last])]
+        jacobian = (weights[-2][1] - weights[-2][0]).expand_as(hidden[-1])  # dl_i / dhidden
         for layer in reversed(range(len(hidden) - 1)):
-            change = change * torch.where(hidden[layer + 1] > 0, 1.0, SLOPE)
-            paid = price.unsqueeze(1) * change
-            found += [paid.sum(0), paid.T @ hidden[layer]]
-            change = change @ weights[2 * layer]
-        codes = torch.where(real.unsqueeze(1), -slopes[0] / count * change, 0.0)
-        return codes, *reversed(found)
+            jacobian = jacobian * torch.where(hidden[layer + 1] > 0, 1.0, SLOPE)
+            weighted = slope.unsqueeze(1) * jacobian
+            gradients += [weighted.sum(0), weighted.T @ hidden[layer]]
+            jacobian = jacobian @ weights[2 * layer]
+        codes = torch.where(real.unsqueeze(1), -slopes[0] / count * jacobian, 0.0)
+        return codes, *reversed(gradients)
 
 
-def shuffled(z: Codes, source: Source) -> Codes:
-    """The codes with every latent shuffled over the rows by itself."""
+def shuffle(z: Codes, source: Source) -> Codes:
+    """The codes with every latent shuffled over the rows independently."""
     return z.gather(0, normal(z, source).argsort(0))
 
 
 ENTRY = Entry(
     name="factor-vae",
-    title="FactorVAE: a VAE that pays for what a discriminator can tell of dependence",
+    title="FactorVAE: a VAE with a penalty on dependent latents, estimated by a discriminator",
     formula="E_q[-log p(x | z)] + KL + α TC, TC ≈ E[D_0(z) - D_1(z)]",
     paper="Kim & Mnih, ICML 2018, arXiv:1802.05983, algorithm 2",
     summary=__doc__ or "",

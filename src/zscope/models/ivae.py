@@ -1,15 +1,15 @@
-"""iVAE: a VAE whose prior depends on an auxiliary variable u that is observed.
+"""iVAE: a VAE whose prior depends on an observed auxiliary variable u.
 
     loss = E_q[ -log p(x | z) ] + KL( q(z | x, u) || N(μ†(u), diag σ†(u)) )
 
     KL_j = 1/2 ( (σ_j + (μ_j - μ†_j)²) / σ†_j - log σ_j + log σ†_j - 1 )     (σ: variances)
 
 σ† comes from a network of u (three hidden layers of 50, leaky ReLU of slope 0.1; its
-logarithm is kept within ±10); μ† is 0, or comes from another such network
-(`prior_mean=learned`). The encoder sees u beside the last features of its trunk, with a
-hidden layer for both, of the backbone's activation. u are the factors of the data: numbers
-scaled to [0, 1], categories as one column each. Learning both μ† and σ† leaves no
-stationary point short of a plain autoencoder (Bonheme 2023, theorem 5.2.1).
+logarithm is clamped to ±10); μ† is 0, or comes from another such network
+(`prior_mean=learned`). The encoder gets u concatenated to the last features of its trunk,
+with one more hidden layer for both. u are the factors of the data: numbers scaled to
+[0, 1], categories one-hot. Learning both μ† and σ† leaves no stationary point other than a
+plain autoencoder (Bonheme 2023, theorem 5.2.1).
 
 Khemakhem et al., AISTATS 2020, arXiv:1907.04809, eq. 8; networks as in Bonheme 2023,
 appendix A.2.
@@ -27,11 +27,11 @@ from zscope.autoencoder import Losses, Posterior
 from zscope.errors import InterfaceError
 from zscope.models.composed import Batch, StatefulObjective
 from zscope.models.entry import Entry, Option, one_of, whole
-from zscope.models.layers import Encoder, dense, refuse_other_shape
+from zscope.models.layers import Encoder, check_shape, dense
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
-Column = int | Sequence[float]  # a number of categories, or the range of a number
+Column = int | Sequence[float]  # a number of categories, or the range (least, most)
 LARGEST = 10.0  # of |log σ†|
 
 
@@ -62,7 +62,7 @@ class IVAE(nn.Module, StatefulObjective):
 
 
 class Scaling(nn.Module):
-    """Factors as a network likes them: numbers in [0, 1], categories as one column each."""
+    """Factors as inputs of a network: numbers scaled to [0, 1], categories one-hot."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
@@ -71,12 +71,12 @@ class Scaling(nn.Module):
 
     def forward(self, auxiliary: Tensor | None) -> Tensor:
         if auxiliary is None or auxiliary.ndim != 2 or auxiliary.shape[1] != len(self.columns):
-            found = "none" if auxiliary is None else f"shape {tuple(auxiliary.shape)}"
+            got = "none" if auxiliary is None else f"shape {tuple(auxiliary.shape)}"
             raise InterfaceError(
                 f"ivae: the encoder and the prior need the auxiliary variable, {len(self.columns)} "
-                f"factors for each observation; given: {found}. Use data with factors, and "
-                "encode(x, factors). What was only decoded has no factors, so assays that encode "
-                "it again do not apply."
+                f"factors for each observation; got {got}. Use data with factors, and "
+                "encode(x, factors). Decoded observations have no factors, so assays that encode "
+                "them again cannot be used."
             )
         parts = []
         for place, column in enumerate(self.columns):
@@ -91,7 +91,7 @@ class Scaling(nn.Module):
 
 
 class ConditionalEncoder(nn.Module):
-    """An encoder that is told u beside the last features of its trunk."""
+    """An encoder that gets u concatenated to the last features of its trunk."""
 
     def __init__(
         self, encoder: Encoder, columns: Sequence[Column], *, activation: str = "relu"
@@ -105,12 +105,14 @@ class ConditionalEncoder(nn.Module):
 
     def forward(self, x: Tensor, auxiliary: Tensor | None) -> Tensor:
         features = self.features(x)
-        told = self.scaling(auxiliary).to(features.dtype)
-        return self.head(self.joint(torch.cat([features, told], 1)))
+        scaled = self.scaling(auxiliary).to(features.dtype)
+        output: Tensor = self.head(self.joint(torch.cat([features, scaled], 1)))
+        return output
 
     def features(self, x: Tensor) -> Tensor:
-        refuse_other_shape(x, self.shape)
-        return self.trunk(x)
+        check_shape(x, self.shape)
+        features: Tensor = self.trunk(x)
+        return features
 
 
 def _network(inputs: int, outputs: int) -> nn.Sequential:
@@ -121,38 +123,38 @@ def _network(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def _columns(value: Any) -> list[int | list[float]]:
-    """Reads a number of columns in [0, 1], or a list of categories' counts and ranges."""
+    """Read a number of columns in [0, 1], or a list of numbers of categories and ranges."""
     if isinstance(value, Integral | str) and not isinstance(value, bool):
         return [[0.0, 1.0] for _ in range(whole(1)(value))]
     try:
-        read: list[int | list[float]] = [
+        columns: list[int | list[float]] = [
             whole(1)(column) if isinstance(column, Integral) else [float(end) for end in column]
             for column in value
         ]
-        # Said so that it also refuses NaN, for which every comparison is false.
+        # Written so that it also refuses NaN, for which every comparison is false.
         fits = all(
             isinstance(column, int)
             or (len(column) == 2 and -math.inf < column[0] <= column[1] < math.inf)
-            for column in read
+            for column in columns
         )
     except (TypeError, ValueError):
-        fits, read = False, []
-    if not read or not fits:
+        fits, columns = False, []
+    if not columns or not fits:
         raise ValueError(
-            "the columns of the auxiliary variable are needed, a finite [least, most] or a number "
-            "of categories for each; zs.models.build_for(name, data, latents=...) reads them off"
+            "expected the columns of the auxiliary variable, a finite [least, most] or a number of "
+            "categories for each; zs.models.build_for(name, data, latents=...) finds them"
         )
-    return read
+    return columns
 
 
 ENTRY = Entry(
     name="ivae",
-    title="iVAE: a VAE whose prior depends on an auxiliary variable that is observed",
+    title="iVAE: a VAE whose prior depends on an observed auxiliary variable",
     formula="E_q[-log p(x | z)] + KL(q(z | x, u) || N(μ†(u), diag σ†(u)))",
     paper="Khemakhem et al., AISTATS 2020, arXiv:1907.04809, eq. 8",
     summary=__doc__ or "",
     objective=IVAE,
-    refuses={"point": POINT, "full": "its prior has a variance for each latent by itself"},
+    refuses={"point": POINT, "full": "its prior has independent latents"},
     needs=frozenset({"factors"}),
     conditional=True,
     prior=None,

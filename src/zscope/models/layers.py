@@ -1,7 +1,7 @@
-"""The parts that all networks share, and where their first weights come from.
+"""The parts that all networks share, and their initial weights.
 
-Modules are described on the meta device and filled by `initialise`, so that initial
-weights depend on the seed alone.
+Modules are built on the meta device and filled by `initialise`, so that initial weights
+depend on the seed alone.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Generator, Tensor, nn
 from zscope.errors import InterfaceError
 from zscope.randomness import seed_of
 
-WEIGHTS = 2**40  # sets this stream of random numbers apart from those of training steps
+WEIGHTS = 2**40  # separates this stream of random numbers from those of training steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -31,19 +31,21 @@ Block = list[nn.Module]  # a few layers that belong together
 
 
 class Encoder(nn.Module):
-    """Observations in, `outputs` numbers for each out: a trunk and a linear head."""
+    """Observations in, a row of outputs for each out: a trunk and a linear head."""
 
     def __init__(self, shape: Shape, trunk: nn.Module, head: nn.Linear) -> None:
         super().__init__()
         self.shape, self.trunk, self.head = shape, trunk, head
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+        output: Tensor = self.head(self.features(x))
+        return output
 
     def features(self, x: Tensor) -> Tensor:
-        """What the head reads, a row for each observation."""
-        refuse_other_shape(x, self.shape)
-        return self.trunk(x)
+        """The input of the head, a row for each observation."""
+        check_shape(x, self.shape)
+        features: Tensor = self.trunk(x)
+        return features
 
 
 class Decoder(nn.Module):
@@ -54,8 +56,9 @@ class Decoder(nn.Module):
         self.latents, self.layers = latents, layers
 
     def forward(self, z: Tensor) -> Tensor:
-        refuse_other_latents(z, self.latents)
-        return self.layers(z)
+        check_latents(z, self.latents)
+        output: Tensor = self.layers(z)
+        return output
 
 
 class Crop(nn.Module):
@@ -73,7 +76,7 @@ class Crop(nn.Module):
 
 
 class GroupNorm(nn.GroupNorm):
-    """PyTorch's, which under vmap refuses the channels-last order that convolutions give."""
+    """PyTorch's own fails under vmap on the channels-last order that convolutions return."""
 
     def forward(self, x: Tensor) -> Tensor:
         if torch._C._functorch.is_functorch_wrapped_tensor(x):
@@ -82,7 +85,7 @@ class GroupNorm(nn.GroupNorm):
 
 
 class ZeroLinear(nn.Linear):
-    """A linear layer that starts as the constant 0, whatever it is given."""
+    """A linear layer whose output is initially 0, whatever its input."""
 
     @torch.no_grad()
     def initialise(self, generator: Generator) -> None:
@@ -90,7 +93,7 @@ class ZeroLinear(nn.Linear):
         self.bias.zero_()
 
 
-def refuse_other_shape(x: Tensor, shape: Shape) -> None:
+def check_shape(x: Tensor, shape: Shape) -> None:
     if tuple(x.shape[1:]) != shape:
         raise InterfaceError(
             f"encode: got a tensor of shape {tuple(x.shape)}, but this model takes batches of "
@@ -99,7 +102,7 @@ def refuse_other_shape(x: Tensor, shape: Shape) -> None:
         )
 
 
-def refuse_other_latents(z: Tensor, latents: int) -> None:
+def check_latents(z: Tensor, latents: int) -> None:
     if z.ndim != 2 or z.shape[1] != latents:
         raise InterfaceError(
             f"decode: got a tensor of shape {tuple(z.shape)}, but this model has "
@@ -108,16 +111,17 @@ def refuse_other_latents(z: Tensor, latents: int) -> None:
 
 
 def initialise(model: nn.Module, *, seed: int, weights: str = "torch") -> None:
-    """Give a model that was built on the meta device its memory and its initial weights.
+    """Allocate a model that was built on the meta device, and draw its initial weights.
 
         torch    weights and biases uniform within ±1/sqrt(inputs), PyTorch's own default
         xavier   weights uniform within ±sqrt(6/(inputs + outputs)), biases 0
                  (Glorot & Bengio, AISTATS 2010)
 
-    Every child of the model (encoder, decoder, ...) has a stream of its own, so the decoder
-    of an AE starts like that of a VAE with the same seed. Norms start as the identity. A
-    module with parameters of another kind defines `initialise(generator)`. Kernels end up
-    in channels-last order, the fastest for convolutions on a CPU.
+    Every child of the model (encoder, decoder, ...) has its own stream of random numbers, so
+    the decoder of an AE starts with the weights of that of a VAE with the same seed. Norms
+    start as the identity. A module with parameters of another kind defines
+    `initialise(generator)`. Kernels are stored in channels-last order, the fastest for
+    convolutions on a CPU.
     """
     model.to_empty(device="cpu")
     for number, part in enumerate(model.children()):
@@ -145,7 +149,7 @@ def _fill(module: nn.Module, generator: Generator, weights: str) -> None:
     elif own:
         raise InterfaceError(
             f"initialise: {type(module).__name__} has {len(own)} tensors of its own and no "
-            "initialise(generator) that fills them. Define it, so that the seed decides them."
+            "initialise(generator) to fill them. Define it, so that they depend on the seed."
         )
 
 
@@ -157,7 +161,7 @@ def dense(widths: Sequence[int], activation: str) -> list[nn.Module]:
     return layers
 
 
-def halved(size: Shape, times: int) -> list[Shape]:
+def halvings(size: Shape, times: int) -> list[Shape]:
     """The sides of a picture, and after each halving (rounded up)."""
     sides = [tuple(size)]
     for _ in range(times):
@@ -165,6 +169,6 @@ def halved(size: Shape, times: int) -> list[Shape]:
     return sides
 
 
-def joined(blocks: Sequence[Block]) -> list[nn.Module]:
+def join(blocks: Sequence[Block]) -> list[nn.Module]:
     """The layers of several blocks, in order."""
     return [layer for block in blocks for layer in block]

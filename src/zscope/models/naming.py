@@ -5,8 +5,8 @@
     c…-i  c…-e                 with a consistency penalty:         cae-i, cvae-e
     xc…-i  xc…-e               with both:                          xcae-i, xcsae-4-e
 
-The prefixes and suffixes go with ae, vae and sae-G. Any other combination is had by the
-options decoder, variables, block and consistency.
+The prefixes and suffixes go with ae, vae and sae-G. The options decoder, variables, block
+and consistency give any other combination.
 """
 
 import re
@@ -28,20 +28,20 @@ EXAMPLE = 2  # variables of the names that stand for a family
 
 @dataclass(frozen=True)
 class Name:
-    """The objective a name stands for, the parts it fixes, and what these say of themselves."""
+    """The objective a name stands for, the parts it fixes, and their descriptions."""
 
     objective: str
     parts: dict[str, Any]
-    said: tuple[str, ...] = ()
+    descriptions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
 
 
 def parse(name: str) -> Name | None:
     """What a composed name means; None if it is not one."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    block, penalised, base, *counts, suffix = found.groups()
+    block, penalised, base, *counts, suffix = match.groups()
     plain = base in ("ae", "vae")
     family = base.split("-")[0]
     if bool(penalised) != bool(suffix) or (family in ("adaae", "vlae") and (block or suffix)):
@@ -49,7 +49,7 @@ def parse(name: str) -> Name | None:
     if plain and not block and not suffix:
         return None
     parts: dict[str, Any] = {}
-    said, documents = [], []
+    descriptions, documents = [], []
     objective = base
     if not plain:
         variables = int(next(count for count in counts if count))
@@ -58,17 +58,17 @@ def parse(name: str) -> Name | None:
         objective, decoder = FAMILIES[family]
         parts |= {"decoder": decoder, "variables": variables}
         article = "an" if decoder == "adaptive" else "a"
-        said.append(f"{article} {decoder} decoder of {variables} variables")
+        descriptions.append(f"{article} {decoder} decoder of {variables} variables")
         documents.append(structural.__doc__ or "")
     if block:
         parts["block"] = "causal"
-        said.append("an explicit causal block")
+        descriptions.append("an explicit causal block")
         documents.append(causal.__doc__ or "")
     if suffix:
         parts["consistency"] = _SUFFIXES[suffix]
-        said.append(f"an {_SUFFIXES[suffix]} penalty")
+        descriptions.append(f"an {_SUFFIXES[suffix]} penalty")
         documents.append(consistency.__doc__ or "")
-    return Name(objective, parts, tuple(said), tuple(documents))
+    return Name(objective, parts, tuple(descriptions), tuple(documents))
 
 
 def composed_names() -> list[str]:
@@ -81,7 +81,7 @@ def composed_names() -> list[str]:
     return names
 
 
-def like(name: str, known: str) -> str:
-    """A known name with the number of variables that a mistyped one asks for."""
-    asked = re.search(r"-(\d+)", name)
-    return known.replace(f"-{EXAMPLE}", f"-{asked[1]}") if asked else known
+def with_variables_of(name: str, known: str) -> str:
+    """A known name with the number of variables of a mistyped one."""
+    number = re.search(r"-(\d+)", name)
+    return known.replace(f"-{EXAMPLE}", f"-{number[1]}") if number else known

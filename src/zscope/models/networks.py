@@ -1,4 +1,4 @@
-"""Backbones: the networks that a model's encoder and decoder are made of.
+"""Backbones: the networks of encoders and decoders.
 
     mlp          fully connected, any number of layers
     linear       no hidden layer at all: the case whose answer is known in closed form
@@ -9,10 +9,10 @@
                  autoencoders", app. A.3)
 
 Each takes observations of any shape, (features,) or (channels, height, width); the
-convolutional ones need sides of 8 pixels or more, and any such size, odd or oblong, comes
-back in its own shape. An encoder ends in a plain linear layer, a decoder too (logits, for
-a Bernoulli likelihood). Without a choice, pictures get `locatello` and rows get `mlp`;
-structural decoders, which want many blocks, give pictures `structural`.
+convolutional ones need sides of 8 pixels or more and restore any such size, odd or oblong.
+Encoders and decoders end in a plain linear layer (logits, for a Bernoulli likelihood). By
+default pictures get `locatello` and rows get `mlp`; pictures with a structural decoder,
+which needs many blocks, get `structural`.
 """
 
 import math
@@ -103,8 +103,8 @@ def mlp_decoder_blocks(
     widths = list(reversed(hidden)) if decoder_hidden is None else list(decoder_hidden)
     if not widths:
         raise ConfigError(
-            "models: latents enter this decoder between its hidden layers, and hidden or "
-            "decoder_hidden leaves it none. Give at least one size, for instance hidden=256."
+            "models: latents enter this decoder between its hidden layers, but hidden or "
+            "decoder_hidden is empty. Give at least one size, for instance hidden=256."
         )
     layers = dense([widths[0], *widths], decoder_activation or activation)
     blocks = [layers[2 * number : 2 * number + 2] for number in range(len(widths))]
@@ -115,15 +115,15 @@ def mlp_decoder_blocks(
 @dataclass(frozen=True)
 class Backbone:
     """A pair of network builders, `encoder(shape, outputs, **options)` and
-    `decoder(shape, latents, **options)`, and the blocks they are made of, for those who
-    string them together in another way: `encoder_blocks(shape, **options)` and
-    `decoder_blocks(shape, **options)`, which gives the shape of the features it starts
-    from, the blocks, and the last layers. None where there are no blocks.
+    `decoder(shape, latents, **options)`, and their blocks, for models that combine them in
+    another way: `encoder_blocks(shape, **options)` and `decoder_blocks(shape, **options)`,
+    which returns the shape of its input features, the blocks, and the last layers. None
+    where there are no blocks.
     """
 
     title: str
-    encoder: Callable[..., nn.Module]
-    decoder: Callable[..., nn.Module]
+    encoder: Callable[..., Encoder]
+    decoder: Callable[..., Decoder]
     encoder_blocks: Callable[..., list[Block]] | None
     decoder_blocks: Callable[..., tuple[Shape, list[Block], Block]] | None
     options: Mapping[str, Option]
@@ -136,15 +136,15 @@ def _activation(default: str | None, of: str = "hidden layers") -> Option:
 
 
 def _kernels(value: Any) -> list[int]:
-    if (read := sizes(value)) not in ([4, 4, 4, 4], [4, 4, 2, 2]):
-        raise ValueError("(4, 4, 4, 4) or (4, 4, 2, 2) is needed")
-    return read
+    if (kernels := sizes(value)) not in ([4, 4, 4, 4], [4, 4, 2, 2]):
+        raise ValueError("expected (4, 4, 4, 4) or (4, 4, 2, 2)")
+    return kernels
 
 
 def _eights(value: Any) -> int:
-    if (read := whole(8)(value)) % 8:
-        raise ValueError("a multiple of 8 is needed, the number of groups that are normalised")
-    return read
+    if (channels := whole(8)(value)) % 8:
+        raise ValueError("expected a multiple of 8, the number of groups that are normalised")
+    return channels
 
 
 BACKBONES = {
@@ -158,12 +158,16 @@ BACKBONES = {
             "hidden": Option([256, 256], "Sizes of the encoder's hidden layers.", sizes),
             "activation": _activation("relu"),
             "decoder_hidden": Option(
-                None, "Sizes of the decoder's hidden layers; the encoder's backwards.", sizes
+                None,
+                "Sizes of the decoder's hidden layers; by default the encoder's in reverse.",
+                sizes,
             ),
-            "decoder_activation": _activation(None, "decoder, if not the encoder's"),
+            "decoder_activation": _activation(None, "decoder, if it differs from the encoder's"),
         },
     ),
-    "linear": Backbone("no hidden layer: linear theory", mlp_encoder, mlp_decoder, None, None, {}),
+    "linear": Backbone(
+        "no hidden layer, as in linear theory", mlp_encoder, mlp_decoder, None, None, {}
+    ),
     "locatello": Backbone(
         "four strided convolutions, 256 units",
         convolutional.locatello_encoder,
@@ -221,7 +225,7 @@ BACKBONES = {
 
 def default_backbone(shape: Shape, *, many_blocks: bool = False) -> str:
     """`locatello` for pictures of at least 8 x 8 (`structural` where many blocks are
-    wanted), `mlp` for everything else."""
+    needed), `mlp` for everything else."""
     if len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE:
         return "mlp"
     return "structural" if many_blocks else "locatello"

@@ -4,7 +4,7 @@ All losses are in nats per sample: summed over pixels and latents, averaged over
 batch. So β = 1 is the ELBO whatever the size of the picture, and a loss does not depend
 on the size of the batch.
 
-A likelihood says how an observation differs from what was decoded:
+A likelihood describes how an observation differs from its reconstruction:
 
     bernoulli   -log p(x|z) = sum_i softplus(a_i) - x_i a_i         x̂ = sigmoid(a)
     gaussian    -log p(x|z) = 1/2 sum_i (x_i - a_i)²/γ + log(2πγ)    x̂ = a
@@ -38,8 +38,8 @@ __all__ = [
 def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
     """-log p(x | z) for pixels in [0, 1], from logits: sum_i softplus(a_i) - x_i a_i.
 
-    For grey pixels this is the cross-entropy, whose least value is not 0 but the sum of
-    the pixels' own entropies.
+    For grey pixels this is the cross-entropy, whose minimum is not 0 but the sum of the
+    pixels' own entropies.
     """
     losses = F.binary_cross_entropy_with_logits(logits.to(x.dtype), x, reduction="none")
     return losses.sum(_but_first(x))
@@ -68,17 +68,16 @@ def kl_to_gaussian(posterior: Posterior, mean: Tensor, variance: Tensor | float)
     1/2 sum_j (Σ_jj + (μ_j - mean_j)²) / v_j - 1 - log L_jj²/v_j
     """
     std = torch.as_tensor(variance, dtype=mean.dtype, device=mean.device).sqrt()
-    prior = Posterior(*torch.broadcast_tensors(mean, std))
-    return kl_to_standard_normal(posterior.relative_to(prior))
+    return kl_to_standard_normal(posterior.relative_to(Posterior(mean, std.expand_as(mean))))
 
 
 def point_posterior(output: Tensor, x: Tensor) -> Posterior:
-    """Reads an encoder's output as the latents themselves."""
+    """Read an encoder's output as the latents themselves."""
     return Posterior(output.to(x.dtype))
 
 
 def gaussian_posterior(output: Tensor, x: Tensor) -> Posterior:
-    """Reads an encoder's output as means, then log-variances.
+    """Read an encoder's output as means, then log-variances.
 
     In the precision of the observations: the divergence subtracts nearly equal numbers,
     which mixed precision must not round first.
@@ -88,21 +87,21 @@ def gaussian_posterior(output: Tensor, x: Tensor) -> Posterior:
 
 
 def full_posterior(output: Tensor, x: Tensor) -> Posterior:
-    """Reads an encoder's output as means, log-diagonals of L, and the entries of L below.
+    """Read an encoder's output as means, log-diagonals of L, and the entries of L below.
 
     Covariance L Lᵀ: L is lower triangular with a positive diagonal, so every full
     covariance has exactly one. (Zietlow 2022, section 3.2.7.)
     """
     latents = full_latents(output.shape[1])
-    mean, diagonal, below = output.to(x.dtype).split(
-        [latents, latents, latents * (latents - 1) // 2], dim=1
+    mean, diagonal, below = torch.split(
+        output.to(x.dtype), [latents, latents, latents * (latents - 1) // 2], dim=1
     )
-    # Gathered rather than written in place: entry (i, j) reads its number, or a zero.
+    # Gathered rather than written in place: entry (i, j) takes its number, or a zero.
     place = torch.zeros(latents, latents, dtype=torch.long, device=output.device)
     rows, columns = torch.tril_indices(latents, latents, -1, device=output.device)
     place[rows, columns] = torch.arange(1, 1 + len(rows), device=output.device)
     padded = torch.cat([torch.zeros_like(mean[:, :1]), below], dim=1)
-    lower = padded[:, place.flatten()].unflatten(1, (latents, latents))
+    lower = padded[:, place.flatten()].reshape(-1, latents, latents)
     return Posterior(mean, scale_tril=lower + torch.diag_embed(diagonal.exp()))
 
 
@@ -113,9 +112,9 @@ def full_latents(outputs: int) -> int:
 
 @dataclass(frozen=True)
 class Reading:
-    """How the output of an encoder is read as a posterior."""
+    """How to read the output of an encoder as a posterior."""
 
-    outputs: Callable[[int], int]  # numbers per observation, for so many latents
+    outputs: Callable[[int], int]  # number of latents -> outputs for each observation
     read: Callable[[Tensor, Tensor], Posterior]
 
 
@@ -128,7 +127,7 @@ POSTERIORS = {
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """p(x | z): how the output of a decoder is read."""
+    """p(x | z): how to read the output of a decoder."""
 
     def nll(self, output: Tensor, x: Tensor) -> PerSample:
         """-log p(x | z) of each sample, in nats."""
@@ -137,11 +136,11 @@ class Likelihood(Protocol):
         """The mean of p(x | z): the decoded observation."""
 
     def check(self, x: Tensor) -> None:
-        """Refuses observations that this likelihood cannot have produced."""
+        """Raise if this likelihood cannot have produced such observations."""
 
 
 class Bernoulli(nn.Module):
-    """Pixels that are on with the decoded probability; grey ones count in proportion."""
+    """Pixels that are on with the decoded probability; grey ones are weighted in proportion."""
 
     def nll(self, output: Tensor, x: Tensor) -> PerSample:
         return bernoulli_nll(output, x)
@@ -153,7 +152,7 @@ class Bernoulli(nn.Module):
         least, most = x.min().item(), x.max().item()
         if least < 0 or most > 1:
             raise DataError(
-                f"bernoulli likelihood: the observations run from {least:.4g} to {most:.4g}, but "
+                f"bernoulli likelihood: the observations range from {least:.4g} to {most:.4g}, but "
                 "a Bernoulli pixel lies between 0 and 1; the loss would have no lower bound. "
                 "Divide bytes by 255, or build the model with likelihood='mse' or 'gaussian'."
             )
@@ -177,12 +176,12 @@ class Gaussian(nn.Module):
 
     def __init__(self, gamma: float | Literal["learned"] = 1.0) -> None:
         super().__init__()
-        self._given = 1.0 if gamma == "learned" else gamma
+        self._fixed_gamma = 1.0 if gamma == "learned" else gamma
         self.log_gamma = nn.Parameter(torch.zeros(())) if gamma == "learned" else None
 
     @property
     def gamma(self) -> Tensor | float:
-        return self._given if self.log_gamma is None else self.log_gamma.exp()
+        return self._fixed_gamma if self.log_gamma is None else self.log_gamma.exp()
 
     def initialise(self, generator: Generator) -> None:
         if self.log_gamma is not None:
@@ -211,7 +210,7 @@ def default_likelihood(shape: tuple[int, ...]) -> str:
 
 
 def check_observations(x: Tensor, shape: tuple[int, ...], likelihood: Likelihood) -> None:
-    """Refuses observations that the model cannot learn from; made for the first batch only."""
+    """Raise if a model for this shape and likelihood cannot learn from such observations."""
     if tuple(x.shape[1:]) != tuple(shape):
         raise ConfigError(
             f"models: the observations have shape {tuple(x.shape[1:])}, but the model was built "
@@ -220,8 +219,8 @@ def check_observations(x: Tensor, shape: tuple[int, ...], likelihood: Likelihood
     bad = int((~x.isfinite()).flatten(1).any(1).sum())
     if bad:
         raise DataError(
-            f"models: {bad} of {len(x)} observations hold NaN or infinite numbers, and every loss "
-            "would be NaN. Leave these rows out or fill the gaps first."
+            f"models: {bad} of {len(x)} observations contain NaN or infinite numbers, so every "
+            "loss would be NaN. Leave these rows out or fill the gaps first."
         )
     likelihood.check(x)
 

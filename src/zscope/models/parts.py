@@ -1,4 +1,4 @@
-"""The parts that any objective combines with, and what does not go together.
+"""The parts that any objective can be combined with, and which ones exclude each other.
 
 likelihood × backbone × posterior × decoder × causal block × consistency penalty, each an
 option of `zs.models.build`. A name such as `xcsae-4-i` fixes some of them.
@@ -28,41 +28,41 @@ PENALTIES = ("none", *consistency.PENALTIES)
 PARTS = {
     "backbone": Option(
         None,
-        f"Networks: {', '.join(BACKBONES)}. Pictures from 8 x 8 up get locatello (structural "
-        "with a structural decoder), the rest mlp.",
+        f"Networks: {', '.join(BACKBONES)}. Default: locatello for pictures of at least 8 x 8 "
+        "(structural with a structural decoder), mlp for the rest.",
         one_of(BACKBONES),
     ),
     "likelihood": Option(
         None,
-        f"How x differs from its mean: {', '.join(LIKELIHOODS)}. Pictures get bernoulli, rows mse.",
+        f"p(x | z): {', '.join(LIKELIHOODS)}. Default: bernoulli for pictures, mse for rows.",
         one_of(LIKELIHOODS),
     ),
     "gamma": Option(1.0, "Variance of the gaussian likelihood, or 'learned'.", positive_or_learned),
     "posterior": Option(
         None,
-        f"What the encoder gives: {', '.join(POSTERIORS)}. Follows from the objective.",
+        f"What the encoder returns: {', '.join(POSTERIORS)}. The default depends on the objective.",
         one_of(POSTERIORS),
     ),
     "decoder": Option(
         "hourglass", f"How latents enter the decoder: {', '.join(DECODERS)}.", one_of(DECODERS)
     ),
     "variables": Option(
-        None, "Into how many variables the latents are split, for such decoders.", whole(1)
+        None, "Number of variables that the latents are split into, for such decoders.", whole(1)
     ),
     "block": Option(
         "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
     ),
     "unit": Option(1, "Numbers in each cause of the causal block.", whole(1)),
-    "gate_steps": Option(10_000, "Steps until the gates of the block are sharp.", whole(1)),
+    "gate_steps": Option(10_000, "Steps until the gates reach their final temperature.", whole(1)),
     "consistency": Option(
-        "none", f"Penalty for changes that do not survive: {', '.join(PENALTIES)}.",
+        "none", f"Penalty on inconsistent interventions: {', '.join(PENALTIES)}.",
         one_of(PENALTIES),
     ),
     **consistency.OPTIONS,
     "weights": Option(
-        "torch", "Law of the initial weights: torch or xavier.", one_of(["torch", "xavier"])
+        "torch", "Scheme of the initial weights: torch or xavier.", one_of(["torch", "xavier"])
     ),
-    "seed": Option(0, "Decides the initial weights.", whole(0, 2**64 - 1)),
+    "seed": Option(0, "Seed of the initial weights.", whole(0, 2**64 - 1)),
 }  # fmt: skip
 
 # option -> (the part it belongs to, the choices of that part with which it has an effect)
@@ -78,7 +78,7 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
         for key in backbone.options
     },
 }
-# Parts that are written into a recipe only where they differ from the usual.
+# Parts that a recipe records only where they differ from the default.
 QUIET = ("posterior", "decoder", "block", "consistency")
 # Parts that only a model with a decoder has.
 DECODING = (
@@ -98,24 +98,28 @@ class Assembly:
 
 
 def assemble(
-    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+    entry: Entry,
+    shape: Shape,
+    latents: int,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> Assembly:
-    """Networks for the chosen parts; `own` are the options of the backbone."""
-    backbone, kind = BACKBONES[chosen["backbone"]], chosen["decoder"]
-    reading = POSTERIORS[chosen["posterior"]]
+    """Networks for the chosen parts; `options` are those of the backbone."""
+    backbone, kind = BACKBONES[settings["backbone"]], settings["decoder"]
+    reading = POSTERIORS[settings["posterior"]]
     block = None
-    if chosen["block"] == "causal":
-        block = CausalBlock(latents, size=chosen["unit"], steps=chosen["gate_steps"])
+    if settings["block"] == "causal":
+        block = CausalBlock(latents, size=settings["unit"], steps=settings["gate_steps"])
     inputs = latents if block is None else latents * block.size
-    if not known.decodes:
-        return Assembly(_encoder(known, shape, latents, chosen, own), None, None, None)
+    if not entry.decodes:
+        return Assembly(_encoder(entry, shape, latents, settings, options), None, None, None)
     if kind == "hourglass":
-        encoder = _encoder(known, shape, latents, chosen, own)
-        return Assembly(encoder, backbone.decoder(shape, inputs, **own), block, None)
-    variables = chosen["variables"]
-    longer = _lengthened(own, variables) if chosen["backbone"] == "mlp" else dict(own)
-    start, blocks, last = _decoder_blocks(known, shape, chosen, backbone, longer)
-    activation = own.get("decoder_activation") or own["activation"]
+        encoder = _encoder(entry, shape, latents, settings, options)
+        return Assembly(encoder, backbone.decoder(shape, inputs, **options), block, None)
+    variables = settings["variables"]
+    longer = _with_layers(options, variables) if settings["backbone"] == "mlp" else dict(options)
+    start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
+    activation = options.get("decoder_activation") or options["activation"]
     decoder = StructuralDecoder(
         inputs, variables, start, blocks, last, kind=kind, activation=activation
     )
@@ -129,78 +133,82 @@ def assemble(
             variables,
             backbone.encoder_blocks(shape, **longer),
             readings=reading.outputs(latents) // latents,
-            activation=own["activation"],
+            activation=options["activation"],
         )
     else:
-        encoder = _encoder(known, shape, latents, chosen, own)
+        encoder = _encoder(entry, shape, latents, settings, options)
     return Assembly(encoder, decoder, block, groups)
 
 
 def _encoder(
-    known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any], own: Mapping[str, Any]
+    entry: Entry,
+    shape: Shape,
+    latents: int,
+    settings: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> nn.Module:
-    outputs = POSTERIORS[chosen["posterior"]].outputs(latents)
-    encoder: Any = BACKBONES[chosen["backbone"]].encoder(shape, outputs, **own)
-    if not known.conditional:
+    outputs = POSTERIORS[settings["posterior"]].outputs(latents)
+    encoder = BACKBONES[settings["backbone"]].encoder(shape, outputs, **options)
+    if not entry.conditional:
         return encoder
     return ConditionalEncoder(
-        encoder, chosen["auxiliary"], activation=own.get("activation", "relu")
+        encoder, settings["auxiliary"], activation=options.get("activation", "relu")
     )
 
 
-def penalty(chosen: Mapping[str, Any]) -> Objective | None:
-    """The consistency penalty, if one was chosen."""
-    if chosen["consistency"] == "none":
+def penalty(settings: Mapping[str, Any]) -> Objective | None:
+    """The consistency penalty, if one is set."""
+    if settings["consistency"] == "none":
         return None
-    options = {key: chosen[key] for key in consistency.OPTIONS}
-    return partial(consistency.PENALTIES[chosen["consistency"]], **options)
+    options = {key: settings[key] for key in consistency.OPTIONS}
+    return partial(consistency.PENALTIES[settings["consistency"]], **options)
 
 
-def refuse_unfit(known: Entry, shape: Shape, latents: int, chosen: Mapping[str, Any]) -> None:
-    """Say why some parts do not go together."""
-    who, backbone = f"models: {known.name}", chosen["backbone"]
+def check_parts(entry: Entry, shape: Shape, latents: int, settings: Mapping[str, Any]) -> None:
+    """Raise if the chosen parts cannot be combined."""
+    who, backbone = f"models: {entry.name}", settings["backbone"]
     if BACKBONES[backbone].pictures_only and (len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE):
         raise ConfigError(
-            f"models: the backbone {backbone} convolves pictures of at least {SMALLEST_SIDE} x "
+            f"models: the backbone {backbone} needs pictures of at least {SMALLEST_SIDE} x "
             f"{SMALLEST_SIDE}, but the observations have shape {shape}. Use backbone='mlp'."
         )
-    if reason := known.refuses.get(chosen["posterior"]):
+    if reason := entry.refuses.get(settings["posterior"]):
         raise ConfigError(
-            f"{who} with posterior={chosen['posterior']!r}: {reason}. Use posterior="
-            f"{known.posterior!r}, or another objective."
+            f"{who} with posterior={settings['posterior']!r}: {reason}. Use posterior="
+            f"{entry.posterior!r}, or another objective."
         )
-    if known.conditional:
-        if chosen.get("auxiliary") is None:
+    if entry.conditional:
+        if settings.get("auxiliary") is None:
             raise ConfigError(
                 f"{who} needs an auxiliary variable, and its columns are not known. Build it with "
-                f"zs.models.build_for({known.name!r}, data, latents={latents}), which reads them "
-                "off the factors of the data."
+                f"zs.models.build_for({entry.name!r}, data, latents={latents}), which takes them "
+                "from the factors of the data."
             )
-        if chosen["decoder"] == "ladder":
+        if settings["decoder"] == "ladder":
             raise ConfigError(
-                f"{who} tells its encoder the auxiliary variable beside the last features, and a "
-                "ladder reads features at every depth. Use decoder='structural'."
+                f"{who} concatenates the auxiliary variable to the encoder's last features, but a "
+                "ladder uses features at every depth. Use decoder='structural'."
             )
-        if chosen["consistency"] != "none":
+        if settings["consistency"] != "none":
             raise ConfigError(
-                f"{who} with consistency={chosen['consistency']!r}: what is decoded from a changed "
-                "code has no factors, and this encoder needs them. Use another objective."
+                f"{who} with consistency={settings['consistency']!r}: observations decoded from "
+                "changed codes have no factors, which this encoder needs. Use another objective."
             )
-    if chosen["decoder"] == "ladder" and chosen["posterior"] == "full":
+    if settings["decoder"] == "ladder" and settings["posterior"] == "full":
         raise ConfigError(
-            f"{who}: with decoder='ladder' every rung has a posterior of its own, so none spans "
-            "all latents. Use posterior='gaussian', or decoder='structural'."
+            f"{who}: with decoder='ladder' every rung has a posterior of its own, so there is no "
+            "full covariance. Use posterior='gaussian', or decoder='structural'."
         )
-    if chosen["decoder"] != "hourglass":
-        _refuse_variables(known, latents, chosen)
+    if settings["decoder"] != "hourglass":
+        _check_variables(entry, latents, settings)
 
 
-def _refuse_variables(known: Entry, latents: int, chosen: Mapping[str, Any]) -> None:
-    variables, who = chosen["variables"], f"models: {known.name}"
+def _check_variables(entry: Entry, latents: int, settings: Mapping[str, Any]) -> None:
+    variables, who = settings["variables"], f"models: {entry.name}"
     if variables is None:
         raise ConfigError(
-            f"{who} with decoder={chosen['decoder']!r} needs variables=, the number of parts the "
-            "latents are split into. Give it, or use a name such as sae-4."
+            f"{who} with decoder={settings['decoder']!r} needs variables=, the number of variables "
+            "that the latents are split into. Set it, or use a name such as sae-4."
         )
     if latents % variables:
         near = max(1, round(latents / variables)) * variables
@@ -208,33 +216,37 @@ def _refuse_variables(known: Entry, latents: int, chosen: Mapping[str, Any]) -> 
             f"{who}: {latents} latents cannot be split evenly into {variables} variables. Use a "
             f"multiple of {variables}, for instance latents={near}."
         )
-    if BACKBONES[chosen["backbone"]].decoder_blocks is None:
+    if BACKBONES[settings["backbone"]].decoder_blocks is None:
         raise ConfigError(
-            f"{who}: latents enter this decoder between its hidden layers, and the backbone "
-            f"{chosen['backbone']} has none. Use backbone='mlp'."
+            f"{who}: latents enter this decoder between its hidden layers, but the backbone "
+            f"{settings['backbone']} has none. Use backbone='mlp'."
         )
 
 
 def _decoder_blocks(
-    known: Entry, shape: Shape, chosen: Mapping[str, Any], backbone: Backbone, own: dict[str, Any]
+    entry: Entry,
+    shape: Shape,
+    settings: Mapping[str, Any],
+    backbone: Backbone,
+    options: dict[str, Any],
 ) -> Any:
     assert backbone.decoder_blocks is not None
-    start, blocks, last = backbone.decoder_blocks(shape, **own)
-    if len(blocks) < chosen["variables"]:
-        way = {
-            "structural": f"depth={chosen['variables']}",
-            "consistency": f"depth={chosen['variables'] + 1}",
-            "mlp": f"{chosen['variables']} sizes in decoder_hidden",
-        }.get(chosen["backbone"], "backbone='structural'")
+    start, blocks, last = backbone.decoder_blocks(shape, **options)
+    if len(blocks) < settings["variables"]:
+        remedy = {
+            "structural": f"depth={settings['variables']}",
+            "consistency": f"depth={settings['variables'] + 1}",
+            "mlp": f"{settings['variables']} sizes in decoder_hidden",
+        }.get(settings["backbone"], "backbone='structural'")
         raise ConfigError(
-            f"models: {known.name}: {chosen['variables']} variables enter before as many blocks of "
-            f"the decoder, but the backbone {chosen['backbone']} has {len(blocks)} for this shape. "
-            f"Use {way}, or fewer variables."
+            f"models: {entry.name}: {settings['variables']} variables need as many blocks in the "
+            f"decoder, but the backbone {settings['backbone']} has {len(blocks)} for this shape. "
+            f"Use {remedy}, or fewer variables."
         )
     return start, blocks, last
 
 
-def _lengthened(own: Mapping[str, Any], layers: int) -> dict[str, Any]:
-    """Options of an mlp with at least so many hidden layers, the last one repeated."""
-    hidden = list(own["hidden"])
-    return {**own, "hidden": hidden + hidden[-1:] * max(0, layers - len(hidden))}
+def _with_layers(options: Mapping[str, Any], layers: int) -> dict[str, Any]:
+    """Options of an mlp with at least `layers` hidden layers, the last one repeated."""
+    hidden = list(options["hidden"])
+    return {**options, "hidden": hidden + hidden[-1:] * max(0, layers - len(hidden))}

@@ -1,10 +1,10 @@
-"""PCL: an encoder that tells true neighbours from pairs put together at random.
+"""PCL: an encoder that tells true neighbours from random pairs.
 
     loss = 1/2 softplus( -r(x, y) ) + 1/2 softplus( r(x, y') )
     r(x, y) = - sum_j |a_j h_j(x) + b_j h_j(y) + c_j|  +  sum_j h_j(x)²  +  d
 
 y is the partner of x, y' that of another observation of the batch; h is the encoder, and a,
-b, c, d are learned with it (starting at 1, -1, 0, 0). A guess costs log 2 nats. The best r
+b, c, d are learned with it (starting at 1, -1, 0, 0). Guessing costs log 2 nats. The best r
 is the logarithm of p(x, y) / p(x) p(y), so that for sources whose changes are Laplacian h
 finds the sources, up to order and scale. There is no decoder and no prior. Hyvärinen &
 Morioka, AISTATS 2017, arXiv:1605.09028; this r is the one of Klindt et al., ICLR 2021.
@@ -23,7 +23,7 @@ from zscope.types import Codes
 
 
 class PCL(nn.Module):
-    """The objective, with the numbers that compare two codes."""
+    """The objective, with the parameters that compare two codes."""
 
     def __init__(self, *, latents: int) -> None:
         super().__init__()
@@ -49,21 +49,19 @@ class PCL(nn.Module):
 
     def ratio(self, codes: Codes, partners: Codes) -> Tensor:
         """r, for each pair."""
-        apart = (self.now * codes + self.before * partners + self.shift).abs().sum(1)
-        return codes.square().sum(1) - apart + self.level
+        distance = (self.now * codes + self.before * partners + self.shift).abs().sum(1)
+        return codes.square().sum(1) - distance + self.level
 
 
 ENTRY = Entry(
     name="pcl",
-    title="PCL: an encoder that tells true neighbours from pairs put together at random",
+    title="PCL: an encoder that tells true neighbours from random pairs",
     formula="1/2 softplus(-r(x, y)) + 1/2 softplus(r(x, y')), a logistic regression on pairs",
     paper="Hyvärinen & Morioka, AISTATS 2017, arXiv:1605.09028",
     summary=__doc__ or "",
     objective=PCL,
     posterior="point",
-    refuses=dict.fromkeys(
-        ["gaussian", "full"], "its codes are compared as they are, without noise"
-    ),
+    refuses=dict.fromkeys(["gaussian", "full"], "it compares codes without noise"),
     needs=frozenset({"partner"}),
     prior=None,
     decodes=False,

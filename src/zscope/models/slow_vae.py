@@ -1,17 +1,17 @@
-"""SlowVAE: a VAE for pairs of neighbouring observations, whose latents mostly stay put.
+"""SlowVAE: a VAE for pairs of neighbouring observations that differ in few latents.
 
     loss = sum over both of E_q[ -log p(x | z) ]  +  β mean over both of KL( q || N(0, I) )
          + s [ KL( q(z_1) || Laplace(μ_2, r) ) + KL( q(z_2) || Laplace(μ_1, r) ) ]
 
 The Laplace density r/2 exp(-r |z - μ|) around the mean of the partner allows a few latents
-to move far and asks the rest not to move. Its divergence from a Gaussian with standard
+to differ much and penalises all other changes. Its divergence from a Gaussian with standard
 deviation σ at distance δ is, for each latent,
 
     r ( σ sqrt(2/π) exp(-δ²/2σ²) + δ erf(δ / (σ sqrt 2)) ) + log(2/r) - 1/2 log(2πe σ²)
 
 Pairs come from the data: neighbours in the grid of factors, or consecutive rows. Klindt et
 al., ICLR 2021, arXiv:2007.10930, eq. 7 and appendix; s = 10, r = 6 there. (The authors'
-program takes the entropy of q off once for both directions; here each direction is a
+program subtracts the entropy of q once for both directions; here each direction is a
 divergence.)
 """
 
@@ -45,9 +45,9 @@ def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float)
 def kl_to_laplace(posterior: Posterior, centre: Codes, rate: float) -> PerSample:
     """KL( N(μ, σ²) || Laplace(centre, rate) ), summed over the latents."""
     assert posterior.std is not None
-    std, apart = posterior.std, posterior.mean - centre
-    scaled = apart / (std * math.sqrt(2))
-    distance = std * math.sqrt(2 / math.pi) * (-scaled.square()).exp() + apart * scaled.erf()
+    std, offset = posterior.std, posterior.mean - centre
+    scaled = offset / (std * math.sqrt(2))
+    distance = std * math.sqrt(2 / math.pi) * (-scaled.square()).exp() + offset * scaled.erf()
     entropy = std.log() + 0.5 * math.log(2 * math.pi * math.e)
     return (rate * distance + math.log(2 / rate) - entropy).sum(1)
 
@@ -55,24 +55,31 @@ def kl_to_laplace(posterior: Posterior, centre: Codes, rate: float) -> PerSample
 def partner_of(batch: Batch, who: str) -> torch.Tensor:
     if batch.partner is None:
         raise InterfaceError(
-            f"{who}: the loss is one of pairs, and no partners were given. zs.train takes them "
-            "from the data; by hand: model.losses(x, partner=neighbours_of_x)."
+            f"{who}: the loss is defined for pairs, and no partners were given. zs.train takes "
+            "them from the data; otherwise: model.losses(x, partner=neighbours_of_x)."
         )
     return batch.partner
 
 
 ENTRY = Entry(
     name="slow-vae",
-    title="SlowVAE: a VAE for pairs of neighbouring observations, whose latents mostly stay put",
+    title="SlowVAE: a VAE for pairs of neighbouring observations that differ in few latents",
     formula="2 E_q[-log p(x | z)] + β KL + s (KL(q || Laplace around the partner), both ways)",
     paper="Klindt et al., ICLR 2021, arXiv:2007.10930",
     summary=__doc__ or "",
     objective=slow_vae,
-    refuses={"point": POINT, "full": "the divergence from a Laplace density is one of each latent"},
+    refuses={
+        "point": POINT,
+        "full": "the divergence from a Laplace density is defined for each latent alone",
+    },
     needs=frozenset({"partner"}),
     options={
         "beta": Option(1.0, "Weight of the divergence from N(0, I).", not_negative),
         "slowness": Option(10.0, "s, weight of the divergence from the partner.", not_negative),
-        "laplace_rate": Option(6.0, "r, how sharply latents are kept in place.", positive),
+        "laplace_rate": Option(
+            6.0,
+            "r, rate of the Laplace density: large values penalise small changes more.",
+            positive,
+        ),
     },
 )

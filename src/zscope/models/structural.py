@@ -1,20 +1,20 @@
-"""Decoders that take their latents one after another, and the ladder that encodes for them.
+"""Decoders that take their latents one after another, and the matching ladder encoder.
 
 The latents U are split evenly into g variables. From a learned constant S_0,
 
     structural   S_i = blocks_i( α_i S_{i-1} + β_i ),   (log α_i, β_i) = MLP_i(U_i)
-    adaptive     the same, with (log α_i, β_i) = MLP_i(U): every layer sees all latents
+    adaptive     the same, with (log α_i, β_i) = MLP_i(U): every layer gets all latents
     ladder       S_i = blocks_i( S_{i-1} + β_i ),       β_i = MLP_i(U_i)
 
 α_i and β_i are one number for each channel, the same at every pixel; each MLP has three
-hidden layers of 48 units. U_i alone decides step i, so it leaves S_1..S_{i-1} untouched. At
-the start α_i = 1 and β_i = 0 exactly (weights and biases of the last layer are 0), so that
-a structural decoder gives one and the same observation whatever the latents.
+hidden layers of 48 units. U_i enters at step i only, so it does not affect S_1..S_{i-1}.
+Initially α_i = 1 and β_i = 0 exactly (weights and biases of the last layer are 0), so that
+a structural decoder gives the same observation whatever the latents.
 
-The ladder has an encoder to match: variable U_i is read, by three hidden layers, from the
-features that i - 1 rungs of the encoder are still to come after, so that early variables
-see the whole depth. Adding β_i before a convolution is what concatenating features would
-do, with fewer weights.
+The ladder has a matching encoder: variable U_i is computed, by three hidden layers, from the
+features that are followed by i - 1 more rungs of the encoder, so that early variables use
+the whole depth. Adding β_i before a convolution is equivalent to concatenating features,
+with fewer weights.
 
 Leeb et al., "Structure by architecture", ICLR 2023, sections 2.1 and A.2; Zhao, Song &
 Ermon, ICML 2017, arXiv:1702.08396, for the ladder.
@@ -29,17 +29,17 @@ from zscope.models.layers import (
     Block,
     Shape,
     ZeroLinear,
+    check_latents,
+    check_shape,
     dense,
-    joined,
-    refuse_other_latents,
-    refuse_other_shape,
+    join,
 )
 
 WIDTH = 48
 
 
 class StructuralDecoder(nn.Module):
-    """One of the three decoders; `blocks` are shared out evenly over the variables."""
+    """One of the three decoders; `blocks` are split evenly among the variables."""
 
     def __init__(
         self,
@@ -54,28 +54,29 @@ class StructuralDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.latents, self.size = latents, latents // variables
-        self.everything = kind == "adaptive"
+        self.all_latents = kind == "adaptive"
         self.start = Constant(start)
-        stages = shared_out(blocks, variables)
-        seen = latents if self.everything else self.size
+        stages = split_evenly(blocks, variables)
+        inputs = latents if self.all_latents else self.size
         channels = _channels(start, stages)
         layer = Shift if kind == "ladder" else Transform
-        self.transforms = nn.ModuleList(layer(seen, width, activation) for width in channels)
-        self.stages = nn.ModuleList(nn.Sequential(*joined(stage)) for stage in stages)
+        self.transforms = nn.ModuleList(layer(inputs, width, activation) for width in channels)
+        self.stages = nn.ModuleList(nn.Sequential(*join(stage)) for stage in stages)
         self.last = nn.Sequential(*last)
 
     def forward(self, z: Tensor) -> Tensor:
-        return self.last(self.states(z)[-1])
+        output: Tensor = self.last(self.states(z)[-1])
+        return output
 
     def states(self, z: Tensor) -> list[Tensor]:
         """S_1, S_2, … S_g."""
-        refuse_other_latents(z, self.latents)
-        found, state = [], self.start(len(z))
-        parts = z.split(self.size, dim=1)
+        check_latents(z, self.latents)
+        states, state = [], self.start(len(z))
+        parts = torch.split(z, self.size, dim=1)
         for part, transform, stage in zip(parts, self.transforms, self.stages, strict=True):
-            state = stage(transform(state, z if self.everything else part))
-            found.append(state)
-        return found
+            state = stage(transform(state, z if self.all_latents else part))
+            states.append(state)
+        return states
 
 
 class Constant(nn.Module):
@@ -94,7 +95,7 @@ class Constant(nn.Module):
 
 
 class Transform(nn.Module):
-    """Scales and shifts each channel as some latents say; the identity at the start."""
+    """Scale and shift each channel, computed from latents; initially the identity."""
 
     def __init__(self, latents: int, channels: int, activation: str) -> None:
         super().__init__()
@@ -102,15 +103,15 @@ class Transform(nn.Module):
         self.layers = nn.Sequential(*hidden, ZeroLinear(WIDTH, 2 * channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
-        log_scale, shift = self.layers(latents).chunk(2, dim=1)
-        pixels = (1,) * (features.ndim - 2)
-        return features * log_scale.exp().unflatten(1, (-1, *pixels)) + shift.unflatten(
-            1, (-1, *pixels)
-        )
+        outputs = self.layers(latents)
+        outputs = outputs.reshape(*outputs.shape, *(1,) * (features.ndim - 2))
+        log_scale, shift = outputs.chunk(2, dim=1)
+        transformed: Tensor = features * log_scale.exp() + shift
+        return transformed
 
 
 class Shift(nn.Module):
-    """Shifts each channel as some latents say."""
+    """Shift each channel, computed from latents."""
 
     def __init__(self, latents: int, channels: int, activation: str) -> None:
         super().__init__()
@@ -118,11 +119,12 @@ class Shift(nn.Module):
         self.layers = nn.Sequential(*hidden, nn.Linear(WIDTH, channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
-        return features + self.layers(latents).unflatten(1, (-1, *(1,) * (features.ndim - 2)))
+        shift: Tensor = self.layers(latents)
+        return features + shift.reshape(*shift.shape, *(1,) * (features.ndim - 2))
 
 
 class LadderEncoder(nn.Module):
-    """Reads each variable at its own depth; `readings` numbers for each latent."""
+    """Computes each variable at its own depth; `readings` outputs for each latent."""
 
     def __init__(
         self,
@@ -136,20 +138,21 @@ class LadderEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.shape, self.readings = shape, readings
-        stages = shared_out(blocks, variables)
-        self.stages = nn.ModuleList(nn.Sequential(*joined(stage)) for stage in stages)
+        stages = split_evenly(blocks, variables)
+        self.stages = nn.ModuleList(nn.Sequential(*join(stage)) for stage in stages)
         outputs = readings * (latents // variables)
         shapes = _shapes(shape, self.stages)
         self.rungs = nn.ModuleList(_rung(features, outputs, activation) for features in shapes)
 
     def forward(self, x: Tensor) -> Tensor:
-        refuse_other_shape(x, self.shape)
-        read = []
+        check_shape(x, self.shape)
+        outputs = []
         for stage, rung in zip(self.stages, self.rungs, strict=True):
             x = stage(x)
-            read.append(rung(x).chunk(self.readings, dim=1))
-        # The deepest rung holds the first variable; all means come first, then all spreads.
-        return torch.cat([part for reading in zip(*read[::-1], strict=True) for part in reading], 1)
+            outputs.append(rung(x).chunk(self.readings, dim=1))
+        # The deepest rung has the first variable; all means come first, then all log-variances.
+        readings = zip(*outputs[::-1], strict=True)
+        return torch.cat([part for reading in readings for part in reading], 1)
 
     def features(self, x: Tensor) -> Tensor:
         for stage in self.stages:
@@ -158,7 +161,7 @@ class LadderEncoder(nn.Module):
 
 
 def _rung(features: Shape, outputs: int, activation: str) -> nn.Module:
-    """From features to numbers: maps are first narrowed to 8 channels of 4 x 4."""
+    """From features to outputs: maps are first reduced to 8 channels of 4 x 4."""
     first: list[nn.Module] = []
     width = features[0]
     if len(features) > 1:
@@ -168,8 +171,8 @@ def _rung(features: Shape, outputs: int, activation: str) -> nn.Module:
     return nn.Sequential(*first, *hidden, nn.Linear(WIDTH, outputs))
 
 
-def shared_out(blocks: list[Block], variables: int) -> list[list[Block]]:
-    """The blocks in as many runs as there are variables, as even as can be."""
+def split_evenly(blocks: list[Block], variables: int) -> list[list[Block]]:
+    """The blocks in as many consecutive groups as there are variables, as evenly as possible."""
     ends = [len(blocks) * place // variables for place in range(variables + 1)]
     return [blocks[begin:end] for begin, end in pairwise(ends)]
 
@@ -184,9 +187,9 @@ def _shapes(shape: Shape, stages: nn.ModuleList) -> list[Shape]:
 
 
 def _channels(start: Shape, stages: list[list[Block]]) -> list[int]:
-    """The channels of the features that each stage is given."""
+    """The channels of each stage's input."""
     channels, x = [], torch.empty(2, *start, device="meta")
     for stage in stages:
         channels.append(x.shape[1])
-        x = nn.Sequential(*joined(stage))(x)
+        x = nn.Sequential(*join(stage))(x)
     return channels

@@ -1,4 +1,4 @@
-"""VAE: an autoencoder with a noisy code, paid for by its divergence from a prior.
+"""VAE: an autoencoder with noisy codes and a penalty on their divergence from a prior.
 
     loss = E_q[ -log p(x | z) ] + KL( q(z | x) || N(0, I) )
 
@@ -19,11 +19,11 @@ def vae(batch: Batch) -> Losses:
     return Losses(reconstruction + divergence, terms, batch.posterior)
 
 
-POINT = "the divergence of a code without spread from its prior is infinite"
+POINT = "the divergence of a deterministic code from the prior is infinite"
 
 ENTRY = Entry(
     name="vae",
-    title="VAE: an autoencoder with a noisy code, paid for by its divergence from a prior",
+    title="VAE: an autoencoder with noisy codes and a penalty on their divergence from a prior",
     formula="E_q[-log p(x | z)] + KL(q(z | x) || N(0, I))",
     paper="Kingma & Welling, ICLR 2014, arXiv:1312.6114, eq. 10",
     summary=__doc__ or "",

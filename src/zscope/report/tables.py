@@ -80,7 +80,7 @@ def as_tex(table: list[dict[str, Any]]) -> bytes:
 
 
 def _tex(text: str) -> str:
-    escapes = {character: f"\\{character}" for character in "&%$#_{}"}
+    escapes: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
     escapes |= {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
     return text.translate(str.maketrans(escapes))
 

@@ -1,4 +1,4 @@
-"""Training: `train` for one model, `train_ensemble` for several seeds of a small one."""
+"""Training: `train` for one model, `train_ensemble` for several seeds of a small model."""
 
 from zscope.training.config import TrainConfig, read_config
 from zscope.training.ensemble import train_ensemble

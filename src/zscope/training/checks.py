@@ -1,4 +1,4 @@
-"""What must hold before and while a model is trained, and what is said when it does not."""
+"""Checks before and during training, and their error messages."""
 
 import math
 from pathlib import Path
@@ -16,7 +16,7 @@ from zscope.training.feeding import batch_rows
 def check_first_batch(
     model: Trainable, dataset: Dataset, config: TrainConfig, device: torch.device
 ) -> None:
-    """Say at once what would otherwise fail deep inside the first step."""
+    """Raise a clear error for what would otherwise fail deep inside the first step."""
     expected = model.observation_shape
     if expected is not None and tuple(expected) != dataset.shape:
         raise ConfigError(
@@ -26,8 +26,8 @@ def check_first_batch(
     x = dataset.batch(batch_rows(config, len(dataset), 0), device)
     if not x.isfinite().all():
         raise TrainingError(
-            f"train: the first batch of {dataset.name} holds NaN or infinite numbers. Clean the "
-            "data, or leave those rows out."
+            f"train: the first batch of {dataset.name} contains NaN or infinite numbers. Clean "
+            "the data, or leave those rows out."
         )
     model.check_observations(x)
 
@@ -37,13 +37,13 @@ def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -
         return
     values = {name: term.item() for name, term in losses.terms.items()}
     broken = [name for name, value in values.items() if not math.isfinite(value)] or ["loss"]
-    seen = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
+    listed = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
     when = f"at step {step}" if exact else f"at step {step} or shortly before"
     mark_failed(path)
     raise TrainingError(
-        f"train: the term {broken[0]!r} broke {when} ({seen}). A learning rate that is too large, "
-        f"or data on another scale than the likelihood expects, is the usual cause. {kept(path)}"
-        "Train again with a smaller rate or with clip=1."
+        f"train: the term {broken[0]!r} became NaN or infinite {when} ({listed}). The usual cause "
+        "is a learning rate that is too large, or data on another scale than the likelihood "
+        f"expects. {last_checkpoint(path)}Train again with a smaller rate or with clip=1."
     )
 
 
@@ -52,9 +52,9 @@ def check_weights(model: torch.nn.Module, step: int, path: Path | None) -> None:
         if not parameter.isfinite().all():
             mark_failed(path)
             raise TrainingError(
-                f"train: the weights {name!r} hold NaN or infinite numbers after step {step}. A "
-                f"gradient overflowed: the learning rate is too large. {kept(path)}Train again "
-                "with a smaller rate or with clip=1."
+                f"train: the weights {name!r} contain NaN or infinite numbers after step {step}. A "
+                f"gradient overflowed: the learning rate is too large. {last_checkpoint(path)}"
+                "Train again with a smaller rate or with clip=1."
             )
 
 
@@ -65,7 +65,8 @@ def mark_failed(path: Path | None) -> None:
         run.save()
 
 
-def kept(path: Path | None) -> str:
+def last_checkpoint(path: Path | None) -> str:
+    """The sentence of an error message that names the last good checkpoint."""
     saved = [] if path is None else store.checkpoints(path)
     if not saved:
         return "No checkpoint had been written yet. "

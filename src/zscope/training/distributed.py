@@ -3,10 +3,10 @@
 Process r takes rows r, r + N, r + 2N, … of each batch; gradients are averaged, so N
 processes make the update that one process would make on the whole batch. Losses that
 compare the rows of a batch with each other (β-TCVAE, WAE, DIP-VAE, FactorVAE's shuffled
-codes, the consistency penalty, batch norm) see the rows of their process alone. Noise
-comes from (seed, step, process), so a stochastic model sees other draws than on one
-device, and the same ones each time it runs on N. On the CPU the processes talk by gloo
-over the loopback interface, on CUDA by nccl.
+codes, the consistency penalty, batch norm) use the rows of their process alone. Noise
+depends on (seed, step, process), so a stochastic model gets other draws than on one
+device, and the same ones each time it runs on N. On the CPU the processes communicate by
+gloo over the loopback interface, on CUDA by nccl.
 """
 
 import copy
@@ -31,7 +31,7 @@ from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, TrainingError, ZscopeError
 from zscope.randomness import Source
 from zscope.training.config import TrainConfig
-from zscope.training.keeping import begin, finished_before
+from zscope.training.keeping import begin, load_finished
 
 
 class Shared:
@@ -41,11 +41,12 @@ class Shared:
         self._parallel = DistributedDataParallel(_Forward(model))
 
     def __call__(self, x: Tensor, generator: Source, **extras: Any) -> Losses:
-        return self._parallel(x, generator, **extras)
+        losses: Losses = self._parallel(x, generator, **extras)
+        return losses
 
 
 class _Forward(torch.nn.Module):
-    """DDP watches `forward`; what is trained is `losses`."""
+    """DDP synchronises `forward`, whereas training calls `losses`."""
 
     def __init__(self, model: Trainable) -> None:
         super().__init__()
@@ -64,19 +65,19 @@ def train_on_many(
     resume: bool,
     progress: bool | None,
 ) -> store.Run:
-    """Start `config.devices` processes, wait for them, and return the run they made."""
+    """Start `config.devices` processes, wait for them, and return their run."""
     if torch.cuda.is_available() and config.devices > torch.cuda.device_count():
         raise ConfigError(
             f"train: devices={config.devices}, but this machine has {torch.cuda.device_count()} "
-            "accelerators. Ask for at most that many, or say device='cpu'."
+            "accelerators. Use at most that many, or device='cpu'."
         )
     with tempfile.TemporaryDirectory(prefix="zscope-") as folder:
         path = Path(folder) / "run" if out is None else Path(out)
         run = begin(path, config, resume)
         if run.finished:
-            return finished_before(run, model)
+            return load_finished(run, model)
         _run_processes(model, dataset, config, path, progress, Path(folder) / "meeting")
-        run = finished_before(store.open_run(path), model)
+        run = load_finished(store.open_run(path), model)
         if out is None:
             run._history, run.path = run.history, None
         return run
@@ -91,14 +92,14 @@ def _run_processes(
     meeting: Path,
 ) -> None:
     context = processes.get_context("spawn")
-    stop, said = context.Event(), context.Queue()
-    # A dataset that can be made again is made again in each process: sending a memory map
-    # would copy all of it.
+    stop, messages = context.Event(), context.Queue()
+    # A dataset with a recipe is loaded again in each process: sending a memory map would copy
+    # all of it.
     sent = dataset if dataset.recipe is None else (dataset.recipe, dataset.provenance.get("root"))
     workers = [
         context.Process(
             target=_work,
-            args=(rank, model.cpu(), sent, config, path, progress, meeting, stop, said),
+            args=(rank, model.cpu(), sent, config, path, progress, meeting, stop, messages),
             daemon=True,
         )
         for rank in range(config.devices)
@@ -116,18 +117,18 @@ def _run_processes(
         except KeyboardInterrupt:
             stop.set()
     for worker in waiting.values():
-        worker.join(timeout=5)  # the others may be about to say the same
+        worker.join(timeout=5)  # the others may be about to fail too
         worker.terminate()
     if failed:
-        kind, message = said.get(timeout=5) if not said.empty() else ("TrainingError", "")
+        kind, message = messages.get(timeout=5) if not messages.empty() else ("TrainingError", "")
         if kind == "KeyboardInterrupt":
             raise KeyboardInterrupt(message)
-        lost = (
-            f"train: one of {config.devices} processes ended without a word (exit codes "
+        unexplained = (
+            f"train: one of {config.devices} processes ended without an error message (exit codes "
             f"{[worker.exitcode for worker in workers]}). Was it killed for "
-            "lack of memory? Use a smaller batch or fewer devices, and go on with --resume."
+            "lack of memory? Use a smaller batch or fewer devices, and resume with --resume."
         )
-        raise getattr(errors, kind, TrainingError)(message or lost)
+        raise getattr(errors, kind, TrainingError)(message or unexplained)
 
 
 def _work(
@@ -139,12 +140,12 @@ def _work(
     progress: bool | None,
     meeting: Path,
     stop: Any,
-    said: Any,
+    messages: Any,
 ) -> None:
-    """One process: meet the others, train, say what went wrong."""
+    """One process: join the others, train, report errors."""
     from zscope.training.loop import run_loop
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears Ctrl-C and tells all of us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C for all workers
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // config.devices))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -157,7 +158,7 @@ def _work(
     )
     try:
         dataset = sent if isinstance(sent, Dataset) else datasets.from_recipe(sent[0], root=sent[1])
-        # A sent model lives in memory shared by all processes: each trains a copy of its own.
+        # The model is in memory shared by all processes: each trains a copy of its own.
         run_loop(
             copy.deepcopy(model),
             dataset,
@@ -171,27 +172,27 @@ def _work(
         distributed.barrier()
     except KeyboardInterrupt as interrupt:
         if rank == 0:
-            said.put(("KeyboardInterrupt", str(interrupt)))
-        _leave(said, 1)
+            messages.put(("KeyboardInterrupt", str(interrupt)))
+        _leave(messages, 1)
     except ZscopeError as error:
-        said.put((type(error).__name__, str(error)))
-        _leave(said, 1)
+        messages.put((type(error).__name__, str(error)))
+        _leave(messages, 1)
     except Exception as error:
         traceback.print_exc()  # it would be lost with this process
         lines = str(error).strip().splitlines() or [""]
         message = (
             f"train: process {rank} of {config.devices} raised {type(error).__name__}: "
-            f"{lines[0][:200]} (the whole of it stands above). Does the model train with "
-            "devices=1? All of its weights must take part in the loss."
+            f"{lines[0][:200]} (see the traceback above). Does the model train with devices=1? "
+            "The loss must depend on all of its weights."
         )
-        said.put(("TrainingError", message))
-        _leave(said, 1)
+        messages.put(("TrainingError", message))
+        _leave(messages, 1)
     distributed.destroy_process_group()
 
 
-def _leave(said: Any, code: int) -> None:
-    said.close()
-    said.join_thread()
+def _leave(messages: Any, code: int) -> None:
+    messages.close()
+    messages.join_thread()
     os._exit(code)
 
 
@@ -207,7 +208,7 @@ def mean_over_processes(numbers: Tensor) -> Tensor:
     return numbers / distributed.get_world_size()
 
 
-def gathered(rows: Tensor) -> Tensor:
+def gather(rows: Tensor) -> Tensor:
     """The rows of all processes."""
     parts = [torch.empty_like(rows) for _ in range(distributed.get_world_size())]
     distributed.all_gather(parts, rows.contiguous())

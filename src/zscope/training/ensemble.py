@@ -1,10 +1,9 @@
 """Several seeds of one small model, trained together.
 
-A small network leaves a processor mostly waiting for the next instruction. Stacking the
-weights of k models and running them as one batched network (torch.func) does the work of
-k runs in the time of two or three. Each member sees the batches and the noise that it
-would see alone: its losses are those of `train` with its seed, up to the order in which
-floating-point numbers are added.
+With a small network most time is overhead. Stacking the weights of k models and running
+them as one batched network (torch.func) does the work of k runs in the time of two or
+three. Each member gets the same batches and the same noise as in a run of its own: its
+losses are those of `train` with its seed, up to floating-point rounding.
 """
 
 import copy
@@ -37,22 +36,22 @@ from zscope.training.loop import (
 )
 from zscope.training.progress import show
 
-# What is descended, the loss, its terms, and the mean and spread of the posteriors.
-Measured = tuple[Tensor, Tensor, dict[str, Tensor], Any]
+# The sum to descend, the loss, its terms, and the mean and std of the posteriors.
+Outputs = tuple[Tensor, Tensor, dict[str, Tensor], Any]
 
 
 class _Forward(torch.nn.Module):
-    """What `functional_call` calls: the losses of one member, as plain tensors."""
+    """The module for `functional_call`: the losses of one member, as plain tensors."""
 
     def __init__(self, model: Trainable) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, draws: list[Tensor], extras: dict[str, Any]) -> Measured:
+    def forward(self, x: Tensor, draws: list[Tensor], extras: dict[str, Any]) -> Outputs:
         losses = self.model.losses(x, Tape(draws), **extras)
         posterior = losses.posterior
-        spread = () if posterior is None else (posterior.mean, posterior.variance.sqrt())
-        return losses.whole, losses.total, dict(losses.terms), spread
+        parts = () if posterior is None else (posterior.mean, posterior.variance.sqrt())
+        return losses.whole, losses.total, dict(losses.terms), parts
 
 
 def train_ensemble(
@@ -70,15 +69,15 @@ def train_ensemble(
 ) -> list[store.Run]:
     """Train `build(seed)` for every seed, all at once; returns one run for each.
 
-    The models must have one architecture and no running statistics (batch normalisation).
+    The models must have the same architecture and no running statistics (batch norm).
     `settings` are those of `train`. With `out`, each run is written to out/seed-N when it
-    has finished; an ensemble cannot be resumed halfway, only started again elsewhere.
+    has finished; an interrupted ensemble cannot be resumed, only started again.
     """
     listed = list(seeds) if isinstance(seeds, Iterable) else []
     if not listed or len(set(listed)) < len(listed):
         raise ConfigError(
-            f"train_ensemble: seeds={seeds!r}; a list of at least one seed is needed, each once, "
-            "for instance seeds=range(5)."
+            f"train_ensemble: seeds={seeds!r}; expected at least one seed, without repeats, for "
+            "instance seeds=range(5)."
         )
     seeds = listed
     if settings.get("devices", 1) != 1:
@@ -89,7 +88,7 @@ def train_ensemble(
         configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings))
         for model, seed in zip(models, seeds, strict=True)
     ]
-    refuse_unlike(models)
+    check_same_architecture(models)
     config = configs[0]
     device, dtype = pick_device(config, 0), models[0].place[1]
     models = [model.to(device).train() for model in models]
@@ -97,7 +96,7 @@ def train_ensemble(
         check_first_batch(model, dataset, config, device)
     feed = Feed(models[0], dataset, device)
     paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
-    refuse_runs([path for path in paths if path is not None and store.is_run(path)])
+    check_no_runs([path for path in paths if path is not None and store.is_run(path)])
     runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
     for run in runs:
         run.save()
@@ -108,9 +107,9 @@ def train_ensemble(
     weights = {name.removeprefix("model."): stack for name, stack in parameters.items()}
     traced: list[Any] = []
     optimisers = make_optimisers(models[0], config, weights)
-    drawing = Drawing(models[0], *feed.at(config, 0), seeds)
+    noise = Noise(models[0], *feed.at(config, 0), seeds)
 
-    def measure(step: int) -> Measured:
+    def losses_at(step: int) -> Outputs:
         rows = [batch_rows(own, len(dataset), step) for own in configs]
         x = dataset.batch(np.concatenate(rows), device).to(dtype)
         x = x.reshape(len(seeds), config.batch, *x.shape[1:])
@@ -118,60 +117,62 @@ def train_ensemble(
         numbers = {key: v for key, v in each[0].items() if not isinstance(v, Tensor)}
         tensors = {k: torch.stack([e[k] for e in each]) for k in each[0] if k not in numbers}
 
-        def member(own: Any, constants: Any, x: Tensor, draws: Any, told: Any) -> Measured:
-            given = (x, draws, {**told, **numbers})
-            return functional_call(skeleton, (own, constants), given)
+        def member(own: Any, constants: Any, x: Tensor, draws: Any, extras: Any) -> Outputs:
+            arguments = (x, draws, {**extras, **numbers})
+            outputs: Outputs = functional_call(skeleton, (own, constants), arguments)
+            return outputs
 
         together = vmap(member)
-        arguments = (parameters, buffers, x, drawing.at(step), tensors)
-        # Numbers change from step to step, and a trace would fix them; it would also lose
-        # which loss is whose, where two players have gradients of their own.
+        arguments = (parameters, buffers, x, noise.at(step), tensors)
+        # A trace would fix numbers that change from step to step. It would also mix up the
+        # gradients of rivals with those of the rest.
         if numbers or len(optimisers) > 1:
             return together(*arguments)
-        # Traced once into plain batched operations: taking a network of a few units apart
-        # and together again at every step would cost more than its arithmetic.
+        # Traced once into plain batched operations: for a network of a few units,
+        # functional_call and vmap would take longer at every step than the arithmetic.
         if not traced:
             from torch.fx.experimental.proxy_tensor import make_fx  # slow to load
 
-            still = {name: stack.detach() for name, stack in parameters.items()}
-            plain = make_fx(together)(still, *arguments[1:])
-            # A trace may drop a stop of gradients: kept only if its slopes are the true ones.
+            detached = {name: stack.detach() for name, stack in parameters.items()}
+            plain = make_fx(together)(detached, *arguments[1:])
+            # A trace may drop a detach: it is used only if its gradients are the true ones.
             trained = [stack for stack in parameters.values() if stack.requires_grad]
-            slopes = [
+            gradients = [
                 torch.autograd.grad(run(*arguments)[0].sum(), trained, allow_unused=True)
                 for run in (plain, together)
             ]
-            alike = all(
+            same = all(
                 a is b or (a is not None and b is not None and torch.allclose(a, b, rtol=1e-4))
-                for a, b in zip(*slopes, strict=True)
+                for a, b in zip(*gradients, strict=True)
             )
-            traced.append(plain if alike else together)
-        return traced[0](*arguments)
+            traced.append(plain if same else together)
+        outputs: Outputs = traced[0](*arguments)
+        return outputs
 
-    def note(step: int, measured: Measured) -> None:
+    def log(step: int, outputs: Outputs) -> None:
         for member, history in enumerate(histories):
-            row = describe(member_losses(measured, member), step, config)
+            row = describe(member_losses(outputs, member), step, config)
             history.add(row)
             if member == 0:
                 bar.update(step, row)
 
-    def refuse_broken(step: int, measured: Measured) -> None:
-        totals = measured[1]
+    def check_losses(step: int, outputs: Outputs) -> None:
+        totals = outputs[1]
         if not math.isfinite(totals.sum().item()):
             # A sum of finite losses may overflow, and then none of them is broken.
             for member in (~totals.isfinite()).nonzero()[:1, 0].tolist():
-                check_finite(member_losses(measured, member), step, paths[member], exact=True)
+                check_finite(member_losses(outputs, member), step, paths[member], exact=True)
 
     bar = show(progress, config.steps, 0, f"{dataset.name} × {len(seeds)}")
     with watch_interrupts() as interrupted, bar:
         for step in range(config.steps):
-            measured = measure(step)
-            refuse_broken(step, measured)
+            outputs = losses_at(step)
+            check_losses(step, outputs)
             if step % config.log_every == 0:
-                note(step, measured)
+                log(step, outputs)
             else:
                 bar.update(step, None)
-            update(optimisers, measured[0].sum(), config, step, clip_each)
+            update(optimisers, outputs[0].sum(), config, step, clip_each)
             if interrupted.is_set():
                 for run in runs:
                     run.status = "interrupted"
@@ -179,12 +180,12 @@ def train_ensemble(
                 raise KeyboardInterrupt(
                     f"train_ensemble: stopped after step {step + 1} of {config.steps}. An ensemble "
                     "cannot be resumed: start it again"
-                    + ("." if out is None else f", in another folder, or remove this one: {out}")
+                    + ("." if out is None else f", in another folder, or delete this one: {out}")
                 )
         with torch.no_grad():
-            measured = measure(config.steps)
-            refuse_broken(config.steps, measured)
-            note(config.steps, measured)
+            outputs = losses_at(config.steps)
+            check_losses(config.steps, outputs)
+            log(config.steps, outputs)
 
     for member, (run, model, history) in enumerate(zip(runs, models, histories, strict=True)):
         for name, parameter in model.named_parameters():
@@ -200,8 +201,8 @@ def train_ensemble(
     return runs
 
 
-class Drawing:
-    """The noise of every member at every step, as that member alone would draw it."""
+class Noise:
+    """The noise of every member at every step, as in a run of its own."""
 
     def __init__(
         self, model: Trainable, x: Tensor, extras: dict[str, Any], seeds: Sequence[int]
@@ -209,26 +210,26 @@ class Drawing:
         shapes = Shapes()
         with torch.no_grad():
             model.losses(x, shapes, **extras)
-        self._shapes, self._seeds = shapes.seen, seeds
+        self._shapes, self._seeds = shapes.draws, seeds
         self._generator = torch.Generator(x.device)
 
     def at(self, step: int) -> list[Tensor]:
-        drawn: list[list[Tensor]] = [[] for _ in self._shapes]
+        noise: list[list[Tensor]] = [[] for _ in self._shapes]
         for seed in self._seeds:
             self._generator.manual_seed(seed_of(seed, step, 0))
             for place, like in enumerate(self._shapes):
-                drawn[place].append(normal(like, self._generator))
-        return [torch.stack(draws) for draws in drawn]
+                noise[place].append(normal(like, self._generator))
+        return [torch.stack(draws) for draws in noise]
 
 
-def member_losses(measured: Measured, member: int) -> Losses:
-    _, totals, terms, spread = measured
-    posterior = Posterior(*(part[member] for part in spread)) if spread else None
+def member_losses(outputs: Outputs, member: int) -> Losses:
+    _, totals, terms, posteriors = outputs
+    posterior = Posterior(*(part[member] for part in posteriors)) if posteriors else None
     return Losses(totals[member], {name: term[member] for name, term in terms.items()}, posterior)
 
 
 def clip_each(parameters: list[Tensor], largest: float) -> None:
-    """Clip the gradient of every member by its own norm, as for a run alone."""
+    """Clip the gradient of every member by its own norm, as in a run of its own."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
     norms = torch.stack(squares).sum(0).sqrt()
@@ -237,27 +238,27 @@ def clip_each(parameters: list[Tensor], largest: float) -> None:
         gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
 
 
-def refuse_runs(there: list[Path]) -> None:
-    if there:
-        run = store.open_run(there[0])
+def check_no_runs(existing: list[Path]) -> None:
+    if existing:
+        run = store.open_run(existing[0])
         raise RunError(
-            f"train_ensemble: {run.path} already holds a run ({run.status}). An ensemble cannot "
-            "be resumed, and overwrites nothing: choose another folder for out, or remove this one."
+            f"train_ensemble: {run.path} already contains a run ({run.status}). An ensemble can "
+            "neither be resumed nor overwrite runs: choose another folder for out, or delete this."
         )
 
 
-def refuse_unlike(models: list[Trainable]) -> None:
+def check_same_architecture(models: list[Trainable]) -> None:
     first = {name: p.shape for name, p in models[0].named_parameters()}
     for model in models:
         if type(model) is not type(models[0]) or first != {
             name: p.shape for name, p in model.named_parameters()
         }:
             raise InterfaceError(
-                "train_ensemble: build(seed) gave models of different shapes, which cannot be "
-                "stacked. Build the same architecture for every seed; train others one by one."
+                "train_ensemble: build(seed) returned different architectures, which cannot be "
+                "stacked. Build the same one for every seed, or train them one by one."
             )
         if any(getattr(module, "track_running_stats", False) for module in model.modules()):
             raise InterfaceError(
-                "train_ensemble: the model keeps running statistics (batch normalisation), which "
-                "would be mixed up in a stack. Use group normalisation, or train one by one."
+                "train_ensemble: the model has running statistics (batch norm), which a stack "
+                "would mix up. Use group norm, or train one by one."
             )

@@ -1,4 +1,4 @@
-"""A run on disk while it is trained: begun or taken up again, its history, its checkpoints."""
+"""A run on disk during training: start or resume it, its history, its checkpoints."""
 
 import json
 import os
@@ -17,24 +17,24 @@ from zscope.training.config import TrainConfig
 
 
 def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
-    """A new run, or the one to go on with. Nothing is written yet: what is found unfit before
-    the first step must not be in the way of the next try."""
-    fresh = store.Run(path, config.model_dump(), environment=environment())
+    """A new run, or the one to resume. Nothing is written yet: if a check before the first step
+    fails, the next attempt must find an empty folder."""
+    new_run = store.Run(path, config.model_dump(), environment=environment())
     if path is None:
         if resume:
-            raise ConfigError("train: resume needs out=FOLDER, the run to go on with.")
-        return fresh
+            raise ConfigError("train: resume needs out=FOLDER, the run to resume.")
+        return new_run
     if (path / "run.json").is_file():
         run = store.open_run(path)
         if not resume:
-            way = "Go on with it by --resume (resume=True), or choose another folder."
+            remedy = "Resume it with --resume (resume=True), or choose another folder."
             if run.status == "failed":
-                way = "Going on would repeat its steps, and fail again: choose another folder."
+                remedy = "Resuming would repeat its steps and fail again: choose another folder."
             raise RunError(
-                f"train: {path} already holds a run ({run.status}, step {run.step} of "
-                f"{run.config.get('steps')}). {way}"
+                f"train: {path} already contains a run ({run.status}, step {run.step} of "
+                f"{run.config.get('steps')}). {remedy}"
             )
-        refuse_other_settings(run, config)
+        check_same_settings(run, config)
         if not run.finished:
             run.status = "running"
         return run
@@ -42,37 +42,38 @@ def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
         raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
     if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
         raise RunError(
-            f"train: {path} is not empty and holds no run. So that nothing of yours is "
-            "overwritten, choose a new or empty folder."
+            f"train: {path} is not empty and contains no run. So that no file is overwritten, "
+            "choose a new or empty folder."
         )
-    return fresh
+    return new_run
 
 
-def refuse_other_settings(run: store.Run, config: TrainConfig) -> None:
-    before, now = flat(run.config), flat(config.model_dump())
+def check_same_settings(run: store.Run, config: TrainConfig) -> None:
+    before, now = flatten(run.config), flatten(config.model_dump())
     changed = [key for key in now | before if before.get(key) != now.get(key)]
     if changed:
         key, others = changed[0], len(changed) - 1
         more = f" (and {others} more differ)" if others else ""
         raise ConfigError(
-            f"train: {run.path} was started with {key}={before.get(key)!r}, now {key}="
-            f"{now.get(key)!r} is asked for{more}. A resumed run repeats its own settings: leave "
-            "the option out or start a new run."
+            f"train: {run.path} was started with {key}={before.get(key)!r}, but resumed with {key}="
+            f"{now.get(key)!r}{more}. A resumed run keeps its settings: leave the option out or "
+            "start a new run."
         )
 
 
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings as one level, with names such as model.options.beta."""
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, dict):
-            found |= flat(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         elif value is not None:
-            found[prefix + key] = value
-    return found
+            flat[prefix + key] = value
+    return flat
 
 
-def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
+def load_finished(run: store.Run, model: Autoencoder) -> store.Run:
+    """A finished run with its trained model."""
     assert run.path is not None
     tensors, _ = store.read_tensors(run.path / "model.safetensors")
     store.fill(model, tensors, run.path / "model.safetensors")
@@ -81,14 +82,14 @@ def finished_before(run: store.Run, model: Autoencoder) -> store.Run:
 
 
 class History:
-    """history.jsonl, growing by a row at a time; or a list, for a run in memory."""
+    """history.jsonl, appended row by row; or a list, for a run in memory."""
 
     def __init__(self, run: store.Run, first: int) -> None:
         self.rows = run._history
         self.file = None if run.path is None else run.path / "history.jsonl"
         if self.file is not None and run.path is not None:
-            kept = [row for row in store.read_history(run.path) if row["step"] < first]
-            content = "".join(json.dumps(row) + "\n" for row in kept)
+            rows = [row for row in store.read_history(run.path) if row["step"] < first]
+            content = "".join(json.dumps(row) + "\n" for row in rows)
             store.write_whole(self.file, content.encode())
 
     def add(self, row: dict[str, Any]) -> None:
@@ -99,14 +100,14 @@ class History:
                 file.write((json.dumps(row) + "\n").encode())
 
     def flush(self) -> None:
-        """Make what was added survive a loss of power."""
+        """Make the added rows survive a power failure."""
         if self.file is not None:
             with self.file.open("ab") as file:
                 os.fsync(file.fileno())
 
 
-def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
-    """Keep the snapshots asked for and the newest checkpoint (none of the rest once finished)."""
+def delete_old_checkpoints(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
+    """Delete all but the requested snapshots and, until the run is finished, the newest."""
     saved = store.checkpoints(path)
     for step, file in saved if finished else saved[:-1]:
         if step not in config.snapshots:
@@ -116,15 +117,15 @@ def forget_old(path: Path, config: TrainConfig, *, finished: bool = False) -> No
 def how_to_resume(
     path: Path | None, step: int, config: TrainConfig, root: str | None = None
 ) -> str:
-    """What an interrupted run says; `root` is where its dataset was looked for."""
+    """The message of an interrupted run; `root` is the folder of its dataset."""
     if path is None:
         return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
     if config.model is None or config.data is None:
-        way = f"the same call of zs.train with out={str(path)!r} and resume=True"
+        command = f"the same call of zs.train with out={str(path)!r} and resume=True"
     else:
-        place = [] if root is None else ["--root", root]
-        way = shlex.join(["zscope", "train", "--out", str(path), "--resume", *place])
-    return f"train: stopped and saved after step {step} of {config.steps}. Go on with: {way}"
+        options = [] if root is None else ["--root", root]
+        command = shlex.join(["zscope", "train", "--out", str(path), "--resume", *options])
+    return f"train: stopped and saved after step {step} of {config.steps}. Resume with: {command}"
 
 
 def environment() -> dict[str, Any]:

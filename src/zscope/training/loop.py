@@ -1,14 +1,13 @@
 """Training, from top to bottom.
 
-Batches and noise are functions of (seed, step) alone: step s always sees the same rows
+Batches and noise are functions of (seed, step) alone: step s always gets the same rows
 and the same noise, whether the run was interrupted or not. So a checkpoint needs only
-weights and optimiser, and a resumed run repeats the history of an uninterrupted one bit
-for bit (on one machine, with one number of threads).
+weights and optimiser states, and a resumed run has the same history as an uninterrupted one,
+bit for bit (on the same machine, with the same number of threads).
 
-A row of the history at step s holds the loss on batch s of the model after s updates:
-row 0 is the untrained model, the last row the trained one. All rows, the last too, are
-losses as training sees them: of relaxed gates where there is a causal block, of the
-statistics of the batch where it is normalised.
+A row of the history at step s has the loss on batch s of the model after s updates: row 0
+is the untrained model, the last row the trained one. All rows, the last too, are losses in
+training mode: with relaxed gates of a causal block, and with batch statistics in batch norm.
 """
 
 import math
@@ -28,9 +27,15 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
-from zscope.training.config import TrainConfig, checked
+from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import Feed
-from zscope.training.keeping import History, begin, finished_before, forget_old, how_to_resume
+from zscope.training.keeping import (
+    History,
+    begin,
+    delete_old_checkpoints,
+    how_to_resume,
+    load_finished,
+)
 from zscope.training.monitor import regime
 from zscope.training.progress import Progress, show
 
@@ -54,12 +59,12 @@ def train(
     Give `steps` (updates) or `epochs` (passes over the data). `settings` are the other
     fields of `TrainConfig`: optimiser ("adam", "adagrad"), schedule ("constant", "linear",
     "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
-    log_every, checkpoint_every, snapshots. With `out`, the run is written there as it goes
-    and can be resumed; without, it stays in memory. `progress` None shows a bar only where
-    a person can see it.
+    log_every, checkpoint_every, snapshots. With `out`, the run is written to that folder
+    during training and can be resumed; without, it stays in memory. `progress=None` shows a
+    bar in a terminal only.
 
-    The model passed in is the one trained. Ctrl-C saves a checkpoint at the end of the
-    step and then raises KeyboardInterrupt.
+    The model is trained in place. Ctrl-C saves a checkpoint at the end of the step and then
+    raises KeyboardInterrupt.
     """
     model, dataset = trainable(model), as_dataset(data)
     config = configure(model, dataset, steps, epochs, batch, rate, seed, settings)
@@ -91,21 +96,21 @@ def configure(
     seed: Any,
     settings: dict[str, Any],
 ) -> TrainConfig:
-    """The checked configuration of a run of this model on these data."""
+    """The validated configuration of a run of this model on these data."""
     if (steps is None) == (epochs is None):
         raise ConfigError(
             f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
             "clear when to stop."
         )
-    batch = min(checked("train", steps=1, batch=batch).batch, len(dataset))
+    batch = min(validate("train", steps=1, batch=batch).batch, len(dataset))
     if steps is None:
         if not isinstance(epochs, Real) or not math.isfinite(epochs) or epochs <= 0:
             raise ConfigError(
-                f"train: epochs={epochs!r}; a positive number of passes over the data is needed. "
-                "Give another, or count updates with steps."
+                f"train: epochs={epochs!r}; expected a positive number of passes over the data. "
+                "Correct it, or give a number of updates with steps."
             )
         steps = max(1, round(float(epochs) * (len(dataset) // batch)))
-    return checked(
+    return validate(
         "train",
         model=model.recipe,
         data=dataset.recipe,
@@ -132,14 +137,14 @@ def run_loop(
     path = None if out is None else Path(out)
     run = begin(path, config, resume) if rank == 0 else store.Run(path, config.model_dump())
     if run.finished:
-        return finished_before(run, model)
+        return load_finished(run, model)
     device = pick_device(config, rank)
     model = model.to(device).train()
     optimisers = make_optimisers(model, config)
     first = 0
     if path is not None and resume and (saved := store.checkpoints(path)):
         first = store.read_checkpoint(saved[-1][1], model, optimisers)
-    shared = share(model, config)
+    losses_of = losses_function(model, config)
     feed = Feed(model, dataset, device)
     check_first_batch(model, dataset, config, device)
     if path is not None and rank == 0:
@@ -156,18 +161,18 @@ def run_loop(
             history.flush()  # type: ignore[union-attr]
             store.write_checkpoint(path, step, model, optimisers)
             run.save()
-            forget_old(path, config)
+            delete_old_checkpoints(path, config)
 
     with watch_interrupts() as interrupted, bar:
         for step in range(first, config.steps):
-            note = step % config.log_every == 0
+            log = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
             generator.manual_seed(seed_of(config.seed, step, rank))
             with autocast:
-                losses = shared(x, generator, **extras)
-            if note or device.type == "cpu":
+                losses = losses_of(x, generator, **extras)
+            if log or device.type == "cpu":
                 check_finite(losses, step, path, exact=device.type == "cpu")
-            if note:
+            if log:
                 row = describe(losses, step, config)
                 if history is not None:
                     history.add(row)
@@ -176,7 +181,7 @@ def run_loop(
                 bar.update(step, None)
             update(optimisers, losses.whole, config, step)
             done = step + 1
-            if asked_to_stop(interrupted, stop, note, config):
+            if should_stop(interrupted, stop, log, config):
                 save(done, "interrupted")
                 root = dataset.provenance.get("root")
                 raise KeyboardInterrupt(how_to_resume(path, done, config, root))
@@ -187,7 +192,7 @@ def run_loop(
                 save(done)
         generator.manual_seed(seed_of(config.seed, config.steps, rank))
         x, extras = feed.at(config, config.steps, rank)
-        with unchanged(model), autocast:
+        with preserving_buffers(model), autocast:
             losses = model.losses(x, generator, **extras)
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
@@ -201,7 +206,7 @@ def run_loop(
         weights = model.state_dict()
         store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
         run.save()
-        forget_old(path, config, finished=True)
+        delete_old_checkpoints(path, config, finished=True)
     return run
 
 
@@ -212,7 +217,7 @@ def pick_device(config: TrainConfig, rank: int) -> torch.device:
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(
                 f"train: device {config.device!r} cannot be used ({str(error).splitlines()[0]}). "
-                "Leave it out to take the best there is, or say device='cpu'."
+                "Leave it out to use the best device available, or use device='cpu'."
             ) from error
     if torch.cuda.is_available():
         return torch.device("cuda", rank % torch.cuda.device_count())
@@ -224,29 +229,29 @@ def pick_device(config: TrainConfig, rank: int) -> torch.device:
 def make_optimisers(
     model: Trainable, config: TrainConfig, weights: dict[str, torch.Tensor] | None = None
 ) -> dict[str, torch.optim.Optimizer]:
-    """The main optimiser, and one for each part of the model that is trained against the rest.
+    """The main optimiser, and one for each rival of the model.
 
-    `weights` stand in for the model's own, under the same names.
+    `weights` replace the model's own, under the same names.
     """
     own = {name: p for name, p in model.named_parameters() if p.requires_grad}
     weights = dict(own) if weights is None else weights
     fused = all(p.device.type in ("cpu", "cuda") for p in own.values())
     optimisers: dict[str, torch.optim.Optimizer] = {}
-    left = dict(own)
+    rest = dict(own)
     for role, rival in model.rivals.items():
-        mine = {id(p) for p in rival.module.parameters()}
-        names = [name for name, p in own.items() if id(p) in mine]
+        parameters = {id(p) for p in rival.module.parameters()}
+        names = [name for name, p in own.items() if id(p) in parameters]
         optimisers[role] = torch.optim.Adam(
             [weights[name] for name in names], lr=rival.rate, betas=rival.betas, fused=fused
         )
-        left = {name: p for name, p in left.items() if name not in names}
-    if not left:
+        rest = {name: p for name, p in rest.items() if name not in names}
+    if not rest:
         raise InterfaceError(
             f"train: {type(model).__name__} has no parameters that can be trained. Are they all "
             "frozen (requires_grad=False)?"
         )
     kind = torch.optim.Adagrad if config.optimiser == "adagrad" else torch.optim.Adam
-    main = kind([weights[name] for name in left], lr=config.rate, fused=fused)
+    main = kind([weights[name] for name in rest], lr=config.rate, fused=fused)
     return {"main": main, **optimisers}
 
 
@@ -257,21 +262,21 @@ def update(
     step: int,
     clip: Callable[[Any, float], Any] = torch.nn.utils.clip_grad_norm_,
 ) -> None:
-    """One step of every player from where all of them stood; each has gradients of its own."""
+    """Step all optimisers on gradients of the same weights."""
     for optimiser in optimisers.values():
         optimiser.zero_grad(set_to_none=True)
-    loss.backward()
+    torch.autograd.backward(loss)
     for optimiser in optimisers.values():
         for group in optimiser.param_groups:
             if config.clip is not None:
                 clip(group["params"], config.clip)
-            share_of_rate = group.setdefault("initial_lr", group["lr"]) / config.rate
-            group["lr"] = share_of_rate * config.rate_at(step)
+            relative_rate = group.setdefault("initial_lr", group["lr"]) / config.rate
+            group["lr"] = relative_rate * config.rate_at(step)
         optimiser.step()
 
 
-def share(model: Trainable, config: TrainConfig) -> Any:
-    """The function (x, generator, ...) -> Losses that is trained; over processes if several."""
+def losses_function(model: Trainable, config: TrainConfig) -> Any:
+    """The function (x, generator, ...) -> Losses to train; over all processes if several."""
     if config.devices == 1:
         return model.losses
     from zscope.training.distributed import Shared
@@ -280,7 +285,7 @@ def share(model: Trainable, config: TrainConfig) -> Any:
 
 
 def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
-    """bfloat16 where the device gains by it: on accelerators, not on the CPU."""
+    """bfloat16 where it is faster: on accelerators, not on the CPU."""
     low = config.precision == "bfloat16" or (
         config.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
     )
@@ -288,25 +293,26 @@ def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
 
 
 def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
-    """A row of the history: the loss, its terms, and what the latents do, over all processes."""
+    """A row of the history: the loss, its terms, and types of latents, over all processes."""
     row: dict[str, Any] = {"format": store.FORMAT, "step": step}
     numbers = torch.stack([losses.total, *losses.terms.values()]).detach().double().cpu()
     variance = None if losses.posterior is None else losses.posterior.variance.detach()
     if config.devices > 1:
-        from zscope.training.distributed import gathered, mean_over_processes
+        from zscope.training.distributed import gather, mean_over_processes
 
         numbers = mean_over_processes(numbers)
-        variance = None if variance is None else gathered(variance)
+        variance = None if variance is None else gather(variance)
     for name, value in zip(["loss", *losses.terms], numbers.tolist(), strict=True):
         row[name] = value
-    if variance is not None and not losses.posterior.deterministic:  # type: ignore[union-attr]
+    posterior = losses.posterior
+    if variance is not None and posterior is not None and not posterior.deterministic:
         row.update(regime(variance))
     return row
 
 
 @contextmanager
-def unchanged(model: torch.nn.Module) -> Iterator[None]:
-    """Losses as in training, without gradients and without new running statistics."""
+def preserving_buffers(model: torch.nn.Module) -> Iterator[None]:
+    """Compute losses as in training, without gradients and without new running statistics."""
     before = [buffer.clone() for buffer in model.buffers()]
     with torch.no_grad():
         yield
@@ -316,31 +322,31 @@ def unchanged(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def watch_interrupts() -> Iterator[threading.Event]:
-    """Ctrl-C sets a flag that the loop reads between steps; a second one interrupts at once."""
-    asked = threading.Event()
+    """Let Ctrl-C set a flag that the loop reads between steps; a second one interrupts at once."""
+    interrupted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupted
         return
     before = signal.getsignal(signal.SIGINT)
 
     def handle(number: int, frame: Any) -> None:
-        asked.set()
+        interrupted.set()
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def asked_to_stop(own: threading.Event, stop: Any, note: bool, config: TrainConfig) -> bool:
-    """Whether to stop here. Several processes agree on it, at steps that are noted."""
+def should_stop(interrupted: threading.Event, stop: Any, log: bool, config: TrainConfig) -> bool:
+    """Whether to stop here. Several processes decide together, at steps that are logged."""
     if config.devices == 1:
-        return own.is_set()
-    if not note:
+        return interrupted.is_set()
+    if not log:
         return False
     from zscope.training.distributed import mean_over_processes
 
-    wanted = stop is not None and stop.is_set()
-    return bool(mean_over_processes(torch.tensor([float(wanted)])) > 0)
+    requested = stop is not None and stop.is_set()
+    return bool(mean_over_processes(torch.tensor([float(requested)])) > 0)

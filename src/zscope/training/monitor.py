@@ -1,4 +1,4 @@
-"""What the latents do while a model trains: counts of active, mixed and passive ones."""
+"""The latents during training: counts of active, mixed and passive ones."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ def regime(variances: Codes) -> dict[str, Any]:
     """Counts of latents by type, and the sum of their mean variances, over one batch.
 
     `variance` is FONDUE's criterion (Bonheme 2023, section 8.1): near 0 when every latent
-    is precise, near the number of latents when all are noise.
+    is active, near the number of latents when all are passive.
     """
     types = variable_types(variances)
     return {

@@ -1,4 +1,4 @@
-"""The progress of a run: a live bar where a person watches, a few lines where none does."""
+"""The progress of a run: a live bar in a terminal, a few lines in a log."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ NAMES = {"reconstruction": "rec", "divergence": "KL"}
 
 
 class Progress:
-    """Shows nothing; what a quiet run uses."""
+    """Shows nothing, for quiet runs."""
 
     def __enter__(self) -> "Progress":
         return self
@@ -21,7 +21,7 @@ class Progress:
 
 
 class Bar(Progress):
-    """A bar with step, loss, its terms, the types of the latents and time left."""
+    """A bar with step, loss, its terms, the types of the latents and the time left."""
 
     def __init__(self, steps: int, first: int, title: str) -> None:
         from rich.console import Console
@@ -37,12 +37,12 @@ class Bar(Progress):
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
+            TextColumn("{task.fields[text]}"),
             TimeRemainingColumn(compact=True),
             console=Console(stderr=True),
         )
-        self._task = self._bar.add_task(title, total=steps, completed=first, said="")
-        self._shown = 0.0
+        self._task = self._bar.add_task(title, total=steps, completed=first, text="")
+        self._refreshed = 0.0
 
     def __enter__(self) -> "Bar":
         self._bar.start()
@@ -54,10 +54,10 @@ class Bar(Progress):
     def update(self, step: int, row: dict[str, Any] | None) -> None:
         now = time.monotonic()
         if row is not None:
-            self._bar.update(self._task, completed=step, said=sentence(row))
-        elif now - self._shown > 0.1:
+            self._bar.update(self._task, completed=step, text=sentence(row))
+        elif now - self._refreshed > 0.1:
             self._bar.update(self._task, completed=step)
-            self._shown = now
+            self._refreshed = now
 
 
 class Lines(Progress):
@@ -66,14 +66,14 @@ class Lines(Progress):
     def __init__(self, steps: int, first: int, title: str) -> None:
         self._steps, self._title = steps, title
         self._next = first
-        self._began, self._first = time.monotonic(), first
+        self._start, self._first = time.monotonic(), first
 
     def update(self, step: int, row: dict[str, Any] | None) -> None:
         if row is None or (step < self._next and step < self._steps):
             return
         self._next = step + max(1, self._steps // 10)
         done = step - self._first
-        spent = time.monotonic() - self._began
+        spent = time.monotonic() - self._start
         left = spent / done * (self._steps - step) if done else 0
         rest = f"  {left:.0f} s left" if done and step < self._steps else ""
         print(
@@ -84,7 +84,7 @@ class Lines(Progress):
 
 
 def sentence(row: dict[str, Any]) -> str:
-    """The numbers of a row that a person follows."""
+    """The numbers of a row to display."""
     counts = ("format", "step", "active", "mixed", "passive", "variance")
     parts = [f"{NAMES.get(k, k)} {v:.4g}" for k, v in row.items() if k not in counts]
     if "active" in row:
@@ -94,7 +94,7 @@ def sentence(row: dict[str, Any]) -> str:
 
 
 def show(progress: bool | None, steps: int, first: int, title: str) -> Progress:
-    """The right kind for where the output goes; None means only if a person can see it."""
+    """The right kind for where the output goes; None means a bar in a terminal only."""
     if progress is False or (progress is None and not sys.stderr.isatty()):
         return Progress()
     return Bar(steps, first, title) if sys.stderr.isatty() else Lines(steps, first, title)

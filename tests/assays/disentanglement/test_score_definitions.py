@@ -20,10 +20,11 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import zscope.assays as a
-from zscope.assays.disentanglement.dci import disentanglement_of, weighted
+from zscope.assays.disentanglement.dci import disentanglement_of, weighted_mean
 from zscope.assays.disentanglement.predictability_gap import nearest
 from zscope.assays.disentanglement.udr import relative_strength
-from zscope.assays.sample import prepared, seed_from
+from zscope.assays.sample import prepare, seed_from
+from zscope.randomness import named_generator
 
 SIZES = (3, 4, 6)
 
@@ -36,9 +37,9 @@ def mixed():
     return codes, factors
 
 
-def split(samples, share=2 / 3):
-    """The rows a plain call learns from and tests on."""
-    lots = np.random.default_rng([seed_from(None), 3]).random(samples)
+def split(name, samples, share=2 / 3):
+    """The rows that a plain call of a score learns from and tests on."""
+    lots = np.random.default_rng([seed_from(named_generator(0, name)), 3]).random(samples)
     order = np.argsort(lots)
     return order[: round(share * samples)], order[round(share * samples) :]
 
@@ -159,7 +160,7 @@ def test_irs_by_hand():
 
 def test_sap_dlib(mixed):
     codes, factors = mixed
-    train, test = split(600)
+    train, test = split("sap", 600)
     matrix = np.zeros((codes.shape[1], 3))
     for j in range(codes.shape[1]):
         for k in range(3):
@@ -174,7 +175,7 @@ def test_sap_dlib(mixed):
 def test_sap_dlib_takes_squared_correlations_of_continuous_factors():
     factors = normal((300, 2))
     codes = factors @ [[1, 0.5], [0.2, 1]] + 0.3 * normal((300, 2), 9)
-    train, _ = split(300)
+    train, _ = split("sap", 300)
     matrix = np.corrcoef(codes[train].T, factors[train].T)[:2, 2:] ** 2
     expected = np.mean(matrix.max(0) - matrix.min(0))
     assert a.sap(codes, factors, flavour="dlib").score == pytest.approx(expected)
@@ -183,7 +184,7 @@ def test_sap_dlib_takes_squared_correlations_of_continuous_factors():
 def test_sap_finds_thresholds_as_good_as_a_tree():
     factors = drawn((4,), 3000)
     code = factors[:, 0] + 0.4 * normal(3000)
-    train, test = split(3000)
+    train, test = split("sap", 3000)
     tree = DecisionTreeClassifier(class_weight="balanced", min_samples_leaf=30, random_state=0)
     tree.fit(code[train, None], factors[train, 0])
     expected = balanced_accuracy_score(factors[test, 0], tree.predict(code[test, None]))
@@ -195,7 +196,7 @@ def test_sap_finds_thresholds_as_good_as_a_tree():
 def test_sap_of_a_continuous_factor_is_a_gap_of_held_out_r_squared():
     factor = normal(400)
     codes = np.column_stack([factor + 0.5 * normal(400, 7), factor + normal(400, 8)])
-    train, test = split(400)
+    train, test = split("sap", 400)
     fits = [
         r2_score(
             factor[test],
@@ -211,7 +212,7 @@ def test_sap_of_a_continuous_factor_is_a_gap_of_held_out_r_squared():
 def test_dci_dlib():
     factors = drawn((2, 3), 240)
     codes = np.column_stack([rotated(factors, noise=0.4), normal(240)])
-    train, test = split(240)
+    train, test = split("dci", 240)
     importance, right = np.zeros((3, 2)), []
     for k in range(2):
         model = GradientBoostingClassifier(random_state=0).fit(codes[train], factors[train, k])
@@ -230,7 +231,7 @@ def test_dci_dlib():
 
 def test_dci_of_known_importances():
     identity = np.eye(4)
-    assert weighted(disentanglement_of(identity), identity.sum(1)) == pytest.approx(1)
+    assert weighted_mean(disentanglement_of(identity), identity.sum(1)) == pytest.approx(1)
     halves = np.array([[0.5, 0.5, 0, 0]])
     assert disentanglement_of(halves)[0] == pytest.approx(1 - log(2) / log(4))
     two_of_five = np.array([[0.5], [0.5], [0], [0], [0]])
@@ -242,7 +243,7 @@ def test_fast_importances_agree_with_the_slow_ones():
     factors = drawn((2, 4), 600)
     codes = rotated(factors, noise=0.5) @ normal((2, 6), 11) + 0.5 * normal((600, 6), 12)
     fast = a.dci(codes, factors)
-    train, _ = split(600)
+    train, _ = split("dci", 600)
     slow = [
         GradientBoostingClassifier(random_state=0)
         .fit(codes[train], factors[train, k])
@@ -265,7 +266,7 @@ def test_linear_importances_are_the_weights():
 
 def test_explicitness_dlib(mixed):
     codes, factors = mixed
-    train, test = split(600)
+    train, test = split("explicitness", 600)
     mean, spread = codes[train].mean(0), codes[train].std(0)
     scaled = (codes - mean) / spread
     areas = []
@@ -283,7 +284,7 @@ def test_explicitness_dlib(mixed):
 def test_explicitness_of_a_continuous_factor_is_held_out_r_squared():
     factor = normal(300)
     codes = np.column_stack([factor + normal(300, 5), normal(300, 6)])
-    train, test = split(300)
+    train, test = split("explicitness", 300)
     model = LinearRegression().fit(codes[train], factor[train])
     expected = r2_score(factor[test], model.predict(codes[test]))
     assert a.explicitness(codes, factor).score == pytest.approx(expected)
@@ -351,7 +352,7 @@ def test_predictability_gap_paper():
     codes = np.column_stack(
         [labels + 0.6 * normal(500, 5), values + normal(500, 6), normal(500, 7)]
     )
-    train, test = split(500, 0.8)
+    train, test = split("predictability-gap", 500, 0.8)
     constant = np.mean(labels[test] == np.bincount(labels[train]).argmax())
     accuracy, gain = [], []
     for z in codes.T:
@@ -370,7 +371,7 @@ def test_predictability_gap_paper():
 def test_predictability_gap_gives_a_tie_to_the_nearest_value():
     labels = drawn((3,), 500)[:, 0]
     codes = np.column_stack([labels + 0.6 * normal(500, 5), normal(500, 7)])
-    train, test = split(500, 0.8)
+    train, test = split("predictability-gap", 500, 0.8)
     constant = np.mean(labels[test] == np.bincount(labels[train]).argmax())
 
     def nearer_first(distances):  # each more than all further ones together
@@ -440,7 +441,7 @@ def test_a_factor_without_a_latent_counts_zero_in_mcc():
     factors = normal((500, 3))
     found = a.mcc(factors[:, :2], factors)
     assert found.score == pytest.approx(2 / 3, abs=0.02)
-    assert any("get no latent" in flag for flag in found.flags)
+    assert any("have no latent" in flag for flag in found.flags)
 
 
 def test_udr_of_models_that_agree_and_of_models_that_do_not():
@@ -497,7 +498,7 @@ def test_udr_refuses_what_it_cannot_compare():
     from zscope.errors import ConfigError, Undefined
 
     codes = normal((50, 2))
-    with pytest.raises(Undefined, match="1 model was given.*seeds"):
+    with pytest.raises(Undefined, match="got 1 model.*seeds"):
         a.udr([codes])
     with pytest.raises(Undefined, match=r"\[50, 40\] rows"):
         a.udr([codes, codes[:40]])
@@ -520,8 +521,8 @@ def test_udr_has_an_interval_and_a_figure():
 
 
 def test_the_split_is_two_thirds_and_keeps_its_rows_in_every_half():
-    sample, _ = prepared("test", normal((300, 2)), grid()[:300], None)
-    sample = sample.with_lots(np.random.default_rng(0))
+    sample, _ = prepare("test", normal((300, 2)), grid()[:300], None)
+    sample = sample.with_split_keys(np.random.default_rng(0))
     train, test = sample.split()
     assert len(train) == 200
     assert sorted([*train, *test]) == list(range(300))

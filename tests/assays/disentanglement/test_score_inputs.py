@@ -6,8 +6,11 @@ import torch
 from known_codes import FLAVOURS, NAMES, PAIRS, aligned, drawn, grid, normal, score
 
 import zscope.assays as a
-from zscope.assays.sample import guessed_kind, prepared
+from zscope.assays.run import measure
+from zscope.assays.sample import prepare
 from zscope.errors import ConfigError, MissingExtra, Undefined
+from zscope.factors import guess_kind
+from zscope.recording import Recording
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -91,7 +94,7 @@ def test_variances_of_other_latents_are_refused():
     ],
 )
 def test_kinds_are_guessed(values, kind):
-    assert guessed_kind(np.asarray(values, dtype=np.float64)) == kind
+    assert guess_kind(np.asarray(values, dtype=np.float64)) == kind
 
 
 def test_a_single_code_and_a_single_factor_may_be_vectors():
@@ -103,7 +106,7 @@ def test_a_single_code_and_a_single_factor_may_be_vectors():
 
 def test_continuous_factors_are_binned_and_discrete_ones_never():
     factors = np.column_stack([np.arange(2000) % 41, normal(2000)])
-    sample, _ = prepared("test", normal((2000, 1)), factors, None)
+    sample, _ = prepare("test", normal((2000, 1)), factors, None)
     assert sample.labels.max(0).tolist() == [40, 19]
 
 
@@ -142,18 +145,6 @@ def test_boosting_without_its_package_names_the_extra(monkeypatch):
     factors = grid(repeats=8)
     with pytest.raises(MissingExtra, match=r"zscope\[boost\]"):
         a.dci(aligned(factors), factors)
-    found = a.disentanglement_scores(aligned(factors), factors)
-    assert "boost" in found.skipped["dci"]
-    assert "mig" in found.scores
-
-
-def test_unknown_scores_are_refused_with_the_nearest():
-    with pytest.raises(ConfigError, match="no score is called 'mgi'.*mig"):
-        a.disentanglement_scores(normal((60, 2)), grid()[:60], names=["mgi"])
-
-
-def test_an_empty_list_of_names_asks_for_all_scores():
-    factors = grid(repeats=8)
-    asked = []
-    a.disentanglement_scores(aligned(factors), factors, names=[], progress=asked.append)
-    assert asked == NAMES
+    found = measure(Recording.from_arrays(aligned(factors), factors), ["disentanglement"])
+    assert "boost" in found.missing["dci"]
+    assert "mig" in found.results

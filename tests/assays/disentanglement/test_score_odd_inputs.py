@@ -13,7 +13,7 @@ from zscope.assays.disentanglement.mig import mig
 from zscope.assays.disentanglement.modularity import modularity_of_codes
 from zscope.assays.disentanglement.sap import sap
 from zscope.assays.disentanglement.udr import udr
-from zscope.cli.score import _factor_values, _table
+from zscope.data.columns import read_columns
 from zscope.errors import ConfigError, DataError, Undefined
 
 RNG = np.random.default_rng(0)
@@ -130,18 +130,13 @@ def test_files_that_hold_no_table_are_refused(tmp_path):
     (tmp_path / "empty.csv").write_text("")
     for name in ("broken.npz", "none.npy", "complex.npy", "named.npy", "empty.csv"):
         with pytest.raises(DataError, match=name):
-            _table(tmp_path / name, "factors")
+            read_columns(tmp_path / name, "factors")
 
 
 def test_two_factors_of_one_name_are_not_taken_for_one(tmp_path):
     np.savez(tmp_path / "both.npz", factors=CODES, factor_names=np.array(["hue", "hue"]))
-    with pytest.raises(DataError, match="twice"):
-        _table(tmp_path / "both.npz", "factors")
-
-
-def test_an_unknown_factor_value_is_named_with_its_row(tmp_path):
-    with pytest.raises(DataError, match="nan for hue in row 2"):
-        _factor_values({"hue": np.array([0.0, 1.0, np.nan])}, tmp_path)
+    with pytest.raises(DataError, match="are equal"):
+        read_columns(tmp_path / "both.npz", "factors")
 
 
 def test_modularity_of_a_code_does_not_depend_on_the_size_of_its_information():

@@ -213,16 +213,16 @@ def test_dci_says_so_when_codes_tell_a_factor_only_together():
     codes = np.column_stack([one, other, normal(1000)]).astype(float)
     found = a.dci(codes, one ^ other)
     assert found.active == []
-    assert any("[(0, 1)] tell something together" in flag for flag in found.flags)
+    assert any("[(0, 1)] are informative together" in flag for flag in found.flags)
     known = a.dci(codes, one ^ other, variances=np.tile([0.01, 0.01, 1], (1000, 1)))
     assert known.active == [0, 1]
     assert known.informativeness == 1
-    assert not any("together" in flag for flag in known.flags)
+    assert not any("informative together" in flag for flag in known.flags)
     # What the posteriors say is passive is passive, whatever its codes tell in pairs.
     passive = a.dci(codes, one ^ other, variances=np.tile([1, 1, 0.01], (1000, 1)))
     assert passive.passive == [0, 1]
-    assert not any("together" in flag for flag in passive.flags)
-    assert not any("together" in flag for flag in a.dci(normal((1000, 3)), one).flags)
+    assert not any("informative together" in flag for flag in passive.flags)
+    assert not any("informative together" in flag for flag in a.dci(normal((1000, 3)), one).flags)
 
 
 def test_explicitness_is_rescaled_from_chance_and_raw_on_request():
@@ -253,7 +253,8 @@ def test_sap_goes_by_the_kind_of_the_factor():
     # The middle of three values cannot be marked off by a straight line, thresholds can.
     factor = np.arange(900) % 3
     bent = np.array([0.0, 1.0, -1.0])[factor] + 0.05 * normal(900)
-    assert a.sap(bent, factor, kinds="categorical").matrix[0, 0] > 0.99
+    # The axis is cut into 64 equally filled pieces, of which two may straddle a boundary.
+    assert a.sap(bent, factor, kinds="categorical").matrix[0, 0] > 1 - 2 / 64
     assert a.sap(bent, factor, kinds="ordinal").matrix[0, 0] < 0.5
 
 
@@ -283,7 +284,7 @@ def test_values_of_a_single_row_are_never_held_and_said():
     factors = np.concatenate([np.arange(100) % 4, [9]])
     for score in (a.factor_vae_score, a.beta_vae_score):
         found = score(aligned(factors[:, None]), factors)
-        assert any("1 values of factor 0 are seen in one row only" in f for f in found.flags)
+        assert any("1 values of factor 0 occur in one row only" in f for f in found.flags)
         with pytest.raises(Undefined, match="no two of 50 rows share a value.*continuous"):
             score(normal(50), np.arange(50))
 
@@ -291,7 +292,7 @@ def test_values_of_a_single_row_are_never_held_and_said():
 def test_continuous_factors_given_as_classes_are_flagged():
     factors = np.random.default_rng(0).random((300, 1))
     found = a.mig(factors, factors, flavour="dlib")
-    assert any("takes each of its values for a class" in flag for flag in found.flags)
+    assert any("treats each of its values as a class" in flag for flag in found.flags)
 
 
 def test_an_incomplete_grid_is_no_obstacle():

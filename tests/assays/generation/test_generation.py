@@ -13,7 +13,7 @@ from worlds import gaussian_codes, identity, random_rotation, seeded
 import zscope as zs
 from zscope.assays.generation.extractors import inception, name_of
 from zscope.assays.generation.frechet import bures
-from zscope.assays.generation.quality import traversed
+from zscope.assays.generation.quality import traverse
 from zscope.errors import ConfigError, Undefined
 
 seeds = st.integers(0, 1000)
@@ -187,7 +187,7 @@ def test_what_cannot_be_compared_is_refused():
         precision_recall(x, x[:, :2])
     with pytest.raises(Undefined, match=r"features of shape \(5, 1, 4, 4\).*extractor="):
         frechet_distance(torch.zeros(5, 1, 4, 4), torch.zeros(5, 1, 4, 4))
-    with pytest.raises(Undefined, match="1 of 10 observations hold NaN"):
+    with pytest.raises(Undefined, match="1 of 10 observations contain NaN"):
         frechet_distance(x, torch.where(x == x[0, 0], math.nan, x))
     with pytest.raises(ConfigError, match="neither a model, nor a function"):
         frechet_distance(x, x, extractor="resnet")
@@ -251,7 +251,7 @@ def test_hybrids_of_a_structural_model_exchange_whole_variables():
 
 def test_a_traversal_moves_one_latent_within_its_range():
     codes = gaussian_codes(300, 4)
-    moved = traversed(codes, seeded(0))
+    moved = traverse(codes, seeded(0))
     changed = moved != codes
     assert (changed.sum(1) == 1).all()
     assert (changed.sum(0) > 40).all()
@@ -266,7 +266,7 @@ def test_a_traversal_moves_one_latent_within_its_range():
 def test_a_recording_is_measured_from_the_catalogue_and_drawn():
     rows = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     model = zs.models.build("vae", shape=(4,), latents=2, hidden=(16,))
-    found = zs.assays.measure(zs.record(model, rows), ["sample-quality"])["sample-quality"]
+    found = zs.assays.sample_quality(zs.record(model, rows))
     assert found.extractor == "last hidden layer of vae"
     assert ("extractor", found.extractor) in found.summary()
     assert found.plot() is not None

@@ -214,5 +214,5 @@ def test_one_latent_has_a_rank_but_nothing_to_share_or_draw():
 
 
 def test_truncation_of_a_deterministic_encoder_is_refused():
-    with pytest.raises(Undefined, match="no spread"):
+    with pytest.raises(Undefined, match="no variance"):
         truncation(Posterior(torch.zeros(5, 2)))

@@ -5,10 +5,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from zscope.assays.measuring import measure
 
 import zscope as zs
-from zscope.assays.regime.divergence import gaussian_kl
+from zscope.assays.regime.divergence import gaussian_kl, latent_divergence
 from zscope.assays.regime.types import VarianceMoments, variable_types, variable_types_by_kl
 from zscope.errors import Undefined
 from zscope.report.latents import latent_table
@@ -94,7 +93,7 @@ def test_nothing_and_not_a_number_are_refused():
         variable_types(torch.tensor([[0.1], [float("nan")]]))
     with pytest.raises(Undefined, match=r"between 0 and 0\.5"):
         variable_types(torch.ones(3, 1), alpha=0.5)
-    with pytest.raises(Undefined, match="2 latents, earlier ones 3"):
+    with pytest.raises(Undefined, match="2 latents, earlier batches had 3"):
         VarianceMoments().add(torch.ones(2, 3)).add(torch.ones(2, 2))
 
 
@@ -134,10 +133,10 @@ def test_a_recorded_ivae_is_typed_by_its_own_prior():
     # 2 is N(0, 1) under a prior of variance 400.
     model.encoder.head.bias.data = torch.tensor([0.0, 1.0, 0.0, -6.9, -6.9, 0.0])
     recording = zs.record(model, digits, samples=200)
-    types = measure(recording, ["variable-types"])["variable-types"]
+    types = variable_types(recording)
     assert (types.rule, types.labels) == ("kl", ["passive", "active", "active"])
     assert variable_types(recording.posterior.variance).labels == ["active", "active", "passive"]
-    nats = measure(recording, ["latent-divergence"])["latent-divergence"].per_latent
+    nats = latent_divergence(recording).per_latent
     expected = gaussian_kl(
         recording.codes,
         recording.posterior.variance.log(),
@@ -149,14 +148,14 @@ def test_a_recorded_ivae_is_typed_by_its_own_prior():
         enumerate(types.labels)
     )
     pruned = zs.record(zs.prune(model, [2, 0]), digits, samples=200)
-    assert measure(pruned, ["variable-types"])["variable-types"].labels == ["active", "passive"]
+    assert variable_types(pruned).labels == ["active", "passive"]
 
 
 def test_a_model_with_the_usual_prior_is_typed_by_its_variances():
     model = zs.models.build("vae", shape=(3,), latents=2, hidden=(8,))
     recording = zs.record(model, torch.zeros(30, 3))
     assert recording.relative is recording.posterior
-    assert measure(recording, ["variable-types"])["variable-types"].rule == "variance"
+    assert variable_types(recording).rule == "variance"
 
 
 def test_negative_divergences_are_refused():

@@ -7,7 +7,7 @@ from worlds import World, constant, grid, identity, permuted, rescaled, respondi
 
 import zscope as zs
 from zscope.assays import conditioned_response_matrix
-from zscope.assays.responses.conditioned import Chosen
+from zscope.assays.responses.conditioned import FactorPairs
 from zscope.data.dataset import from_arrays
 from zscope.errors import ConfigError, DataError, Undefined
 
@@ -60,7 +60,7 @@ def test_agrees_with_a_loop_over_groups_and_averages_squares(seed):
     x = torch.stack([values[:, 0] * (1 + 4 * values[:, 1]), values[:, 1] * 3], 1)
     world = identity(2, prior="normal")
     found = conditioned_response_matrix(world, x, factors, generator=seeded(seed))
-    chosen = Chosen(factors, 0, 1024, seeded(seed), "test")  # the same draws come first
+    chosen = FactorPairs(factors, 0, 1024, seeded(seed), "test")  # the same draws come first
     squares = roots = 0.0
     for position, row in enumerate(chosen.rows):
         partner = chosen.rows[chosen.donor[position]]
@@ -75,10 +75,10 @@ def test_agrees_with_a_loop_over_groups_and_averages_squares(seed):
 
 def test_groups_of_one_are_left_out_and_counted():
     factors = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [0, 2], [5, 7], [6, 8]])
-    first = Chosen(factors, 0, 1024, seeded(0), "test")
+    first = FactorPairs(factors, 0, 1024, seeded(0), "test")
     assert sorted(first.rows) == [0, 1, 2]  # those with the second factor at 0
     assert first.unusable == 4
-    again = Chosen(np.repeat(factors, 2, axis=0), 0, 1024, seeded(0), "test")
+    again = FactorPairs(np.repeat(factors, 2, axis=0), 0, 1024, seeded(0), "test")
     assert len(again.rows) == 6  # twins alone do not vary the factor
 
 
@@ -99,7 +99,7 @@ def test_large_groups_stand_for_all_their_observations():
     factors = np.concatenate(
         [np.stack([np.arange(300), np.zeros(300)], 1), np.stack([np.arange(30), np.ones(30)], 1)]
     ).astype(int)
-    chosen = Chosen(factors, 0, 1024, seeded(0), "test")
+    chosen = FactorPairs(factors, 0, 1024, seeded(0), "test")
     weights = chosen.weights(0, seeded(0))[0]
     assert len(chosen.rows) == 32 + 30
     assert weights.sum().item() == pytest.approx(1)
@@ -209,7 +209,7 @@ def test_data_without_what_it_takes_are_refused():
         conditioned_response_matrix(world, placed(factors))
     with pytest.raises(DataError, match=r"\(3, 2\) for 16 observations"):
         conditioned_response_matrix(world, placed(factors), factors[:3])
-    with pytest.raises(Undefined, match="1 factor; whether a latent serves one factor"):
+    with pytest.raises(Undefined, match="1 factor; with a single one"):
         conditioned_response_matrix(world, placed(factors), factors[:, :1])
     continuous = np.random.default_rng(0).normal(size=(16, 2))
     with pytest.raises(Undefined, match=r"no two of the 16 observations agree.*continuous"):
@@ -235,7 +235,7 @@ def test_without_two_causal_latents_there_is_no_score():
 def test_causal_latents_that_answer_to_no_factor_are_refused():
     # The codes vary from group to group of a third, hidden factor only.
     factors = grid(3, 3)
-    with pytest.raises(Undefined, match="no causal latent answers to any of the 2 factors"):
+    with pytest.raises(Undefined, match="no causal latent responds to any of the 2 factors"):
         conditioned_response_matrix(
             turning(torch.eye(2).double(), prior="normal"),
             torch.ones(9, 2).double(),

@@ -90,14 +90,16 @@ def test_codes_built_on_the_fly_exist_one_chunk_at_a_time():
 
 def test_chunks_are_even_so_that_no_code_is_left_alone():
     # 4 x 4,000 bytes a code: room for 100, and 101 codes are 51 + 50.
-    assert chunk_size(made(hidden=1000), torch.zeros(2, 3), 101, 1_600_000) == 51
+    with use_memory(1_600_000):
+        assert chunk_size(made(hidden=1000), torch.zeros(2, 3), 101) == 51
 
 
 def test_plain_functions_are_sized_by_their_observations():
     wide = World(lambda z: z.repeat(1, 1000), lambda x: x[:, :2], 2)
     narrow = identity(2)
     z = torch.zeros(2, 2)
-    assert chunk_size(wide, z, 10**6, 10**7) < chunk_size(narrow, z, 10**6, 10**7)
+    with use_memory(10**7):
+        assert chunk_size(wide, z, 10**6) < chunk_size(narrow, z, 10**6)
 
 
 def test_the_model_is_measured_in_evaluation_mode_and_left_as_it_was():
@@ -170,7 +172,7 @@ def test_large_finite_numbers_are_no_error():
     [
         (lambda z: z[:1], lambda x: x, "given 2 codes and returned shape"),
         (lambda z: z.sum(), lambda x: x, "one observation for each code"),
-        (lambda z: z, lambda x: x[:1], "came back from the encoder as"),
+        (lambda z: z, lambda x: x[:1], "were encoded again to shape"),
         (lambda z: z, lambda x: x[:, :1], "as many latents as the decoder takes"),
     ],
 )

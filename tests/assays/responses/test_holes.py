@@ -7,7 +7,7 @@ from worlds import constant, gaussian_codes, identity, rescaled, responding, see
 
 import zscope as zs
 from zscope.assays import hole_score, holes
-from zscope.assays.responses.holes import known
+from zscope.assays.responses.holes import hole_reference
 from zscope.errors import ConfigError, Undefined
 
 
@@ -92,7 +92,7 @@ def test_models_without_a_prior_are_asked_about_hybrids():
 
 
 def test_a_model_that_answers_to_nothing_has_no_manifold():
-    with pytest.raises(Undefined, match=r"none of the 2 latents is felt.*response-matrix"):
+    with pytest.raises(Undefined, match=r"none of the 2 latents survives.*response-matrix"):
         holes(constant(2, prior="normal"), gaussian_codes(100, 2))
 
 
@@ -106,16 +106,16 @@ def test_bad_input_is_refused():
 
 def test_posterior_samples_measured_once_serve_many_vectors():
     model, posterior = responding(ring, 2), near_ring(500)
-    measured = known(model, posterior, samples=500)
+    reference = hole_reference(model, posterior, samples=500)
     for seed in (1, 2):
         codes = gaussian_codes(20, 2, seed)
         whole = hole_score(model, codes, posterior, samples=500)
         model.decoded.clear()
-        part = measured.score(codes, answers=ring(codes))
+        part = reference.score(codes, answers=ring(codes))
         assert model.decoded == []  # the answers were given
         assert part.to_dict() == whole.to_dict()
     with pytest.raises(Undefined, match="codes with 3 latents against.* 2"):
-        measured.score(gaussian_codes(2, 3))
+        reference.score(gaussian_codes(2, 3))
 
 
 def test_the_interval_knows_that_the_limit_was_measured_too():

@@ -167,11 +167,12 @@ def test_the_map_covers_the_codes_without_their_outer_half_percents():
     assert found.codes.shape == (2000, 2)
 
 
-def test_an_extent_may_be_one_pair_or_four_numbers():
+def test_an_extent_may_be_one_number_one_pair_or_four_numbers():
     four = response_map(identity(2), ZERO, grid=3, extent=(-1, 1, -1, 1))
     pair = response_map(identity(2), ZERO, grid=3, extent=(-1, 1))
     pairs = response_map(identity(2), ZERO, grid=3, extent=[[-1, 1], [-1, 1]])
-    assert four.extent == pair.extent == pairs.extent == (-1, 1, -1, 1)
+    number = response_map(identity(2), ZERO, grid=3, extent=1)
+    assert four.extent == pair.extent == pairs.extent == number.extent == (-1, 1, -1, 1)
 
 
 def test_the_decoded_grid_shows_the_centres_of_its_tiles():

@@ -148,7 +148,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     [
         (torch.zeros(9, 2), torch.zeros(8, 2), 1.0, r"\(9, 2\) and \(8, 2\)"),
         (torch.zeros(3, 2), torch.zeros(3, 2), 1.0, "at least 4 samples"),
-        (torch.zeros(9, 2), torch.zeros(9, 2), 0.0, "kernels without width"),
+        (torch.zeros(9, 2), torch.zeros(9, 2), 0.0, "kernels of zero width"),
     ],
 )
 def test_clouds_that_cannot_be_compared_are_refused(x, y, variance, said):

@@ -56,7 +56,7 @@ for call, options in calls:
                 call(**{option: value})
                 wrong.append(f"{option}={value!r} was taken")
             except zs.errors.ConfigError as error:
-                if f"{option}={value!r}, but a whole number is needed" not in str(error):
+                if f"{option}={value!r}; expected a whole number" not in str(error):
                     wrong.append(str(error))
             except Exception as error:
                 wrong.append(f"{option}={value!r}: {type(error).__name__}: {error}")

@@ -33,7 +33,7 @@ def test_permuting_the_latents_permutes_the_response():
 
 def test_the_sampled_response_has_the_spread_of_the_encoder():
     codes = gaussian_codes(20_000, 2)
-    found = response(identity(2, std=torch.tensor([0.5, 2.0])), codes)
+    found = response(identity(2, std=torch.tensor([0.5, 2.0])), codes, samples=20_000)
     noise = found.sampled - found.response
     assert noise.std(0).tolist() == pytest.approx([0.5, 2.0], rel=0.03)
     assert noise.mean(0).tolist() == pytest.approx([0, 0], abs=0.06)
@@ -58,7 +58,7 @@ def test_a_plain_call_repeats_itself_and_another_seed_does_not():
 def test_codes_with_nan_are_refused_with_their_row():
     codes = gaussian_codes(9, 2)
     codes[4, 1] = torch.nan
-    with pytest.raises(Undefined, match=r"1 of 9 codes hold NaN.*row 4"):
+    with pytest.raises(Undefined, match=r"1 of 9 codes contain NaN.*row 4"):
         response(identity(2), codes)
 
 

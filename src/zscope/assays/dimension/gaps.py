@@ -1,14 +1,14 @@
-"""Gaps between samples and means: the quantities FONDUE keeps below its threshold.
+"""Gaps between samples and means, which FONDUE compares with its threshold.
 
     trace_gap         Tr Var[z] - Tr Var[mean]      0 for active latents, 1 for each passive one,
                                                     the passive share for each mixed one
     dimension_gap     ID(z) - ID(mean)              intrinsic dimensions; passive latents are
                                                     noise, which has full dimension
-    information_gap   H(z) - I(x; decoded)          Rényi, in bits, of kernel matrices
+    information_gap   H(z) - I(x; decoded)          Rényi, in bits, from kernel matrices
 
-By the law of total variance the trace gap is the sum of the mean posterior variances, for
-any VAE, exactly and without drawing anything: that is the default here. The sampled form
-adds only noise. All are unchanged by the order of the latents.
+By the law of total variance the trace gap of any VAE is exactly the sum of the mean posterior
+variances, which needs no samples: that is the default here. The sampled form only adds noise.
+All are unchanged by the order of the latents.
 
 Bonheme 2023, propositions 8.3.1 to 8.3.3, sections 8.2.5 and 8.7 to 8.8.
 """
@@ -28,6 +28,8 @@ from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Scored
+
+__all__ = ["Gap", "InformationGap", "dimension_gap", "information_gap", "trace_gap"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,37 +51,39 @@ class Gap(Scored):
 def trace_gap(
     posterior: Posterior, *, sampled: bool = False, generator: Generator | None = None
 ) -> Gap:
-    """Total variance of the samples less that of the means.
+    """Total variance of the samples minus that of the means.
 
-    `sampled=True` draws one code for each sample and takes both variances with N - 1, as
-    in the source.
+    `sampled=True` samples one code for each observation and divides both variances by N - 1,
+    as in the source.
     """
     _check(posterior, "trace_gap")
     mean = posterior.mean.double()
-    spread = float(mean.var(0, correction=1).sum())
+    of_means = float(mean.var(0, correction=1).sum())
     if sampled:
-        drawn = float(posterior.sample(fresh(generator)).double().var(0, correction=1).sum())
-        return Gap(drawn - spread, drawn, spread, len(mean), chance=float(mean.shape[1]))
-    each = posterior.variance.double().sum(1)
-    gap = float(each.mean())
-    error = float(each.std()) / len(each) ** 0.5 if len(each) > 1 else None
-    return Gap(gap, spread + gap, spread, len(mean), error, float(mean.shape[1]))
+        z = posterior.sample(fresh(generator)).double()
+        of_samples = float(z.var(0, correction=1).sum())
+        gap = of_samples - of_means
+        return Gap(gap, of_samples, of_means, len(mean), chance=float(mean.shape[1]))
+    traces = posterior.variance.double().sum(1)
+    gap = float(traces.mean())
+    error = float(traces.std()) / len(traces) ** 0.5 if len(traces) > 1 else None
+    return Gap(gap, of_means + gap, of_means, len(mean), error, float(mean.shape[1]))
 
 
 @accepts_recording
 def dimension_gap(
     posterior: Posterior, *, neighbours: int = 20, generator: Generator | None = None
 ) -> Gap:
-    """Intrinsic dimension of sampled codes less that of the means."""
+    """Intrinsic dimension of sampled codes minus that of the means."""
     _check(posterior, "dimension_gap")
-    drawn = intrinsic_dimension(posterior.sample(fresh(generator)), neighbours=neighbours)
+    sampled = intrinsic_dimension(posterior.sample(fresh(generator)), neighbours=neighbours)
     means = intrinsic_dimension(posterior.mean, neighbours=neighbours)
-    error = None
-    if drawn.standard_error is not None and means.standard_error is not None:
-        error = math.hypot(drawn.standard_error, means.standard_error)  # as if independent
+    error = None  # else as if the two were independent
+    if sampled.standard_error is not None and means.standard_error is not None:
+        error = math.hypot(sampled.standard_error, means.standard_error)
     return Gap(
-        drawn.dimension - means.dimension,
-        drawn.dimension,
+        sampled.dimension - means.dimension,
+        sampled.dimension,
         means.dimension,
         len(posterior),
         error,
@@ -120,15 +124,15 @@ def information_gap(
     batch: int = 100,
     bandwidth: str = "silverman",
 ) -> InformationGap:
-    """Rényi entropy of the codes less the information between input and reconstruction."""
+    """Rényi entropy of the codes minus the information between input and reconstruction."""
     entropy = renyi_entropy(z, batch=batch, bandwidth=bandwidth)
     information = renyi_information(x, decoded, batch=batch, bandwidth=bandwidth)
     ceiling = math.log2(information.batch)
     input_entropy = renyi_entropy(x, batch=batch, bandwidth=bandwidth).score
-    # Hundredths as whole numbers: 6.63 - 6.64 in floats is a little more than the threshold.
-    cut = [math.floor(100 * value) for value in (entropy.score, information.score)]
+    # Integer hundredths: in floats 6.63 - 6.64 is slightly above the threshold.
+    hundredths = [math.floor(100 * value) for value in (entropy.score, information.score)]
     return InformationGap(
-        score=(cut[0] - cut[1]) / 100,
+        score=(hundredths[0] - hundredths[1]) / 100,
         entropy=entropy.score,
         information=information.score,
         ceiling=ceiling,
@@ -141,8 +145,8 @@ def _check(posterior: Posterior, who: str) -> None:
     if posterior.deterministic:
         raise Undefined(
             f"{who}: the {len(posterior)} posteriors have no spread, so samples and means are the "
-            "same. It applies to variational models; the size it finds suits autoencoders of the "
-            "same architecture too."
+            "same. Use a variational model; the number of latents it needs also suits an "
+            "autoencoder of the same architecture."
         )
 
 

@@ -1,4 +1,4 @@
-"""Intrinsic dimension: how many numbers would it take to say where a sample lies?
+"""Intrinsic dimension: how many numbers would it take to describe where a code lies?
 
 With T_j the distance from a sample to its j-th nearest neighbour,
 
@@ -7,18 +7,18 @@ With T_j the distance from a sample to its j-th nearest neighbour,
                   lowest 90 % of the ratios in ascending order, F = 0/N, 1/N, 2/N, …
 
 Both are unchanged by rotating, shifting or uniformly scaling the samples, and positive.
-They fall short of the truth from about ten dimensions on, for want of samples: with 5,000
-Gaussian samples a true 20 reads 16. TwoNN reads too high with outliers; where the two
-disagree, trust mle, and trust it more where its value hardly depends on k (`curve`).
+They are too low above about ten dimensions, because the samples do not suffice: for 5,000
+Gaussian samples in 20 dimensions the estimate is 16. TwoNN is too high with outliers; if the
+two disagree, trust mle, the more so if its value hardly depends on k (`curve`).
 
-The forms in use, all available: `normaliser="k-1"` (the likelihood's own maximum, 7 % too
+All common variants are available: `normaliser="k-1"` (the maximum of the likelihood, 7 % too
 high at k = 20) or "k-2" (without that bias); `average="arithmetic"` (Levina & Bickel) or
-"harmonic" (MacKay & Ghahramani, and scikit-dimension, which also takes k-1); for TwoNN
-`first_rank=1` starts F at 1/N (Facco's text, and scikit-dimension from 0.5). Any estimator
-of scikit-dimension can be named as the method (lPCA, CorrInt, GRIDE, …) if it is installed.
+"harmonic" (MacKay & Ghahramani, and scikit-dimension, which also uses k-1); for TwoNN
+`first_rank=1` starts F at 1/N (the text of Facco et al., and scikit-dimension since 0.5). Any
+estimator of scikit-dimension can be the method (lPCA, CorrInt, GRIDE, …) if it is installed.
 
-Equal samples count once: see `nearest_neighbours`. All samples are asked, not a random
-share of them as in some published tables.
+Equal samples count once: see `nearest_neighbours`. All samples are used, not a random subset
+as in some published tables.
 
 Levina & Bickel, NIPS 2004, equation 8; MacKay & Ghahramani, "Comments on 'Maximum
 likelihood estimation of intrinsic dimension'", 2005; Facco et al., Scientific Reports 7,
@@ -40,6 +40,8 @@ from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import MissingExtra, Undefined, did_you_mean
 from zscope.results import Scored
 
+__all__ = ["IntrinsicDimension", "intrinsic_dimension"]
+
 PerSample = Float[Tensor, " samples"]
 Normaliser = Literal["k-1", "k-2"]
 SCIKIT_DIMENSION = {
@@ -51,7 +53,7 @@ SCIKIT_DIMENSION = {
 
 @dataclass(frozen=True, eq=False)
 class IntrinsicDimension(Scored):
-    """An estimate with its standard error (None where the method gives none)."""
+    """An estimate with its standard error (None if the method gives none)."""
 
     dimension: float
     standard_error: float | None
@@ -104,9 +106,9 @@ def intrinsic_dimension(
     discard: float = 0.1,
     first_rank: Literal[0, 1] = 0,
 ) -> IntrinsicDimension:
-    """The dimension of samples x columns, or of neighbours already found.
+    """The dimension of samples x columns, or from the result of `nearest_neighbours`.
 
-    To have several methods for one distance pass, find the neighbours first:
+    To compute the distances only once for several methods, find the neighbours first:
 
         near = zs.assays.nearest_neighbours(codes, 20)
         zs.assays.intrinsic_dimension(near), zs.assays.intrinsic_dimension(near, method="twonn")
@@ -116,17 +118,17 @@ def intrinsic_dimension(
             f"intrinsic_dimension: no method is called {method!r}. "
             + did_you_mean(method, {"mle", "twonn", *SCIKIT_DIMENSION})
         )
-    wanted = neighbours if method == "mle" else 2
+    required = neighbours if method == "mle" else 2
     if method == "mle" and neighbours < 3:
         raise Undefined(
             f"intrinsic_dimension: neighbours={neighbours}; the maximum likelihood estimate "
             "compares distances within a neighbourhood and needs at least 3 (20 is usual)."
         )
-    near = codes if isinstance(codes, Neighbours) else nearest_neighbours(codes, wanted)
-    if near.count < wanted:
+    near = codes if isinstance(codes, Neighbours) else nearest_neighbours(codes, required)
+    if near.count < required:
         raise Undefined(
-            f"intrinsic_dimension: {wanted} neighbours are needed, and only {near.count} were "
-            f"found before. Call nearest_neighbours(codes, {wanted})."
+            f"intrinsic_dimension: expected {required} neighbours per sample, got {near.count}. "
+            f"Call nearest_neighbours(codes, {required})."
         )
     if method == "mle":
         return _likelihood(near, neighbours, normaliser, average)
@@ -155,15 +157,15 @@ def _likelihood(
     for size in range(3, k + 1):
         local = local_dimensions(near.distances[:, :size], normaliser=normaliser)
         if local.isfinite().any():
-            curve[size] = _averaged(local, average)[0]
-    # `local` is that of the last size, k itself.
+            curve[size] = _mean_and_error(local, average)[0]
+    # `local` is now that of the last size, k.
     if not local.isfinite().any():
         raise Undefined(
             f"intrinsic_dimension: every one of the {len(near)} samples is equally far from its "
             f"{k} neighbours, as on a regular grid, so distances say nothing about dimension. "
             "Use more neighbours, or samples that are not on a grid."
         )
-    dimension, error = _averaged(local, average)
+    dimension, error = _mean_and_error(local, average)
     return IntrinsicDimension(
         dimension=dimension,
         standard_error=error,
@@ -177,11 +179,11 @@ def _likelihood(
     )
 
 
-def _averaged(local: Tensor, average: str) -> tuple[float, float]:
+def _mean_and_error(local: Tensor, average: str) -> tuple[float, float]:
     """Mean and standard error over the samples.
 
-    Neighbourhoods overlap, yet the plain standard error of the mean agrees with the
-    spread over repeated draws to within a fifth (tests/assays/dimension).
+    Neighbourhoods overlap, but the plain standard error of the mean agrees with the standard
+    deviation over repeated draws to within a fifth (tests/assays/dimension).
     """
     finite = local[local.isfinite()]
     if average == "harmonic":
@@ -196,16 +198,16 @@ def _averaged(local: Tensor, average: str) -> tuple[float, float]:
 def _two_neighbours(near: Neighbours, discard: float, first_rank: int) -> IntrinsicDimension:
     if not 0 <= discard < 1:
         raise Undefined(
-            f"intrinsic_dimension: discard={discard} of the ratios; a share from 0 to below 1 is "
-            "needed (0.1 is usual)."
+            f"intrinsic_dimension: discard={discard}; expected a share of the ratios, from 0 to "
+            "below 1 (0.1 is usual)."
         )
     dimension = twonn_slope(
         near.distances[:, 1] / near.distances[:, 0], discard=discard, first_rank=first_rank
     )
     return IntrinsicDimension(
         dimension=dimension,
-        # The likelihood's own error is d / sqrt(N); the slope has 1.2 times that, measured
-        # over repeated draws in 2 to 10 dimensions (tests/assays/dimension).
+        # The error of the maximum likelihood is d / sqrt(N); that of the slope is 1.2 times
+        # as large, measured over repeated draws in 2 to 10 dimensions (tests/assays/dimension).
         standard_error=1.2 * dimension / len(near) ** 0.5,
         method="twonn",
         neighbours=2,
@@ -224,12 +226,13 @@ def twonn_slope(ratios: PerSample, *, discard: float = 0.1, first_rank: int = 0)
     x = ratios.double().sort().values[:keep].log()
     rank = torch.arange(first_rank, keep + first_rank, dtype=torch.float64, device=x.device)
     share = rank / n
-    inside = share < 1  # with discard=0 the last rank of 1 would be log 0
+    inside = share < 1  # with discard=0 the last share is 1, whose logarithm is infinite
     x, y = x[inside], -torch.log1p(-share[inside])
     if float(x @ x) == 0:
         raise Undefined(
             f"intrinsic_dimension: the first and second neighbours of all {keep} samples are "
-            "equally far, as on a regular grid, so their ratio says nothing. Use method='mle'."
+            "equally far, as on a regular grid, so their ratio says nothing about dimension. Use "
+            "method='mle'."
         )
     return float((x @ y) / (x @ x))
 
@@ -242,19 +245,19 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
         raise MissingExtra("intrinsic_dimension", "scikit-dimension", "dimension") from None
     values = near.values.double().cpu().numpy()
     try:
-        with np.errstate(all="ignore"):  # it divides by eigenvalues of 0 and means it
+        with np.errstate(all="ignore"):  # some estimators divide by eigenvalues of 0 on purpose
             dimension = float(getattr(estimators, name)().fit(values).dimension_)
     except Exception as reason:
         raise Undefined(
-            f"intrinsic_dimension: {name} of scikit-dimension stopped on {len(near)} samples of "
-            f"{values.shape[1]} numbers: {reason}. Samples too few or too regular do that. Use "
-            "more samples, or method='mle'."
+            f"intrinsic_dimension: {name} of scikit-dimension failed on {len(near)} samples of "
+            f"{values.shape[1]} numbers: {reason}. There may be too few samples, or they are too "
+            "regular. Use more samples, or method='mle'."
         ) from reason
     if not np.isfinite(dimension):
         raise Undefined(
             f"intrinsic_dimension: {name} of scikit-dimension gives {dimension} for {len(near)} "
-            f"samples of {values.shape[1]} numbers. Samples too few or too regular do that. Use "
-            "more samples, or method='mle'."
+            f"samples of {values.shape[1]} numbers. There may be too few samples, or they are too "
+            "regular. Use more samples, or method='mle'."
         )
     return IntrinsicDimension(
         dimension=dimension,

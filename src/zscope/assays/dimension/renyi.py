@@ -1,18 +1,18 @@
-"""Rényi entropy of a batch, from its kernel matrix alone, in bits.
+"""Rényi entropy of a batch in bits, from its kernel matrix.
 
 With K a Gaussian kernel matrix of h samples and A = K_ij / (h sqrt(K_ii K_jj)),
 
     S_α(A) = 1 / (1 - α) log2 sum_k lambda_k(A)^α,          0 <= S <= log2 h
     I(x; y) = S(A) + S(B) - S(A ∘ B / tr(A ∘ B))
 
-0 when all samples are equal, log2 h when the kernel tells every two of them apart. For
-α = 2 no eigenvalues are needed: S_2 = -log2 |A|_F^2. Unchanged by rotating, shifting or
-scaling the samples, since the width of the kernel follows their spread.
+0 if all samples are equal, log2 h if the kernel separates all of them. For α = 2 no
+eigenvalues are needed: S_2 = -log2 |A|_F^2. Unchanged by rotating, shifting or scaling the
+samples, as the width of the kernel is proportional to their standard deviation.
 
-`bandwidth="silverman"`: std(X) h^(-1 / (4 + columns)), the standard deviation of all
-entries, as in the source. On pictures it saturates: 256 pixels and h = 100 give log2 h for
-the entropy of anything, and for the information between unrelated pictures.
-`bandwidth="median"` takes the median distance between samples instead, and does not.
+`bandwidth="silverman"`: std(X) h^(-1 / (4 + columns)), with the standard deviation of all
+entries, as in the source. It saturates on images: with 256 pixels and h = 100 every entropy is
+log2 h, and so is the information between unrelated images.
+`bandwidth="median"` uses the median distance between samples instead and does not saturate.
 
 Sánchez Giraldo, Rao & Príncipe, IEEE Trans. Inf. Theory 61(1), 2015; Bonheme 2023,
 equations D.2 to D.5.
@@ -27,6 +27,8 @@ from torch import Tensor
 from zscope.assays.matrices import Array, as_rows, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
+
+__all__ = ["Renyi", "renyi_entropy", "renyi_information"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +53,20 @@ def renyi_entropy(
     """Entropy of samples x columns, averaged over batches of consecutive samples."""
     rows = as_rows(x, "renyi_entropy", least=2)
     size = min(batch, len(rows))
-    values = [matrix_entropy(kernel_matrix(part, bandwidth), order) for part in _full(rows, size)]
+    values = [
+        matrix_entropy(kernel_matrix(part, bandwidth), order) for part in _full_batches(rows, size)
+    ]
     return _result(values, order, size, len(rows))
 
 
 def renyi_information(
     x: Array, y: Array, *, order: float = 2.0, batch: int = 100, bandwidth: str = "silverman"
 ) -> Renyi:
-    """Information between two descriptions of the same samples, averaged over batches."""
+    """Information between two representations of the same samples, averaged over batches."""
     first, second = same_rows(x, y, "renyi_information")
     size = min(batch, len(first))
     values = []
-    for a, b in zip(_full(first, size), _full(second, size), strict=True):
+    for a, b in zip(_full_batches(first, size), _full_batches(second, size), strict=True):
         A, B = kernel_matrix(a, bandwidth), kernel_matrix(b, bandwidth)
         joint = A * B
         joint = joint / joint.trace()
@@ -75,20 +79,20 @@ def renyi_information(
 def kernel_matrix(rows: Tensor, bandwidth: str = "silverman") -> Tensor:
     """Gaussian kernel matrix of trace 1."""
     h, m = rows.shape
-    gaps = torch.cdist(rows, rows)
+    distances = torch.cdist(rows, rows)
     if bandwidth == "silverman":
         width = rows.std(correction=0) * h ** (-1 / (4 + m))
     elif bandwidth == "median":
         i, j = torch.triu_indices(h, h, offset=1)
-        width = gaps[i, j].median()
+        width = distances[i, j].median()
     else:
         raise Undefined(
-            f"renyi: bandwidth={bandwidth!r} is not known. Use 'silverman' (the source's) or "
-            "'median' (which does not saturate on pictures)."
+            f"renyi: bandwidth={bandwidth!r} is not known. Use 'silverman' (as in the source) or "
+            "'median' (which does not saturate on images)."
         )
     if float(width) == 0:
-        return torch.ones_like(gaps) / h
-    return torch.exp(-0.5 * (gaps / width).square()) / h
+        return torch.ones_like(distances) / h
+    return torch.exp(-0.5 * (distances / width).square()) / h
 
 
 def matrix_entropy(A: Tensor, order: float = 2.0) -> float:
@@ -101,8 +105,8 @@ def matrix_entropy(A: Tensor, order: float = 2.0) -> float:
     return max(0.0, math.log2(float(eigenvalues.pow(order).sum())) / (1 - order))
 
 
-def _full(rows: Tensor, size: int) -> list[Tensor]:
-    """Batches of one size; a short last one is left out, for its ceiling is lower."""
+def _full_batches(rows: Tensor, size: int) -> list[Tensor]:
+    """Batches of this size; a shorter last one is left out, because its maximum is lower."""
     return [part for part in rows.split(size) if len(part) == size]
 
 

@@ -1,21 +1,26 @@
 """Scores that compare codes with known factors (and, for UDR, models with each other).
 
-All take plain arrays or tensors, `(codes, factors)`, row by row the same observations,
-and return a frozen `Score`; `scores.disentanglement_scores` runs them all.
+Each takes a recording, or arrays `(codes, factors)` with a row for each observation, and
+returns a frozen `Score`. To compute all of them:
 
-What `flavour="dlib"` (the definitions behind tables since Locatello et al. 2019) changes:
+    zs.assay(recording, names=["disentanglement"])
+    zscope score codes.csv factors.csv
 
-- MIG, MIG-sup, JEMMIG, DCIMIG, modularity: all codes instead of the latents in use, 20
-  equal-width bins instead of quantile bins, chance is not taken off;
-- DCI: all codes, scikit-learn's gradient boosting instead of LightGBM, every factor as
-  classes instead of regression where values have an order;
-- SAP: all codes, linear SVM or squared correlation instead of thresholds or a straight line;
-- IRS: .99 quantile instead of the maximum, factors in 20 bins instead of as they are;
+`flavour="dlib"` (the definitions of most published tables since Locatello et al. 2019) differs
+from the default in this:
+
+- MIG, MIG-sup, JEMMIG, DCIMIG, modularity: all latents instead of those in use, 20
+  equal-width bins instead of quantile bins, chance is not subtracted;
+- DCI: all latents, scikit-learn's gradient boosting instead of LightGBM, classification of
+  every factor instead of regression where values have an order;
+- SAP: all latents, linear SVM or squared correlation instead of thresholds or a straight line;
+- IRS: .99 quantile instead of the maximum, every factor in 20 bins instead of continuous ones
+  only;
 - explicitness: AUC of classes instead of 2 AUC - 1 or R² (`raw`: AUC or R²);
-- FactorVAE score: codes with a standard deviation of .05 or more instead of the latents in
-  use, every value held equally often instead of the value of a random row;
-- BetaVAE score: all codes as they are instead of the latents in use, scaled;
-- UDR: the mean of two means instead of the mean over the codes of both models.
+- FactorVAE score: latents with a standard deviation of .05 or more instead of those in use,
+  every value fixed equally often instead of the value of a random row;
+- BetaVAE score: all latents, unscaled, instead of those in use, scaled;
+- UDR: the mean of two means instead of the mean over the latents of both models.
 
-DS (`predictability_gap`) knows `zscope` and `paper`, MCC `linear` and `rank`.
+DS (`predictability_gap`) has the flavours `zscope` and `paper`, MCC `linear` and `rank`.
 """

@@ -1,18 +1,18 @@
-"""BetaVAE score: can a linear classifier see which factor a set of pairs has in common?
+"""BetaVAE score: can a linear classifier tell which factor a set of pairs has in common?
 
-64 pairs of rows share the value of one factor each (the same factor, any value); the mean
-of |code - code'| over the pairs is a point with the index of that factor as its label. A
-logistic regression learns from 10,000 points; the score is its accuracy on 5,000 more.
-Range 0 to 1; an uninformative set of codes gets about 1 / factors (see `chance`).
-Unchanged by the order of the latents and by relabelling values.
+The two rows of a pair share the value of one factor. The mean of |code - code'| over 64 pairs
+for the same factor (any value) is a point, and its label is the index of that factor. A
+logistic regression is trained on 10,000 points; the score is its accuracy on 5,000 more.
+Range 0 to 1; uninformative codes get about 1 / factors (see `chance`). Unchanged by the
+order of the latents and by relabelling values.
 
-The classifier may combine codes, so that a rotated representation loses less than it does
-in the FactorVAE score: this is the weaker demand.
+The classifier can combine latents, so that a rotated representation loses less than in the
+FactorVAE score: this score demands less.
 
-Pairs are two different rows that share the value: a row paired with itself would give small
-groups away, and with them the factor, whatever the codes. `flavour="zscope"`: latents in
-use, each scaled by its standard deviation, so that the score does not depend on their
-scale. `flavour="dlib"`: all codes as they are.
+A pair consists of two different rows: pairs of a row with itself would be frequent in small
+groups and so reveal the factor, whatever the codes. `flavour="zscope"`: latents in use, each
+scaled by its standard deviation, so that the score does not depend on their scale.
+`flavour="dlib"`: all latents, unscaled.
 
 Higgins et al., "beta-VAE: learning basic visual concepts with a constrained variational
 framework", ICLR 2017 (openreview:Sy2fzU9gl), the disentanglement metric.
@@ -30,19 +30,21 @@ from zscope.assays.disentanglement.factor_vae import (
     TEST,
     TRAIN,
     Groups,
-    held_flags,
+    group_flags,
 )
 from zscope.assays.disentanglement.logistic import logistic_regression
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    prepare,
     used_latents,
 )
+
+__all__ = ["beta_vae_score"]
 
 
 @accepts_recording
@@ -56,19 +58,19 @@ def beta_vae_score(
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
-    """.score, .per_factor (accuracy when it is the shared one), .matrix (mean differences)."""
-    chosen("beta_vae_score", "flavour", flavour, ("zscope", "dlib"))
-    sample, flags = prepared("beta_vae_score", codes, factors, kinds)
-    flags += held_flags("beta_vae_score", sample)
+    """.score, .per_factor (accuracy on pairs that share it), .matrix (mean differences)."""
+    check_choice("beta_vae_score", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepare("beta_vae_score", codes, factors, kinds)
+    flags += group_flags("beta_vae_score", sample)
     if len(sample.columns) == 1:
-        flags.append("Only one factor varies: naming it is always right.")
+        flags.append("Only one factor varies, so the accuracy is 1 by definition.")
     ours = flavour == "zscope"
-    return scored(
+    return compute_score(
         Score,
         "beta_vae_score",
         lambda part, rng: _accuracy(part, rng, scaled=ours),
         sample,
-        used_latents("beta_vae_score", sample, variances) if ours else everything(sample),
+        used_latents("beta_vae_score", sample, variances) if ours else all_latents(sample),
         flags,
         flavour=flavour,
         meaning="mean difference within pairs",
@@ -86,16 +88,16 @@ def _accuracy(sample: Sample, rng: np.random.Generator, *, scaled: bool) -> Esti
     train, train_labels = difference_features(sample, codes, TRAIN, rng)
     test, test_labels = difference_features(sample, codes, TEST, rng)
     predicted = logistic_regression(train, train_labels).predict(test)
-    right = predicted == test_labels
+    correct = predicted == test_labels
     factors = range(len(sample.columns))
-    # Of thousands of factors some are never drawn: nothing was right about them.
-    tried = np.maximum(np.bincount(test_labels, minlength=len(factors)), 1)
-    each = np.bincount(test_labels, weights=right, minlength=len(factors)) / tried
-    drawn = np.maximum(np.bincount(train_labels, minlength=len(factors)), 1)
-    matrix = np.stack([train[train_labels == k].sum(0) / drawn[k] for k in factors], 1)
-    # A latent serves the factor it hardly differs in: 1 - smallest / largest difference.
+    # Of thousands of factors some are never drawn: their accuracy is 0.
+    test_counts = np.maximum(np.bincount(test_labels, minlength=len(factors)), 1)
+    accuracies = np.bincount(test_labels, weights=correct, minlength=len(factors)) / test_counts
+    train_counts = np.maximum(np.bincount(train_labels, minlength=len(factors)), 1)
+    matrix = np.stack([train[train_labels == k].sum(0) / train_counts[k] for k in factors], 1)
+    # A latent encodes the factor it differs least in: 1 - smallest / largest difference.
     largest = np.maximum(matrix.max(1), 1e-300)
-    return Estimate(float(right.mean()), each, 1 - matrix.min(1) / largest, matrix)
+    return Estimate(float(correct.mean()), accuracies, 1 - matrix.min(1) / largest, matrix)
 
 
 def difference_features(

@@ -1,7 +1,7 @@
-"""DCI: is each code about one factor, each factor in one code, and all of it there?
+"""DCI: do latents and factors correspond one to one, and how well are factors predicted?
 
-One predictor per factor learns from all codes; R_jk is how important code j was for factor
-k. With the shares p_jk = R_jk / sum_k R_jk and q_jk = R_jk / sum_j R_jk,
+One predictor per factor is trained on all latents; R_jk is the importance of latent j for
+factor k. With the shares p_jk = R_jk / sum_k R_jk and q_jk = R_jk / sum_j R_jk,
 
     disentanglement_j = 1 - H_K(p_j.),    averaged with weights sum_k R_jk / sum R,
     completeness_k    = 1 - H_d(q_.k),    averaged with weights sum_j R_jk / sum R,
@@ -9,17 +9,17 @@ k. With the shares p_jk = R_jk / sum_k R_jk and q_jk = R_jk / sum_j R_jk,
 
 H_n an entropy with logarithms to base n, K factors, d latents. All range from 0 to 1;
 `.score` is the disentanglement. Unchanged by the order of the latents; boosted trees also
-by any increasing map of a latent. A factor in two equal codes keeps disentanglement 1.
+by any increasing map of a latent. A factor in two equal latents keeps disentanglement 1.
 
 `flavour="zscope"`: gain importances of LightGBM (100 rounds, depth 3, rate 0.1, one thread,
-seeded), fed with the latents in use only: dead latents can neither raise completeness nor
-draw importance to themselves.
-`predictor="linear"` takes the |weights| of a Lasso or a logistic regression instead.
+seeded), trained on the latents in use only: passive latents can neither raise completeness
+nor get importance.
+`predictor="linear"` uses the |weights| of a Lasso or a logistic regression instead.
 `flavour="dlib"`: scikit-learn's GradientBoostingClassifier at its defaults (seeded), every
-factor as classes, all codes. Takes minutes for 10,000 rows and many values.
+factor as classes, all latents. Takes minutes for 10,000 rows and many values.
 
-With one factor disentanglement, with one latent completeness is 1 by definition (flagged).
-Trees give all the credit to one of two exactly equal codes, whichever they see first.
+With one factor, disentanglement is 1 by definition, and with one latent, completeness is
+(flagged). Of two exactly equal latents, trees give all the importance to the first.
 
 Eastwood & Williams, "A framework for the quantitative evaluation of disentangled
 representations", ICLR 2018 (openreview:By-7dz-AZ), section 2.
@@ -35,21 +35,23 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.explicitness import r_squared, standardised
-from zscope.assays.disentanglement.logistic import logistic_regression, quiet
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.explicitness import r_squared, standardise
+from zscope.assays.disentanglement.logistic import ignore_fit_warnings, logistic_regression
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.information import information, quantile_bins, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    by_type,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    has_spread,
+    prepare,
     used_latents,
 )
 from zscope.errors import MissingExtra
+
+__all__ = ["DCI", "dci"]
 
 ROUNDS = 100
 MOST_PAIRS, MOST_ROWS = 300, 20_000
@@ -88,17 +90,17 @@ def dci(
 ) -> DCI:
     """.disentanglement .completeness .informativeness .importance; .per_factor (completeness)
     and .per_latent (disentanglement)."""
-    chosen("dci", "flavour", flavour, ("zscope", "dlib"))
-    chosen("dci", "predictor", predictor, ("boosting", "linear"))
-    sample, flags = prepared("dci", codes, factors, kinds)
+    check_choice("dci", "flavour", flavour, ("zscope", "dlib"))
+    check_choice("dci", "predictor", predictor, ("boosting", "linear"))
+    sample, flags = prepare("dci", codes, factors, kinds)
     ours = flavour == "zscope"
-    used = used_latents("dci", sample, variances) if ours else everything(sample)
+    used = used_latents("dci", sample, variances) if ours else all_latents(sample)
     if not ours:
-        flags += sample.unbinned()
-    elif not by_type(variances, "dci"):
-        flags += _told_together(sample, used[1])
-    learn = {"boosting": _boosted, "linear": _linear}[predictor] if ours else _forest
-    return scored(
+        flags += sample.class_flags()
+    elif not has_spread(variances, "dci"):
+        flags += _pair_flags(sample, used[1])
+    learn = {"boosting": _lightgbm, "linear": _linear}[predictor] if ours else _sklearn
+    return compute_score(
         DCI,
         "dci",
         partial(_dci, learn=learn, as_classes=not ours),
@@ -113,72 +115,72 @@ def dci(
     )
 
 
-# Learns from (codes, values) to predict other codes' values: (importance, predicted).
+# (training codes, training values, test codes, classes) -> (importance, predicted test values)
 Learner = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
 
 
 def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: bool) -> Estimate:
     train, test = sample.split()
-    codes = standardised(sample.codes, train) if learn is _linear else sample.codes
+    codes = standardise(sample.codes, train) if learn is _linear else sample.codes
     importance = np.zeros((codes.shape[1], len(sample.columns)))
-    told, told_is = np.zeros(len(sample.columns)), []
+    informativeness, measures = np.zeros(len(sample.columns)), []
     for k, kind in enumerate(sample.kinds):
         classes = as_classes or kind == "categorical"
         values = sample.values[:, k] if classes else sample.factors[:, k]
         raw, predicted = learn(codes[train], values[train], codes[test], classes)
         importance[:, k] = raw / raw.sum() if raw.sum() > 0 else 0
-        right = (
+        informativeness[k] = (
             np.mean(predicted == values[test]) if classes else r_squared(values[test], predicted)
         )
-        told[k] = right
-        told_is.append("accuracy" if classes else "R2")
+        measures.append("accuracy" if classes else "R2")
     flags = []
     if len(sample.columns) == 1:
         flags.append("Only one factor varies: disentanglement is 1 by definition.")
     if len(sample.latents) == 1:
         flags.append("Only one latent is in use: completeness is 1 by definition.")
     if not importance.any():
-        flags.append("No latent was of any importance to any predictor: disentanglement is 0.")
+        flags.append("No predictor used any latent, so disentanglement is 0.")
     latents, factors = disentanglement_of(importance), disentanglement_of(importance.T)
     return Estimate(
-        weighted(latents, importance.sum(1)),
+        weighted_mean(latents, importance.sum(1)),
         factors,
         latents,
         importance,
         flags,
         {
-            "completeness": weighted(factors, importance.sum(0)),
-            "informativeness": float(told.mean()),
-            "per_factor_informativeness": told,
-            "informativeness_is": told_is,
+            "completeness": weighted_mean(factors, importance.sum(0)),
+            "informativeness": float(informativeness.mean()),
+            "per_factor_informativeness": informativeness,
+            "informativeness_is": measures,
         },
     )
 
 
-def _told_together(sample: Sample, passive: list[int]) -> list[str]:
-    """Two codes may tell nothing alone and much together: say so where it is seen.
+def _pair_flags(sample: Sample, passive: list[int]) -> list[str]:
+    """A flag for pairs of passive latents that are informative only together.
 
-    Pairs of passive codes are cut into 5 x 5 bins and held against chance like one code.
+    Each pair is cut into 5 x 5 bins, whose information is compared with chance as that of
+    one latent.
     """
     pairs = list(combinations(passive, 2))[:MOST_PAIRS]
     if not pairs:
         return []
     coarse = quantile_bins(sample.codes[:MOST_ROWS], 5)
     joint = np.stack([5 * coarse[:, i] + coarse[:, j] for i, j in pairs], 1)
-    tell = information(joint, sample.labels[:MOST_ROWS]).informative
-    found = [pair for pair, tells in zip(pairs, tell, strict=True) if tells]
-    if not found:
+    informative = information(joint, sample.labels[:MOST_ROWS]).informative
+    together = [pair for pair, joined in zip(pairs, informative, strict=True) if joined]
+    if not together:
         return []
     return [
-        f"The pairs of latents {found} tell something together though each tells nothing alone: "
-        "these were left out. Pass variances= to decide by variable type instead."
+        f"The pairs of latents {together} are informative together but not alone: they were left "
+        "out. Pass variances= to decide by variable type instead."
     ]
 
 
 def disentanglement_of(importance: np.ndarray) -> np.ndarray:
-    """1 - entropy of the shares of each row, to the base of their number.
+    """1 - entropy of the shares of each row, with logarithms to the base of their number.
 
-    A row of zeros gives 0; with a single column there is nothing to share: 1.
+    A row of zeros gives 0; with a single column every other row gives 1.
     """
     sums = importance.sum(1)
     if importance.shape[1] == 1:
@@ -188,12 +190,12 @@ def disentanglement_of(importance: np.ndarray) -> np.ndarray:
     return np.where(sums > 0, 1 - entropy / np.log(max(2, importance.shape[1])), 0)
 
 
-def weighted(values: np.ndarray, weights: np.ndarray) -> float:
-    """The mean of the values with these weights; 0 when there is no weight."""
+def weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """The mean of the values with these weights; 0 if the weights are all 0."""
     return float((values * weights).sum() / weights.sum()) if weights.sum() > 0 else 0.0
 
 
-def _boosted(
+def _lightgbm(
     train: np.ndarray, values: np.ndarray, test: np.ndarray, classes: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     try:
@@ -201,9 +203,9 @@ def _boosted(
     except ImportError as error:
         raise MissingExtra("dci", "lightgbm", "boost") from error
 
-    train, test = _ranked(train, test)
-    # Equal gains go to the first of the codes. Putting these in an order of their own, by
-    # the ranks of two rows, makes the result independent of the order they came in.
+    train, test = _ranks(train, test)
+    # Of latents with equal gains the first one is used. Sorting the latents by the ranks of
+    # two rows makes the result independent of their original order.
     order = np.lexsort([(train < train[row]).sum(0) for row in (0, -1)])
     train, test, back = train[:, order], test[:, order], np.argsort(order)
     options: dict[str, Any] = {
@@ -232,23 +234,23 @@ def _boosted(
     )
     data = lightgbm.Dataset(train, labels, params={"verbosity": -1})
     model = lightgbm.train({**options, **task}, data, ROUNDS)
-    found = np.asarray(model.predict(test, num_threads=1))
-    chosen_class = (found > 0.5).astype(np.int64) if binary else found.argmax(1)
-    return model.feature_importance("gain")[back], names[chosen_class]
+    output = np.asarray(model.predict(test, num_threads=1))
+    label = (output > 0.5).astype(np.int64) if binary else output.argmax(1)
+    return model.feature_importance("gain")[back], names[label]
 
 
-def _ranked(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each code as its place among the training rows, from 1 on.
+def _ranks(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each code as its rank among the distinct training values, starting at 1.
 
-    Trees go by order alone, but LightGBM keeps a bin of its own for numbers near 0, so that
-    the offset of a code would matter.
+    Trees use the order only, but LightGBM has a separate bin for numbers near 0, so that the
+    offset of a latent would matter.
     """
     ranks = np.empty(train.shape), np.empty(test.shape)
-    for j, known in enumerate(np.sort(train, axis=0).T):
-        different = known[np.concatenate([[True], known[1:] != known[:-1]])]
+    for j, column in enumerate(np.sort(train, axis=0).T):
+        distinct = column[np.concatenate([[True], column[1:] != column[:-1]])]
         for rows, places in zip((train, test), ranks, strict=True):
-            below = np.searchsorted(different, rows[:, j])
-            places[:, j] = (below + np.searchsorted(different, rows[:, j], side="right") + 1) / 2
+            below = np.searchsorted(distinct, rows[:, j])
+            places[:, j] = (below + np.searchsorted(distinct, rows[:, j], side="right") + 1) / 2
     return ranks
 
 
@@ -262,25 +264,25 @@ def _linear(
         return np.abs(model.coef_).mean(0), model.predict(test)
     from sklearn.linear_model import LassoCV
 
-    with quiet():
+    with ignore_fit_warnings():
         lasso = LassoCV(cv=5, random_state=0).fit(train, values)
     return np.abs(lasso.coef_), lasso.predict(test)
 
 
-def _forest(
+def _sklearn(
     train: np.ndarray, values: np.ndarray, test: np.ndarray, _: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.ensemble import GradientBoostingClassifier
 
     if (values == values[0]).all():
         return np.zeros(train.shape[1]), np.full(len(test), values[0])
-    with quiet():
+    with ignore_fit_warnings():
         model = GradientBoostingClassifier(random_state=0).fit(train, values)
     return np.abs(model.feature_importances_), model.predict(test)
 
 
 ENTRY = Entry(
-    question="Does each latent encode one factor, is each factor in one latent, and complete?",
+    question="Do latents and factors correspond one to one, and how well are factors predicted?",
     takes=("codes", "factors", "variances=variances"),
     title="DCI",
 )

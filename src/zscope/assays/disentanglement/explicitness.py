@@ -1,22 +1,22 @@
-"""Explicitness: can the factors be read off the codes by a linear classifier?
+"""Explicitness: can the factors be read from the codes by a linear classifier?
 
-For each discrete factor a multinomial logistic regression learns from two thirds of the
-rows, on standardised codes, to tell its values. On the other third, the area under the
-ROC curve of each value against all others is averaged over the values,
+For each categorical factor a multinomial logistic regression on standardised codes is
+trained on two thirds of the rows to predict its values. On the other third, the area under
+the ROC curve of each value against all others is averaged over the values,
 
     explicitness = mean over factors of  2 AUC - 1,
 
-0 for guessing and 1 for codes that separate every value. Ordinal and continuous factors
-are judged by R^2 of a linear regression on the held-out rows (floored at 0). Unchanged by
-the order, the scale and the offset of the latents and by relabelling categorical values;
-rotating the codes hardly matters: this is not a measure of disentanglement on its own.
+0 for guessing and 1 for codes that separate every value. For ordinal and continuous factors
+it is R^2 of a linear regression on the held-out rows (0 if negative). Unchanged by the order,
+the scale and the offset of the latents and by relabelling categorical values. Rotating the
+codes hardly changes it: on its own it does not measure disentanglement.
 
-`flavour="zscope"`: as above; a value missing from either part is left out and counted in
-the flags; the same split serves every factor. `flavour="raw"`: AUC itself, .5 for guessing.
-`flavour="dlib"`: AUC itself, and every factor taken for classes.
+`flavour="zscope"`: as above; a value missing from either part of the split is left out
+(flagged); the split is the same for all factors. `flavour="raw"`: AUC itself, .5 for guessing.
+`flavour="dlib"`: AUC itself, with the values of every factor as classes.
 
 Linear classifiers with the usual penalty cannot fully separate many values along one
-direction, so that codes equal to a 40-valued factor stay below 1 (a flag says which).
+direction, so that codes equal to a factor of 40 values score below 1 (flagged).
 
 Ridgeway & Mozer, "Learning deep disentangled embeddings with the F-statistic loss",
 NeurIPS 2018, section 3.
@@ -30,16 +30,18 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.logistic import logistic_regression
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    not_constant,
-    prepared,
+    check_choice,
+    prepare,
     used_latents,
+    varying_latents,
 )
+
+__all__ = ["explicitness"]
 
 
 @accepts_recording
@@ -54,10 +56,10 @@ def explicitness(
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor, .matrix (size of the standardised weights, shares per factor)."""
-    chosen("explicitness", "flavour", flavour, ("zscope", "raw", "dlib"))
-    sample, flags = prepared("explicitness", codes, factors, kinds)
+    check_choice("explicitness", "flavour", flavour, ("zscope", "raw", "dlib"))
+    sample, flags = prepare("explicitness", codes, factors, kinds)
     if flavour == "dlib":
-        flags += sample.unbinned()
+        flags += sample.class_flags()
     else:
         flags += [
             f"Factor {k} has {values} values: a linear classifier with the usual penalty cannot "
@@ -67,13 +69,13 @@ def explicitness(
             )
             if kind == "categorical" and values > 10
         ]
-    by_type = flavour != "dlib" and variances is not None
-    return scored(
+    use_types = flavour != "dlib" and variances is not None
+    return compute_score(
         Score,
         "explicitness",
-        partial(_read_off, flavour=flavour),
+        partial(_explicitness, flavour=flavour),
         sample,
-        used_latents("explicitness", sample, variances) if by_type else not_constant(sample),
+        used_latents("explicitness", sample, variances) if use_types else varying_latents(sample),
         flags,
         flavour=flavour,
         meaning="share of the weights",
@@ -83,16 +85,16 @@ def explicitness(
     )
 
 
-def _read_off(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estimate:
+def _explicitness(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estimate:
     train, test = sample.split()
-    codes = standardised(sample.codes, train)
-    each = np.zeros(len(sample.columns))
+    codes = standardise(sample.codes, train)
+    scores = np.zeros(len(sample.columns))
     weights = np.zeros((codes.shape[1], len(sample.columns)))
     flags = []
     for place, kind in enumerate(sample.kinds):
         if flavour != "dlib" and kind != "categorical":
             values = sample.factors[:, place]
-            each[place], weights[:, place] = linear_fit(codes, values, train, test)
+            scores[place], weights[:, place] = linear_fit(codes, values, train, test)
             continue
         labels = sample.values[:, place] if flavour == "dlib" else sample.labels[:, place]
         model = logistic_regression(codes[train], labels[train])
@@ -102,14 +104,14 @@ def _read_off(sample: Sample, _: np.random.Generator, *, flavour: str) -> Estima
                 f"{missing} values of factor {sample.columns[place]} are missing from one part "
                 "of the split and were left out."
             )
-        each[place] = max(0.0, 2 * area - 1) if flavour == "zscope" else area
+        scores[place] = max(0.0, 2 * area - 1) if flavour == "zscope" else area
         if hasattr(model, "coef_"):
             weights[:, place] = np.abs(model.coef_).mean(0)
     weights /= np.maximum(weights.sum(0), 1e-300)
-    return Estimate(float(each.mean()), each, (weights * each).max(1), weights, flags)
+    return Estimate(float(scores.mean()), scores, (weights * scores).max(1), weights, flags)
 
 
-def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
+def standardise(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
     """Mean 0 and standard deviation 1 on the training rows; constant columns become 0."""
     mean, spread = codes[train].mean(0), codes[train].std(0)
     scaled: np.ndarray = (codes - mean) / np.where(spread > 0, spread, 1)
@@ -119,14 +121,14 @@ def standardised(codes: np.ndarray, train: np.ndarray) -> np.ndarray:
 def linear_fit(
     codes: np.ndarray, values: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """R^2 on the test rows of least squares on the training rows, and the |weights|."""
+    """R^2 on the test rows of a least squares fit to the training rows, and its |weights|."""
     design = np.column_stack([codes, np.ones(len(codes))])
     weights = np.linalg.lstsq(design[train], values[train], rcond=None)[0]
     return r_squared(values[test], design[test] @ weights), np.abs(weights[:-1])
 
 
 def r_squared(values: np.ndarray, predicted: np.ndarray) -> float:
-    """1 - squared error / variance; 0 at least, and 0 for values that do not vary."""
+    """1 - squared error / variance; 0 if negative or if the values do not vary."""
     spread = np.square(values - values.mean()).sum()
     return max(0.0, 1 - float(np.square(values - predicted).sum() / spread)) if spread else 0.0
 
@@ -134,10 +136,10 @@ def r_squared(values: np.ndarray, predicted: np.ndarray) -> float:
 def mean_area(
     probabilities: np.ndarray, classes: np.ndarray, labels: np.ndarray
 ) -> tuple[float, int]:
-    """The mean area under the ROC curve of the classes seen in both parts; how many are not.
+    """The mean area under the ROC curve of the classes in both parts, and how many are not.
 
     The area is the share of pairs (one row of the class, one of the others) in the right
-    order, ties counting half: from the ranks of the rows, as in the test of Mann & Whitney.
+    order, ties counting half: from the ranks of the rows, as in the Mann-Whitney test.
     """
     from scipy.stats import rankdata
 

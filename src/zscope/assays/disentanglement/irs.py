@@ -1,24 +1,24 @@
-"""IRS: does a code stay put while its factor is held and everything else changes?
+"""IRS: does a latent stay fixed while its factor is fixed and everything else changes?
 
-For code j and factor k, the largest |code - group mean| among the rows that share a value
-of the factor, averaged over its values, is set against the largest deviation overall:
+For latent j and factor k, the largest |code - group mean| among the rows that share a value
+of the factor, averaged over its values, is compared with the largest deviation overall:
 
     M_jk = 1 - mean over values v of  max_{y_k = v} |z_j - E[z_j | y_k = v]|
                / max |z_j - E[z_j]|,
     IRS  = sum_j w_j max_k M_jk / sum_j w_j,    w_j = max |z_j - E[z_j]|.
 
-Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and by one
-common scale for all latents; the weights make it follow the scale of single latents.
-Because groups are smaller than the whole, noise does not score 0: compare with `chance`. The
-largest of few numbers varies more than halves of the rows show: where codes have tails, an
-interval of 95 % covers about 90 % (flagged).
+Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and by scaling all
+latents together; because of the weights it depends on the scales of single latents. Groups
+are smaller than the whole, so noise does not score 0: compare with `chance`. The maximum of
+few numbers varies more than half-sampling shows: for codes with heavy tails, an interval of
+95 % covers about 90 % (flagged).
 
-`flavour="zscope"`: the true maximum of the paper, codes that are not constant (with
-`variances`: latents that are not passive), discrete factors as they are (continuous ones in
-20 bins), values seen in fewer than 10 rows left out and counted in `small_groups`.
+`flavour="zscope"`: the maximum, as in the paper; latents that are not constant (with
+`variances`: that are not passive); discrete factors not binned, continuous ones in 20 bins;
+values that occur in fewer than 10 rows left out and counted in `small_groups`.
 `flavour="dlib"`: the 99 % quantile in the numerator only, every factor re-binned to 20
-equal-width bins, all codes that are not constant. Noise then scores about .36, and codes of a
-few values can score a little below 0.
+equal-width bins, all latents that are not constant. Noise then scores about .36, and codes
+with few values can score slightly below 0.
 
 Suter et al., "Robustly disentangled causal mechanisms: validating deep representations for
 interventional robustness", ICML 2019, the interventional robustness score.
@@ -31,19 +31,21 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    not_constant,
+    check_choice,
     order_of,
-    prepared,
+    prepare,
     used_latents,
+    varying_latents,
 )
 from zscope.errors import Undefined
+
+__all__ = ["IRS", "irs"]
 
 SMALLEST_GROUP = 10
 
@@ -53,7 +55,7 @@ class IRS(Score):
     """Interventional robustness, with the number of values that were too rare to use."""
 
     parents: list[int] = field(default_factory=list)  # per latent, its most robust factor
-    groups: int = 0  # values of factors that were used, counted over all factors
+    groups: int = 0  # values used, summed over factors
     small_groups: int = 0  # values left out because of too few rows
 
 
@@ -69,30 +71,32 @@ def irs(
     generator: Generator | None = None,
 ) -> IRS:
     """.score, .per_latent (row maxima), .parents, .matrix (robustness of each pair)."""
-    chosen("irs", "flavour", flavour, ("zscope", "dlib"))
-    sample, flags = prepared("irs", codes, factors, kinds)
+    check_choice("irs", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepare("irs", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:
         largest = max(int(np.bincount(labels).max()) for labels in sample.labels.T)
         if largest < SMALLEST_GROUP:
             raise Undefined(
-                f"irs: no value of any factor is seen in {SMALLEST_GROUP} rows or more (at most "
-                f"{largest} of {len(sample)}), so no factor can be held. Are these factors "
+                f"irs: no value of any factor occurs in {SMALLEST_GROUP} rows or more (at most "
+                f"{largest} of {len(sample)}), so no factor can be fixed. Are these factors "
                 "continuous? Say so with kinds='continuous', or record more samples."
             )
         flags += [
-            f"Factor {k} is continuous: it is held within a bin, so that a perfect code stays "
-            "a little below 1."
+            f"Factor {k} is continuous: it is fixed to a bin only, so that a perfect latent scores "
+            "slightly below 1."
             for k, kind in zip(sample.columns, sample.kinds, strict=True)
             if kind == "continuous"
         ]
     if resamples:
-        flags.append("Intervals of IRS are somewhat narrow: maxima vary more than halves show.")
-    # Latents without information are not looked for: noise scores as high as `chance` says,
-    # and the small codes of passive latents weigh little.
-    by_type = ours and variances is not None
-    used = used_latents("irs", sample, variances) if by_type else not_constant(sample)
-    return scored(
+        flags.append(
+            "The interval of IRS is slightly too narrow: maxima vary more than half-sampling shows."
+        )
+    # Uninformative latents are not excluded: `chance` shows what noise scores, and passive
+    # latents have small codes and so small weights.
+    use_types = ours and variances is not None
+    used = used_latents("irs", sample, variances) if use_types else varying_latents(sample)
+    return compute_score(
         IRS,
         "irs",
         _by_maximum if ours else _by_quantile,
@@ -119,10 +123,10 @@ def _by_maximum(sample: Sample, _: np.random.Generator) -> Estimate:
     flags = []
     if small:
         flags.append(
-            f"{small} of {groups + small} values of factors are seen in fewer than "
+            f"{small} of {groups + small} values of factors occur in fewer than "
             f"{SMALLEST_GROUP} rows and were left out."
         )
-    # A group's own mean can lie a little further from its extremes than the common mean.
+    # The mean of a group can be further from its extremes than the overall mean.
     overall = np.abs(codes - codes.mean(1, keepdims=True)).max(1)
     return _estimate(sample, np.minimum(np.stack(deviations, 1), overall[:, None]), more, flags)
 
@@ -130,17 +134,17 @@ def _by_maximum(sample: Sample, _: np.random.Generator) -> Estimate:
 def _largest_in_groups(
     codes: np.ndarray, labels: np.ndarray, counts: np.ndarray, large: np.ndarray
 ) -> np.ndarray:
-    """For each code (a row) the largest |code - group mean|, averaged over the large groups."""
+    """For each latent (row) the largest |code - group mean|, averaged over the large groups."""
     if not large.any():
         overall: np.ndarray = np.abs(codes - codes.mean(1, keepdims=True)).max(1)
         return overall
     ordered = np.take(codes, order_of(labels), axis=1)
-    seen = counts > 0
-    starts = (np.cumsum(counts) - counts)[seen]
-    mean = np.add.reduceat(ordered, starts, axis=1) / counts[seen]
+    present = counts > 0
+    starts = (np.cumsum(counts) - counts)[present]
+    mean = np.add.reduceat(ordered, starts, axis=1) / counts[present]
     above = np.maximum.reduceat(ordered, starts, axis=1) - mean
     below = mean - np.minimum.reduceat(ordered, starts, axis=1)
-    largest: np.ndarray = np.maximum(np.maximum(above, below)[:, large[seen]], 0).mean(1)
+    largest: np.ndarray = np.maximum(np.maximum(above, below)[:, large[present]], 0).mean(1)
     return largest
 
 
@@ -149,11 +153,11 @@ def _by_quantile(sample: Sample, _: np.random.Generator) -> Estimate:
     for labels in width_bins(sample.factors).T:
         values = np.unique(labels)
         groups += len(values)
-        each = []
+        quantiles = []
         for value in values:
             rows = sample.codes[labels == value]
-            each.append(np.quantile(np.abs(rows - rows.mean(0)), 0.99, axis=0))
-        deviations.append(np.mean(each, axis=0))
+            quantiles.append(np.quantile(np.abs(rows - rows.mean(0)), 0.99, axis=0))
+        deviations.append(np.mean(quantiles, axis=0))
     return _estimate(sample, np.stack(deviations, 1), {"groups": groups, "small_groups": 0}, [])
 
 
@@ -162,7 +166,7 @@ def _estimate(
 ) -> Estimate:
     largest = np.abs(sample.codes - sample.codes.mean(0)).max(0)
     safe = np.where(largest > 0, largest, 1)
-    # A code that does not move at all (in half of the rows, say) is robust for nothing.
+    # A latent that is constant (in a half of the rows, for example) is robust for no factor.
     matrix = np.where(largest[:, None] > 0, 1 - deviations / safe[:, None], 0)
     best = matrix.max(1)
     score = float((largest * best).sum() / largest.sum()) if largest.any() else 0.0

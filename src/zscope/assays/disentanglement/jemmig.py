@@ -1,20 +1,20 @@
-"""JEMMIG: is each factor told by one code, which tells nothing else?
+"""JEMMIG: is each factor encoded in one latent that encodes nothing else?
 
     JEMMIG_k = H(z_first, y_k) - I(z_first; y_k) + I(z_second; y_k)
 
-in nats, 0 at best: the code and the factor then determine one another and no other code
-knows the factor. It is reported upside down and scaled, mean over factors of
+in nats; 0 is best: latent and factor then determine each other, and no other latent has
+information about the factor. It is inverted and scaled, and the score is the mean over factors of
 
     1 - JEMMIG_k / (H(y_k) + H(z_first))
         = (2 I(z_first; y_k) - I(z_second; y_k)) / (H(y_k) + H(z_first)),
 
 range 0 to 1. Unchanged by the order of the latents, by any increasing map of a latent
-and by relabelling values. A factor written into two codes scores 1/2.
+and by relabelling values. A factor encoded in two latents scores 1/2.
 
-`flavour="zscope"`: the formula above over the latents in use, quantile bins, with chance
-taken off every information (and twice off the scale, so that perfect is 1).
-`flavour="dlib"`: equal-width bins, plug-in, all codes, scaled by H(y_k) + ln(20) as in the
-review of Carbonneau et al. (IEEE TNNLS 2022). There a constant code scores up to .7.
+`flavour="zscope"`: latents in use, quantile bins, chance subtracted from every information
+(and twice from the scale, so that a perfect score is 1).
+`flavour="dlib"`: equal-width bins, plug-in information, all latents, scaled by H(y_k) + ln(20)
+as in the review of Carbonneau et al. (IEEE TNNLS 2022). Constant latents then score up to .7.
 
 Do & Tran, "Theory and evaluation metrics for learning disentangled representations", ICLR
 2020 (arXiv:1908.09961), the definition of JEMMIG among the metrics for interpretability.
@@ -27,17 +27,19 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.information import BINS, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    prepare,
     used_latents,
 )
+
+__all__ = ["jemmig"]
 
 
 @accepts_recording
@@ -52,16 +54,16 @@ def jemmig(
     generator: Generator | None = None,
 ) -> Score:
     """.score (1 is best), .per_factor, .matrix (information, nats)."""
-    chosen("jemmig", "flavour", flavour, ("zscope", "dlib"))
-    sample, flags = prepared("jemmig", codes, factors, kinds)
+    check_choice("jemmig", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepare("jemmig", codes, factors, kinds)
     ours = flavour == "zscope"
-    return scored(
+    return compute_score(
         Score,
         "jemmig",
         _corrected if ours else _plain,
         sample,
-        used_latents("jemmig", sample, variances) if ours else everything(sample),
-        flags + (sample.limits() if ours else sample.unbinned()),
+        used_latents("jemmig", sample, variances) if ours else all_latents(sample),
+        flags + (sample.bin_flags() if ours else sample.class_flags()),
         flavour=flavour,
         meaning="information above chance, nats" if ours else "plug-in information, nats",
         resamples=resamples,
@@ -71,21 +73,21 @@ def jemmig(
 
 
 def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
-    found = sample.information
-    first, top, second = top_two(found.excess)
-    chance = found.chance[first, np.arange(len(first))]
-    scale = found.factor_entropy + found.code_entropy[first] - 2 * chance
-    each = ratio(2 * top - second, scale)
-    return Estimate(float(each.mean()), each, found.share.max(1), found.excess)
+    info = sample.information
+    first, top, second = top_two(info.excess)
+    chance = info.chance[first, np.arange(len(first))]
+    scale = info.factor_entropy + info.code_entropy[first] - 2 * chance
+    scores = ratio(2 * top - second, scale)
+    return Estimate(float(scores.mean()), scores, info.share.max(1), info.excess)
 
 
 def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
-    found = sample.plain_information
-    first, top, second = top_two(found.plain)
-    joint = found.factor_entropy + found.code_entropy[first] - top
-    each = 1 - (joint - top + second) / (found.factor_entropy + np.log(BINS))
-    shares = (found.plain / found.factor_entropy).max(1)
-    return Estimate(float(each.mean()), each, shares, found.plain)
+    info = sample.plain_information
+    first, top, second = top_two(info.plain)
+    joint = info.factor_entropy + info.code_entropy[first] - top
+    scores = 1 - (joint - top + second) / (info.factor_entropy + np.log(BINS))
+    shares = (info.plain / info.factor_entropy).max(1)
+    return Estimate(float(scores.mean()), scores, shares, info.plain)
 
 
 ENTRY = Entry(

@@ -11,26 +11,26 @@ import numpy as np
 def logistic_regression(
     points: np.ndarray, labels: np.ndarray, *, strength: float = 1.0, steps: int = 100
 ) -> Any:
-    """A fitted classifier; with a single class in the labels, one that always says it.
+    """A fitted classifier; with a single class in the labels, one that always predicts it.
 
-    The defaults are the library's own. A fit that has not converged after `steps` is
-    used as it is: its score on other rows says how good it is.
+    The defaults are those of scikit-learn. A fit that has not converged after `steps` is
+    used anyway: its score on held-out rows shows how good it is.
     """
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
 
     if (labels == labels[0]).all():
         return DummyClassifier().fit(points, labels)
-    with quiet():
+    with ignore_fit_warnings():
         return LogisticRegression(C=strength, max_iter=steps).fit(points, labels)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Without what scikit-learn warns of and a score takes into account.
+def ignore_fit_warnings() -> Iterator[None]:
+    """Silence the warnings of scikit-learn that a score takes into account.
 
-    A fit that has not converged is judged by its score on other rows; factors with a value
-    for almost every row are named in the flags.
+    A fit that has not converged shows in its score on held-out rows; a flag names factors
+    with a value for almost every row.
     """
     from sklearn.exceptions import ConvergenceWarning
 

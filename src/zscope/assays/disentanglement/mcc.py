@@ -1,17 +1,17 @@
-"""MCC: can codes and factors be matched one to one so that each pair is correlated?
+"""MCC: can latents and factors be matched one to one so that each pair is correlated?
 
     MCC = (1 / factors) max over matchings of  sum |corr(z_j, y_k)|
 
 with every latent and every factor matched at most once (optimal assignment); a factor
-that gets no latent counts 0. Range 0 to 1: the usual measure of identifiability.
+without a latent counts as 0. Range 0 to 1: the usual measure of identifiability.
 Unchanged by the order and the sign of the latents and by any linear map of each.
 
 `flavour="linear"`: Pearson's correlation, 1 for codes identified up to scale and offset.
 `flavour="rank"`: Spearman's, 1 for codes identified up to any monotone map of each.
 
-Constant codes take no part; latents without information can do no harm beyond raising
-`chance`. The numbers of a categorical factor are taken as ordered (flagged), so that
-relabelling them changes the score.
+Constant latents are left out; uninformative latents have no effect except on `chance`. The
+values of a categorical factor are treated as ordered (flagged), so that relabelling them
+changes the score.
 
 Hyvärinen & Morioka, "Unsupervised feature extraction by time-contrastive learning and
 nonlinear ICA", NeurIPS 2016; Khemakhem et al., "Variational autoencoders and nonlinear
@@ -26,16 +26,18 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    not_constant,
-    prepared,
+    check_choice,
+    prepare,
     used_latents,
+    varying_latents,
 )
+
+__all__ = ["MCC", "mcc"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +59,8 @@ def mcc(
     generator: Generator | None = None,
 ) -> MCC:
     """.score, .matching (factor to latent), .per_factor, .matrix (absolute correlations)."""
-    chosen("mcc", "flavour", flavour, ("linear", "rank"))
-    sample, flags = prepared("mcc", codes, factors, kinds)
+    check_choice("mcc", "flavour", flavour, ("linear", "rank"))
+    sample, flags = prepare("mcc", codes, factors, kinds)
     unordered = [
         k
         for k, kind, values in zip(
@@ -67,13 +69,13 @@ def mcc(
         if kind == "categorical" and values > 2
     ]
     if unordered:
-        flags.append(f"The values of factors {unordered} are categorical but taken as ordered.")
-    return scored(
+        flags.append(f"Factors {unordered} are categorical but treated as ordered.")
+    return compute_score(
         MCC,
         "mcc",
-        partial(_matched, ranks=flavour == "rank"),
+        partial(_match, ranks=flavour == "rank"),
         sample,
-        not_constant(sample) if variances is None else used_latents("mcc", sample, variances),
+        varying_latents(sample) if variances is None else used_latents("mcc", sample, variances),
         flags,
         flavour=flavour,
         meaning="absolute correlation",
@@ -83,23 +85,24 @@ def mcc(
     )
 
 
-def _matched(sample: Sample, _: np.random.Generator, *, ranks: bool) -> Estimate:
+def _match(sample: Sample, _: np.random.Generator, *, ranks: bool) -> Estimate:
     from scipy.optimize import linear_sum_assignment
 
     matrix = correlations(sample.codes, sample.factors, ranks=ranks)
     rows, columns = linear_sum_assignment(-matrix)
-    each = np.zeros(len(sample.columns))
-    each[columns] = matrix[rows, columns]
+    per_factor = np.zeros(len(sample.columns))
+    per_factor[columns] = matrix[rows, columns]
     matching = {sample.columns[k]: sample.latents[j] for j, k in zip(rows, columns, strict=True)}
     missing = sorted(set(sample.columns) - set(matching))
-    flags = [f"Factors {missing} get no latent and count 0."] if missing else []
-    each_latent = np.zeros(len(matrix))
-    each_latent[rows] = matrix[rows, columns]
-    return Estimate(float(each.mean()), each, each_latent, matrix, flags, {"matching": matching})
+    flags = [f"Factors {missing} have no latent and count as 0."] if missing else []
+    per_latent = np.zeros(len(matrix))
+    per_latent[rows] = matrix[rows, columns]
+    more = {"matching": matching}
+    return Estimate(float(per_factor.mean()), per_factor, per_latent, matrix, flags, more)
 
 
 def correlations(first: np.ndarray, second: np.ndarray, *, ranks: bool) -> np.ndarray:
-    """|correlation| of every column of the first with every one of the second; constant: 0."""
+    """|correlation| of the columns of two matrices; 0 for constant columns."""
     if ranks:
         from scipy.stats import rankdata
 

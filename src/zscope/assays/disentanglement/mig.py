@@ -1,20 +1,20 @@
-"""MIG: is each factor found in one code, and in one only?
+"""MIG: is each factor encoded in one latent only?
 
     MIG = mean over factors k of  (I(z_first; y_k) - I(z_second; y_k)) / H(y_k)
 
-with the two codes that tell most about factor k. Range 0 to 1. Unchanged by the order of
-the latents, by any increasing map of a latent and by relabelling the values of factors.
-A factor written into two codes scores 0, however well each of them tells it.
+with the two latents that have most information about factor k. Range 0 to 1. Unchanged by
+the order of the latents, by any increasing map of a latent and by relabelling the values of
+factors. A factor encoded equally in two latents scores 0, however well each encodes it.
 
 `flavour="zscope"`: passive latents are left out, codes are cut into 20 quantile bins, and
-chance is taken off: (I_first - I0) - (I_second - I0) over H - I0, where I0 is the mean
+chance is subtracted: (I_first - I0) - (I_second - I0) over H - I0, where I0 is the mean
 information over all permutations of the rows. With one latent the second term is 0. A
-factor of more than 20 values cannot reach 1 (a flag says how far it can get).
-`flavour="dlib"`: the library of Locatello et al.: all codes, 20 equal-width bins between
-minimum and maximum, plug-in information. One outlier row ruins such bins.
+factor of more than 20 values cannot reach 1 (a flag gives the maximum).
+`flavour="dlib"`: the library of Locatello et al.: all latents, 20 equal-width bins between
+minimum and maximum, plug-in information. A single outlier makes such bins useless.
 
-Both measure the codes as given (usually posterior means). Chen et al. measure samples
-under q(z | x), so that their numbers are lower.
+Both use the codes passed (usually posterior means). Chen et al. use samples of q(z | x), so
+that their numbers are lower.
 
 Chen et al., "Isolating sources of disentanglement in VAEs", NeurIPS 2018, the definition of
 MIG; Zietlow, PhD thesis, University of Tübingen, 2022, eq. 2.8.
@@ -26,17 +26,19 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.information import Information, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    prepare,
     used_latents,
 )
+
+__all__ = ["mig"]
 
 
 @accepts_recording
@@ -51,16 +53,16 @@ def mig(
     generator: Generator | None = None,
 ) -> Score:
     """The mutual information gap: .score, .per_factor (gaps), .matrix (information, nats)."""
-    chosen("mig", "flavour", flavour, ("zscope", "dlib"))
-    sample, flags = prepared("mig", codes, factors, kinds)
+    check_choice("mig", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepare("mig", codes, factors, kinds)
     ours = flavour == "zscope"
-    return scored(
+    return compute_score(
         Score,
         "mig",
         _gaps if ours else _plain_gaps,
         sample,
-        used_latents("mig", sample, variances) if ours else everything(sample),
-        flags + (sample.limits() if ours else sample.unbinned()),
+        used_latents("mig", sample, variances) if ours else all_latents(sample),
+        flags + (sample.bin_flags() if ours else sample.class_flags()),
         flavour=flavour,
         meaning="information above chance, nats" if ours else "plug-in information, nats",
         resamples=resamples,
@@ -70,24 +72,24 @@ def mig(
 
 
 def _gaps(sample: Sample, _: np.random.Generator) -> Estimate:
-    found = sample.information
-    first, top, second = top_two(found.excess)
-    gaps = ratio(top - second, best_possible(found, first))
-    return Estimate(float(gaps.mean()), gaps, found.share.max(1), found.excess)
+    info = sample.information
+    first, top, second = top_two(info.excess)
+    gaps = ratio(top - second, largest_excess(info, first))
+    return Estimate(float(gaps.mean()), gaps, info.share.max(1), info.excess)
 
 
 def _plain_gaps(sample: Sample, _: np.random.Generator) -> Estimate:
-    found = sample.plain_information
-    top, second = top_two(found.plain)[1:]
-    gaps = (top - second) / found.factor_entropy
-    shares = (found.plain / found.factor_entropy).max(1)
-    return Estimate(float(gaps.mean()), gaps, shares, found.plain)
+    info = sample.plain_information
+    top, second = top_two(info.plain)[1:]
+    gaps = (top - second) / info.factor_entropy
+    shares = (info.plain / info.factor_entropy).max(1)
+    return Estimate(float(gaps.mean()), gaps, shares, info.plain)
 
 
-def best_possible(found: Information, first: np.ndarray) -> np.ndarray:
-    """H - I0 of each factor, for the code that tells most about it."""
-    best: np.ndarray = found.factor_entropy - found.chance[first, np.arange(len(first))]
-    return best
+def largest_excess(info: Information, latents: np.ndarray) -> np.ndarray:
+    """H - I0 of each factor with its latent: the largest possible information above chance."""
+    excess: np.ndarray = info.factor_entropy - info.chance[latents, np.arange(len(latents))]
+    return excess
 
 
 def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,24 +1,25 @@
-"""Disentanglement score DS: how much better than any other does one code predict a factor?
+"""Disentanglement score DS: how much better than any other does one latent predict a factor?
 
-Each code alone predicts each factor from its 5 nearest neighbours (along that one code,
-equal weights), learned on 80 % of the rows and judged on 20 %:
+Each latent alone predicts each factor from the 5 nearest neighbours (along that latent, equal
+weights), with 80 % of the rows for training and 20 % for testing:
 
     A_jk = max(0, std(y_k) - RMSE)           ordinal and continuous factors, M_k = std(y_k)
     A_jk = accuracy                          categorical factors
     DS   = mean over factors k of  (A_first,k - A_second,k) / M_k.
 
 Range 0 to 1. Unchanged by the order, the scale and the offset of the latents and by
-relabelling categorical values. Like MIG it is 0 for a factor held by two codes.
+relabelling categorical values. Like MIG it is 0 for a factor encoded equally in two latents.
 
-`flavour="zscope"`: latents in use; for categorical factors A is floored at the accuracy a
-of the best constant and M = 1 - a, so that the score stays within 0 to 1. Of values with
-equally many votes the nearest is taken. With one latent the second term is that of a constant.
-`flavour="paper"`: all codes, M = a for categorical factors as printed, where the score can
+`flavour="zscope"`: latents in use; for categorical factors A is at least the accuracy a of
+the best constant prediction, which is subtracted, and M = 1 - a, so that the score lies
+between 0 and 1. Of values with equally many votes the nearest is predicted. With one latent
+the second term is that of a constant prediction.
+`flavour="paper"`: all latents, M = a for categorical factors as printed, so that the score can
 reach (1 - a) / a: 2 for three equally likely values. Of values with equally many votes the
-smallest is taken, as in scikit-learn, so that relabelling changes a little.
+smallest is predicted, as in scikit-learn, so that relabelling changes the score slightly.
 
-The floor at 0 for regression is kept in both: on a code that knows nothing, 5 neighbours have
-an RMSE of sqrt(1.2) std, and without the floor perfect codes score 1.1, which is not what was
+Both set negative A to 0 for regression: for an uninformative latent, 5 neighbours have an RMSE
+of sqrt(1.2) std, so that perfect codes would otherwise score 1.1, which is not what was
 published.
 
 Zietlow, PhD thesis, University of Tübingen, 2022, eq. 3.32-3.37; Rolinek, Zietlow &
@@ -33,16 +34,18 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    prepare,
     used_latents,
 )
+
+__all__ = ["predictability_gap"]
 
 NEIGHBOURS = 5
 
@@ -58,16 +61,16 @@ def predictability_gap(
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
-    """.score, .per_factor (gaps), .matrix (A / M: how well each code predicts each factor)."""
-    chosen("predictability_gap", "flavour", flavour, ("zscope", "paper"))
-    sample, flags = prepared("predictability_gap", codes, factors, kinds)
+    """.score, .per_factor (gaps), .matrix (A / M: how well each latent predicts each factor)."""
+    check_choice("predictability_gap", "flavour", flavour, ("zscope", "paper"))
+    sample, flags = prepare("predictability_gap", codes, factors, kinds)
     ours = flavour == "zscope"
-    return scored(
+    return compute_score(
         Score,
         "predictability_gap",
         partial(_gaps, bounded=ours),
         sample,
-        used_latents("predictability_gap", sample, variances) if ours else everything(sample),
+        used_latents("predictability_gap", sample, variances) if ours else all_latents(sample),
         flags,
         flavour=flavour,
         meaning="predictability",
@@ -102,19 +105,19 @@ def _accuracies(
 ) -> list[float]:
     values = int(max(train.max(), test.max())) + 1
     constant = float(np.mean(test == np.bincount(train, minlength=values).argmax()))
-    found = []
+    accuracies = []
     for near in neighbours:
         votes = train[near]
         agree = (votes[:, :, None] == votes[:, None, :]).sum(2)
         if bounded:  # of several values with most votes the nearest
-            named = np.take_along_axis(votes, agree.argmax(1)[:, None], axis=1)[:, 0]
+            predicted = np.take_along_axis(votes, agree.argmax(1)[:, None], axis=1)[:, 0]
         else:  # the smallest, as in scikit-learn, though it depends on the labels
-            named = np.where(agree == agree.max(1, keepdims=True), votes, values).min(1)
-        found.append(float(np.mean(named == test)))
+            predicted = np.where(agree == agree.max(1, keepdims=True), votes, values).min(1)
+        accuracies.append(float(np.mean(predicted == test)))
     if bounded:
         room = 1 - constant
-        return [max(0.0, each - constant) / room if room else 0.0 for each in found]
-    return [each / constant if constant else 0.0 for each in found]
+        return [max(0.0, value - constant) / room if room else 0.0 for value in accuracies]
+    return [value / constant if constant else 0.0 for value in accuracies]
 
 
 def _improvements(neighbours: list[np.ndarray], train: np.ndarray, test: np.ndarray) -> list[float]:
@@ -125,20 +128,20 @@ def _improvements(neighbours: list[np.ndarray], train: np.ndarray, test: np.ndar
     return [max(0.0, 1 - float(error) / spread) for error in errors]
 
 
-def nearest(known: np.ndarray, asked: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
-    """For each asked number the places of the `count` nearest known ones, nearest first.
+def nearest(train: np.ndarray, test: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
+    """For each test number the indices of the `count` nearest training numbers, nearest first.
 
-    On a line these lie within `count` places on either side of where the number would
-    be inserted, so that one sort replaces a search tree.
+    In sorted order these are within `count` places on either side of where the number would
+    be inserted, so that sorting once replaces a search tree.
     """
-    count = min(count, len(known))
-    order = np.argsort(known, kind="stable")
-    ordered = known[order]
-    middle = np.searchsorted(ordered, asked)
+    count = min(count, len(train))
+    order = np.argsort(train, kind="stable")
+    ordered = train[order]
+    middle = np.searchsorted(ordered, test)
     window = middle[:, None] + np.arange(-count, count)
-    outside = (window < 0) | (window >= len(known))
-    window = np.clip(window, 0, len(known) - 1)
-    distance = np.where(outside, np.inf, np.abs(ordered[window] - asked[:, None]))
+    outside = (window < 0) | (window >= len(train))
+    window = np.clip(window, 0, len(train) - 1)
+    distance = np.where(outside, np.inf, np.abs(ordered[window] - test[:, None]))
     closest = np.argsort(distance, axis=1, kind="stable")[:, :count]
     nearest: np.ndarray = order[np.take_along_axis(window, closest, axis=1)]
     return nearest

@@ -1,22 +1,22 @@
-"""SAP: how much better does the best code predict a factor than the second best?
+"""SAP: how much better does the best latent predict a factor than the second best?
 
-A matrix S holds how well code j alone predicts factor k on rows not learned from;
+With S_jk how well latent j alone predicts factor k on held-out rows,
 
     SAP = mean over factors k of  S_first,k - S_second,k.
 
-Range 0 to 1, but not all of it: with V equally likely values even a useless second code
-is right once in V times, so that perfect codes score 1 - 1/V for a categorical factor.
-Unchanged by the order of the latents and by relabelling categorical values.
+Range 0 to 1, but for a categorical factor of V equally likely values even an uninformative
+second latent has an accuracy of 1/V, so that perfect codes score 1 - 1/V. Unchanged by the
+order of the latents and by relabelling categorical values.
 
 `flavour="zscope"`: latents in use. Categorical factors: balanced accuracy of the best
-thresholds on the code, as the paper defines it (a code is cut at up to 64 places and each
-piece names the value that is most over-represented in it). Ordinal and continuous ones:
-R^2 of a straight line. Learned on two thirds of the rows, scored on the rest. With one
-latent the second score is that of a guess: 1/V, or 0. Unchanged by the scale of latents,
-and for categorical factors by any increasing map.
-`flavour="dlib"`: all codes; discrete factors by the accuracy of a linear support vector
-machine (C = 0.01, balanced classes), which cannot mark off middle values and depends on
-the scale of the code; continuous ones by squared correlation on the training rows.
+thresholds on the latent, as the paper defines it (a latent is cut into up to 64 pieces, each
+of which predicts the value that is most over-represented in it). Ordinal and continuous ones:
+R^2 of a straight line. Trained on two thirds of the rows, tested on the rest. With one latent
+the second score is that of guessing: 1/V, or 0. Unchanged by the scale of latents, and for
+categorical factors by any increasing map.
+`flavour="dlib"`: all latents; for discrete factors the accuracy of a linear support vector
+machine (C = 0.01, balanced classes), which cannot separate middle values and depends on the
+scale of the latent; for continuous ones the squared correlation on the training rows.
 
 Kumar, Sattigeri & Balakrishnan, "Variational inference of disentangled latent concepts
 from unlabeled observations", ICLR 2018, section 3.
@@ -29,18 +29,20 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.explicitness import r_squared
-from zscope.assays.disentanglement.logistic import quiet
+from zscope.assays.disentanglement.logistic import ignore_fit_warnings
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.score import Estimate, Score, scored
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    chosen,
-    everything,
-    prepared,
+    all_latents,
+    check_choice,
+    prepare,
     used_latents,
 )
+
+__all__ = ["sap"]
 
 PIECES = 64
 
@@ -56,9 +58,9 @@ def sap(
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
-    """.score, .per_factor (gaps), .matrix (how well each code alone predicts each factor)."""
-    chosen("sap", "flavour", flavour, ("zscope", "dlib"))
-    sample, flags = prepared("sap", codes, factors, kinds)
+    """.score, .per_factor (gaps), .matrix (how well each latent alone predicts each factor)."""
+    check_choice("sap", "flavour", flavour, ("zscope", "dlib"))
+    sample, flags = prepare("sap", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:
         flags += [
@@ -68,12 +70,12 @@ def sap(
             )
             if kind == "categorical"
         ]
-    return scored(
+    return compute_score(
         Score,
         "sap",
-        _by_kind if ours else _by_machine,
+        _with_thresholds if ours else _with_svm,
         sample,
-        used_latents("sap", sample, variances) if ours else everything(sample),
+        used_latents("sap", sample, variances) if ours else all_latents(sample),
         flags,
         flavour=flavour,
         meaning="held-out accuracy or R²",
@@ -83,16 +85,16 @@ def sap(
     )
 
 
-def _by_kind(sample: Sample, _: np.random.Generator) -> Estimate:
+def _with_thresholds(sample: Sample, _: np.random.Generator) -> Estimate:
     train, test = sample.split()
     codes = sample.codes
     pieces = [_pieces(codes[:, j], train, test) for j in range(codes.shape[1])]
     matrix = np.zeros((codes.shape[1], len(sample.columns)))
-    guess = np.zeros(len(sample.columns))
+    guesses = np.zeros(len(sample.columns))
     for place, kind in enumerate(sample.kinds):
         if kind == "categorical":
             labels = sample.labels[:, place]
-            guess[place] = 1 / len(np.unique(labels[test]))
+            guesses[place] = 1 / len(np.unique(labels[test]))
             matrix[:, place] = [
                 _balanced_accuracy(*piece, labels[train], labels[test]) for piece in pieces
             ]
@@ -101,28 +103,28 @@ def _by_kind(sample: Sample, _: np.random.Generator) -> Estimate:
             matrix[:, place] = [
                 _straight_line(codes[:, j], values, train, test) for j in range(codes.shape[1])
             ]
-    return _estimate(matrix, guess)
+    return _estimate(matrix, guesses)
 
 
-def _estimate(matrix: np.ndarray, guess: np.ndarray) -> Estimate:
+def _estimate(matrix: np.ndarray, guesses: np.ndarray) -> Estimate:
     _, top, second = top_two(matrix)
-    # A single latent may do worse than the guess by chance, but there is nothing below it.
-    gaps = np.maximum(top - guess, 0) if len(matrix) == 1 else top - second
+    # A single latent can be worse than guessing by chance; its gap is 0 then.
+    gaps = np.maximum(top - guesses, 0) if len(matrix) == 1 else top - second
     return Estimate(float(gaps.mean()), gaps, matrix.max(1), matrix)
 
 
 def _pieces(code: np.ndarray, train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The piece of the code's axis that each training and each test row falls into.
+    """The piece of the latent's axis that each training row and each test row is in.
 
-    Cuts lie half-way between neighbouring training values, so that a discrete code with
+    Edges are half-way between neighbouring training values, so that a discrete latent with
     up to 64 values has one value in each piece.
     """
-    known = np.sort(code[train])
-    different = known[np.concatenate([[True], known[1:] != known[:-1]])]
-    if len(different) <= PIECES:
-        edges = (different[1:] + different[:-1]) / 2
+    ordered = np.sort(code[train])
+    distinct = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])]
+    if len(distinct) <= PIECES:
+        edges = (distinct[1:] + distinct[:-1]) / 2
     else:
-        edges = np.unique(known[np.arange(1, PIECES) * len(known) // PIECES])
+        edges = np.unique(ordered[np.arange(1, PIECES) * len(ordered) // PIECES])
     return (
         np.searchsorted(edges, code[train], side="right"),
         np.searchsorted(edges, code[test], side="right"),
@@ -132,14 +134,14 @@ def _pieces(code: np.ndarray, train: np.ndarray, test: np.ndarray) -> tuple[np.n
 def _balanced_accuracy(
     train_pieces: np.ndarray, test_pieces: np.ndarray, train: np.ndarray, test: np.ndarray
 ) -> float:
-    """The mean over values of how often the value is named where it holds."""
+    """The mean over the values of the share of their rows that are predicted correctly."""
     values = int(max(train.max(), test.max())) + 1
     counts = np.bincount(train_pieces * values + train, minlength=PIECES * values)
     shares = counts.reshape(-1, values) / np.maximum(np.bincount(train, minlength=values), 1)
-    named = shares.argmax(1)[test_pieces]
-    right = np.bincount(test, weights=named == test, minlength=values)
-    seen = np.bincount(test, minlength=values)
-    return float((right[seen > 0] / seen[seen > 0]).mean())
+    predicted = shares.argmax(1)[test_pieces]
+    correct = np.bincount(test, weights=predicted == test, minlength=values)
+    totals = np.bincount(test, minlength=values)
+    return float((correct[totals > 0] / totals[totals > 0]).mean())
 
 
 def _straight_line(
@@ -152,7 +154,7 @@ def _straight_line(
     return r_squared(values[test], predicted)
 
 
-def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
+def _with_svm(sample: Sample, _: np.random.Generator) -> Estimate:
     from sklearn.svm import LinearSVC
 
     train, test = sample.split()
@@ -169,10 +171,10 @@ def _by_machine(sample: Sample, _: np.random.Generator) -> Estimate:
             if (labels[train] == labels[train[0]]).all():
                 matrix[j, place] = np.mean(labels[test] == labels[train[0]])
                 continue
-            machine = LinearSVC(C=0.01, class_weight="balanced", random_state=0)
-            with quiet():
-                machine.fit(code[train], labels[train])
-            matrix[j, place] = np.mean(machine.predict(code[test]) == labels[test])
+            svm = LinearSVC(C=0.01, class_weight="balanced", random_state=0)
+            with ignore_fit_warnings():
+                svm.fit(code[train], labels[train])
+            matrix[j, place] = np.mean(svm.predict(code[test]) == labels[test])
     return _estimate(matrix, np.zeros(len(sample.columns)))
 
 

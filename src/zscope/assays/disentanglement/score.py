@@ -1,14 +1,13 @@
-"""A score with what makes it a measurement: definition, sample, chance level, interval.
+"""Score: a number with its definition, sample, chance level and interval.
 
 `chance` is the same estimator on the same codes with their rows permuted, averaged over
-a few permutations: what these latents would get if they knew nothing.
+a few permutations: the score of these latents if they were unrelated to the factors.
 
-`interval` (with `resamples`) covers 95 % by half-sampling (`zscope.assays.halves`). Rows that
-are learned from, and rows that are tested on, stay so in every half; still, a
-predictor learned from another half errs on other rows, so that intervals of scores that
-learn are up to sqrt(2) times too wide: on the safe side. A bootstrap would draw rows
-twice: they make information look larger, and they leak from the training rows into the
-test rows.
+`interval` (with `resamples`) covers 95 % by half-sampling (`zscope.assays.halves`). Training
+rows and test rows are the same in every half; still, predictors trained on different halves
+make different errors, so that the intervals of scores that train one are up to sqrt(2) times
+too wide, which is conservative. A bootstrap would draw some rows twice: this makes
+information look larger, and copies of training rows get into the test rows.
 """
 
 from collections.abc import Callable
@@ -18,10 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Generator
 
-from zscope.assays.halves import Interval, reach
+from zscope.assays.halves import Interval, half_width
 from zscope.assays.sample import Sample, seed_from
 from zscope.errors import ConfigError, Undefined
 from zscope.results import NOT_REQUESTED, Measure, Scored
+
+__all__ = ["Estimate", "Score", "compute_score"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ class Score(Scored):
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What an estimator found in one sample."""
+    """The result of an estimator on one sample."""
 
     score: float
     per_factor: np.ndarray
@@ -99,7 +100,7 @@ Estimator = Callable[[Sample, np.random.Generator], Estimate]
 S = TypeVar("S", bound=Score)
 
 
-def scored(
+def compute_score(
     kind: type[S],
     name: str,
     estimate: Estimator,
@@ -113,25 +114,25 @@ def scored(
     generator: Generator | None,
     permutations: int,
 ) -> S:
-    """Run the estimator on the latents in use, on permuted rows, and on halves."""
+    """Run the estimator on the latents in use, on permuted rows and on halves of the rows."""
     if resamples < 0 or resamples == 1:
         raise ConfigError(
-            f"{name}: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
-            "steady ends. Leave it at 0 for no interval."
+            f"{name}: resamples={resamples} gives no interval; use at least 2, or 200 for a "
+            "stable one. Leave it at 0 for no interval."
         )
-    active, passive, found = used
-    flags = [*flags, *found]
+    active, passive, latent_flags = used
+    flags = [*flags, *latent_flags]
     seed = seed_from(generator)
     if active:
-        sample = sample.keep(active).with_lots(np.random.default_rng([seed, 3]))
+        sample = sample.keep(active).with_split_keys(np.random.default_rng([seed, 3]))
         result = estimate(sample, np.random.default_rng([seed, 0]))
-        shuffles = _shuffled(estimate, sample, seed, permutations)
-        parts = _halves(estimate, sample, seed, resamples)
+        shuffles = _shuffled_estimates(estimate, sample, seed, permutations)
+        parts = _half_estimates(estimate, sample, seed, resamples)
     else:
-        result = nothing(sample)
+        result = empty_estimate(sample)
         shuffles, parts = [result], [result] * resamples
         flags.append(f"No latent is in use, so {name} is 0 by definition.")
-    score, chance, interval = _measured("", result, shuffles, parts)
+    score, chance, interval = _measurement("", result, shuffles, parts)
     numbers = [key for key, value in result.more.items() if isinstance(value, float)]
     return kind(
         name=name,
@@ -151,47 +152,52 @@ def scored(
         meaning=meaning,
         flags=[*flags, *result.flags],
         shuffled=[each.score for each in shuffles],
-        more={key: _measured(key, result, shuffles, parts)[1:] for key in numbers},
+        more={key: _measurement(key, result, shuffles, parts)[1:] for key in numbers},
         **result.more,
     )
 
 
-def nothing(sample: Sample) -> Estimate:
-    """What is found when no latent is in use."""
+def empty_estimate(sample: Sample) -> Estimate:
+    """The estimate when no latent is in use: 0."""
     factors = len(sample.columns)
     return Estimate(0.0, np.zeros(factors), np.zeros(0), np.zeros((0, factors)))
 
 
-def _shuffled(estimate: Estimator, sample: Sample, seed: int, permutations: int) -> list[Estimate]:
+def _shuffled_estimates(
+    estimate: Estimator, sample: Sample, seed: int, permutations: int
+) -> list[Estimate]:
     rows = np.random.default_rng([seed, 1])
     return [
-        estimate(sample.permuted(rows.permutation(len(sample))), np.random.default_rng([seed, 0]))
+        estimate(sample.permute(rows.permutation(len(sample))), np.random.default_rng([seed, 0]))
         for _ in range(permutations)
     ]
 
 
-def _halves(estimate: Estimator, sample: Sample, seed: int, resamples: int) -> list[Estimate]:
+def _half_estimates(
+    estimate: Estimator, sample: Sample, seed: int, resamples: int
+) -> list[Estimate]:
     rng = np.random.default_rng([seed, 2])
     half = len(sample) // 2
-    found = []
+    estimates = []
     for _ in range(resamples):
         rows = rng.permutation(len(sample))[:half]
-        part, own = sample.take(rows), np.random.default_rng(rng.integers(2**62))
-        found.append(estimate(part, own) if part.columns else nothing(part))
-    return found
+        part, part_rng = sample.take(rows), np.random.default_rng(rng.integers(2**62))
+        estimates.append(estimate(part, part_rng) if part.columns else empty_estimate(part))
+    return estimates
 
 
-def _measured(
+def _measurement(
     key: str, result: Estimate, shuffles: list[Estimate], parts: list[Estimate]
 ) -> tuple[float, float, Interval | None]:
-    """(value, chance, interval) of the score, or of another number that the estimator gives."""
+    """(value, chance, interval) of the score, or of `more[key]`."""
 
-    def of(estimate: Estimate) -> float:
+    def value_of(estimate: Estimate) -> float:
         return float(estimate.more.get(key, 0.0)) if key else estimate.score
 
-    value, chance = of(result), float(np.mean([of(each) for each in shuffles]))
+    value, chance = value_of(result), float(np.mean([value_of(each) for each in shuffles]))
     if not parts:
         return value, chance, None
-    far = reach([of(each) for each in parts])
-    # No score leaves 0 to 1 by chance alone, so neither do the ends.
-    return value, chance, (max(value - far, min(0.0, value)), min(value + far, max(1.0, value)))
+    width = half_width([value_of(each) for each in parts])
+    # Scores lie between 0 and 1, so the interval does too, unless the value itself does not.
+    low, high = max(value - width, min(0.0, value)), min(value + width, max(1.0, value))
+    return value, chance, (low, high)

@@ -1,26 +1,27 @@
-"""UDR: do models that differ only in their seed find the same codes?
+"""UDR: do models that differ only in their seed learn the same latents?
 
-Disentangled representations are alike, entangled ones differ each in its own way. For
-two models a and b, R_ij is how similar code i of a is to code j of b; with r_i and r_j
-the largest entry of row i and of column j, over the codes that are informative,
+Disentangled representations are alike; every entangled one is different. For two models a and
+b, R_ij is the similarity of latent i of a and latent j of b; with r_i and r_j the largest
+entries of row i and of column j, over the informative latents,
 
     UDR_ab = ( sum_j r_j^2 / sum_i R_ij  +  sum_i r_i^2 / sum_j R_ij ) / (d_a + d_b),
 
-so that each code is to have one strong partner and no other. The UDR of a model is the
-median over the other models; `.score` is the mean over models, `.scores` has them all.
+so that it is 1 if each latent is similar to exactly one of the other model. The UDR of a
+model is the median over the other models; `.score` is the mean over models, `.scores` has them all.
 Range 0 to 1. No factors are needed. Unchanged by the order, sign, scale and offset of
 the latents of any model.
 
-`similarity="lasso"`: |weights| of a Lasso (alpha = 0.1) from all codes of one model to each
-of the other, standardised; it shrinks a perfect weight to .9, so that .9 is its best score.
+`similarity="lasso"`: |weights| of a Lasso (alpha = 0.1) that predicts each latent of one model
+from those of the other, standardised; it shrinks a perfect weight to .9, so that .9 is its
+best score.
 `similarity="spearman"`: |rank correlation|.
 
-Informative codes are those with a mean KL to the prior above 0.01 nats, from `kl` (one
-array per model: latents, or samples x latents) or `variances` (posterior variances, one
-array per model). Without either, all codes that are not constant are taken, flagged.
+Informative latents have a mean KL to the prior above 0.01 nats, from `kl` (one array per
+model: latents, or samples x latents) or `variances` (posterior variances, one array per
+model). Without either, all latents that are not constant are used (flagged).
 
 `flavour="zscope"` divides by d_a + d_b as printed; `flavour="dlib"` averages the mean over
-the codes of a and the mean over those of b, which differs when d_a and d_b do.
+the latents of a and the mean over those of b, which differs if d_a and d_b do.
 
 Duan et al., "Unsupervised model selection for variational disentangled representation
 learning", ICLR 2020 (arXiv:1905.12614), the definition of UDR.
@@ -36,12 +37,14 @@ from torch import Generator
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mcc import correlations
 from zscope.assays.entry import Entry
-from zscope.assays.halves import reach
+from zscope.assays.halves import half_width
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
-from zscope.assays.sample import FEWEST, chosen, numbers_of, seed_from
+from zscope.assays.sample import MIN_SAMPLES, check_choice, numbers_of, seed_from
 from zscope.errors import ConfigError, Undefined
 from zscope.results import NOT_REQUESTED, Scored
+
+__all__ = ["UDR", "udr"]
 
 INFORMATIVE_KL = 0.01
 LASSO_ALPHA = 0.1
@@ -91,32 +94,35 @@ def udr(
     generator: Generator | None = None,
 ) -> UDR:
     """Codes of the same observations by two or more models, in the same order of rows."""
-    chosen("udr", "flavour", flavour, ("zscope", "dlib"))
-    chosen("udr", "similarity", similarity, ("lasso", "spearman"))
+    check_choice("udr", "flavour", flavour, ("zscope", "dlib"))
+    check_choice("udr", "similarity", similarity, ("lasso", "spearman"))
     if resamples == 1 or resamples < 0:
         raise ConfigError(
-            f"udr: resamples={resamples} gives no interval; at least 2 are needed, 200 give steady "
-            "ends. Leave it at 0 for no interval."
+            f"udr: resamples={resamples} gives no interval; use at least 2, or 200 for a stable "
+            "one. Leave it at 0 for no interval."
         )
     if kl is not None and variances is not None:
-        raise ConfigError("udr: kl and variances say the same in two ways. Give one of them.")
+        raise ConfigError(
+            "udr: got both kl and variances, which are alternatives. Give one of them."
+        )
     models = [
-        numbers_of(each, f"udr: model {a}", "codes", least=FEWEST) for a, each in enumerate(codes)
+        numbers_of(each, f"udr: model {a}", "codes", least=MIN_SAMPLES)
+        for a, each in enumerate(codes)
     ]
     _check(models)
     masks, flags = _informative(models, kl, variances)
-    kept = [rows[:, mask] for rows, mask in zip(models, masks, strict=True)]
-    silent = [a for a, rows in enumerate(kept) if not rows.shape[1]]
+    informative = [rows[:, mask] for rows, mask in zip(models, masks, strict=True)]
+    silent = [a for a, rows in enumerate(informative) if not rows.shape[1]]
     if silent:
-        flags.append(f"Models {silent} have no informative latent and agree with nothing: 0.")
-    pairwise = _pairwise(kept, similarity, flavour)
+        flags.append(f"Models {silent} have no informative latent, so their UDR is 0.")
+    pairwise = _pairwise(informative, similarity, flavour)
     scores = _medians(pairwise)
     score = float(np.mean(scores))
     seed = seed_from(generator)
     return UDR(
         score=score,
-        chance=_chance(kept, similarity, flavour, seed),
-        interval=_interval(kept, similarity, flavour, seed, resamples, score),
+        chance=_chance(informative, similarity, flavour, seed),
+        interval=_interval(informative, similarity, flavour, seed, resamples, score),
         flavour=flavour,
         similarity=similarity,
         samples=len(models[0]),
@@ -131,7 +137,7 @@ def udr(
 def _check(models: list[np.ndarray]) -> None:
     if len(models) < 2:
         raise Undefined(
-            f"udr: {len(models)} model was given, but the score compares models with each other. "
+            f"udr: got {len(models)} model, but the score compares models with each other. "
             "Train it with two seeds or more: zs.train_ensemble(build, data, seeds=[0, 1])"
         )
     lengths = [len(rows) for rows in models]
@@ -145,17 +151,17 @@ def _check(models: list[np.ndarray]) -> None:
 def _informative(
     models: list[np.ndarray], kl: Sequence[Array] | None, variances: Sequence[Array] | None
 ) -> tuple[list[np.ndarray], list[str]]:
-    moving = [(rows != rows[0]).any(0) for rows in models]
-    given = kl if kl is not None else variances
-    if given is None:
-        return moving, ["Neither kl nor variances were given: passive latents were not left out."]
-    if len(given) != len(models):
+    varying = [(rows != rows[0]).any(0) for rows in models]
+    arrays = kl if kl is not None else variances
+    if arrays is None:
+        return varying, ["Neither kl nor variances were given: passive latents were not left out."]
+    if len(arrays) != len(models):
         raise ConfigError(
-            f"udr: {len(given)} arrays of kl or variances for {len(models)} models; give one for "
+            f"udr: {len(arrays)} arrays of kl or variances for {len(models)} models; give one for "
             "each model, in the same order."
         )
     masks = []
-    for a, (rows, each) in enumerate(zip(models, given, strict=True)):
+    for a, (rows, each) in enumerate(zip(models, arrays, strict=True)):
         numbers = as_rows(each, f"udr: model {a}").cpu().numpy()
         if kl is None:
             if (numbers <= 0).any():
@@ -175,7 +181,7 @@ def _informative(
                 f"udr: model {a} has {rows.shape[1]} latents, but kl or variances of "
                 f"{len(divergence)}. Are the models in the same order?"
             )
-        masks.append(moving[a] & (divergence > INFORMATIVE_KL))
+        masks.append(varying[a] & (divergence > INFORMATIVE_KL))
     return masks, []
 
 
@@ -195,7 +201,7 @@ def _pairwise(models: list[np.ndarray], similarity: str, flavour: str) -> np.nda
 
 
 def relative_strength(matrix: np.ndarray, flavour: str = "zscope") -> float:
-    """UDR_ab of a matrix of similarities: 1 for a permutation matrix."""
+    """UDR_ab from a matrix of similarities: 1 for a permutation matrix."""
     columns = ratio(np.square(matrix.max(0)), matrix.sum(0))
     rows = ratio(np.square(matrix.max(1)), matrix.sum(1))
     if flavour == "dlib":
@@ -212,12 +218,12 @@ def _lasso(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _medians(pairwise: np.ndarray) -> list[float]:
-    """For each model the median of how well the others' codes give its own."""
+    """For each model the median of UDR_ba over the other models b."""
     return [float(np.median(np.delete(pairwise[:, a], a))) for a in range(len(pairwise))]
 
 
 def _chance(models: list[np.ndarray], similarity: str, flavour: str, seed: int) -> float:
-    """The score when the rows of every model are permuted on their own."""
+    """The score after permuting the rows of every model independently."""
     rng = np.random.default_rng([seed, 1])
     shuffled = [rows[rng.permutation(len(rows))] for rows in models]
     return float(np.mean(_medians(_pairwise(shuffled, similarity, flavour))))
@@ -231,17 +237,17 @@ def _interval(
     resamples: int,
     score: float,
 ) -> tuple[float, float] | None:
-    """By half-sampling of the observations, as for the other scores; the models stay."""
+    """By half-sampling the observations, as for the other scores; the models are the same."""
     if not resamples:
         return None
     rng = np.random.default_rng([seed, 2])
     samples = len(models[0])
-    found = []
+    scores = []
     for _ in range(resamples):
         half = rng.permutation(samples)[: samples // 2]
         pairs = _pairwise([m[half] for m in models], similarity, flavour)
-        found.append(float(np.mean(_medians(pairs))))
-    return max(0.0, score - reach(found)), min(1.0, score + reach(found))
+        scores.append(float(np.mean(_medians(pairs))))
+    return max(0.0, score - half_width(scores)), min(1.0, score + half_width(scores))
 
 
 ENTRY = Entry(

@@ -1,14 +1,14 @@
-"""What pictures are compared by: features, and the name of whoever extracted them.
+"""Extractors of the features by which sets of observations are compared.
 
-A distance between pictures is a distance between features, and means nothing without the
-name of their extractor. It may be
+A distance between sets of images is a distance between features, and cannot be interpreted
+without the name of their extractor. The extractor can be
 
-    None            the rows themselves, already features
-    an Autoencoder  the last hidden layer of its encoder where it shows it (`features`), else
-                    its posterior means; a small classifier of the data is a good choice
+    None            if the rows are features already
+    an Autoencoder  the last hidden layer of its encoder if it has `features`, else its
+                    posterior means; a small classifier of the data is a good choice
     a function      from a batch of observations to rows of features
-    "inception"     the pool layer of torch-fidelity's Inception network, where its weights
-                    are: only distances with this extractor may be called FID
+    "inception"     the pool layer of torch-fidelity's Inception network, if its weights are
+                    available: only distances with this extractor may be called FID
 """
 
 from collections.abc import Callable
@@ -23,24 +23,26 @@ from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
 
+__all__ = ["Extractor", "extract", "inception", "name_of"]
+
 Extractor = Autoencoder | Callable[[Tensor], Tensor] | str | None
 BATCH = 256
 
 
 def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
-    """The features of some observations in float64, a row for each, on the CPU."""
+    """The features of observations in float64, one row each, on the CPU."""
     try:
-        given = isinstance(observations, Tensor)
-        x = observations if given else torch.tensor(np.asarray(observations))
+        is_tensor = isinstance(observations, Tensor)
+        x = observations if is_tensor else torch.tensor(np.asarray(observations))
     except (TypeError, ValueError) as error:
         raise Undefined(f"{who}: got something that is not a table of numbers ({error}).") from None
     if x.ndim == 0 or x.is_complex():
         raise Undefined(
-            f"{who}: got numbers of shape {tuple(x.shape)} and type {x.dtype}; needed are real "
-            "ones, a row for each observation."
+            f"{who}: got numbers of shape {tuple(x.shape)} and type {x.dtype}; expected real "
+            "numbers, one row per observation."
         )
     if len(x) == 0:
-        raise Undefined(f"{who}: 0 observations were given. Give at least two.")
+        raise Undefined(f"{who}: got 0 observations; expected at least two.")
     if extractor is None:
         rows = x
     else:
@@ -50,22 +52,22 @@ def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
         rows = torch.cat([torch.as_tensor(part).detach().cpu() for part in parts])
     if rows.ndim != 2 or len(rows) != len(x):
         raise Undefined(
-            f"{who}: {len(x)} observations gave features of shape {tuple(rows.shape)}, but a row "
-            "for each is needed. Give rows, or an extractor= that makes rows of pictures, for "
-            "instance a trained classifier."
+            f"{who}: {len(x)} observations gave features of shape {tuple(rows.shape)}; expected "
+            "one row per observation. Give rows of features, or an extractor= that turns images "
+            "into rows, for instance a trained classifier."
         )
     rows = rows.detach().cpu().double()
     bad = int((~rows.isfinite()).any(1).sum())
     if bad:
         raise Undefined(
-            f"{who}: the features of {bad} of {len(rows)} observations hold NaN or infinite "
-            "numbers. Are the observations scaled as the extractor expects?"
+            f"{who}: the features of {bad} of {len(rows)} observations contain NaN or infinity. "
+            "Are the observations scaled as the extractor expects?"
         )
     return rows
 
 
 def name_of(extractor: Extractor) -> str:
-    """What a result calls its extractor."""
+    """The name of the extractor in results."""
     if extractor is None:
         return "rows as given"
     if isinstance(extractor, str):
@@ -78,18 +80,18 @@ def name_of(extractor: Extractor) -> str:
 
 
 def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
-    """The 2048 pool features of Inception v3 as torch-fidelity has it (Heusel et al., 2017).
+    """The 2048 pool features of Inception v3 in torch-fidelity (Heusel et al., 2017).
 
-    `weights` is the file with its weights; None lets torch-fidelity look in its own cache,
-    or download them. Pictures are grey or coloured, between 0 and 1.
+    `weights` is the file with its weights; with None torch-fidelity uses its own cache or
+    downloads them. Images are grey or in colour, with values from 0 to 1.
     """
     try:
         from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
     except ImportError:
         raise ConfigError(
-            "inception: the package torch-fidelity is not installed, and without it there is no "
-            "Inception network. Install it with: pip install torch-fidelity, or give another "
-            "extractor, for instance a classifier trained on the data."
+            "inception: the package torch-fidelity, which has the Inception network, is not "
+            "installed. Install it with: pip install torch-fidelity, or give another extractor, "
+            "for instance a classifier trained on the data."
         ) from None
     path = None if weights is None else str(weights)
     network = FeatureExtractorInceptionV3(
@@ -97,15 +99,15 @@ def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
     )
 
     def inception(x: Tensor) -> Tensor:
-        bytes_ = (x.clamp(0, 1) * 255).round().to(torch.uint8)
-        features: Tensor = network(bytes_.expand(-1, 3, -1, -1))[0]
+        pixels = (x.clamp(0, 1) * 255).round().to(torch.uint8)
+        features: Tensor = network(pixels.expand(-1, 3, -1, -1))[0]
         return features
 
     return inception
 
 
 def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], torch.nn.Module]:
-    """A function from observations to features, and the module behind it."""
+    """A function from observations to features, and its module."""
     if extractor == "inception":
         return inception(), torch.nn.Module()
     if isinstance(extractor, Autoencoder):

@@ -3,16 +3,16 @@
     d² = |μ_1 - μ_2|² + tr( Σ_1 + Σ_2 - 2 (Σ_1^{1/2} Σ_2 Σ_1^{1/2})^{1/2} ),     0 <= d²
 
 with the means and covariances (divided by n - 1) of the features of both sets: the squared
-Wasserstein-2 distance between two Gaussians. 0 exactly when means and covariances agree;
-symmetric; unchanged by moving or rotating all features together; multiplied by c² when
-they are scaled by c. Features that differ in their higher moments alone are not told apart.
+Wasserstein-2 distance between two Gaussians. 0 exactly if means and covariances agree;
+symmetric; unchanged by shifting or rotating all features together; multiplied by c² if they
+are scaled by c. Differences in higher moments are not detected.
 
 The number depends on the extractor of the features, which is part of the result: only with
 Inception features is it the FID of the literature. It is biased upwards by roughly
-(features)/(samples) of the variance: compare equal numbers of samples, and compare with
-what two halves of the real data get.
+(features)/(samples) of the variance: compare equal numbers of samples, and compare with the
+distance between two halves of the real data.
 
-In float64 throughout; the trace of the root is the sum of the singular values of
+Everything is computed in float64; the trace of the root is the sum of the singular values of
 Σ_1^{1/2} Σ_2^{1/2}, which avoids the root of a product that rounding has made indefinite.
 
 Fréchet, C. R. Acad. Sci. 244, 1957; Dowson & Landau, J. Multivariate Anal. 12, 1982; Heusel
@@ -29,6 +29,8 @@ from zscope.assays.generation.extractors import Extractor, extract, name_of
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.types import Matrix
+
+__all__ = ["FrechetDistance", "frechet_distance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,22 +61,22 @@ def frechet_distance(
 ) -> FrechetDistance:
     """The Fréchet distance between two sets of observations, or of rows of features.
 
-    `name` replaces what the result calls the extractor.
+    `name` replaces the name of the extractor in the result.
     """
     first = extract(x, extractor, "frechet_distance")
     second = extract(y, extractor, "frechet_distance")
     if first.shape[1] != second.shape[1] or min(len(first), len(second)) < 2:
         raise Undefined(
             f"frechet_distance: features of shape {tuple(first.shape)} and {tuple(second.shape)}; "
-            "needed are at least two rows of each, with the same columns. Were both extracted by "
+            "expected at least two rows of each, with equally many columns. Were both extracted by "
             "the same network?"
         )
-    gap = float((first.mean(0) - second.mean(0)).square().sum())
-    spread = bures(_covariance(first), _covariance(second))
+    of_means = float((first.mean(0) - second.mean(0)).square().sum())
+    of_covariances = bures(_covariance(first), _covariance(second))
     return FrechetDistance(
-        distance=gap + spread,
-        of_means=gap,
-        of_covariances=spread,
+        distance=of_means + of_covariances,
+        of_means=of_means,
+        of_covariances=of_covariances,
         extractor=name or name_of(extractor),
         samples=(len(first), len(second)),
         features=first.shape[1],

@@ -1,16 +1,16 @@
-"""Precision and recall: are samples like real data, and are all real data like some sample?
+"""Precision and recall: do samples look like real data, and do they cover all of it?
 
-    precision   the share of generated observations that lie within the real ones
-    recall      the share of real observations that lie within the generated ones
+    precision   the share of generated observations inside the region of the real ones
+    recall      the share of real observations inside the region of the generated ones
 
-both from 0 to 1. A set reaches as far as balls around its members, each with the distance
-to the member's k-th nearest neighbour in the set as radius. Precision falls when samples
-leave the data, recall when they cover only part of it; a Fréchet distance mixes the two.
-Unchanged by moving, rotating or uniformly scaling all features together. Equal rows of a
-set count once, so that copies do not shrink its balls to nothing.
+both from 0 to 1. The region of a set is the union of balls around its members, whose radius
+is the distance to the member's k-th nearest neighbour in the set. Precision is low if samples
+are unlike the data, recall if they cover only part of it; a Fréchet distance mixes the two.
+Unchanged by shifting, rotating or uniformly scaling all features together. Equal rows of a
+set count once, so that copies do not shrink its balls to points.
 
 The numbers depend on the extractor of the features, which is part of the result, and on
-the number of samples: compare equal numbers. Distances in float64.
+the number of samples: compare equal numbers. Distances are computed in float64.
 
 Kynkäänniemi et al., NeurIPS 2019, arXiv:1904.06991, eq. 1 and 2, k = 3.
 """
@@ -26,6 +26,8 @@ from zscope.assays.neighbours import nearest_neighbours
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.sampling import whole
+
+__all__ = ["PrecisionRecall", "precision_recall"]
 
 BLOCK_BYTES = 32 << 20
 
@@ -60,7 +62,7 @@ def precision_recall(
 ) -> PrecisionRecall:
     """Precision and recall of generated observations, or of rows of features.
 
-    `name` replaces what the result calls the extractor.
+    `name` replaces the name of the extractor in the result.
     """
     whole("precision_recall", 1, neighbours=neighbours)
     first = extract(real, extractor, "precision_recall")
@@ -72,8 +74,8 @@ def precision_recall(
         )
     if min(len(first), len(second)) <= neighbours:
         raise Undefined(
-            f"precision_recall: sets of {len(first)} and {len(second)} rows, whose members cannot "
-            f"have {neighbours} neighbours each. Give more observations: thousands are usual."
+            f"precision_recall: got sets of {len(first)} and {len(second)} rows; a row must have "
+            f"{neighbours} neighbours in its set. Give more observations: thousands are usual."
         )
     return PrecisionRecall(
         precision=_share_within(second, first, neighbours),
@@ -90,14 +92,14 @@ def _share_within(points: Tensor, members: Tensor, neighbours: int) -> float:
     centres = members.unique(dim=0)
     radii = torch.zeros(len(centres), dtype=members.dtype)
     if len(centres) > neighbours:  # a collapsed set has no extent
-        found = nearest_neighbours(members, neighbours, tolerance=0.0)
-        centres, radii = found.values, found.distances[:, -1]
+        near = nearest_neighbours(members, neighbours, tolerance=0.0)
+        centres, radii = near.values, near.distances[:, -1]
     rows = max(1, BLOCK_BYTES // (8 * len(centres)))
     inside = 0
     for start in range(0, len(points), rows):
-        # From differences, not products: a point of the set itself must come out at 0.
-        gaps = torch.cdist(
+        # Not by matrix products: the distance of a member to itself must be exactly 0.
+        distances = torch.cdist(
             points[start : start + rows], centres, compute_mode="donot_use_mm_for_euclid_dist"
         )
-        inside += int((gaps <= radii).any(1).sum())
+        inside += int((distances <= radii).any(1).sum())
     return inside / len(points)

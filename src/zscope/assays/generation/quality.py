@@ -1,16 +1,16 @@
 """Sample quality: how close to the data are reconstructions, samples and traversals?
 
-Observations are compared with as many of
+Observations are compared with equally many
 
     reconstructions   decoded means of the observations
-    prior             decoded draws of N(0, I), where the model has this prior
+    prior             decoded samples of N(0, I), if the model has this prior
     hybrid            decoded codes whose variables come from different observations
-    traversals        decoded means with one latent, chosen at random, set anywhere between
-                      the extremes of its recorded values
+    traversals        decoded means with one random latent set to a random value between the
+                      extremes of its recorded values
 
 by Fréchet distance, precision and recall, on the features of `extractor` (by default the
-model's own encoder: the result names it). `floor` is the distance of as many other
-observations: what real data get. Leeb et al., "Structure by architecture", ICLR
+model's own encoder; the result names it). `floor` is the distance of equally many other
+observations, that is, of real data. Leeb et al., "Structure by architecture", ICLR
 2023, sections 2.2 and 4.1, for hybrid samples; "On the interventional consistency of
 autoencoders", fig. 5a, for traversals.
 """
@@ -35,6 +35,8 @@ from zscope.randomness import fresh
 from zscope.results import Measure, Scored
 from zscope.sampling import hybrid, prior, whole
 from zscope.types import Codes, Observations
+
+__all__ = ["SampleQuality", "sample_quality"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +89,15 @@ def sample_quality(
     posterior: Posterior,
     extractor: Extractor = None,
     groups: Groups | None = None,
-    samples: int = 2000,
+    samples: int = 1000,
     neighbours: int = 3,
     generator: Generator | None = None,
 ) -> SampleQuality:
-    """Quality of up to `samples` observations of each kind, at most half of those given.
+    """Quality of up to `samples` observations of each kind, at most half of all observations.
 
-    `posterior` is what the model said of the observations (`recording.posterior`).
-    `groups` are the variables that hybrids exchange whole; by default those of a structural
-    model, else single latents.
+    `posterior` is the posterior of the observations (`recording.posterior`). `groups` are the
+    groups of latents that hybrids exchange as a whole; by default those of a structural model,
+    else single latents.
     """
     whole("sample_quality", 8, samples=samples)
     generator = fresh(generator)
@@ -103,7 +105,7 @@ def sample_quality(
     if count < 8 or len(posterior) != len(observations):
         raise Undefined(
             f"sample_quality: {len(observations)} observations and {len(posterior)} posteriors; "
-            "needed are at least 16, with a posterior each. Record the model: zs.record(...)."
+            "expected at least 16, with a posterior each. Record the model: zs.record(...)."
         )
     order = torch.randperm(len(observations), generator=generator)
     rows, others = order[:count], order[count : 2 * count]
@@ -116,16 +118,16 @@ def sample_quality(
     if autoencoder.prior is not None:
         kinds["prior"] = prior(autoencoder, count, generator=generator).to(codes)
     kinds["hybrid"] = hybrid(posterior, count, groups=groups, generator=generator).to(codes)
-    kinds["traversals"] = traversed(codes, generator)
-    made = {
-        kind: extract(decode(autoencoder, drawn), network, "sample_quality")
-        for kind, drawn in kinds.items()
+    kinds["traversals"] = traverse(codes, generator)
+    features = {
+        kind: extract(decode(autoencoder, z), network, "sample_quality")
+        for kind, z in kinds.items()
     }
-    shares = {k: precision_recall(real, rows_, neighbours=neighbours) for k, rows_ in made.items()}
+    overlaps = {k: precision_recall(real, x, neighbours=neighbours) for k, x in features.items()}
     return SampleQuality(
-        distances={kind: frechet_distance(real, rows_).distance for kind, rows_ in made.items()},
-        precision={kind: found.precision for kind, found in shares.items()},
-        recall={kind: found.recall for kind, found in shares.items()},
+        distances={kind: frechet_distance(real, x).distance for kind, x in features.items()},
+        precision={kind: overlap.precision for kind, overlap in overlaps.items()},
+        recall={kind: overlap.recall for kind, overlap in overlaps.items()},
         floor=frechet_distance(
             real, extract(observations[others], network, "sample_quality")
         ).distance,
@@ -134,8 +136,8 @@ def sample_quality(
     )
 
 
-def traversed(codes: Codes, generator: Generator) -> Codes:
-    """The codes with one latent of each, drawn at random, anywhere within its range."""
+def traverse(codes: Codes, generator: Generator) -> Codes:
+    """The codes with one random latent of each set to a random value within its range."""
     count, latents = codes.shape
     low, high = codes.amin(0), codes.amax(0)
     which = torch.randint(latents, (count,), generator=generator)

@@ -1,1 +1,1 @@
-"""What an autoencoder does to a latent vector that is decoded and encoded again."""
+"""How a latent vector changes when it is decoded and encoded again."""

@@ -1,8 +1,8 @@
-"""Interventional consistency: does a change to one latent survive, and touch nothing else?
+"""Interventional consistency: does a change to one latent survive and leave the others unchanged?
 
-N are latent vectors, N_I the same after the intervention I_m, which sets unit m to one
-value v for all of them (v from the recorded codes); N' and N'_I are their responses
-(posterior means), sigma_i the standard deviation of unit i over N'.
+N are latent vectors and N_I the same vectors after the intervention I_m, which sets unit m
+of all of them to one value v (from the recorded codes). N' and N'_I are their responses
+(posterior means), and sigma_i is the standard deviation of unit i over N'.
 
     invariance        INV[m,i] = 1 - E_I [ E_N |(N' - N'_I)_i| / (U_I sigma_i) ]
     equivariance      EQV[m,i] = 1 - E_I [ E_N |(Z'_I - I(Z'))_i| / (U_I sigma_i) ]
@@ -11,21 +11,21 @@ value v for all of them (v from the recorded codes); N' and N'_I are their respo
 with U_I = E_N |N_m - v| / sigma_m the size of the intervention, Z' the causes of N'
 (N' itself without a causal block), and I(Z') the causes when unit m of the response is
 set to v. All are at most 1 (SCN is -inf for a unit that should vary and never does).
-Off the diagonal INV = 1 says that nothing else moved; its diagonal is 0 where the
-intervention is fully felt and 1 where nobody noticed. 0/0 is 0.
+Off the diagonal, INV = 1 means that no other unit changed; the diagonal is 0 where the
+intervention is fully preserved and 1 where it has no effect. 0/0 is 0.
 
-`flavour="scale-free"`: as above, in units of each latent's own spread: permuting and
-rescaling latents changes nothing.
+`flavour="scale-free"`: as above, in units of each latent's standard deviation: permuting
+and rescaling latents changes nothing.
 `flavour="paper"`: as printed, U_I is not divided by sigma_m: the same for latents of scale
 1, but rescaling a latent changes the scores.
 
 Collapsed units do not respond: sigma_m below 1e-4 of the largest, or INV[m,m] > 0.9.
-They score high for doing nothing, so that each mean is given without them and, in
-`means_with_collapsed`, with them. With `groups` a unit is a group of latents, |.| the
+They get high scores for doing nothing, so `means` leaves them out and
+`means_with_collapsed` includes them. With `groups` a unit is a group of latents and |.| the
 Euclidean norm over it.
 
-N is drawn from the prior, or from hybrids of the codes where there is none; SCN is given
-under every distribution that the model has: prior, posterior, hybrid and uniform.
+N is drawn from the prior, or from hybrids of the codes if there is none; SCN is computed for
+every distribution that the model has: prior, posterior, hybrid and uniform.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: sec. 2.1, eq. 5
 and the scores after it; table 2 for the distributions of self-consistency.
@@ -133,17 +133,18 @@ def interventional_consistency(
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> Consistency:
-    """Scores of `interventions` values for each unit, on `samples` latent vectors.
+    """Invariance, equivariance and self-consistency of each unit.
 
-    `codes` are recorded ones, or a `Posterior`. `base` says where N comes from: the prior
-    where there is one, else hybrids. `levels` > 1 applies the response again and again and
-    compares the outcome with the start. `resamples` > 0 adds intervals of the means, over
-    latent vectors and values drawn again (both at once: Owen, Ann. Appl. Stat. 1(2), 2007).
+    Each unit is set to `interventions` values, on `samples` latent vectors. `codes` are recorded
+    codes or a `Posterior`. `base` is the distribution of N: by default the prior if there is
+    one, else hybrids. `levels` > 1 applies the response repeatedly and compares the result
+    with the start. `resamples` > 0 adds intervals of the means, over resampled latent vectors
+    and values (both at once: Owen, Ann. Appl. Stat. 1(2), 2007).
     """
     who = "interventional_consistency"
     generator = fresh(generator)
     if flavour not in ("scale-free", "paper"):
-        raise ConfigError(f"{who}: flavour={flavour!r}; known are 'scale-free' and 'paper'.")
+        raise ConfigError(f"{who}: flavour={flavour!r}; use 'scale-free' or 'paper'.")
     whole(who, interventions=interventions, samples=samples, levels=levels)
     resamples = resamples_of(resamples, who)
     if interventions < 1 or samples < 2 or levels < 1:
@@ -156,12 +157,12 @@ def interventional_consistency(
     if len(recorded) < max(2, recorded.shape[1]):
         raise Undefined(
             f"{who}: {len(recorded)} codes for {recorded.shape[1]} latents; fewer codes than "
-            "latents cannot stand for the aggregate posterior. Record more observations."
+            "latents cannot represent the aggregate posterior. Record more observations."
         )
     base = base or ("hybrid" if autoencoder.prior is None else "prior")
     noises = draw(base, autoencoder, recorded, samples, lists, generator)
     before = respond(autoencoder, noises)
-    # All units take their values from the same recorded codes: the order of units is nothing.
+    # All units take their values from the same recorded codes: their order does not matter.
     rows = torch.randint(
         len(recorded), (interventions,), generator=generator, device=generator.device
     )
@@ -170,21 +171,22 @@ def interventional_consistency(
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
     collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
-    known: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
+    distributions: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
     drifts: dict[str, _Drift] = {}
-    for name in known:
-        if name != "prior" or autoencoder.prior is not None:
-            own = name == base  # its responses are known already
-            drawn = noises if own else draw(name, autoencoder, recorded, samples, lists, generator)
-            drifts[name] = _Drift(autoencoder, drawn, before if own else None, lists, levels)
+    for name in distributions:
+        if name == base:  # its responses have been computed already
+            drifts[name] = _Drift(autoencoder, noises, before, lists, levels)
+        elif name != "prior" or autoencoder.prior is not None:
+            vectors = draw(name, autoencoder, recorded, samples, lists, generator)
+            drifts[name] = _Drift(autoencoder, vectors, None, lists, levels)
     scores = {name: drift.scores for name, drift in drifts.items()}
     units = list(range(len(lists)))
     alive = [unit for unit in units if unit not in collapsed]
     unrelated = {name: drift.unrelated for name, drift in drifts.items()}
     intervals: dict[str, Interval] = {}
     if resamples:
-        again = [_means(*both, {}, alive) for both in errors.drawn_again(resamples, generator)]
-        intervals = _intervals(again, min(errors.blocks, interventions)) | {
+        draws = [_means(*both, {}, alive) for both in errors.resample(resamples, generator)]
+        intervals = _intervals(draws, min(errors.blocks, interventions)) | {
             f"self-consistency ({name})": drift.interval(alive) for name, drift in drifts.items()
         }
     return Consistency(
@@ -214,14 +216,15 @@ def self_consistency(
 ) -> Float[Tensor, "levels units"]:
     """SCN of each unit for the given latent vectors, after 1, 2, … `levels` responses.
 
-    All levels are measured in the spread of the first responses, `first` if they are known.
+    All levels are in units of the standard deviation of the first responses (`first`, if they
+    are known).
     """
     lists = partition(groups, noises.shape[1], "self_consistency")
     return _Drift(autoencoder, noises, first, lists, levels).scores
 
 
 class _Drift:
-    """How far latent vectors move from themselves: SCN, and what makes it a measurement."""
+    """How far responses are from their latent vectors: SCN, its chance level and interval."""
 
     def __init__(
         self,
@@ -232,24 +235,24 @@ class _Drift:
         levels: int,
     ) -> None:
         member = membership(groups, noises.shape[1])
-        now = respond(autoencoder, noises) if first is None else first
-        self.spread, scores = spread_of(now, member), []
+        response = respond(autoencoder, noises) if first is None else first
+        self.spread, scores = spread_of(response, member), []
         for level in range(levels):
-            now = now if level == 0 else respond(autoencoder, now)
-            self.moved = norms(now - noises, member)
-            scores.append(self._score(self.moved.mean(0)))
+            response = response if level == 0 else respond(autoencoder, response)
+            self.distance = norms(response - noises, member)
+            scores.append(self._score(self.distance.mean(0)))
         self.scores = torch.stack(scores)
-        others = norms(now.roll(1, 0) - noises, member).mean(0)
+        others = norms(response.roll(1, 0) - noises, member).mean(0)
         self.unrelated = self._score(others)[None]
 
-    def _score(self, moved: Tensor) -> Tensor:
-        # Nothing moved where nothing varies: 0/0 is no error. What should vary and does not
-        # is infinitely far from itself, in units of its own spread.
-        return 1 - torch.where(moved == 0, 0, moved / self.spread)
+    def _score(self, distance: Tensor) -> Tensor:
+        # 0/0, where nothing varies and nothing moved, is no error. A unit that should vary and
+        # does not is infinitely far off, in units of its standard deviation.
+        return 1 - torch.where(distance == 0, 0, distance / self.spread)
 
     def interval(self, units: list[int]) -> Interval:
-        """95 % of the mean over these units, for the latent vectors drawn."""
-        each = torch.stack([self._score(row) for row in self.moved])[:, units].mean(1)
+        """The 95 % interval of the mean over these units, over latent vectors."""
+        each = torch.stack([self._score(row) for row in self.distance])[:, units].mean(1)
         reach = 1.96 * float(each.std()) / len(each) ** 0.5
         return float(each.mean()) - reach, float(each.mean()) + reach
 
@@ -262,7 +265,7 @@ def draw(
     groups: list[list[int]],
     generator: Generator,
 ) -> Tensor:
-    """Latent vectors of one of the four distributions, in the dtype of the codes."""
+    """Draw latent vectors from one of the four distributions, in the dtype of the codes."""
     if name == "prior":
         return prior_samples(autoencoder, samples, generator=generator).to(codes)
     if name == "posterior":
@@ -272,7 +275,7 @@ def draw(
     if name == "uniform":
         return uniform_samples(codes, samples, generator=generator)
     raise ConfigError(
-        f"interventional_consistency: base={name!r}; known are prior, posterior, hybrid, uniform."
+        f"interventional_consistency: base={name!r}; use prior, posterior, hybrid or uniform."
     )
 
 
@@ -293,7 +296,7 @@ def _means(
 
 
 def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]:
-    """95 % of each mean over the draws, of which the blocks or the values were few."""
+    """The 95 % interval of each mean, from draws of `units` blocks or values."""
     cut = tail(units)
     ends = torch.tensor([cut, 1 - cut], dtype=torch.float64)
     return {
@@ -303,7 +306,7 @@ def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]
 
 
 ENTRY = Entry(
-    question="Does a change made to one latent survive, without changing the others?",
+    question="Does a change to one latent survive and leave the others unchanged?",
     takes=("autoencoder", "posterior"),
     passes="interventions * samples * latents + 4 * samples",
     most=10_000,

@@ -1,20 +1,19 @@
-"""Drift: where do codes end up when they are decoded and encoded again and again?
+"""Drift: where do codes end up after repeated decoding and encoding?
 
     z_0 = z,   z_{t+1} = R(z_t),        R(z) = encoder(decoder(z))
 
-Limits that fall together are the fixed points, R(z) = z, and the codes that go to one
-make up its basin. A fixed point attracts when its rate, the spectral radius of the
-Jacobian of R there, is below 1: one pass leaves that share of a small deviation.
+Limits that coincide are the fixed points, R(z) = z, and the codes that converge to one form
+its basin. A fixed point is attracting when its rate, the spectral radius of the Jacobian of
+R there, is below 1: one pass reduces a small deviation to that share.
 
-A code counts as converged when what is left of its way, judged by how its last steps
+A code has converged when the remaining distance, extrapolated from how its last steps
 shrank, |step| ratio / (1 - ratio), is within the tolerance times the spread of the codes
-and its step within a hundredth of that; slow codes are not mistaken for arrived ones.
-Codes that circle, run away (further than 1e6 times the largest code: they are not followed
-there) or are still on their way after the last step are listed in `unconverged` and belong
-to no basin (-1). Of a continuum of fixed points, such as all codes of an identity
-autoencoder, those that lie close together are one set, whose `spread` says how far it
-reaches; its rate is 1. Permuting latents permutes everything; the order of the codes does
-not matter.
+and its step within a hundredth of that; so slow codes are not mistaken for converged ones.
+Codes that cycle, escape (further than 1e6 times the largest code, where they are no longer
+followed) or are still moving after the last step are listed in `unconverged` and belong to
+no basin (-1). In a continuum of fixed points, such as all codes of an identity autoencoder,
+those that lie close together count as one set, whose `spread` is its radius; its rate is 1.
+Permuting latents permutes everything; the order of the codes does not matter.
 
 Radhakrishnan et al., "Memorization in overparameterized autoencoders", 2018, show that
 trained autoencoders contract towards such attractors.
@@ -60,7 +59,7 @@ class Drift(Result):
 
     @property
     def attracts(self) -> Bool[Tensor, " fixed"]:
-        """Where the rate is below 1, by more than the rounding of differences."""
+        """Where the rate is below 1 by more than rounding errors of the differences."""
         return self.rates < 1 - 1e-3
 
     @property
@@ -92,9 +91,9 @@ class Drift(Result):
         return lines
 
     def plot(self, ax: Any = None, *, dims: Sequence[int] | None = None) -> Any:
-        """Trajectories and fixed points over two latents, with basins where a map was followed.
+        """Trajectories and fixed points over two latents, with basins if a map was followed.
 
-        With more than two latents, and no plane asked for, how far each pass moves the codes.
+        With more than two latents and no given plane, how far each pass moves the codes.
         """
         from zscope.plots import drift_plane, drift_steps
 
@@ -116,22 +115,22 @@ def drift(
     """Follow `codes`, or grid x grid points over the plane of a response map.
 
     At most `steps` passes. `tolerance` is in units of the codes' spread; limits within 10
-    times that of each other are one fixed point. The trajectories of `kept` codes, evenly
-    chosen, are returned. A map of several base vectors is followed at the first of them.
+    times that of each other are one fixed point. The result has the trajectories of `kept`
+    codes, evenly spaced. A map of several base vectors is followed at the first of them.
     """
     whole("drift", steps=steps, grid=grid)
     whole("drift", 0, kept=kept)
     if steps < 1 or not tolerance > 0 or grid < 2:
         raise ConfigError(
             f"drift: steps={steps}, tolerance={tolerance}, grid={grid}; at least one pass, a "
-            "tolerance above 0 and 2 points a side are needed. The defaults are 200, 0.001 and 40."
+            "tolerance above 0 and 2 points per side are needed. Defaults: 200, 0.001 and 40."
         )
     dims, axes = None, None
     if isinstance(subject, ResponseMap):
         if codes is not None:
             raise ConfigError(
                 "drift: both a map and codes were given. Give the map to follow its grid, or the "
-                "autoencoder with codes to follow those."
+                "autoencoder with codes to follow the codes."
             )
         dims = subject.dims
         low0, high0, low1, high1 = subject.extent
@@ -148,13 +147,13 @@ def drift(
                 "or samples of the prior, or a response map to follow its grid."
             )
         start, autoencoder = as_codes(codes, "drift: codes"), subject
-    # One code, or a plane through the other latents, has no spread of its own everywhere:
-    # the overall root mean square deviation is the scale; 1 if that is 0.
+    # A single code, or a plane, does not vary in all latents: the scale is the overall root
+    # mean square deviation, or 1 if that is 0.
     deviation = (start.double() - start.double().mean(0)).square().sum(1).mean().sqrt().item()
     reach = tolerance * (deviation or 1.0)
     followed = np.unique(np.linspace(0, len(start) - 1, min(kept, len(start))).astype(int)).tolist()
-    limits, passes, arrived, trajectories = _follow(autoencoder, start, steps, reach, followed)
-    points, basin, spread = _fixed_points(limits, arrived, 10 * reach)
+    limits, passes, converged, trajectories = _follow(autoencoder, start, steps, reach, followed)
+    points, basin, spread = _fixed_points(limits, converged, 10 * reach)
     counts = torch.bincount(basin[basin >= 0], minlength=len(points))
     return Drift(
         followed=followed,
@@ -166,7 +165,7 @@ def drift(
         rates=_rates(autoencoder, points, 10 * reach),
         spread=spread,
         passes=passes,
-        unconverged=(~arrived).nonzero()[:, 0].tolist(),
+        unconverged=(~converged).nonzero()[:, 0].tolist(),
         tolerance=reach,
         dims=dims,
         axes=axes,
@@ -180,60 +179,60 @@ def _follow(
     reach: float,
     followed: list[int],
 ) -> tuple[Codes, Tensor, Tensor, Tensor]:
-    """(limits, passes made, which converged, trajectories of some codes)."""
-    here = start.clone()
+    """(limits, number of passes, which converged, trajectories of some codes)."""
+    codes = start.clone()
     unit = torch.finfo(location(autoencoder, start)[1]).eps
-    lost = 1e6 * max(1.0, float(start.double().norm(dim=1).max()))
+    escape = 1e6 * max(1.0, float(start.double().norm(dim=1).max()))
     passes = torch.zeros(len(start), dtype=torch.int64)
-    arrived = torch.zeros(len(start), dtype=torch.bool)
-    away = torch.zeros(len(start), dtype=torch.bool)
-    before = torch.full((len(start),), float("inf"), dtype=torch.float64)
-    seen = [start[followed]]
+    converged = torch.zeros(len(start), dtype=torch.bool)
+    escaped = torch.zeros(len(start), dtype=torch.bool)
+    last_step = torch.full((len(start),), float("inf"), dtype=torch.float64)
+    positions = [start[followed]]
     for _ in range(steps):
-        moving = (~arrived & ~away).nonzero()[:, 0]
+        moving = (~converged & ~escaped).nonzero()[:, 0]
         if len(moving) == 0:
             break
-        there = respond(autoencoder, here[moving])
-        step = (there.double() - here[moving].double()).norm(dim=1)
+        response = respond(autoencoder, codes[moving])
+        step = (response.double() - codes[moving].double()).norm(dim=1)
         # Steps that shrink by a constant ratio still have step * ratio / (1 - ratio) to go.
-        # The first step has nothing to be compared with, and a growing one has no limit.
-        ratio = step / before[moving].clamp_min(torch.finfo(torch.float64).tiny)
-        left = torch.where(ratio < 1, step * ratio / (1 - ratio).clamp_min(1e-12), torch.inf)
-        # A code first falls fast onto the manifold, then creeps along it; at the turn both its
-        # step and its way to go look small, so the step must be smaller still. And one leap
-        # may end beside a point that repels: two small steps must follow one another.
-        close = (step <= reach / 100) & (left <= reach) & (before[moving] <= reach)
-        here[moving] = there
-        before[moving] = step
+        # The first step cannot be compared with another, and growing steps have no limit.
+        ratio = step / last_step[moving].clamp_min(torch.finfo(torch.float64).tiny)
+        remaining = torch.where(ratio < 1, step * ratio / (1 - ratio).clamp_min(1e-12), torch.inf)
+        # A code first moves fast onto the manifold, then slowly along it; in between, both its
+        # step and its remaining distance look small, so the step must be smaller still. And one
+        # large step may end next to a repelling point, so two small steps in a row are required.
+        close = (step <= reach / 100) & (remaining <= reach) & (last_step[moving] <= reach)
+        codes[moving] = response
+        last_step[moving] = step
         passes[moving] += 1
-        # Where a code rests, rounding may go on for ever and does not shrink.
-        rests = step <= 2 * unit * there.double().norm(dim=1)
-        arrived[moving[close | rests]] = True
-        away[moving[there.double().norm(dim=1) > lost]] = True
-        seen.append(here[followed])
-    return here, passes, arrived, torch.stack(seen, dim=1)
+        # At a fixed point, rounding errors may continue for ever and do not shrink.
+        resting = step <= 2 * unit * response.double().norm(dim=1)
+        converged[moving[close | resting]] = True
+        escaped[moving[response.double().norm(dim=1) > escape]] = True
+        positions.append(codes[followed])
+    return codes, passes, converged, torch.stack(positions, dim=1)
 
 
-def _fixed_points(limits: Codes, arrived: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor]:
+def _fixed_points(limits: Codes, converged: Tensor, reach: float) -> tuple[Tensor, Tensor, Tensor]:
     """(fixed points, basin of each code, spread of each fixed point), largest basin first."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import KDTree
 
     basin = torch.full((len(limits),), -1, dtype=torch.int64)
-    if not arrived.any():
+    if not converged.any():
         return limits[:0], basin, torch.zeros(0, dtype=torch.float64)
-    found = limits[arrived].double()
-    # Thousands of codes at one limit would be millions of pairs: one stands for all that
-    # share a small box, and boxes within reach of each other are joined.
-    box = reach / (2 * found.shape[1] ** 0.5)
+    ends = limits[converged].double()
+    # Thousands of codes at one limit would be millions of pairs: one code represents all in
+    # the same small box, and boxes within reach of each other are joined.
+    box = reach / (2 * ends.shape[1] ** 0.5)
     _, first, member = np.unique(
-        np.round(found.numpy() / box), axis=0, return_index=True, return_inverse=True
+        np.round(ends.numpy() / box), axis=0, return_index=True, return_inverse=True
     )
-    pairs = KDTree(found.numpy()[first]).query_pairs(reach, output_type="ndarray")
+    pairs = KDTree(ends.numpy()[first]).query_pairs(reach, output_type="ndarray")
     shape = (len(first), len(first))
-    joined = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=shape)
-    count, part = connected_components(joined, directed=False)
+    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=shape)
+    count, part = connected_components(graph, directed=False)
     label = torch.from_numpy(part[member.reshape(-1)]).long()
     order = torch.bincount(label, minlength=count).argsort(descending=True, stable=True)
     rank = torch.empty_like(order)
@@ -241,35 +240,35 @@ def _fixed_points(limits: Codes, arrived: Tensor, reach: float) -> tuple[Tensor,
     label = rank[label]
     points, spread = [], []
     for k in range(count):
-        group = found[label == k]
-        # The member nearest to the mean, not the mean: of a ring of fixed points the mean
-        # is not one of them.
-        chosen = group[(group - group.mean(0)).norm(dim=1).argmin()]
-        points.append(chosen)
-        spread.append((group - chosen).norm(dim=1).max())
-    basin[arrived] = label
+        group = ends[label == k]
+        # The member nearest to the mean rather than the mean, which is not a fixed point if
+        # they form a ring.
+        centre = group[(group - group.mean(0)).norm(dim=1).argmin()]
+        points.append(centre)
+        spread.append((group - centre).norm(dim=1).max())
+    basin[converged] = label
     return torch.stack(points).to(limits.dtype), basin, torch.stack(spread)
 
 
 def _rates(autoencoder: Autoencoder, points: Codes, step: float) -> Tensor:
     """Spectral radius of the Jacobian of R at each point, by central differences.
 
-    Differences rather than gradients: they ask nothing of a foreign model but its responses.
+    Differences rather than gradients, because they work with any model.
     """
     if len(points) == 0:
         return torch.zeros(0, dtype=torch.float64)
     count, latents = points.shape
     moves = step * torch.eye(latents, dtype=points.dtype)
-    moved = torch.stack([points.unsqueeze(1) + moves, points.unsqueeze(1) - moves])
-    answer = respond(autoencoder, moved.reshape(-1, latents)).double()
-    ahead, behind = answer.reshape(2, count, latents, latents)
+    neighbours = torch.stack([points.unsqueeze(1) + moves, points.unsqueeze(1) - moves])
+    response = respond(autoencoder, neighbours.reshape(-1, latents)).double()
+    ahead, behind = response.reshape(2, count, latents, latents)
     jacobian = (ahead - behind).transpose(1, 2) / (2 * step)
     radius: Tensor = torch.linalg.eigvals(jacobian).abs().amax(dim=1)
     return radius
 
 
 ENTRY = Entry(
-    question="Where do codes end up when they are decoded and encoded again and again?",
+    question="Where do codes end up after repeated decoding and encoding?",
     takes=("autoencoder", "some_codes"),
     passes="40 * steps + 4 * latents",
 )

@@ -1,17 +1,17 @@
-"""Hole score: is this latent vector on the manifold?
+"""Holes: how much of the prior falls into holes, far from the codes of any data?
 
     displacement(z) = || R(z) - z ||
 
-compared with the displacements of posterior samples z ~ q(z|x), which lie where the
-model has seen data: `ratio` divides by their median, `percentile` is the share (0 to
-100) of them that moved less, and a vector is in a hole if it moved more than 99 % of
-them did. `holes` asks this of samples of the prior (of hybrids, where there is none):
-an aggregate posterior that fills the prior leaves about 1 % in holes.
+is compared with the displacements of posterior samples z ~ q(z|x), which lie where the
+model was trained: `ratio` divides by their median, `percentile` is the share (0 to 100) of
+them that moved less, and a vector is in a hole if it moved more than 99 % of them did.
+`holes` tests samples of the prior (hybrids, if there is none): if the aggregate posterior
+fills the prior, about 1 % are in holes.
 
-A latent that the decoder ignores has no place to be lost: where responses vary by less
-than a tenth of what the posterior samples vary, the latent is left out (`ignored`).
-For a model without a prior every latent is measured in units of its own spread, so that
-rescaling latents changes nothing. Permuting latents never does.
+Latents that the decoder ignores do not count: a latent whose responses vary less than a
+tenth as much as the posterior samples is left out (`ignored`). For a model without a prior
+every latent is measured in units of its standard deviation, so that rescaling latents
+changes nothing. Permuting latents never does.
 
 Beyond the papers; after Leeb et al., "Interventional assays for the latent space of
 autoencoders", eq. 4, where R(z) - z points from z to the manifold.
@@ -37,7 +37,7 @@ from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
-FELT = 0.1
+RESPONSIVE = 0.1  # least spread of the responses, in units of that of the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,13 +99,13 @@ class HoleScore(Scored):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """How far posterior samples move: what vectors are compared with. Made by `known`."""
+class HoleReference:
+    """Displacements of posterior samples, with which other vectors are compared."""
 
     autoencoder: Autoencoder
     reference: Float[Tensor, " samples"]  # displacements, ascending
     limit: float
-    floor: float  # rounding is no displacement: an exact autoencoder has no holes
+    floor: float  # smaller displacements are rounding errors: an exact autoencoder has no holes
     used: list[int]
     ignored: list[int]
     unit: Float[Tensor, " used"]
@@ -117,22 +117,22 @@ class Known:
         answers: Codes | None = None,
         source: str = "given",
     ) -> HoleScore:
-        """How far does each code move? `answers` are their responses, where they are known."""
+        """Compare the displacements of codes; `answers` are their responses, if already known."""
         if codes.shape[1] != len(self.used) + len(self.ignored):
             raise Undefined(
                 f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
-                f"{len(self.used) + len(self.ignored)}. Are both of this model?"
+                f"{len(self.used) + len(self.ignored)}. Do both come from this model?"
             )
         if answers is None:
             answers = respond(self.autoencoder, codes)
-        moved = _distance(answers - codes, self.used, self.unit)
-        below = torch.searchsorted(self.reference, moved, side="left")
+        displacement = _distance(answers - codes, self.used, self.unit)
+        below = torch.searchsorted(self.reference, displacement, side="left")
         limit = max(self.limit, self.floor)
-        in_hole = moved > limit
+        in_hole = displacement > limit
         return HoleScore(
             score=float(in_hole.double().mean()),
-            displacement=moved,
-            ratio=moved / max(float(self.reference.median()), self.floor),
+            displacement=displacement,
+            ratio=displacement / max(float(self.reference.median()), self.floor),
             percentile=100 * below.double() / len(self.reference),
             holes=in_hole.nonzero().flatten().tolist(),
             reference=self.reference,
@@ -142,36 +142,36 @@ class Known:
         )
 
 
-def known(
+def hole_reference(
     autoencoder: Autoencoder,
     posterior: Recorded,
     *,
     samples: int = 2048,
     quantile: float = 0.99,
     generator: Generator | None = None,
-) -> Known:
-    """Measure `samples` posterior samples once, so that many vectors can be compared with them."""
+) -> HoleReference:
+    """Displacements of `samples` posterior samples, computed once to compare many vectors with."""
     if not 0 < quantile < 1:
         raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
-    drawn = base_samples(posterior, samples, "hole_score", fresh(generator))
-    answers = base_responses(autoencoder, posterior, drawn).mean
-    spread, varies = drawn.double().std(0).cpu(), answers.double().std(0).cpu()
-    used = (varies > FELT * spread).nonzero().flatten().tolist()
+    base = base_samples(posterior, samples, "hole_score", fresh(generator))
+    responses = base_responses(autoencoder, posterior, base).mean
+    spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
+    used = (response_spread > RESPONSIVE * spread).nonzero().flatten().tolist()
     if not used:
         raise Undefined(
-            f"hole_score: none of the {drawn.shape[1]} latents is felt after decoding, so no "
-            "vector is nearer to the data than another. Has the posterior collapsed? See: "
+            f"hole_score: none of the {base.shape[1]} latents survives decoding and encoding, "
+            "so no vector is nearer to the data than another. Has the posterior collapsed? See: "
             "zscope assay RUN response-matrix"
         )
     unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
-    reference = _distance(answers - drawn, used, unit).sort().values
-    return Known(
+    reference = _distance(responses - base, used, unit).sort().values
+    return HoleReference(
         autoencoder=autoencoder,
         reference=reference,
         limit=float(torch.quantile(reference, quantile)),
         floor=1e-5 * float((spread[used] / unit).norm()),
         used=used,
-        ignored=sorted(set(range(drawn.shape[1])) - set(used)),
+        ignored=sorted(set(range(base.shape[1])) - set(used)),
         unit=unit,
     )
 
@@ -186,16 +186,16 @@ def hole_score(
     generator: Generator | None = None,
     source: str = "given",
 ) -> HoleScore:
-    """How far does each code move, relative to `samples` posterior samples?"""
+    """How far each code moves when decoded and encoded, relative to posterior samples."""
     codes = recorded_codes(codes, "hole_score")
-    measured = known(
+    reference = hole_reference(
         autoencoder,
         posterior,
         samples=samples,
         quantile=quantile,
         generator=generator,
     )
-    return measured.score(codes, source=source)
+    return reference.score(codes, source=source)
 
 
 @accepts_recording
@@ -207,18 +207,18 @@ def holes(
     quantile: float = 0.99,
     generator: Generator | None = None,
 ) -> HoleScore:
-    """The share of prior samples that lie in holes; of hybrids, for models without a prior."""
+    """The share of prior samples (hybrids, for a model without a prior) that lie in holes."""
     whole("holes", samples=samples)
     generator = fresh(generator)
     if autoencoder.prior is None:
-        drawn: Codes = hybrid_samples(
+        vectors: Codes = hybrid_samples(
             posterior_of(posterior, "holes"), samples, generator=generator
         )
     else:
-        drawn = prior_samples(autoencoder, samples, generator=generator)
+        vectors = prior_samples(autoencoder, samples, generator=generator)
     return hole_score(
         autoencoder,
-        drawn,
+        vectors,
         posterior,
         samples=samples,
         quantile=quantile,
@@ -231,6 +231,8 @@ def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
     distance: Tensor = (change.double().cpu()[:, used] / unit).norm(dim=1)
     return distance
 
+
+# Former names, which the explorer still imports.
 
 ENTRY = Entry(
     question="How much of the prior falls into holes, far from the codes of any data?",

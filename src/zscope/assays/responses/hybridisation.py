@@ -1,13 +1,12 @@
-"""Hybridisation: what does each latent of one sample do in another?
+"""Hybridisation: what changes when one latent is taken from another sample?
 
-A base N¹ and an alternative N²: the base is decoded with unit i taken from the
-alternative, for every unit i. In the double form there is a second alternative N³, and
-picture (i, j) has unit i of N² and unit j of N³ (on the diagonal: unit i of N² alone).
-A unit is a latent or, with `groups`, several.
+The base N¹ is decoded with unit i taken from the alternative N², for every unit i. In the
+double form there is a second alternative N³, and image (i, j) has unit i of N² and unit j
+of N³ (on the diagonal: unit i of N² alone). A unit is a latent or, with `groups`, several.
 
-In a model with a causal block the units may be taken on="causes" instead: the cause of
-unit i is set to what it is in the alternative, cut off from its parents and its noise,
-and what follows from it changes too.
+In a model with a causal block, on="causes" replaces causes instead of noises: the cause of
+unit i is set to its value in the alternative, independent of its parents and its noise, and
+its effects change too.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 34, 35.
 Structure by architecture uses the same grids for segments of latents (fig. 6a).
@@ -82,13 +81,13 @@ def hybridisation(
 ) -> Hybridisation:
     """Decode the base with each unit of the alternative(s) in turn.
 
-    Exactly two codes (three for `double`) are base and alternative(s), in this order; of
-    more, they are drawn at random.
+    Two codes (three for `double`) are the base and the alternative(s), in this order; from
+    more codes, they are drawn at random.
     """
     if on not in ("noises", "causes"):
         raise ConfigError(
-            f"hybridisation: on={on!r} is not known; units are taken on='noises' (the codes) or, "
-            "in a model with a causal block, on='causes'."
+            f"hybridisation: on={on!r}; use on='noises' (the codes) or, in a model with a causal "
+            "block, on='causes'."
         )
     generator = fresh(generator)
     if isinstance(codes, Posterior):
@@ -104,9 +103,9 @@ def hybridisation(
         codes = posterior_samples(Posterior(codes), needed, generator=generator)
     lists = partition(groups, codes.shape[1], "hybridisation")
     if on == "causes":
-        hybrids, decoded = _of_causes(autoencoder, codes, lists)
+        hybrids, decoded = _cause_hybrids(autoencoder, codes, lists)
     else:
-        hybrids = _of_noises(codes, lists)
+        hybrids = _noise_hybrids(codes, lists)
         decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]))
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
@@ -122,23 +121,23 @@ def hybridisation(
     )
 
 
-def _of_noises(codes: Codes, groups: list[list[int]]) -> Tensor:
+def _noise_hybrids(codes: Codes, groups: list[list[int]]) -> Tensor:
     member = membership(groups, codes.shape[1]).to(codes.device)
     if len(codes) == 2:
         return torch.where(member, codes[1], codes[0])
-    # The first alternative is put in last: it has the diagonal for itself.
+    # The first alternative is inserted last, so that the diagonal has it alone.
     second = torch.where(member[None], codes[2], codes[0])
     return torch.where(member[:, None], codes[1], second)
 
 
-def _of_causes(
+def _cause_hybrids(
     autoencoder: Autoencoder, codes: Codes, groups: list[list[int]]
 ) -> tuple[Tensor, Tensor]:
     """(causes of the hybrids, decoded sources and hybrids) for a model with a causal block."""
     if not isinstance(autoencoder, WithCausalBlock) or autoencoder.block is None:
         raise Undefined(
-            f"hybridisation: {type(autoencoder).__name__} has no causal block, so its codes are "
-            "all there is to hybridise. Leave out on='causes', or build the model with a block."
+            f"hybridisation: {type(autoencoder).__name__} has no causal block, so only its "
+            "codes can be hybridised. Leave out on='causes', or build the model with a block."
         )
     device, dtype = autoencoder.place
     noises = codes.to(device, dtype)
@@ -146,16 +145,18 @@ def _of_causes(
         own = autoencoder.causes(noises)
         units = own.unflatten(1, (codes.shape[1], -1))
 
-        def with_causes(*taken: tuple[int, int]) -> Tensor:
-            """The causes of the base, with a group taken from each alternative named."""
-            fixed = {unit: units[source, unit] for source, group in taken for unit in groups[group]}
+        def with_causes(*replaced: tuple[int, int]) -> Tensor:
+            """The causes of the base, with each (alternative, group) replaced."""
+            fixed = {
+                unit: units[source, unit] for source, group in replaced for unit in groups[group]
+            }
             causes: Tensor = autoencoder.causes(noises[:1], fixed=fixed)[0]
             return causes
 
         count = range(len(groups))
         if len(codes) == 2:
             hybrids = torch.stack([with_causes((1, i)) for i in count])
-        else:  # of the same unit the first alternative is taken
+        else:  # for the same unit, the first alternative wins
             rows = [[with_causes((2, j), (1, i)) for j in count] for i in count]
             hybrids = torch.stack([torch.stack(row) for row in rows])
         decoded = autoencoder.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
@@ -163,7 +164,7 @@ def _of_causes(
 
 
 ENTRY = Entry(
-    question="What does each latent of one sample do in another?",
+    question="What changes when one latent is taken from another sample?",
     takes=("autoencoder", "codes"),
     passes="latents + 3",
     most=4_000,

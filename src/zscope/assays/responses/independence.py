@@ -2,14 +2,14 @@
 
     MMD^2( aggregate posterior, its hybridised version )
 
-Hybrids draw every variable from another sample: they have the marginals of the codes
-and no dependence between variables, so the two agree exactly when the variables are
-independent. Near 0 (possibly just below: the estimate is unbiased) for independent
+Hybrids take every variable from another sample: they have the marginals of the codes and
+no dependence between variables, so the two distributions agree exactly when the variables
+are independent. Near 0 (possibly just below: the estimate is unbiased) for independent
 latents; at most 14 with these kernels (see `mmd`), whose width follows the mean variance
 of the latents. Unchanged by permuting the latents or scaling all of them together.
 
-One half of the samples is compared with hybrids made of the other half, so that the
-two clouds share no number and the p-value is exact.
+One half of the samples is compared with hybrids of the other half, so that the two clouds
+share no values and the p-value is exact.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 8.
 """
@@ -48,12 +48,12 @@ class Independence(Scored):
         return [("p-value", "not requested" if self.p_value is None else f"{self.p_value:.3g}")]
 
     def plot(self, ax: Any = None) -> Any:
-        """Which latents rise and fall together; dependence may take other forms too."""
+        """Rank correlations between latents; there may be other forms of dependence."""
         from zscope.plots import heatmap
 
-        shown = self.correlation.abs().fill_diagonal_(0)
-        ax = heatmap(shown, x="latent", y="latent", label="|rank correlation|", ax=ax)
-        for number in ax.texts:  # of a latent with itself there is nothing to say
+        matrix = self.correlation.abs().fill_diagonal_(0)
+        ax = heatmap(matrix, x="latent", y="latent", label="|rank correlation|", ax=ax)
+        for number in ax.texts:  # the correlation of a latent with itself
             if number.get_position()[0] == number.get_position()[1]:
                 number.set_text("")
         return ax
@@ -68,44 +68,46 @@ def independence(
     permutations: int = 200,
     generator: Generator | None = None,
 ) -> Independence:
-    """How far are the codes from what they would be with independent variables?
+    """How far the codes are from codes with independent variables.
 
-    Up to `samples` codes in each cloud; of a `Posterior`, draws. `groups` are the variables
-    asked about; within a group there may be dependence.
+    At most `samples` codes in each cloud; from a `Posterior`, draws. `groups` are the
+    variables to compare; there may be dependence within a group.
     """
     from scipy.stats import rankdata
 
     whole("independence", samples=samples)
     whole("independence", 0, permutations=permutations)
     generator = fresh(generator)
-    drawn = base_samples(codes, 2 * samples, "independence", generator).double()
-    lists = partition(groups, drawn.shape[1], "independence")
-    half = len(drawn) // 2
+    base = base_samples(codes, 2 * samples, "independence", generator).double()
+    lists = partition(groups, base.shape[1], "independence")
+    half = len(base) // 2
     if len(lists) < 2 or half < 4:
         raise Undefined(
-            f"independence: {len(lists)} variable(s) and {len(drawn)} codes; at least 2 variables "
-            "and 8 codes are needed to speak of dependence. Record more, or give other groups."
+            f"independence: {len(lists)} variable(s) and {len(base)} codes; at least 2 variables "
+            "and 8 codes are needed to measure dependence. Record more, or give other groups."
         )
-    cloud, rest = drawn[:half], drawn[half : 2 * half]
+    cloud, rest = base[:half], base[half : 2 * half]
     hybrids = torch.empty_like(rest)
     for group in lists:
         order = torch.randperm(half, generator=generator, device=generator.device)
         hybrids[:, group] = rest[order.to(rest.device)][:, group]
-    variance = float(drawn.var(0, correction=0).mean())
-    found = mmd(cloud, hybrids, variance=variance, permutations=permutations, generator=generator)
-    # Equal numbers share a rank: in the order of the rows, codes of few values would look
+    variance = float(base.var(0, correction=0).mean())
+    discrepancy = mmd(
+        cloud, hybrids, variance=variance, permutations=permutations, generator=generator
+    )
+    # Equal numbers share a rank: with ties broken by row, codes of few values would look
     # dependent if the rows were sorted.
-    ranks = torch.from_numpy(rankdata(drawn.cpu().numpy(), axis=0)).to(drawn)
-    varies = drawn.amin(0) < drawn.amax(0)  # a latent that does not is correlated with nothing
+    ranks = torch.from_numpy(rankdata(base.cpu().numpy(), axis=0)).to(base)
+    varies = base.amin(0) < base.amax(0)  # a constant latent is correlated with nothing
     correlation = torch.where(varies & varies[:, None], torch.corrcoef(ranks.T), 0.0)
     return Independence(
-        score=found.value,
-        standard_error=found.standard_error,
-        p_value=found.p_value,
+        score=discrepancy.value,
+        standard_error=discrepancy.standard_error,
+        p_value=discrepancy.p_value,
         groups=lists,
         samples=half,
         correlation=correlation.cpu(),
-        chance=found.chance,
+        chance=discrepancy.chance,
     )
 
 

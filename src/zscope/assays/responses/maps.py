@@ -1,12 +1,12 @@
-"""Response map: where in a plane of two latents do codes stay, and where are they moved?
+"""Response map: where in a plane of latents is the data manifold, and where are its boundaries?
 
-On a grid over latents i and j, the other latents held at a base vector, the response
-field is what decoding and encoding again does to the two chosen latents,
+On a grid over latents i and j, with the other latents fixed at a base vector, the response
+field is the change of the two latents when codes are decoded and encoded again,
 
     F(g) = ( R(z_g) - z_g )_{i, j},            R(z) = encoder(decoder(z))
 
-Its divergence tells where responses gather (negative: on or near the learned manifold)
-and where they part (positive: a boundary); its mean curvature tells how sharply,
+Its divergence shows where responses converge (negative: on or near the learned manifold)
+and where they diverge (positive: a boundary); its mean curvature shows how sharply,
 
     div F = dF_i/dz_i + dF_j/dz_j,             H = -1/2 div( F / |F| )
 
@@ -14,12 +14,12 @@ so an attracting point, F = -z, has div F = -2 and H = 1/(2r) at distance r. Sev
 vectors give the mean field, the average of F over them.
 
 Derivatives are central differences divided by the grid spacing (one-sided at the edges),
-so a linear field has its trace as divergence on any grid, and finer grids converge
-instead of fading. Where F is too small to have a direction, H is 0 and `undefined` is
-True; nothing is ever NaN. Exchanging the two latents transposes the map.
+so the divergence of a linear field is its trace on any grid, and values converge as the
+grid gets finer. Where F is too small to have a direction, H is 0 and `undefined` is True;
+no value is NaN. Exchanging the two latents transposes the map.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3,
-eqs. 9 and 12. Their code leaves the spacing out.
+eqs. 9 and 12. Their code omits the spacing.
 """
 
 import dataclasses
@@ -112,27 +112,29 @@ def response_map(
     *,
     codes: Tensor | np.ndarray | None = None,
     grid: int = 100,
-    extent: Sequence[Any] | Tensor | np.ndarray | None = None,
+    extent: float | Sequence[Any] | Tensor | np.ndarray | None = None,
     decode_grid: int = 12,
     floor: float = 1e-5,
 ) -> ResponseMap:
-    """The response field over latents `dims`, the others held at `base`.
+    """The response field over latents `dims`, with the others fixed at `base`.
 
-    `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
-    99.5 % range of `codes`, or `extent`: (low, high) for both latents, or (low, high, low,
-    high). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
-    vector). Below `floor` times the map's diagonal, F is taken to have no direction.
+        `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
+        99.5 % range of `codes`, or `extent`: (low, high) for both latents, (low, high, low, high),
+    or 2 for (-2, 2). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
+    vector). Where |F| is below `floor` times the map's diagonal, it has no direction.
     """
     vectors = as_codes(base, "response_map: base")
     latents = vectors.shape[1]
-    pair = _dims(dims, latents)
+    pair = _latent_pair(dims, latents)
     whole("response_map", grid=grid)
     whole("response_map", 0, decode_grid=decode_grid)
     if not floor >= 0:
-        raise ConfigError(f"response_map: floor={floor}; it is a share of the map, 0 or more.")
+        raise ConfigError(
+            f"response_map: floor={floor}; it is a share of the map and must be >= 0."
+        )
     if grid < 2:
         raise ConfigError(
-            f"response_map: grid={grid}; derivatives need at least 2 points a side. The default "
+            f"response_map: grid={grid}; derivatives need at least 2 points per side. The default "
             "of 100 shows the structure of most models."
         )
     plane_codes = None
@@ -144,8 +146,8 @@ def response_map(
                 f"{latents}. Do both come from this model? Give zs.record(model, data).codes."
             )
         plane_codes = plane_codes[:, list(pair)].double()
-    lows, highs = _extent(extent, plane_codes, pair)
-    # Spacings are those of the rounded grid, in which the model is asked.
+    lows, highs = _ranges(extent, plane_codes, pair)
+    # The axes are rounded to the dtype of the codes, in which the model is evaluated.
     first, second = (
         torch.linspace(low, high, grid, dtype=torch.float64).to(vectors.dtype).double()
         for low, high in zip(lows, highs, strict=True)
@@ -163,7 +165,7 @@ def response_map(
         undefined=undefined,
         base=vectors,
         codes=plane_codes,
-        decoded=_decoded(autoencoder, vectors, pair, axes, decode_grid),
+        decoded=_decoded_tiles(autoencoder, vectors, pair, axes, decode_grid),
         autoencoder=autoencoder,
     )
 
@@ -183,7 +185,7 @@ def mean_curvature(
     diagonal = torch.stack([axis[-1] - axis[0] for axis in axes]).norm()
     small = size[..., 0] <= floor * diagonal
     direction = field / size.clamp_min(torch.finfo(field.dtype).tiny)
-    # A difference is as undefined as the least defined of the points it is taken between.
+    # A difference is undefined if either of its two points is.
     undefined = small.clone()
     undefined[1:] |= small[:-1]
     undefined[:-1] |= small[1:]
@@ -194,25 +196,25 @@ def mean_curvature(
 
 
 def in_plane(base: Tensor, dims: tuple[int, int], points: Float[Tensor, "samples 2"]) -> Codes:
-    """Whole latent vectors: `points` on the latents `dims`, the rest as in one base vector."""
+    """Whole latent vectors: `points` in the latents `dims`, the rest from a base vector."""
     codes = base.expand(len(points), -1).clone()
     codes[:, list(dims)] = points.to(codes)
     return codes
 
 
 def as_codes(values: Tensor | np.ndarray, who: str) -> Codes:
-    """One latent vector or several as rows, on the CPU, finite, in their floating type."""
+    """One latent vector or several, as finite rows on the CPU, with their floating dtype."""
     rows = torch.as_tensor(values).detach().cpu()
     rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
     rows = rows.unsqueeze(0) if rows.ndim == 1 else rows
     if rows.ndim != 2 or rows.numel() == 0:
         raise ConfigError(
-            f"{who} has shape {tuple(torch.as_tensor(values).shape)}; needed is one latent vector, "
+            f"{who} has shape {tuple(torch.as_tensor(values).shape)}; expected one latent vector, "
             "or one row of latents for each sample."
         )
     if not rows.isfinite().all():
         raise Undefined(
-            f"{who} holds NaN or infinite numbers in {int((~rows.isfinite().all(1)).sum())} of "
+            f"{who} contains NaN or infinite numbers in {int((~rows.isfinite().all(1)).sum())} of "
             f"{len(rows)} rows. Has the encoder diverged? Check the weights and the data's scale."
         )
     return rows
@@ -224,10 +226,10 @@ def planar_field(
     dims: tuple[int, int],
     points: Float[Tensor, "points 2"],
 ) -> Float[Tensor, "points 2"]:
-    """F at some points of the plane, averaged over the base vectors; one chunk in memory."""
+    """F at points of the plane, averaged over the base vectors, chunk by chunk."""
     count, columns = len(points), list(dims)
-    # The points are rounded to the model's own type before anything is subtracted from
-    # them: otherwise the rounding itself would appear as a small response.
+    # Points are rounded to the dtype of the codes before anything is subtracted from them:
+    # otherwise the rounding itself would look like a small response.
     points = points.to(base.dtype)
 
     def build(start: int, stop: int) -> Tensor:
@@ -243,7 +245,7 @@ def planar_field(
     return total / len(base) - points.double()
 
 
-def _decoded(
+def _decoded_tiles(
     autoencoder: Autoencoder,
     base: Codes,
     dims: tuple[int, int],
@@ -261,7 +263,7 @@ def _decoded(
     return images.cpu().reshape(count, count, *images.shape[1:])
 
 
-def _dims(dims: Sequence[int], latents: int) -> tuple[int, int]:
+def _latent_pair(dims: Sequence[int], latents: int) -> tuple[int, int]:
     for dim in dims:
         whole("response_map", dims=dim)
     if len(dims) != 2 or dims[0] == dims[1] or not all(0 <= dim < latents for dim in dims):
@@ -273,7 +275,7 @@ def _dims(dims: Sequence[int], latents: int) -> tuple[int, int]:
     return int(dims[0]), int(dims[1])
 
 
-def _extent(
+def _ranges(
     extent: Any, codes: Tensor | None, dims: tuple[int, int]
 ) -> tuple[list[float], list[float]]:
     if extent is not None:
@@ -281,6 +283,8 @@ def _extent(
             numbers = np.asarray(extent, dtype=np.float64).flatten()
         except (TypeError, ValueError):
             numbers = np.empty(0)
+        if len(numbers) == 1:
+            numbers = np.array([-numbers[0], numbers[0]])
         if len(numbers) == 2:
             numbers = np.tile(numbers, 2)
         if len(numbers) != 4 or not np.isfinite(numbers).all():
@@ -308,7 +312,7 @@ def _extent(
 
 
 ENTRY = Entry(
-    question="Where in a plane of latents do the codes of data lie, and where are the boundaries?",
+    question="Where in a plane of latents is the data manifold, and where are its boundaries?",
     takes=("autoencoder", "base", "plane", "codes=codes"),
     needs=("two latents",),
     passes="grid * grid + decode_grid * decode_grid",

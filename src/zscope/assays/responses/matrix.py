@@ -4,24 +4,25 @@
 
 Latent j of each sample z is replaced by that of another sample (the next one in a
 random order, so never by itself), and the change of response k is measured: row =
-intervened on, column = observed. M_jj is near 0 if nobody notices that latent j
-changed, and sqrt(2) sigma_j if it is fully felt, with sigma_j the standard deviation of
-latent j over the samples. `matrix` is M, as printed in the paper; `relative` is
+intervened on, column = observed. M_jj is near 0 if the change of latent j is lost, and
+sqrt(2) sigma_j if it is fully preserved, with sigma_j the standard deviation of latent j
+over the samples. `matrix` is M, as in the paper; `relative` is
 
     M_jk / (sqrt(2) sigma_k)
 
 and is the identity matrix for an identity autoencoder. Latents are causal when
-M_jj >= 0.5 (the paper's rule, made for latents of scale 1), or, for models without a
-prior, when M_jj >= 0.5 sigma_j. A latent whose spread is below 1e-4 of the largest is
-not causal, and its row and column of `relative` are 0: rounding would pass for an answer.
+M_jj >= 0.5 (the paper's rule, for latents of scale 1), or, for models without a prior,
+when M_jj >= 0.5 sigma_j. A latent whose standard deviation is below 1e-4 of the largest is
+not causal, and its row and column of `relative` are 0, because rounding errors would look
+like a response.
 
 Permuting the latents permutes everything; rescaling latent k rescales column k of
-`matrix` and leaves `relative` alone. With `groups`, a group is replaced as a whole and
+`matrix` and does not change `relative`. With `groups`, a group is replaced as a whole and
 its response is the Euclidean norm over its members (sigma_k likewise, and the absolute
 rule becomes M_jj >= 0.5 sqrt(members)).
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 5 and
-sec. 4.1. Intervals are by resampling blocks of samples (see `resampling`).
+sec. 4.1. Intervals come from resampling blocks of samples (see `resampling`).
 """
 
 from dataclasses import dataclass
@@ -71,18 +72,18 @@ class ResponseMatrix(Result):
 
     @property
     def strength(self) -> Matrix:
-        """What decides on edges: `matrix` for latents of scale 1, else `relative`."""
+        """The matrix that defines edges: `matrix` for latents of scale 1, else `relative`."""
         return self.matrix if self.rule == "absolute" else self.relative
 
     def edge_threshold(self) -> float:
         """A tenth of the largest response between different causal groups.
 
-        At least 1e-3 of the largest response of all, so that rounding draws no edge.
+        At least 1e-3 of the largest response of all, so that rounding creates no edge.
         """
-        kept = self.strength[self.causal][:, self.causal]
-        between = kept - kept.diag().diag()
-        largest = 0.0 if not self.causal else float(kept.max())
-        return max(0.1 * float(between.max()) if len(kept) > 1 else 0.0, 1e-3 * largest)
+        causal = self.strength[self.causal][:, self.causal]
+        between = causal - causal.diag().diag()
+        largest = 0.0 if not self.causal else float(causal.max())
+        return max(0.1 * float(between.max()) if len(causal) > 1 else 0.0, 1e-3 * largest)
 
     def edges(self, threshold: float | None = None) -> list[tuple[int, int]]:
         """(intervened, observed) between different causal groups, above the threshold."""
@@ -97,7 +98,7 @@ class ResponseMatrix(Result):
     def graph(self, threshold: float | None = None) -> "nx.DiGraph":
         """The causal groups as nodes (`response`: M_jj), edges with their `weight`.
 
-        Cycles are to be expected: a variable that needs two latents is one.
+        Cycles are common: a variable encoded by two latents is one.
         """
         import networkx as nx
 
@@ -110,9 +111,9 @@ class ResponseMatrix(Result):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Candidates for one variable in two parts: M_jk and M_kj alike, both above threshold.
+        """Pairs that may encode one variable: M_jk and M_kj similar, both above the threshold.
 
-        Alike means within a factor of two of each other (sec. 4.1).
+        Similar means within a factor of two of each other (sec. 4.1).
         """
         edges = set(self.edges())
         return [
@@ -163,15 +164,15 @@ def response_matrix(
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> ResponseMatrix:
-    """How strongly does each latent answer when another one is replaced?
+    """How strongly each latent responds when another one is replaced.
 
     `samples` base samples are drawn from the posteriors (each observation at most once).
-    `rule=None` takes the absolute rule for a model with the prior N(0, I), else the
-    relative one. `resamples` > 0 adds an interval for every entry.
+    `rule=None` means the absolute rule for a model with the prior N(0, I), else the relative
+    one. `resamples` > 0 adds an interval for every entry.
     """
     if rule not in (None, "absolute", "relative"):
         raise ConfigError(
-            f"response_matrix: rule={rule!r} is not known; use 'absolute' (M_jj >= threshold) or "
+            f"response_matrix: rule={rule!r}; use 'absolute' (M_jj >= threshold) or "
             "'relative' (M_jj >= threshold sigma_j)."
         )
     resamples = resamples_of(resamples, "response_matrix")
@@ -180,13 +181,13 @@ def response_matrix(
     before = base_responses(autoencoder, posterior, base).mean
     lists = partition(groups, base.shape[1], "response_matrix")
     weights = block_weights(len(base), resamples, generator)
-    squares = replaced_squares(autoencoder, base, before, base.roll(-1, 0), lists, weights)
+    squares = squared_changes(autoencoder, base, before, base.roll(-1, 0), lists, weights)
     matrices = squares.sqrt()
     scales = spreads(base, weights, lists)
-    felt = 2**0.5 * scales.unsqueeze(1)
+    unit = 2**0.5 * scales.unsqueeze(1)
     negligible = scales < NEGLIGIBLE * scales.amax(1, keepdim=True)
-    hidden = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (felt == 0)
-    relatives = torch.where(hidden, 0, matrices / felt.clamp_min(torch.finfo(felt.dtype).tiny))
+    silent = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (unit == 0)
+    relatives = torch.where(silent, 0, matrices / unit.clamp_min(torch.finfo(unit.dtype).tiny))
     cut = block_tail(len(base))
     rule = rule or ("relative" if autoencoder.prior is None else "absolute")
     return ResponseMatrix(
@@ -203,7 +204,7 @@ def response_matrix(
     )
 
 
-def replaced_squares(
+def squared_changes(
     autoencoder: Autoencoder,
     base: Codes,
     before: Codes,
@@ -213,8 +214,8 @@ def replaced_squares(
 ) -> Float[Tensor, "resamples intervened observed"]:
     """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all groups J, K and each weighting.
 
-    `before` are the responses R(z) to the base samples.
-    The codes of the (groups x samples) interventions exist one chunk at a time.
+    `before` are the responses R(z) to the base samples. The codes of the (groups x samples)
+    interventions are built one chunk at a time.
     """
     count = len(base)
     member = membership(groups, base.shape[1]).to(base.device)
@@ -231,8 +232,8 @@ def replaced_squares(
             group, sample = divmod(row, count)
             end = min(stop, (group + 1) * count)
             change = posterior.mean[row - start : end - start] - before[sample : sample + end - row]
-            felt = sums(change.double().square(), member).cpu()
-            squares[:, group] += weights[:, sample : sample + end - row] @ felt
+            change_squares = sums(change.double().square(), member).cpu()
+            squares[:, group] += weights[:, sample : sample + end - row] @ change_squares
             row = end
     return squares
 

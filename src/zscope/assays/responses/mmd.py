@@ -1,4 +1,4 @@
-"""MMD: are two clouds of codes draws from the same distribution?
+"""MMD: do two sets of codes come from the same distribution?
 
     MMD^2 = E k(x, x') + E k(y, y') - 2 E k(x, y),     0 <= MMD^2 <= 2 k(x, x) = 14
 
@@ -7,21 +7,21 @@ with the inverse multiquadratic kernels of Wasserstein autoencoders,
     k(a, b) = sum_s C_s / (C_s + ||a - b||^2),  C_s = 2 d sigma^2 s,
     s in {.1, .2, .5, 1, 2, 5, 10}
 
-The squared form, without a root. By default the U-statistic of Gretton et al. (JMLR
+No root is taken. By default the U-statistic of Gretton et al. (JMLR
 2012, lemma 6) over pairs w_i = (x_i, y_i): unbiased, so it can be slightly negative.
-The V-statistic (`biased=True`) keeps the diagonal terms and is never negative. Unchanged
-by moving or rotating both clouds together.
+The V-statistic (`biased=True`) includes the diagonal terms and is never negative. Unchanged
+by shifting or rotating both clouds together.
 
 The standard error is that of the U-statistic, with its first- and second-order terms
 
     Var = (4 (n-2) zeta_1 + 2 zeta_2) / (n (n-1)),
 
-so that it holds both when the clouds differ and when they do not. zeta_1 is estimated
-without bias and cut off at 0: the error is never below that of equal distributions, and
-there up to a third too large. The p-value is exact
-under "both clouds are independent draws from one distribution": exchanging x_i and y_i
-turns the sign of row and column i, so each random exchange costs a product of signs and
-no kernel.
+so that it is valid both when the distributions differ and when they do not. zeta_1 is
+estimated without bias and clipped at 0: the error is never below that for equal
+distributions, for which it is up to a third too large. The p-value is exact under the
+hypothesis that both clouds are independent draws from one distribution: exchanging x_i and
+y_i flips the sign of row and column i, so that a random exchange costs a product of signs
+and no new kernel.
 
 Tolstikhin et al., "Wasserstein auto-encoders", ICLR 2018, for the kernels.
 """
@@ -42,12 +42,12 @@ BLOCK_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """MMD^2 with its standard error, and how often chance alone would give as much."""
+    """MMD^2 with its standard error and p-value."""
 
     value: float
     standard_error: float
     p_value: float | None
-    chance: float  # to be expected of two clouds of one distribution
+    chance: float  # expected for two clouds from one distribution
 
 
 def mmd(
@@ -62,17 +62,17 @@ def mmd(
     """MMD^2 between two clouds of equal size; `variance` is sigma^2 of the kernels.
 
     Memory does not grow with the square of the samples: kernels are summed in blocks of
-    rows. `permutations=0` leaves the p-value out.
+    rows. With `permutations=0` there is no p-value.
     """
     whole("mmd", 0, permutations=permutations)
     if x.shape != y.shape or len(x) < 4:
         raise Undefined(
             f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two of equal shape with "
-            "at least 4 samples are needed. Draw as many samples of one as of the other."
+            "at least 4 samples are needed. Draw equally many samples of both."
         )
     if not variance > 0:
         raise Undefined(
-            f"mmd: a variance of {variance} gives kernels without width. Are all codes the same? "
+            f"mmd: a variance of {variance} gives kernels of zero width. Are all codes the same? "
             "See which latents are used: zscope assay RUN response-matrix"
         )
     x, y = x.detach().cpu().double(), y.detach().cpu().double()
@@ -87,9 +87,9 @@ def mmd(
         rows = slice(start, start + rows_at_once)
         h = _kernel(x[rows], x, widths).add_(_kernel(y[rows], y, widths))
         h.sub_(_kernel(x[rows], y, widths)).sub_(_kernel(y[rows], x, widths))
-        own = h.diagonal(start)
-        diagonal += float(own.sum())
-        own.zero_()
+        own_terms = h.diagonal(start)
+        diagonal += float(own_terms.sum())
+        own_terms.zero_()
         sums[rows] = h.sum(1)
         squares += float(h.square().sum())
         exchanged += ((h @ signs.T) * signs[:, rows].T).sum(0)
@@ -102,17 +102,17 @@ def mmd(
     second = max(0.0, squares / pairs - (total / pairs) ** 2)
     first = _first_order(sums / (count - 1), second)
     error = ((4 * (count - 2) * max(0.0, first) + 2 * second) / pairs) ** 0.5
-    # Rounding must not decide between equal numbers, as they are for identical clouds.
-    reached = int((chance >= value - 1e-12).sum())
-    p_value = (1 + reached) / (1 + permutations) if permutations else None
+    # Rounding must not decide between equal numbers, which identical clouds give.
+    as_large = int((chance >= value - 1e-12).sum())
+    p_value = (1 + as_large) / (1 + permutations) if permutations else None
     return Discrepancy(value, error, p_value, diagonal / count**2 if biased else 0.0)
 
 
 def _first_order(means: Tensor, second: float) -> float:
     """zeta_1, the variance of E[h | w], from the row means of h.
 
-    The variance of the row means also holds noise of order zeta_2 / n, and the rows share
-    samples; both are taken off, exactly in expectation.
+    The variance of the row means also contains noise of order zeta_2 / n, and the rows share
+    samples; both are subtracted, exactly in expectation.
     """
     n = len(means)
     noise = second * (n - 2) / (n - 1) ** 2

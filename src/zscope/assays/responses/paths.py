@@ -1,4 +1,4 @@
-"""Manifold path: how does one get from one code to another without leaving the manifold?
+"""Manifold path: which path leads from one code to another without leaving the data manifold?
 
 The path z(s), s its arc length, that minimises
 
@@ -7,16 +7,16 @@ The path z(s), s its arc length, that minimises
 where F is the response field: small on the learned manifold, large off it. The
 temperature keeps the path short where the field vanishes; a high one gives the straight
 line. `cost` is the integral of |F|^2 along the path and `straight_cost` the same along
-the straight line, both by one fine quadrature of the true response, so
+the straight line, both by the same fine quadrature of the true response, so
 
     0 <= cost <= straight_cost
 
 In a plane (given a response map) the path is the shortest one on the graph of grid
-points, each joined to its 32 nearest directions; the corners that the grid leaves are
-then drawn out under the same cost. In all latents (given an autoencoder) it starts as a
-shortest path on the graph of nearest neighbours among the codes, and is drawn out
-likewise. Points and frames are at equal arc length. Exchanging start and end reverses
-the path; permuting latents permutes its coordinates.
+points, each connected in 32 directions, and is then relaxed under the same cost, which
+removes the corners of the grid. In all latents (given an autoencoder) it starts as a
+shortest path on the graph of nearest neighbours among the codes and is relaxed likewise.
+Points and frames are at equal arc length. Exchanging start and end reverses the path;
+permuting latents permutes its coordinates.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3 (the
 planar path, on the squared field); the path in all latents is ours.
@@ -34,7 +34,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode, respond
 from zscope.assays.entry import Entry
-from zscope.assays.responses.chains import draw_out, integral, length, resample, shortest
+from zscope.assays.responses.chains import integral, length, relax_chain, resample, shortest
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError
@@ -43,8 +43,8 @@ from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
-# Moves to the 32 nearest directions of a grid, up to sign: with the 8 nearest alone a path
-# can be 8 % too long, with these 1.3 %, and drawing out repairs the rest.
+# Moves in the 32 nearest directions of a grid, up to sign: with only the 8 nearest a path
+# can be 8 % too long, with these 1.3 %, and relaxation removes the rest.
 _MOVES = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 1), (2, -1), (1, 2), (1, -2)]
 _MOVES += [(3, 1), (3, -1), (1, 3), (1, -3), (3, 2), (3, -2), (2, 3), (2, -3)]
 
@@ -90,7 +90,7 @@ def manifold_path(
     temperature: float | None = None,
     points: int = 101,
     frames: int = 9,
-    samples: int = 1000,
+    samples: int = 500,
     neighbours: int = 10,
     relax: int | None = None,
     generator: Generator | None = None,
@@ -98,12 +98,12 @@ def manifold_path(
     """The path from `start` to `end` in the plane of a response map, or in all latents.
 
     In a plane the ends are two numbers or whole latent vectors (of which the two latents
-    of the map count). In all latents `codes` say where the manifold is; `samples` of them
-    are joined to their `neighbours` nearest, more if the graph would fall apart.
-    `temperature` is by default a tenth of the median of |F|^2 over the codes (over the
-    calmest fifth of a map without codes). `relax` bounds the steps of drawing out (by default
-    100 in a plane and 20 in all latents, where each asks the model); 0 leaves the path on
-    its graph, for models without gradients.
+    of the map are used). In all latents `codes` show where the manifold is; `samples` of them
+    are connected to their `neighbours` nearest, or to more if the graph is disconnected.
+    `temperature` is by default a tenth of the median of |F|^2 over the codes (for a map
+    without codes, over the fifth of the map with the smallest |F|). `relax` is the largest
+    number of relaxation steps (by default 100 in a plane and 20 in all latents, where each
+    step runs the model); 0 leaves the path on its graph, for models without gradients.
     """
     whole("manifold_path", points=points, frames=frames)
     whole("manifold_path", 1, samples=samples, neighbours=neighbours)
@@ -119,14 +119,14 @@ def manifold_path(
             "could wander for free where the field vanishes. Leave it out for a default."
         )
     plane = subject if isinstance(subject, ResponseMap) else None
-    space: _Plane | _Everywhere
+    space: _Plane | _AllLatents
     if isinstance(subject, ResponseMap):
         space = _Plane(subject)
     else:
-        space = _Everywhere(subject, codes, samples, generator)
+        space = _AllLatents(subject, codes, samples, generator)
     ends = torch.stack([space.end(start, "start"), space.end(end, "end")])
     if temperature is None:
-        # Where there is next to no field, paths would follow its rounding noise.
+        # Where the field nearly vanishes, paths would follow its rounding errors.
         temperature = max(space.temperature(), (1e-4 * length(ends)) ** 2) or 1.0
     straight = resample(ends, points)
     candidates = [straight]
@@ -134,11 +134,11 @@ def manifold_path(
         starts = [straight, space.graph_path(ends, temperature, neighbours)]
         relax = space.relax if relax is None else relax
         if relax > 0:
-            still: dict[str, Any] = {"pieces": space.pieces, "bounds": space.bounds}
-            starts += [draw_out(c, space.squares, temperature, relax, **still) for c in starts]
+            options: dict[str, Any] = {"pieces": space.pieces, "bounds": space.bounds}
+            starts += [relax_chain(c, space.squares, temperature, relax, **options) for c in starts]
         candidates += [resample(chain, points) for chain in starts[1:]]
-    # Drawing out finds the nearest minimum, which need not be the lowest: all candidates
-    # are judged by one fine measurement. The straight line wins when no other is better.
+    # Relaxation finds the nearest minimum, which need not be the lowest: all candidates are
+    # compared by the same fine quadrature. The straight line wins unless another is better.
     costs = [integral(chain, space.measure) for chain in candidates]
     totals = [c + temperature * length(chain) for c, chain in zip(costs, candidates, strict=True)]
     chosen = 0 if totals[0] <= min(totals) * (1 + 1e-6) else totals.index(min(totals))
@@ -163,18 +163,18 @@ def manifold_path(
 
 
 class _Plane:
-    """Paths over two latents: the grid of the map guides, the true response measures."""
+    """Paths over two latents: relaxed on the grid of the map, measured by the true response."""
 
     relax, pieces = 100, 64
 
-    def __init__(self, given: ResponseMap) -> None:
-        self.map, self.autoencoder = given, given.autoencoder
-        self.codes = given.codes
-        low0, high0, low1, high1 = given.extent
+    def __init__(self, plane: ResponseMap) -> None:
+        self.map, self.autoencoder = plane, plane.autoencoder
+        self.codes = plane.codes
+        low0, high0, low1, high1 = plane.extent
         self.bounds = torch.tensor([[low0, high0], [low1, high1]], dtype=torch.float64)
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
-        # The map's edge is a number of the model's own type: a code on it is rounded alike.
+        # Rounded like the edges of the map, so that a code on an edge is inside.
         vector = as_codes(value, f"manifold_path: {name}")[0].to(self.map.base.dtype).double()
         if len(vector) == self.map.base.shape[1]:
             vector = vector[list(self.map.dims)]
@@ -199,9 +199,9 @@ class _Plane:
         if self.codes is not None:
             inside = ((self.codes >= self.bounds[:, 0]) & (self.codes <= self.bounds[:, 1])).all(1)
             if inside.any():
-                return _low(self.squares(self.codes[inside]))
+                return _default_temperature(self.squares(self.codes[inside]))
         squares = self.map.field.square().sum(-1).flatten()
-        return _low(squares.sort().values[: max(1, len(squares) // 5)])
+        return _default_temperature(squares.sort().values[: max(1, len(squares) // 5)])
 
     def squares(self, points: Tensor) -> Tensor:
         """|F|^2 with F interpolated bilinearly between grid points."""
@@ -231,7 +231,7 @@ class _Plane:
             there = number[across:]
             sources.append(here[:, max(0, -up) : shape[1] - max(0, up)].ravel())
             targets.append(there[:, max(0, up) : shape[1] + min(0, up)].ravel())
-        # The ends lie between grid points: each is joined to those of the cells around it.
+        # The ends lie between grid points: each is connected to those of the cells around it.
         spacing = (self.bounds[:, 1] - self.bounds[:, 0]) / (torch.tensor(shape) - 1)
         for k in (0, 1):
             near = ((nodes - ends[k]).abs() <= 2 * spacing).all(1).nonzero()[:, 0].numpy()
@@ -241,12 +241,12 @@ class _Plane:
         edges = np.concatenate(sources), np.concatenate(targets)
         share = torch.linspace(0, 1, 7, dtype=torch.float64)[1::2]
         first, second = nodes[edges[0]], nodes[edges[1]]
-        along = torch.stack([self.squares(first.lerp(second, s)) for s in share]).mean(0)
-        return shortest(nodes, edges, along + temperature)
+        costs = torch.stack([self.squares(first.lerp(second, s)) for s in share]).mean(0)
+        return shortest(nodes, edges, costs + temperature)
 
 
-class _Everywhere:
-    """Paths over all latents: nearest neighbours among the codes guide."""
+class _AllLatents:
+    """Paths over all latents: they start on the nearest-neighbour graph of the codes."""
 
     bounds = None
     relax, pieces = 20, 32
@@ -282,12 +282,12 @@ class _Everywhere:
         return points.to(self.codes.dtype)
 
     def temperature(self) -> float:
-        return _low(self.measure(self.codes))
+        return _default_temperature(self.measure(self.codes))
 
     def measure(self, points: Tensor) -> Tensor:
         points = points.to(self.codes.dtype)
-        answer = respond(self.autoencoder, points)
-        return (answer.double() - points.double()).square().sum(1)
+        response = respond(self.autoencoder, points)
+        return (response.double() - points.double()).square().sum(1)
 
     def squares(self, points: Tensor) -> Tensor:
         codes = self.whole(points.reshape(-1, points.shape[-1]))
@@ -295,21 +295,22 @@ class _Everywhere:
         if not any(True for _ in self.autoencoder.parameters()):
             dtype = codes.dtype
         with evaluation(self.autoencoder, gradients=True):
-            answer = self.autoencoder.encode(self.autoencoder.decode(codes.to(device, dtype))).mean
-        if not answer.requires_grad:
+            decoded = self.autoencoder.decode(codes.to(device, dtype))
+            response = self.autoencoder.encode(decoded).mean
+        if not response.requires_grad:
             raise InterfaceError(
-                "manifold_path: the model's response gives no gradient with respect to the codes, "
-                "so the path cannot be drawn out. Does it leave torch or switch gradients off? "
+                "manifold_path: the model's response has no gradient with respect to the codes, "
+                "so the path cannot be relaxed. Does it leave torch or switch gradients off? "
                 "Call with relax=0 for the path on the graph of codes."
             )
-        return (answer.to(codes) - codes).double().square().sum(1).reshape(points.shape[:-1])
+        return (response.to(codes) - codes).double().square().sum(1).reshape(points.shape[:-1])
 
     def graph_path(self, ends: Tensor, temperature: float, neighbours: int) -> Tensor:
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
         from scipy.spatial import KDTree
 
-        # Duplicated codes would only be each other's neighbours.
+        # Duplicate codes would only be neighbours of each other.
         nodes = torch.cat([ends, self.codes.double().unique(dim=0)])
         tree, count = KDTree(nodes.numpy()), len(nodes)
         neighbours = max(1, min(neighbours, count - 1))
@@ -325,12 +326,12 @@ class _Everywhere:
         edges = pairs[:, pairs[0] != pairs[1]]
         at_nodes = self.measure(nodes)
         middle = self.measure((nodes[edges[0]] + nodes[edges[1]]) / 2)
-        along = (at_nodes[edges[0]] + at_nodes[edges[1]] + 4 * middle) / 6
-        return shortest(nodes, (edges[0], edges[1]), along + temperature, source=0, target=1)
+        costs = (at_nodes[edges[0]] + at_nodes[edges[1]] + 4 * middle) / 6
+        return shortest(nodes, (edges[0], edges[1]), costs + temperature, source=0, target=1)
 
 
-def _low(squares: Tensor) -> float:
-    """A tenth of the median: paths may then be ten times longer to stay where codes are."""
+def _default_temperature(squares: Tensor) -> float:
+    """A tenth of the median: to stay near codes, paths may be about ten times longer."""
     return squares.median().item() / 10
 
 

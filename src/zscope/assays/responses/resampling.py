@@ -1,15 +1,15 @@
-"""Base samples, and weights that say how often each counts in a resample.
+"""Block bootstrap: weights of the base samples in each resample, and intervals from them.
 
 A response matrix compares a sample with the next one in a random order, so neighbours
 share a sample: their squares are correlated, and drawing single ones would give
 intervals that are too short (by a factor of 1.22 for a Gaussian identity autoencoder).
-Whole blocks of neighbours are drawn instead, of length n^(1/3): the circular block
-bootstrap (Politis & Romano, 1992).
+Instead, whole blocks of neighbours of length n^(1/3) are drawn: the circular block bootstrap
+(Politis & Romano, 1992).
 
-Percentiles of few blocks are too narrow, as an interval of the normal distribution is
-where Student's is due; and blocks cut off the last of their neighbours, a share of
-1 / length of the correlation. Both are made up for by taking percentiles further out
-(Hesterberg, Am. Stat. 69(4), 2015: the expanded percentile interval).
+Percentile intervals from few blocks are too narrow, like normal intervals where Student's t
+is appropriate; and a block loses the neighbour of its last sample, a share of 1 / length of
+the correlation. Both are corrected by using percentiles further out (Hesterberg, Am. Stat.
+69(4), 2015: the expanded percentile interval).
 """
 
 import torch
@@ -18,16 +18,16 @@ from torch import Generator, Tensor
 from zscope.errors import ConfigError
 from zscope.sampling import whole
 
-ENOUGH = 200  # to reach the ends of 95 %
+ENOUGH = 200  # for stable ends of a 95 % interval
 
 
 def resamples_of(resamples: int, who: str) -> int:
-    """How many to draw: none, or ENOUGH and more, as they cost little here."""
+    """How many resamples to draw: none, or at least ENOUGH, because they are cheap here."""
     whole(who, 0, resamples=resamples)
     if resamples == 1:
         raise ConfigError(
             f"{who}: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
-            "steady ends. Leave it at 0 for no interval."
+            "stable ends. Leave it at 0 for no interval."
         )
     return max(resamples, ENOUGH) if resamples else 0
 
@@ -39,7 +39,7 @@ def block_weights(samples: int, resamples: int, generator: Generator) -> Tensor:
     """
     weights = torch.zeros(resamples + 1, samples, dtype=torch.float64)
     weights[0] = 1
-    length = _length(samples)
+    length = _block_length(samples)
     blocks = -(-samples // length)
     for row in weights[1:]:
         starts = torch.randint(samples, (blocks, 1), generator=generator, device=generator.device)
@@ -49,7 +49,7 @@ def block_weights(samples: int, resamples: int, generator: Generator) -> Tensor:
 
 
 def tail(units: int, *, length: int = 1) -> float:
-    """The share to cut off at each end for 95 %, when `units` blocks are drawn again."""
+    """The share to cut off at each end for a 95 % interval, with `units` resampled blocks."""
     from scipy.special import ndtr, stdtrit
 
     if units < 2:
@@ -59,15 +59,15 @@ def tail(units: int, *, length: int = 1) -> float:
 
 
 def block_tail(samples: int) -> float:
-    """The same for `block_weights` of so many samples."""
-    length = _length(samples)
+    """The same for the `block_weights` of this many samples."""
+    length = _block_length(samples)
     return tail(-(-samples // length), length=length)
 
 
 def interval(draws: Tensor, tail: float) -> Tensor | None:
-    """The percentiles over resamples (lower and upper along a new first axis).
+    """Percentiles over the resamples (lower and upper along a new first axis).
 
-    Row 0 of `draws` is the estimate itself and takes no part; None without resamples.
+    Row 0 of `draws` is the estimate itself and is not used; None without resamples.
     """
     if len(draws) < 2:
         return None
@@ -75,6 +75,5 @@ def interval(draws: Tensor, tail: float) -> Tensor | None:
     return torch.quantile(draws[1:].flatten(1), ends, dim=0).reshape(2, *draws.shape[1:])
 
 
-def _length(samples: int) -> int:
-    """Of one block."""
+def _block_length(samples: int) -> int:
     return max(1, round(float(samples ** (1 / 3))))

@@ -1,13 +1,13 @@
-"""Response: what becomes of a code that is decoded and encoded again?
+"""Response: how does a code change when it is decoded and encoded again?
 
     R(z) = mean of q(z' | decoder(z)),        z' ~ q(z' | decoder(z))
 
 The first is deterministic, from mean to mean; the second is a draw, and equals the
-first where the encoder has no spread. The displacement R(z) - z points towards the
+first if the encoder is deterministic. The displacement R(z) - z points towards the
 manifold that the codes of data form: it is 0 for an identity autoencoder, and for a
 linear one with decoder W and encoder W⁺ it is 0 on the row space of W and -z across it.
-Permuting the latents permutes the response; moving or rescaling the observations
-changes nothing, if the encoder undoes what the decoder does.
+Permuting the latents permutes the response; shifting or rescaling the observations changes
+nothing if the encoder inverts it.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2 and 3.
 """
@@ -65,7 +65,7 @@ class Response(Result):
             return histograms(
                 {"codes": self.codes, "responses": self.response}, x="latent 0", ax=ax
             )
-        # The two latents that answer most: passive ones would all point at 0.
+        # The two latents that respond most: responses of passive ones all point to 0.
         dims = self.response.var(0, correction=0).argsort(descending=True)[:2].sort().values
         return arrows(self.codes, self.response, dims=dims.tolist(), ax=ax)
 
@@ -78,7 +78,7 @@ def response(
     samples: int = 1024,
     generator: Generator | None = None,
 ) -> Response:
-    """The response to at most `samples` codes: those given, or draws from a `Posterior`."""
+    """The response to at most `samples` of the codes, or to draws from a `Posterior`."""
     generator = fresh(generator)
     whole("response", 1, samples=samples)
     if isinstance(codes, Recording):
@@ -94,7 +94,7 @@ def response(
 
 
 ENTRY = Entry(
-    question="What becomes of a code that is decoded and encoded again?",
-    takes=("autoencoder", "recording"),
+    question="How does a code change when it is decoded and encoded again?",
+    takes=("autoencoder", "recording_or_codes"),
     passes="samples",
 )

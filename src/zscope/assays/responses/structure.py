@@ -1,19 +1,19 @@
-"""Structure score: do samples of the prior survive decoding and encoding?
+"""Structure score: do prior samples survive decoding and encoding?
 
-    SS = MMD^2(p, r),   r the law of z' ~ q(z' | decoder(z)),  z ~ p
+    SS = MMD^2(p, r),   r the distribution of z' ~ q(z' | decoder(z)),  z ~ p
 
-Near 0 when the responses to prior samples are spread like the prior itself; large when
-the decoder and encoder pull the prior's samples onto a more structured set. The squared
-MMD with the kernels of Wasserstein autoencoders (see `mmd`), no root; the two clouds use
-independent draws of the prior, and the responses are posterior *samples* (eq. 3): with
-mean responses a collapsed latent would become a point, and collapse would look like
-structure. `response="mean"` gives that other quantity, and the result says so.
-Unchanged by permuting or (given a rotated model) rotating the latents.
+Near 0 when the responses to prior samples are distributed like the prior itself; large
+when the decoder and encoder pull prior samples onto a more structured set. It is the squared
+MMD with the kernels of Wasserstein autoencoders (see `mmd`). The two clouds are independent
+draws from the prior, and the responses are posterior *samples* (eq. 3): with mean responses
+a collapsed latent would become a point, and collapse would look like structure.
+`response="mean"` uses mean responses, and the result says so. Unchanged by permuting or
+(given a rotated model) rotating the latents.
 
 With `only_causal` the non-causal latents are set to 0 in both clouds (the causal
-structure score). A model without a prior is compared with hybrids of its own codes
-instead of prior samples, in kernels as wide as those codes are spread on average;
-`distribution` says which it was.
+structure score). For a model without a prior, hybrids of its own codes replace the prior
+samples, and the width of the kernels follows the mean variance of the codes; `distribution`
+says which was used.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 8, sec. 4.2.
 """
@@ -99,11 +99,11 @@ def structure_score(
     permutations: int = 200,
     generator: Generator | None = None,
 ) -> StructureScore:
-    """How far is the law of the responses from that of the vectors responded to?
+    """MMD^2 between the distributions of latent vectors and of their responses.
 
-    `posterior` (or codes) is needed for models without a prior, whose hybrids are used;
-    `groups` are the variables of those hybrids. `causal` names the latents to keep with
-    `only_causal`; otherwise they are found with a response matrix.
+    `posterior` (or codes) is needed for models without a prior, to make hybrids; `groups` are
+    the variables of those hybrids. `causal` lists the latents to use with `only_causal`; by
+    default they come from a response matrix.
     """
     generator = fresh(generator)
     _check(response, statistic, samples, permutations)
@@ -116,15 +116,16 @@ def structure_score(
     else:
         draw = partial(prior_samples, autoencoder, samples, generator=generator)
         variance = 1.0
-    drawn, asked = draw(), draw()
-    answer = respond_posterior(autoencoder, asked)
-    responses = answer.sample(generator) if response == "sampled" else answer.mean
-    kept = None
+    samples_compared, samples_decoded = draw(), draw()
+    response_posterior = respond_posterior(autoencoder, samples_decoded)
+    sampled = response == "sampled"
+    responses = response_posterior.sample(generator) if sampled else response_posterior.mean
+    used = None
     if only_causal:
-        kept = _causal(autoencoder, posterior, asked, causal, generator)
-        drawn, responses = _only(drawn, kept), _only(responses, kept)
-    found = mmd(
-        drawn,
+        used = _causal(autoencoder, posterior, samples_decoded, causal, generator)
+        samples_compared, responses = _only(samples_compared, used), _only(responses, used)
+    discrepancy = mmd(
+        samples_compared,
         responses,
         variance=variance,
         biased=statistic == "biased",
@@ -132,18 +133,18 @@ def structure_score(
         generator=generator,
     )
     return StructureScore(
-        score=found.value,
-        standard_error=found.standard_error,
-        p_value=found.p_value,
+        score=discrepancy.value,
+        standard_error=discrepancy.standard_error,
+        p_value=discrepancy.p_value,
         distribution="hybrid" if autoencoder.prior is None else "prior",
         response=response,
         statistic=statistic,
-        causal=kept,
+        causal=used,
         samples=samples,
-        latents=drawn.shape[1],
-        drawn=drawn,
+        latents=samples_compared.shape[1],
+        drawn=samples_compared,
         responses=responses,
-        chance=found.chance,
+        chance=discrepancy.chance,
     )
 
 
@@ -178,35 +179,36 @@ def causal_structure_score(
 def _causal(
     autoencoder: Autoencoder,
     posterior: Recorded | None,
-    asked: Codes,
+    codes: Codes,
     causal: Sequence[int] | None,
     generator: Generator,
 ) -> list[int]:
-    """The given latents, or those of a response matrix (over the drawn codes without data)."""
+    """The given latents, or those of a response matrix (of `codes`, without a posterior)."""
     if causal is None:
         if isinstance(posterior, Recording):
             causal = shared_result(response_matrix, posterior).causal
         else:
-            source = asked[:1024] if posterior is None else posterior
+            source = codes[:1024] if posterior is None else posterior
             causal = response_matrix(autoencoder, source, generator=generator).causal
-    kept = sorted({int(latent) for latent in causal})
-    if not kept:
+    used = sorted({int(latent) for latent in causal})
+    if not used:
         raise Undefined(
-            f"structure_score: none of the {asked.shape[1]} latents is causal, so the causal "
-            "structure score compares nothing with nothing. Has the posterior collapsed? See: "
+            f"structure_score: none of the {codes.shape[1]} latents is causal, so there is "
+            "nothing to compare. Has the posterior collapsed? See: "
             "zscope assay RUN response-matrix"
         )
-    if kept[0] < 0 or kept[-1] >= asked.shape[1]:
+    if used[0] < 0 or used[-1] >= codes.shape[1]:
         raise ConfigError(
-            f"structure_score: causal={kept}, but the model has {asked.shape[1]} latents "
-            f"(0 to {asked.shape[1] - 1})."
+            f"structure_score: causal={used}, but the model has {codes.shape[1]} latents "
+            f"(0 to {codes.shape[1] - 1})."
         )
-    return kept
+    return used
 
 
-def _only(codes: Codes, kept: list[int]) -> Codes:
+def _only(codes: Codes, latents: list[int]) -> Codes:
+    """The codes with all other latents set to 0."""
     only = torch.zeros_like(codes)
-    only[:, kept] = codes[:, kept]
+    only[:, latents] = codes[:, latents]
     return only
 
 
@@ -224,7 +226,7 @@ def _check(response: str, statistic: str, samples: int, permutations: int) -> No
     whole("structure_score", 0, permutations=permutations)
     if response not in ("sampled", "mean") or statistic not in ("unbiased", "biased"):
         raise ConfigError(
-            f"structure_score: response={response!r}, statistic={statistic!r}; known are "
+            f"structure_score: response={response!r}, statistic={statistic!r}; use "
             "response='sampled' or 'mean', and statistic='unbiased' or 'biased'."
         )
     if samples < 4:
@@ -241,7 +243,7 @@ ENTRIES = {
         passes="samples",
     ),
     "causal-structure-score": Entry(
-        question="Do prior samples survive, seen only through the latents that matter?",
+        question="Do the causal latents of prior samples survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
     ),

@@ -1,13 +1,13 @@
-"""Traversal responses: where along a traversal does the encoder lose track?
+"""Traversal responses: where along a traversal does the encoder fail to recover the code?
 
-Latent m of a base vector is moved over its range while the others stay; for every step
+Latent m of a base vector is moved over its range while the others are fixed; for every step
 
     error[m, step, i] = N_i - N'_i
 
-the signed difference between the vector that was decoded and its response. A decoded
-traversal may look fine and still be misread: a consistent model has lines at 0. A
-collapsed latent answers with nothing, so its own line rises with the traversal. n plots
-of n lines. Permuting the latents permutes the plots and their lines.
+is the signed difference between the decoded vector and its response. A traversal may look
+fine and still be encoded wrongly: a consistent model has lines at 0. A collapsed latent does
+not respond, so its own line rises with the traversal. There are n plots of n lines. Permuting
+the latents permutes the plots and their lines.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 2, A.4.2.
 """
@@ -66,7 +66,7 @@ def traversal_responses(
 ) -> TraversalResponses:
     """The signed errors as each latent is moved over the central `range` of its codes.
 
-    `base` is the vector that is changed; by default the recorded code nearest to the mean.
+    `base` is the vector to change; by default the recorded code nearest to the mean.
     """
     if isinstance(codes, Posterior):
         codes = codes.mean
@@ -92,16 +92,16 @@ def traversal_responses(
     share = torch.linspace(0, 1, steps, dtype=torch.float64)
     low, high = torch.from_numpy(ends)
     values = (low[:, None] + (high - low)[:, None] * share).to(codes)
-    moved = base.repeat(latents, steps, 1)
+    vectors = base.repeat(latents, steps, 1)
     index = torch.arange(latents)
-    moved[index, :, index] = values
-    flat = moved.flatten(0, 1)
+    vectors[index, :, index] = values
+    flat = vectors.flatten(0, 1)
     error = flat - respond(autoencoder, flat)
     return TraversalResponses(base, values, error.unflatten(0, (latents, steps)))
 
 
 ENTRY = Entry(
-    question="Where along a traversal does the encoder lose track?",
+    question="Where along a traversal does the encoder fail to recover the code?",
     takes=("autoencoder", "codes"),
     passes="steps * latents",
     most=4_000,

@@ -1,4 +1,4 @@
-"""CKA: are the same samples arranged in the same way in two representations?
+"""CKA: do two representations arrange the same samples in the same way?
 
 With X and Y the centred activations (samples x features) and K = X X^T, L = Y Y^T,
 
@@ -32,7 +32,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.matrices import Array, centred, same_rows
+from zscope.assays.matrices import Array, centre, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
 
@@ -63,7 +63,7 @@ class CKA(Scored):
 def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     """Linear CKA of two representations of the same samples, in the same order."""
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
-    a, b = centred(a), centred(b)
+    a, b = centre(a), centre(b)
     n, features = len(a), (a.shape[1], b.shape[1])
     norms_a, norms_b = a.square().sum(1), b.square().sum(1)
     _refuse_constant(float(norms_a.sum()), float(norms_b.sum()), n)

@@ -1,4 +1,4 @@
-"""Similarity heatmap: which layers of two models, or of one model at two times, are similar?
+"""Similarity heatmap: which layers of two models, or of one model at two steps, are similar?
 
 Cell (i, j) is the CKA of layer i of the first and layer j of the second model on the same
 samples; with several runs of each, the mean over all pairs of runs. Top left compares
@@ -58,7 +58,7 @@ class Layer:
         assert self.rows is not None
         return self.rows[start:end] @ self.rows[start:].T
 
-    def shuffled(self, order: Tensor) -> "Layer":
+    def shuffle(self, order: Tensor) -> "Layer":
         return Layer(
             None if self.rows is None else self.rows[order],
             None if self.gram is None else self.gram[order][:, order],
@@ -141,7 +141,7 @@ def similarity_heatmap(
     if null:
         order = torch.randperm(samples, generator=fresh(generator))
         runs = prepared[: len(ours)] if alone else prepared[len(ours) : len(ours) + len(theirs)]
-        prepared.append({name: layer.shuffled(order) for name, layer in runs[0].items()})
+        prepared.append({name: layer.shuffle(order) for name, layer in runs[0].items()})
     table = _all_pairs(prepared, samples, debiased)
     rows = [n for n in prepared[0] if all(n in g for g in prepared[: len(ours)])]
     start = 0 if alone else len(ours)

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.matrices import Array, centred, same_rows
+from zscope.assays.matrices import Array, centre, same_rows
 from zscope.errors import Undefined
 from zscope.results import Scored
 
@@ -57,7 +57,7 @@ def procrustes(x: Array, y: Array) -> Procrustes:
     a, b = same_rows(x, y, "procrustes")
     features = (a.shape[1], b.shape[1])
     a, b = _unit(a, "first"), _unit(b, "second")
-    cross = _reduced(b).T @ _reduced(a)
+    cross = _reduce(b).T @ _reduce(a)
     score = min(1.0, float(torch.linalg.svdvals(cross).sum()))
     return Procrustes(
         score=score,
@@ -69,7 +69,7 @@ def procrustes(x: Array, y: Array) -> Procrustes:
 
 
 def _unit(rows: Tensor, side: str) -> Tensor:
-    rows = centred(rows)
+    rows = centre(rows)
     norm = torch.linalg.vector_norm(rows)
     if float(norm) == 0:
         raise Undefined(
@@ -81,7 +81,7 @@ def _unit(rows: Tensor, side: str) -> Tensor:
     return unit
 
 
-def _reduced(rows: Tensor) -> Tensor:
+def _reduce(rows: Tensor) -> Tensor:
     """The same shape in at most as many columns as there are rows: exact."""
     if rows.shape[1] <= len(rows):
         return rows

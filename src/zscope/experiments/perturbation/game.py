@@ -21,7 +21,7 @@ from zscope.models.composed import Composed
 from zscope.models.layers import initialise
 from zscope.randomness import seed_of
 from zscope.recording import record
-from zscope.training.config import TrainConfig, checked
+from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import batch_rows
 from zscope.training.loop import watch_interrupts
 from zscope.training.progress import show
@@ -108,7 +108,7 @@ class Game(nn.Module):
         }  # fmt: skip
         plain = models.build("ae", shape=data.shape, latents=1, **architecture)
         with torch.device("meta"):
-            decoder = copy.deepcopy(_decoder(cast(Composed, plain))).to("meta")
+            decoder = copy.deepcopy(_decoder(plain)).to("meta")
             self.modifier = Modifier(self.w.shape[1], decoder)
         initialise(self.modifier, seed=seed_of(seed, 7))
         self.to(self.device)
@@ -186,7 +186,7 @@ def play(
         "decoders": torch.optim.Adam(game.decoder_parameters(), **adam),
         "modifier": torch.optim.Adam(game.modifier.parameters(), **adam),
     }
-    config = checked("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
+    config = validate("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
     history: list[dict[str, Any]] = []
     if resume and (saved := store.checkpoints(folder)):
         first = store.read_checkpoint(saved[-1][1], game, optimisers)

@@ -467,7 +467,7 @@ def minimise(model: Autoencoder, x: torch.Tensor, beta: float) -> None:
         torch.autograd.backward(loss)
         return loss.item()
 
-    optimiser.step(closure)  # type: ignore[no-untyped-call]
+    optimiser.step(closure)
 
 
 def expected_loss(model: Autoencoder, x: torch.Tensor, beta: float) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from zscope.explorer.session import Session
-from zscope.explorer.views.matrix import Matrix, matrix, responses
+from zscope.explorer.views.matrix import Matrix, matrix
 from zscope.explorer.views.query import Query
 
 
@@ -19,7 +19,8 @@ class Graph(Query):
 def graph(session: Session, query: Graph) -> dict[str, Any]:
     """The causal latents as nodes, and the responses between them as edges."""
     matrix(session, Matrix())  # refuses a model with too many latents
-    response = session.cached(("matrix", "response"), lambda: responses(session))
+    name = "response-matrix"
+    response = session.cached(("assay", name), lambda: session.measure(name))
     network = response.graph(query.threshold)
     edges = set(network.edges)
     causal = response.causal

@@ -114,9 +114,10 @@ def sample(session: Session, query: Sample) -> dict[str, Any]:
     index = session.row(query.index)
     posterior = session.recording.posterior[[index]]
     x = session.recording.data.batch([index])
+    rows = session.recording.rows
     return {
         "index": index,
-        "row": int(session.recording.rows[index]),
+        "row": index if rows is None else int(rows[index]),
         "z": posterior.mean[0],
         "std": posterior.variance[0].sqrt(),
         "factors": session.factors(index),

@@ -7,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zscope.assays.engine import respond
-from zscope.assays.responses.holes import Known
+from zscope.assays.responses.holes import HoleReference
 from zscope.assays.responses.maps import ResponseMap, in_plane, response_map
 from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
@@ -164,13 +164,14 @@ def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: An
             codes=session.codes,
             grid=query.grid,
             extent=_extent(session, dims),
+            decode_grid=0,  # the page decodes the points that the user chooses
         ),
     )
 
 
 def _hole_scores(session: Session, field: ResponseMap) -> Tensor:
     """|R(z) - z| over all latents at each grid point, relative to posterior samples."""
-    if not isinstance(session.hole_reference, Known):
+    if not isinstance(session.hole_reference, HoleReference):
         raise session.hole_reference
     codes = in_plane(field.base[0], field.dims, torch.cartesian_prod(*field.axes))
     answers = respond(session.subject.copy.autoencoder, codes)

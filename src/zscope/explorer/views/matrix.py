@@ -1,21 +1,18 @@
 """Matrix: which latents are used, depend on each other, and encode which factor."""
 
-from collections.abc import Callable
 from typing import Any, Literal
 
-from zscope.assays import (
-    conditioned_response_matrix,
-    dci,
-    interventional_consistency,
-    response_matrix,
-)
 from zscope.errors import Undefined
 from zscope.explorer.session import Session
 from zscope.explorer.views.query import Query
 
 Kind = Literal["response", "relative", "conditioned", "importance", "invariance"]
-RESPONSES = 10_000
-"""The approximate number of codes decoded and encoded for one matrix."""
+ASSAYS = {
+    "response": "response-matrix",
+    "conditioned": "conditioned-response-matrix",
+    "importance": "dci",
+    "invariance": "interventional-consistency",
+}
 MOST_LATENTS = 256
 
 
@@ -40,7 +37,7 @@ def matrix(session: Session, query: Matrix) -> dict[str, Any]:
             f"to {MOST_LATENTS} latents; for some of them call zs.assays.response_matrix(groups=)."
         )
     kind = "response" if query.kind == "relative" else query.kind
-    result = session.cached(("matrix", kind), lambda: _COMPUTE[kind](session))
+    result = session.cached(("assay", ASSAYS[kind]), lambda: session.measure(ASSAYS[kind]))
     names = list(session.recording.data.factor_names)
     every = list(range(latents))
     answer: dict[str, Any] = {"kind": query.kind, "row": "latent", "rows": every, "columns": every}
@@ -67,65 +64,3 @@ def matrix(session: Session, query: Matrix) -> dict[str, Any]:
         "informativeness": result.informativeness,
         "samples": result.samples,
     }
-
-
-def responses(session: Session) -> Any:
-    """The response matrix of the model."""
-    recording, latents = session.subject.copy, session.codes.shape[1]
-    return response_matrix(
-        recording.autoencoder,
-        recording.posterior,
-        samples=max(latents, min(1024, RESPONSES // latents)),
-        generator=session.generator(),
-    )
-
-
-def _conditioned(session: Session) -> Any:
-    recording, latents = session.subject.copy, session.codes.shape[1]
-    if recording.data.factors is None:
-        raise Undefined(
-            "conditioned response matrix: the data have no factors, so none can vary alone. "
-            "Explore the model on data with known factors: zscope explore TARGET --data NAME"
-        )
-    return conditioned_response_matrix(
-        recording.autoencoder,
-        recording.data,
-        posterior=recording.posterior,
-        samples=max(64, min(1024, RESPONSES // latents // recording.data.factors.shape[1])),
-        generator=session.generator(),
-    )
-
-
-def _importance(session: Session) -> Any:
-    recording = session.recording
-    if recording.factors is None:
-        raise Undefined(
-            "importance: the data have no factors, so there is nothing to predict. "
-            "Explore the model on data with known factors: zscope explore TARGET --data NAME"
-        )
-    return dci(
-        recording.codes,
-        recording.factors,
-        variances=None if recording.posterior.deterministic else recording.posterior.variance,
-        kinds=list(recording.data.factor_kinds),
-        generator=session.generator(),
-    )
-
-
-def _invariance(session: Session) -> Any:
-    recording, latents = session.subject.copy, session.codes.shape[1]
-    return interventional_consistency(
-        recording.autoencoder,
-        recording.posterior,
-        interventions=8,
-        samples=max(16, min(128, RESPONSES // latents // 8)),
-        generator=session.generator(),
-    )
-
-
-_COMPUTE: dict[str, Callable[[Session], Any]] = {
-    "response": responses,
-    "conditioned": _conditioned,
-    "importance": _importance,
-    "invariance": _invariance,
-}

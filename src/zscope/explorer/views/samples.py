@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 
 from zscope.assays.engine import decode, respond
-from zscope.assays.responses.holes import Known
+from zscope.assays.responses.holes import HoleReference
 from zscope.explorer.session import Session
 from zscope.explorer.views.latents import displacements, draw_codes
 from zscope.explorer.views.query import Query, Seed
@@ -35,7 +35,7 @@ def samples(session: Session, query: Samples) -> dict[str, Any]:
         codes = draw_codes(session, query.source, query.count, query.seed)
         x = decode(model, codes)
     holes = None
-    if isinstance(session.hole_reference, Known):
+    if isinstance(session.hole_reference, HoleReference):
         holes = session.hole_reference.score(codes, answers=respond(model, codes))
     return {
         "source": query.source,
