@@ -1,5 +1,6 @@
 """The report: one page that needs nothing else, and everything in it as JSON."""
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -19,6 +20,8 @@ from zscope.errors import ConfigError
 from zscope.report.build import rounded
 from zscope.report.page import TEMPLATES, mark_code, number, paragraphs, score_cell
 from zscope.report.rules import RULES
+from zscope.report.tables import as_tex
+from zscope.results import COLUMNS
 
 LIMIT = 10_000_000
 FEW = ("response-matrix", "variable-types", "mig")
@@ -470,3 +473,124 @@ def test_a_model_of_ones_own_is_reported_on_ones_own_file(zscope, tmp_path):
 
 def test_the_data_can_be_a_dataset(tmp_path):
     assert isinstance(pictures(), Dataset)
+
+
+# Files and notebooks
+
+
+@pytest.fixture(scope="module")
+def scored():
+    names = ["mig", "dci", "effective-rank", "response-matrix"]
+    return zs.assay(Pictures(), pictures(), names=names, resamples=5)
+
+
+def test_a_saved_table_holds_every_score(scored, tmp_path):
+    import pandas as pd
+
+    frame = scored.to_frame()
+    assert list(frame.columns) == list(COLUMNS)
+    assert set(frame["assay"]) >= {"mig", "dci", "effective-rank"}
+    mig = frame[frame["assay"] == "mig"].iloc[0]
+    assert mig["value"] == scored.results["mig"].score
+    assert (mig["low"], mig["high"]) == pytest.approx(scored.results["mig"].interval)
+    assert mig["n"] == 240
+    csv = pd.read_csv(scored.save(tmp_path / "scores.csv"))
+    parquet = pd.read_parquet(scored.save(tmp_path / "scores.PARQUET"))
+    for table in (csv, parquet):
+        assert list(table.columns) == list(COLUMNS)
+        assert table["assay"].tolist() == frame["assay"].tolist()
+        assert table["measure"].tolist() == frame["measure"].tolist()
+        for column in ("value", "low", "high", "chance"):
+            assert table[column].astype(float).tolist() == pytest.approx(
+                frame[column].astype(float).tolist(), nan_ok=True
+            )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["scores.PARQUET", "scores.csv"]
+
+
+def test_a_saved_latex_table_is_complete_and_escaped(scored, tmp_path):
+    lines = scored.save(tmp_path / "scores.tex").read_text().splitlines()
+    assert lines[:2] == [r"\begin{tabular}{lrrr}", r"\toprule"]
+    assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
+    rows = [line for line in lines if line.startswith("mig ")]
+    assert len(rows) == 1
+    _, value, interval, chance = rows[0].removesuffix(r" \\").split(" & ")
+    assert float(value) == pytest.approx(scored.results["mig"].score, abs=6e-4)
+    assert " to " in interval
+    assert float(chance.replace("$-$", "-").split("$")[0])
+    odd = {"assay": "a_b", "measure": "50 % & ^", "value": -1.5e-5, "low": None, "high": None}
+    text = as_tex([{**odd, "chance": None, "n": 3, "flavour": None}]).decode()
+    assert r"a\_b, 50 \% \& \^{} & $-$1.5$\times 10^{-5}$ &  &  \\" in text
+
+
+def test_saved_json_has_what_the_page_has(scored, tmp_path):
+    content = json.loads(scored.save(tmp_path / "scores.json").read_text())
+    assert content == scored.to_dict()
+    assert content["format"] == 2
+    assert content["assays"]["mig"]["scores"][0]["value"] == pytest.approx(
+        scored.results["mig"].score, rel=1e-5
+    )
+    assert "reconstructions" not in scored.to_dict(pictures=False)
+    assert list(tmp_path.iterdir()) == [tmp_path / "scores.json"]
+
+
+def test_reports_and_recordings_are_escaped_in_notebooks(scored):
+    text = zs.assay(
+        zs.record(Pictures(), pictures(names=("a", "<b>width</b>", "c"))), names=["mig", "holes"]
+    )._repr_html_()
+    Page(text)
+    assert text.count("<table>") == 1
+    assert "mig" in text
+    assert "<li>" in text
+    recorded = zs.record(Pictures(), pictures())._repr_html_()
+    for each in (text, recorded, scored._repr_html_()):
+        assert "<script>" not in each
+        assert "<b>width" not in each
+    assert "&lt;script&gt;" in recorded
+    bad = dataclasses.replace(scored, title="<script>")
+    assert bad._repr_html_().count("<script>") == 0
+
+
+# Many latents
+
+
+LARGE = 256
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A model of two linear layers with 256 latents; some assays, and all that a page does."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        encoder, decoder = torch.nn.Linear(64, 2 * LARGE), torch.nn.Linear(LARGE, 64)
+    model = zs.wrap(lambda x: encoder(x).chunk(2, 1), decoder, latents=LARGE)
+    x = torch.randn(600, 64, generator=generator)
+    data = from_arrays(x, (x[:, :2] > 0).long().numpy())
+    names = ["response-matrix", "variable-types", "latent-divergence", "mig", "traversal-responses"]
+    report = zs.assay(model, data, names=names)
+    return report, report.save(tmp_path_factory.mktemp("large") / "report.html")
+
+
+def test_many_latents_get_a_short_table_and_short_sentences(large):
+    report, path = large
+    assert not report.failed
+    assert len(report.results) == 5
+    page = Page(path.read_text())
+    rows = [given for tag, given in page.tags if tag == "img" and "along latent" in given["alt"]]
+    assert len(rows) == 64
+    assert "The table has the first 64 of 256; the JSON file beside this page has all" in page.text
+    assert len(json.loads(path.with_suffix(".json").read_text())["latents"]) == LARGE
+    for finding in report.findings:
+        assert len(str(finding)) < 400
+        assert len(finding.evidence) < 1200
+    assert max(map(len, str(report).splitlines())) < 400
+    assert len(path.read_bytes()) < LIMIT
+
+
+def test_many_codes_without_a_model_get_a_short_table_too(tmp_path):
+    codes = torch.randn(300, 100, generator=torch.Generator().manual_seed(0))
+    report = zs.assay(zs.Recording.from_arrays(codes), names=["effective-rank"])
+    text = report.save(tmp_path / "report.html").read_text()
+    assert "first 64 of 100" in Page(text).text
+    assert "from low to high" not in text
+    assert text.count('<th scope="row">') < 100

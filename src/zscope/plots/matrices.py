@@ -96,7 +96,7 @@ def heatmap(
 
 def _cell(count: int) -> float:
     """The side of a cell in inches: large matrices fit on a page."""
-    return float(np.clip(5.4 / count, 0.075, 0.36 if count > 4 else 0.5))
+    return float(np.clip(5.4 / count, 0.02, 0.36 if count > 4 else 0.5))
 
 
 def _separate_cells(ax: Axes, height: int, width: int) -> None:
@@ -128,8 +128,9 @@ def _label(
     ax: Axes, axis: str, count: int, names: Sequence[Any] | None, marks: Sequence[int] | None
 ) -> None:
     labels = theme.labels(count, names)
-    # Some numbers may be left out so that they do not overlap, but no names.
-    every = 1 if count <= 32 or names is not None else 4
+    # Some numbers may be left out so that they do not overlap, but names only of very many.
+    numbers = all(label.isdigit() for label in labels)
+    every = 1 if count <= (32 if numbers else 64) else 4 * -(-count // 128)
     positions = list(range(0, count, every))
     long = axis == "x" and max(len(labels[k]) for k in positions) > 3
     ticks = ax.set_xticks if axis == "x" else ax.set_yticks
