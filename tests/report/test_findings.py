@@ -85,9 +85,9 @@ def test_reconstructions_are_judged_over_all_of_data_that_are_sorted():
     x = normal(4000, 3)
     x[2000:] += 100
     model = World(lambda z: torch.where(z > 50, 0.0, z), lambda x: x, 3)
-    share, shown = reconstruct(zs.record(model, from_arrays(x)))
+    share, examples = reconstruct(zs.record(model, from_arrays(x)))
     assert share < 0
-    assert any(max(row) > 50 for row in shown["given"])
+    assert any(max(row) > 50 for row in examples["original"])
 
 
 def test_without_a_decoder_nothing_is_said_of_reconstructions():

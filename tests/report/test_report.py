@@ -251,7 +251,7 @@ def test_vectors_are_drawn_as_lines(tmp_path):
     assert "(left to right)" in text
     assert ">feature 3</span>" in text
     assert "Some observations and their reconstructions" in text
-    assert report.reconstructions["given"][0] == pytest.approx(vectors()[0].tolist())
+    assert report.reconstructions["original"][0] == pytest.approx(vectors()[0].tolist())
     long = torch.randn(100, 9, generator=torch.Generator().manual_seed(0))
     report = zs.assay(identity(9), long, names=["effective-rank"])
     text = report.save(tmp_path / "long.html").read_text()

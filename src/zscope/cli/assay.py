@@ -5,24 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Exit, Option
 
-from zscope.cli.options import (
-    AsJson,
-    AssayNames,
-    AssayOption,
-    DataName,
-    DataOption,
-    FactorsFile,
-    Fresh,
-    Kinds,
-    Quiet,
-    Resamples,
-    Root,
-    Samples,
-    Seed,
-    Target,
-    Variances,
-    Weights,
-)
+from zscope.cli import options
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
@@ -32,18 +15,18 @@ __all__ = ["assay"]
 
 
 def assay(
-    target: Target = "",
-    names: AssayNames = None,
-    data: DataName = None,
-    data_option: DataOption = None,
-    weights: Weights = None,
-    factors: FactorsFile = None,
-    kinds: Kinds = None,
-    variances: Variances = None,
-    samples: Samples = 10_000,
-    resamples: Resamples = 0,
-    set_: AssayOption = None,
-    seed: Seed = 0,
+    target: options.Target = "",
+    names: options.AssayNames = None,
+    data: options.DataName = None,
+    data_option: options.DataOption = None,
+    weights: options.Weights = None,
+    factors: options.FactorsFile = None,
+    kinds: options.Kinds = None,
+    variances: options.Variances = None,
+    samples: options.Samples = 10_000,
+    resamples: options.Resamples = 0,
+    set_: options.AssayOption = None,
+    seed: options.Seed = 0,
     figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
     format_: Annotated[
         str, Option("--format", help="Format of the figures: png, pdf or svg.")
@@ -51,13 +34,13 @@ def assay(
     all_: Annotated[
         bool, Option("--all", help="Details of every assay, and why some were not measured.")
     ] = False,
-    fresh: Fresh = False,
-    root: Root = None,
+    fresh: options.Fresh = False,
+    root: options.Root = None,
     list_: Annotated[
         bool, Option("--list", help="List the assays with their costs, and stop.")
     ] = False,
-    quiet: Quiet = False,
-    json: AsJson = False,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
     csv: Annotated[bool, Option("--csv", help="Print the scores as CSV.")] = False,
 ) -> None:
     """Measure the latent space of TARGET: findings first, then one table of scores.

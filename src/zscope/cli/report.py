@@ -5,49 +5,32 @@ from typing import Annotated
 
 from typer import Option
 
-from zscope.cli.options import (
-    AsJson,
-    AssayNames,
-    AssayOption,
-    DataName,
-    DataOption,
-    FactorsFile,
-    Fresh,
-    Kinds,
-    Quiet,
-    Resamples,
-    Root,
-    Samples,
-    Seed,
-    Target,
-    Variances,
-    Weights,
-)
+from zscope.cli import options
 
 __all__ = ["report"]
 
 
 def report(
-    target: Target,
-    names: AssayNames = None,
+    target: options.Target,
+    names: options.AssayNames = None,
     out: Annotated[
         Path,
         Option("--out", "-o", help="The page, .html; or .json, .csv, .parquet, .tex for scores."),
     ] = Path("report.html"),
-    data: DataName = None,
-    data_option: DataOption = None,
-    weights: Weights = None,
-    factors: FactorsFile = None,
-    kinds: Kinds = None,
-    variances: Variances = None,
-    samples: Samples = 10_000,
-    resamples: Resamples = 20,
-    set_: AssayOption = None,
-    seed: Seed = 0,
-    fresh: Fresh = False,
-    root: Root = None,
-    quiet: Quiet = False,
-    json: AsJson = False,
+    data: options.DataName = None,
+    data_option: options.DataOption = None,
+    weights: options.Weights = None,
+    factors: options.FactorsFile = None,
+    kinds: options.Kinds = None,
+    variances: options.Variances = None,
+    samples: options.Samples = 10_000,
+    resamples: options.Resamples = 20,
+    set_: options.AssayOption = None,
+    seed: options.Seed = 0,
+    fresh: options.Fresh = False,
+    root: options.Root = None,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
 ) -> None:
     """Measure TARGET and write a page with findings, figures and every score.
 

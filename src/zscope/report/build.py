@@ -331,12 +331,12 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
             parts.append(decoded)
     examples = everything[few_rows], torch.cat(parts)[few_rows]
     original, decoded_few = (part.numpy().astype(float) for part in examples)
-    few: dict[str, Any] = {"shown": len(original)}
+    few: dict[str, Any] = {"count": len(original)}
     if original.ndim == 4:
         few["picture"] = pictures.sheet(np.stack([original, decoded_few]))
     else:
         flat = [part.reshape(len(part), -1)[:5] for part in (original, decoded_few)]
-        few |= {"given": flat[0].tolist(), "decoded": flat[1].tolist(), "shown": len(flat[0])}
+        few |= {"original": flat[0].tolist(), "decoded": flat[1].tolist(), "count": len(flat[0])}
         both = np.concatenate([part[:1] for part in flat])
         few["picture"] = pictures.lines(both, width=480, height=96)
     return (1 - squares / moments if moments > 0 else None), few

@@ -68,7 +68,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         most=MOST,
         rules=RULES,
         columns={key for row in report.latents for key in row},
-        shown=report.latents[:SHOWN],
+        rows=report.latents[:SHOWN],
         vectors=len(report.about["data"]["shape"]) == 1,
         few=len(report.about["data"]["shape"]) == 1 and report.about["data"]["shape"][0] <= FEW,
         colours=COLOURS,
