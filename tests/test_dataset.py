@@ -90,12 +90,12 @@ def test_subsets_of_subsets_name_the_original_rows():
 def test_factor_kinds_and_sizes_are_found():
     factors = np.column_stack([np.arange(6) % 3, np.linspace(0, 1, 6)])
     data = from_arrays(np.zeros((6, 1), np.float32), factors, factor_names=("a", "b"))
-    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_kinds == ("categorical", "continuous")
     assert data.factor_sizes == (3, 0)
     assert repr(data).splitlines() == [
         "Dataset array: 6 observations of 1",
         "factor  kind        values",
-        "a       ordinal          3",
+        "a       categorical      3",
         "b       continuous",
     ]
 

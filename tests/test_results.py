@@ -163,7 +163,8 @@ def test_every_scored_result_has_its_parts_or_reasons(cls):
 @pytest.mark.parametrize("cls", of_zscope(Result), ids=lambda cls: cls.__name__)
 def test_sets_of_latents_are_lists_of_indices_and_results_print_by_one_method(cls):
     assert "__repr__" in vars(cls)
-    assert cls.__repr__ is Result.__repr__
+    if cls.__module__.startswith("zscope.assays."):  # comparisons print their table of layers
+        assert cls.__repr__ is Result.__repr__
     for field in dataclasses.fields(cls):
         if field.name in SETS:
             # None: the score was computed over all latents, causal or not.

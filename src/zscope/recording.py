@@ -22,7 +22,7 @@ from torch import Tensor
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.data.dataset import GUESSED, Dataset, as_dataset
 from zscope.errors import DataError, InterfaceError, Undefined
-from zscope.factors import Factors, factors_of, guess_kind
+from zscope.factors import Factors, factors_of
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes
 
@@ -232,16 +232,12 @@ def _matrix(values: Any, what: str) -> Tensor:
 
 
 def _factors(data: Dataset) -> Factors | None:
-    """The factors of a dataset, with the kinds it states; others are guessed."""
+    """The factors of a dataset with their kinds, stated or guessed."""
     if data.factors is None:
         return None
     guessed = tuple(data.provenance.get(GUESSED, ()))
-    kinds = tuple(
-        guess_kind(data.factors[:, k]) if name in guessed else kind
-        for k, (name, kind) in enumerate(zip(data.factor_names, data.factor_kinds, strict=True))
-    )
     labels = data.provenance.get("categories", {})
-    return Factors(data.factors, data.factor_names, kinds, guessed, labels)
+    return Factors(data.factors, data.factor_names, data.factor_kinds, guessed, labels)
 
 
 def record(

@@ -16,17 +16,17 @@ from zscope.errors import DataError
 
 
 def run(*words, code=0):
-    ran = CliRunner().invoke(app, [str(word) for word in words])
-    if ran.exception and not isinstance(ran.exception, SystemExit):
-        raise ran.exception
-    assert ran.exit_code == code, ran.output
-    return ran.stdout
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout
 
 
 def test_the_list_shows_every_dataset_with_its_state(tmp_path):
-    shown = run("list", "--root", tmp_path).splitlines()
-    assert shown[0].split() == ["NAME", "STATE", "SAMPLES", "SHAPE"]
-    lines = {line.split()[0]: line for line in shown[1:]}
+    output = run("list", "--root", tmp_path).splitlines()
+    assert output[0].split() == ["NAME", "STATE", "SAMPLES", "SHAPE"]
+    lines = {line.split()[0]: line for line in output[1:]}
     assert list(lines) == zscope.data.names()
     assert "can be fetched" in lines["mnist"]
     assert "60,000" in lines["mnist"]
@@ -45,7 +45,7 @@ def test_the_list_for_programs_is_json(tmp_path):
 
 
 def test_info_tells_factors_options_files_licence_and_whom_to_cite(tmp_path):
-    shown = run("info", "dsprites", "--root", tmp_path)
+    output = run("info", "dsprites", "--root", tmp_path)
     for part in (
         "737,280 samples of 1x64x64; can be fetched",
         "square, ellipse, heart",
@@ -57,16 +57,16 @@ def test_info_tells_factors_options_files_licence_and_whom_to_cite(tmp_path):
         "licence: Apache-2.0",
         "cite: Matthey",
     ):
-        assert part in shown
+        assert part in output
 
 
 def test_info_says_what_to_do_where_there_is_no_address(tmp_path):
-    shown = run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "mpi3d_toy.npz  missing" in shown
+    output = run("info", "mpi3d-toy", "--root", tmp_path)
+    assert "mpi3d_toy.npz  missing" in output
     (tmp_path / "mpi3d-toy").mkdir()
     (tmp_path / "mpi3d-toy" / "mpi3d_toy.npz").write_bytes(b"put in by hand")
     assert "here, will be checked at first use" in run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "download from https://github.com/rr-learning/disentanglement_dataset" in shown
+    assert "download from https://github.com/rr-learning/disentanglement_dataset" in output
 
 
 def test_info_for_programs_is_json(tmp_path):
@@ -78,10 +78,10 @@ def test_info_for_programs_is_json(tmp_path):
 
 def test_info_of_a_file_of_ones_own_says_how_it_is_read(tmp_path):
     np.savez(tmp_path / "x.npz", images=np.zeros((5, 8, 8, 3), np.uint8), labels=list("abcab"))
-    shown = run("info", tmp_path / "x.npz")
-    assert "5 samples of 3x8x8; read as uint8" in shown
-    assert "labels  3  categorical  a, b, c" in shown
-    assert "kinds" in shown
+    output = run("info", tmp_path / "x.npz")
+    assert "5 samples of 3x8x8; read as uint8" in output
+    assert "labels  3  categorical  a, b, c" in output
+    assert "kinds" in output
     entry = json.loads(run("info", "--json", tmp_path / "x.npz"))
     assert entry["factors"][0]["values"] == ["a", "b", "c"]
 
@@ -95,16 +95,16 @@ def test_info_shows_what_the_options_make_of_a_table(tmp_path):
     guessed = run("info", path, "--data-option", "factors=dose")
     assert "  dose    continuous (guessed)" in guessed
     assert "features: a, b\n" in guessed
-    shown = run("info", path, "--data-option", "factors=dose", "--data-option", "kinds=ordinal")
-    assert "2 samples of 2; read as float32" in shown
-    assert "dose  2  ordinal  0.1, 0.5" in shown
+    output = run("info", path, "--data-option", "factors=dose", "--data-option", "kinds=ordinal")
+    assert "2 samples of 2; read as float32" in output
+    assert "dose  2  ordinal  0.1, 0.5" in output
 
 
 def test_fetch_imports_from_a_folder_and_info_shows_it(real_data, tmp_path):
-    said = run("fetch", "mnist", "--from", real_data, "--root", tmp_path)
-    assert said.count("sha256 verified") == 4
-    assert f"mnist is in {tmp_path}/mnist" in said
-    assert "zscope train vae mnist" in said
+    output = run("fetch", "mnist", "--from", real_data, "--root", tmp_path)
+    assert output.count("sha256 verified") == 4
+    assert f"mnist is in {tmp_path}/mnist" in output
+    assert "zscope train vae mnist" in output
     assert "60,000 samples of 1x28x28; here" in run("info", "mnist", "--root", tmp_path)
     entry = json.loads(run("info", "mnist", "--json", "--root", tmp_path))
     assert entry["files"][0]["here"]["origin"].startswith(str(real_data))
@@ -123,8 +123,8 @@ def test_a_hash_written_down_at_import_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(mpi3d, "TOY", tiny)
     np.savez(tmp_path / "mpi3d_toy.npz", images=np.zeros((4, 64, 64, 3), np.uint8))
     assert "structure checked" in run("fetch", "mpi3d-toy", "--from", tmp_path, "--root", tmp_path)
-    shown = run("info", "mpi3d-toy", "--root", tmp_path)
-    assert "(recorded, not published)" in shown
+    output = run("info", "mpi3d-toy", "--root", tmp_path)
+    assert "(recorded, not published)" in output
 
 
 def test_unknown_names_get_the_nearest_known_ones():
@@ -135,8 +135,8 @@ def test_unknown_names_get_the_nearest_known_ones():
 
 @pytest.mark.parametrize("words", [["list"], ["info"], ["fetch"]])
 def test_help_teaches_by_example(words):
-    said = run(*words, "--help")
-    assert "zscope " in said.split("Options:")[0].split("\n", 1)[1]
+    output = run(*words, "--help")
+    assert "zscope " in output.split("Options:")[0].split("\n", 1)[1]
 
 
 def test_without_a_command_the_help_is_shown():
@@ -155,8 +155,8 @@ def command(*words, **environment):
 
 
 def test_an_error_is_one_line_and_exit_code_1(tmp_path):
-    ran = command("fetch", "celeba", ZSCOPE_DATA=str(tmp_path))
-    assert ran.returncode == 1
-    assert ran.stdout == ""
-    assert len(ran.stderr.splitlines()) == 1
-    assert f"put them into {tmp_path}/celeba" in ran.stderr
+    result = command("fetch", "celeba", ZSCOPE_DATA=str(tmp_path))
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert f"put them into {tmp_path}/celeba" in result.stderr

@@ -27,8 +27,8 @@ def zscope(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
+        output = capsys.readouterr()
+        return end.value.code or 0, output.out, output.err
 
     return run
 
@@ -59,8 +59,8 @@ def test_bisection_tries_the_largest_size_that_is_allowed(monkeypatch):
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: 0.0)
     for limit, answer in ((1, 1), (6, 6), (512, 199)):
-        found = fondue(plane(100), search="binary", limit=limit)
-        assert (found.latents, found.status) == (answer, "limit")
+        result = fondue(plane(100), search="binary", limit=limit)
+        assert (result.latents, result.status) == (answer, "limit")
 
 
 def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch):
@@ -94,10 +94,10 @@ def test_settings_that_contradict_each_other_are_refused():
 def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
     # 256 pixels of noise: any two are told apart, so the information is always the ceiling.
     noise = np.random.default_rng(0).random((1200, 256)).astype(np.float32)
-    asked = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
+    options = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
     for _ in ("trained", "remembered"):
-        found = fondue(noise, steps=3, start=2, limit=2, **asked)
-        assert any("separates every two observations" in flag for flag in found.flags)
+        result = fondue(noise, steps=3, start=2, limit=2, **options)
+        assert any("separates every two observations" in flag for flag in result.flags)
     clear = fondue(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
     assert clear.flags == []
 
@@ -181,11 +181,11 @@ def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     assert "too many" in err
     assert (tmp_path / "sized" / "fondue.png").read_bytes().startswith(b"\x89PNG")
     code, out, err = zscope(*words, "--json")
-    said = json.loads(out)
-    assert (code, said["latents"], said["status"]) == (0, 2, "found")
-    assert {n for n, _ in said["trials"]} >= {2, 3}
+    summary = json.loads(out)
+    assert (code, summary["latents"], summary["status"]) == (0, 2, "found")
+    assert {n for n, _ in summary["trials"]} >= {2, 3}
     code, out, err = zscope(*words)
-    assert err.count("cached") == len(said["trials"])
+    assert err.count("cached") == len(summary["trials"])
 
 
 def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
@@ -199,10 +199,10 @@ def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
 
 def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkeypatch):
     np.save(tmp_path / "plane.npy", plane(100))
-    seen = []
+    models = []
 
     def trained(self, n, steps, beta):
-        seen.append(self.model)
+        models.append(self.model)
         return beta
 
     monkeypatch.setattr(Trials, "_train", trained)
@@ -213,7 +213,7 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
         assert code == 0, err
         assert out.startswith("β = 4")
         assert "too strong" in err
-        assert set(seen[-3:]) == {used}
+        assert set(models[-3:]) == {used}
         assert (tmp_path / used / "fondue.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -310,13 +310,13 @@ def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
     digits = zs.data.load("digits")
     model = zs.models.build_for("vae", digits, latents=2, backbone="mlp", hidden=(8,))
     zs.train(model, digits, steps=2, out=tmp_path / "pictures")
-    for words, said in (
+    for words, message in (
         ((runs[0], "pictures"), "second model takes observations of shape (1, 8, 8)"),
         ((runs[0], runs[1], "--samples", -5), "samples=-5"),
         (("nowhere", runs[0]), "there is no run at nowhere"),
     ):
         code, _, err = zscope("compare", *words)
-        assert (code, said in err) == (1, True), err
+        assert (code, message in err) == (1, True), err
 
 
 def test_models_that_are_told_factors_are_compared_too():
@@ -328,8 +328,8 @@ def test_models_that_are_told_factors_are_compared_too():
     result = compare(*built, digits, samples=100)
     recorded = [zs.record(model, digits, samples=100).codes for model in built]
     heat = result.heatmap
-    found = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
-    assert found == pytest.approx(cka(*recorded).score, abs=1e-5)
+    value = heat.matrix[heat.rows.index("mean"), heat.columns.index("mean")].item()
+    assert value == pytest.approx(cka(*recorded).score, abs=1e-5)
 
 
 def test_a_foreign_model_is_its_own_untrained_control():

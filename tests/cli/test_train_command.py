@@ -16,13 +16,13 @@ from zscope.errors import ConfigError
 
 
 def here(*words, monkeypatch, capsys, cwd):
-    """Run the command in this process: (exit code, what it printed, what it said of errors)."""
+    """Run the command in this process: (exit code, its output, its errors)."""
     monkeypatch.chdir(cwd)
     monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
     with pytest.raises(SystemExit) as end:
         main()
-    said = capsys.readouterr()
-    return end.value.code or 0, said.out, said.err
+    output = capsys.readouterr()
+    return end.value.code or 0, output.out, output.err
 
 
 def zscope(*words, cwd):
@@ -44,8 +44,8 @@ SMALL = ("--steps", 20, "--latents", 2, "--set", "hidden=8,8", "--quiet")
 def test_a_run_is_trained_repeated_from_its_configuration_and_resumed(tmp_path):
     first = zscope("train", "vae", "helix", *SMALL, "--out", "one", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
-    said = json.loads(first.stdout)
-    assert (said["status"], said["step"]) == ("finished", 20)
+    summary = json.loads(first.stdout)
+    assert (summary["status"], summary["step"]) == ("finished", 20)
     again = zscope("train", "--config", "one/run.json", "--out", "two", "--quiet", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     for file in ("model.safetensors", "history.jsonl"):
@@ -78,7 +78,7 @@ def test_a_file_of_ones_own_is_trained_on(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("train", "vea", "helix"), "Did you mean vae"),
         (("train", "vae", "helx"), "Did you mean helix"),
@@ -92,11 +92,11 @@ def test_a_file_of_ones_own_is_trained_on(tmp_path, monkeypatch, capsys):
         (("train", "vae", "helix", "--config", "x.json"), "both MODEL"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_1(tmp_path, monkeypatch, capsys, words, said):
+def test_bad_input_is_one_line_and_exit_code_1(tmp_path, monkeypatch, capsys, words, message):
     words = (*words, *(() if "--resume" in words else SMALL))
     code, _, errors = here(*words, monkeypatch=monkeypatch, capsys=capsys, cwd=tmp_path)
     assert code == 1
-    assert said in errors
+    assert message in errors
     assert errors.count("\n") == 1
     assert not (tmp_path / "runs").exists()
 
@@ -151,14 +151,14 @@ def test_values_are_read_as_what_they_look_like():
         settings(["=3"], "--set")
 
 
-@pytest.mark.parametrize("given", [("--steps", "9"), ("--set", "beta=4"), ("--latents", "3")])
+@pytest.mark.parametrize("option", [("--steps", "9"), ("--set", "beta=4"), ("--latents", "3")])
 def test_options_are_not_dropped_silently_when_a_run_is_repeated(
-    tmp_path, monkeypatch, capsys, given
+    tmp_path, monkeypatch, capsys, option
 ):
     code, _, err = here(
-        "train", "--out", "run", "--resume", *given,
+        "train", "--out", "run", "--resume", *option,
         monkeypatch=monkeypatch, capsys=capsys, cwd=tmp_path,
     )  # fmt: skip
     assert code == 1
-    assert given[0] in err
+    assert option[0] in err
     assert "Leave it out" in err

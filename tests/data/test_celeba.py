@@ -88,8 +88,8 @@ def test_the_unpacked_folder_serves_in_place_of_the_archive(tiny, folder, tmp_pa
         archive.extractall(tmp_path / "from")
     for name in (celeba.ATTRIBUTES, celeba.PARTITION):
         (folder / name).rename(tmp_path / "from" / name)
-    came = fetch_source(tiny, tmp_path / "t", tmp_path / "from")
-    assert came[celeba.ARCHIVE].checked == "structure"
+    fetched = fetch_source(tiny, tmp_path / "t", tmp_path / "from")
+    assert fetched[celeba.ARCHIVE].checked == "structure"
     assert len(tiny.load(tmp_path / "t")) == 7
 
 

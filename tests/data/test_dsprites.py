@@ -49,8 +49,10 @@ def test_a_smaller_resolution_averages_the_pixels(tmp_path, pictures):
 
 
 def test_an_import_checks_the_structure_where_no_hash_is_known(tmp_path, pictures):
-    came = fetch_source(dsprites.build(SIZES), tmp_path / "d", write(tmp_path / "from", pictures))
-    assert came[dsprites.FILE].checked == "structure"
+    fetched = fetch_source(
+        dsprites.build(SIZES), tmp_path / "d", write(tmp_path / "from", pictures)
+    )
+    assert fetched[dsprites.FILE].checked == "structure"
     with pytest.raises(DataError, match=r"imgs of \(\(288, 64, 64\).*got \(\(144, 64, 64\)"):
         fetch_source(dsprites.build((3, 2, 4, 4, 3)), tmp_path / "e", tmp_path / "from")
 

@@ -63,11 +63,11 @@ def everything_in(folder):
 def test_an_import_brings_the_files_and_writes_down_what_came(confirmed, published, tmp_path):
     folder = tmp_path / "tiny"
     assert state(confirmed, folder) == "by hand"
-    came = fetch_source(confirmed, folder, published)
+    fetched = fetch_source(confirmed, folder, published)
     assert everything_in(folder) == ["a.bin", "b.bin", RECORD]
     assert (folder / "b.bin").read_bytes() == GOOD["b.bin"]
-    assert came["a.bin"].checked == "sha256"
-    assert came["a.bin"].sha256 == known(GOOD["a.bin"])["sha256"]
+    assert fetched["a.bin"].checked == "sha256"
+    assert fetched["a.bin"].sha256 == known(GOOD["a.bin"])["sha256"]
     assert json.loads((folder / RECORD).read_text())["format"] == 1
     assert state(confirmed, folder) == "here"
 
@@ -83,9 +83,9 @@ def test_files_are_also_found_in_a_folder_with_the_name_of_the_dataset(confirmed
 def test_without_a_public_checksum_the_structure_is_checked_and_the_hash_kept(
     unconfirmed, published, tmp_path
 ):
-    came = fetch_source(unconfirmed, tmp_path / "tiny", published)
-    assert {record.checked for record in came.values()} == {"structure"}
-    assert came["b.bin"].sha256 == hashlib.sha256(GOOD["b.bin"]).hexdigest()
+    fetched = fetch_source(unconfirmed, tmp_path / "tiny", published)
+    assert {record.checked for record in fetched.values()} == {"structure"}
+    assert fetched["b.bin"].sha256 == hashlib.sha256(GOOD["b.bin"]).hexdigest()
     (published / "b.bin").write_bytes(b"other content")
     with pytest.raises(DataError, match="does not start with 'the'"):
         fetch_source(unconfirmed, tmp_path / "other", published)
@@ -123,9 +123,9 @@ def test_a_failed_import_leaves_what_was_there_before_untouched(confirmed, publi
 def test_md5_is_used_where_it_is_all_that_is_public(published, tmp_path):
     good = hashlib.md5(GOOD["a.bin"]).hexdigest()
     right = source_of((File("a.bin", refuse_without_the, md5=good),))
-    came = fetch_source(right, tmp_path / "tiny", published)
-    assert came["a.bin"].checked == "md5"
-    assert came["a.bin"].sha256 == known(GOOD["a.bin"])["sha256"]
+    fetched = fetch_source(right, tmp_path / "tiny", published)
+    assert fetched["a.bin"].checked == "md5"
+    assert fetched["a.bin"].sha256 == known(GOOD["a.bin"])["sha256"]
     wrong = source_of((File("a.bin", refuse_without_the, md5="0" * 32),))
     with pytest.raises(DataError, match="has md5"):
         fetch_source(wrong, tmp_path / "other", published)
@@ -192,8 +192,8 @@ def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
     left.write_bytes(b"half")
     working = tmp_path / f".images-2.npy.{os.getppid()}"  # a process that is alive
     working.write_bytes(b"half")
-    made = memory_map("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
-    assert made.tolist() == [[1, 1, 1], [1, 1, 1]]
+    array = memory_map("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
+    assert array.tolist() == [[1, 1, 1], [1, 1, 1]]
     assert not left.exists()
     assert working.exists()
 
@@ -260,7 +260,7 @@ def server(monkeypatch):
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requests.append(self.path)
             _, place, name = self.path.split("/")
             if place == "broken":
                 self.send_error(503)
@@ -275,10 +275,10 @@ def server(monkeypatch):
             pass
 
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    asked = []
+    requests = []
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=running.serve_forever, daemon=True).start()
-    running.asked = asked
+    running.requests = requests
     running.address = f"http://127.0.0.1:{running.server_port}"
     yield running
     running.shutdown()
@@ -297,16 +297,16 @@ def at(source, address, *places):
 def test_a_download_is_checked_and_done_once(confirmed, server, tmp_path):
     source = at(confirmed, server.address, "good")
     assert state(source, tmp_path / "tiny") == "can be fetched"
-    came = fetch_source(source, tmp_path / "tiny")
-    assert came["a.bin"].origin == f"{server.address}/good/a.bin"
+    fetched = fetch_source(source, tmp_path / "tiny")
+    assert fetched["a.bin"].origin == f"{server.address}/good/a.bin"
     assert (tmp_path / "tiny" / "b.bin").read_bytes() == GOOD["b.bin"]
-    assert fetch_source(source, tmp_path / "tiny") == came
-    assert server.asked == ["/good/a.bin", "/good/b.bin"]
+    assert fetch_source(source, tmp_path / "tiny") == fetched
+    assert server.requests == ["/good/a.bin", "/good/b.bin"]
 
 
 def test_a_mirror_is_asked_when_the_first_address_fails(confirmed, server, tmp_path):
     fetch_source(at(confirmed, server.address, "broken", "good"), tmp_path / "tiny")
-    assert server.asked[:2] == ["/broken/a.bin", "/good/a.bin"]
+    assert server.requests[:2] == ["/broken/a.bin", "/good/a.bin"]
 
 
 def test_a_truncated_download_is_refused_and_nothing_kept(confirmed, server, tmp_path):
@@ -326,24 +326,24 @@ def test_an_address_without_a_checksum_is_never_downloaded_from(unconfirmed, ser
     assert state(source, tmp_path / "tiny") == "by hand"
     with pytest.raises(DataError, match="no stable address"):
         fetch_source(source, tmp_path / "tiny")
-    assert server.asked == []
+    assert server.requests == []
 
 
 def test_a_folder_is_taken_in_place_of_the_archive_it_came_from(tmp_path):
     (tmp_path / "from" / "faces").mkdir(parents=True)
     (tmp_path / "from" / "faces" / "1.txt").write_text("one")
-    seen = []
+    members = []
 
     def check(path):
         import zipfile
 
         with zipfile.ZipFile(path) as archive:
-            seen.extend(archive.namelist())
+            members.extend(archive.namelist())
 
     source = source_of((File("faces.zip", check, folder="faces", sha256="0" * 64, size=5),))
-    came = fetch_source(source, tmp_path / "tiny", tmp_path / "from")
-    assert seen == ["faces/1.txt"]
-    assert came["faces.zip"].checked == "structure"
+    fetched = fetch_source(source, tmp_path / "tiny", tmp_path / "from")
+    assert members == ["faces/1.txt"]
+    assert fetched["faces.zip"].checked == "structure"
     assert set(require_files(source, tmp_path / "tiny")) == {"faces.zip"}
 
 
@@ -389,8 +389,8 @@ def test_the_progress_bar_is_shown_on_stderr_or_not_at_all(
 ):
     monkeypatch.setenv("FORCE_COLOR", "1")
     fetch_source(confirmed, tmp_path / "loud", published, progress=True)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "a.bin" in shown.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "a.bin" in output.err
     fetch_source(confirmed, tmp_path / "quiet", published, progress=False)
     assert capsys.readouterr().err == ""

@@ -69,10 +69,10 @@ def test_pictures_are_a_memory_map_made_once(tiny, files):
     folder, _ = files
     first = tiny.load(folder).images
     assert isinstance(first, np.memmap)
-    made = {path: path.stat().st_mtime_ns for path in folder.glob("*.npy")}
-    assert len(made) == 1
+    files = {path: path.stat().st_mtime_ns for path in folder.glob("*.npy")}
+    assert len(files) == 1
     tiny.load(folder)
-    assert {path: path.stat().st_mtime_ns for path in folder.glob("*.npy")} == made
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*.npy")} == files
 
 
 def test_resizing_is_bilinear_and_kept_apart(tiny, files):
@@ -175,8 +175,8 @@ def test_a_damaged_real_file_is_refused_and_nothing_kept(real_data, tmp_path, na
         content[1000] ^= 1
     file.chmod(0o644)
     file.write_bytes(content)
-    said = {"truncated": "bytes, the publisher's has", "altered": "has sha256"}
-    with pytest.raises(DataError, match=said[damage]):
+    message = {"truncated": "bytes, the publisher's has", "altered": "has sha256"}
+    with pytest.raises(DataError, match=message[damage]):
         fetch(name, root=tmp_path, from_dir=there)
     assert list((tmp_path / name).iterdir()) == []
     assert state(zscope.data.source(name), tmp_path / name) == "can be fetched"

@@ -38,8 +38,8 @@ def test_pictures_come_in_the_order_of_the_grid(tmp_path, tiny, pictures, save):
 def test_an_import_writes_down_the_hash_for_want_of_a_public_one(tmp_path, tiny, pictures):
     assert state(tiny, tmp_path / "t") == "by hand"
     np.savez(tmp_path / "mpi3d_toy.npz", images=pictures)
-    came = fetch_source(tiny, tmp_path / "t", tmp_path)
-    assert came["mpi3d_toy.npz"].checked == "structure"
+    fetched = fetch_source(tiny, tmp_path / "t", tmp_path)
+    assert fetched["mpi3d_toy.npz"].checked == "structure"
     assert state(tiny, tmp_path / "t") == "here"
 
 

@@ -62,7 +62,7 @@ def test_a_second_npy_file_holds_the_factors(tmp_path):
     np.save(tmp_path / "y.npy", np.array([[0, 0.5], [1, 0.1], [0, 0.3], [1, 0.2]]))
     data = load_path(tmp_path / "x.npy", factors="y.npy", names="side,dose")
     assert data.factor_names == ("side", "dose")
-    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_kinds == ("categorical", "continuous")
     assert data.factor_sizes == (2, 0)
     with pytest.raises(ConfigError, match=r"the path of another .npy"):
         load_path(tmp_path / "x.npy", factors="side")
@@ -96,7 +96,7 @@ def test_files_of_arrays_may_hold_factors_and_their_names(tmp_path, draw, kind):
     assert data.images[:] == pytest.approx(arrays["images"])
     assert np.array_equal(data.factors, arrays["factors"])
     assert data.factor_names == ("shape", "size")
-    assert data.factor_kinds == ("categorical", "ordinal")
+    assert data.factor_kinds == ("categorical", "categorical")
     assert data.factor_sizes == (3, 3)  # an incomplete grid: 6 of 9 combinations
 
 
@@ -121,7 +121,7 @@ def test_several_arrays_can_be_named_as_factors(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((3, 2)), a=[0, 1, 2], b=[0.5, 0.1, 0.2])
     data = load_path(tmp_path / "x.npz", factors="a,b")
     assert data.factor_names == ("a", "b")
-    assert data.factor_kinds == ("ordinal", "continuous")
+    assert data.factor_kinds == ("categorical", "continuous")
 
 
 def test_an_uncompressed_npz_is_read_in_place(tmp_path, draw):
@@ -169,10 +169,10 @@ def test_large_packed_arrays_are_written_once_to_a_memory_map(tmp_path, draw, mo
     images = load_path(path).images
     assert isinstance(images, np.memmap)
     assert np.array_equal(images[:, 0], values)
-    (made,) = (tmp_path / "cache" / "own").iterdir()
-    before = made.stat().st_mtime_ns
+    (cached,) = (tmp_path / "cache" / "own").iterdir()
+    before = cached.stat().st_mtime_ns
     load_path(path)
-    assert made.stat().st_mtime_ns == before
+    assert cached.stat().st_mtime_ns == before
 
 
 # Numbers that are not bytes
@@ -245,10 +245,10 @@ def test_a_large_file_of_doubles_is_never_converted_as_a_whole(tmp_path):
     # 600 MB that take no room on disk; converted at once they would take 300 MB of memory.
     np.lib.format.open_memmap(path, "w+", np.float64, (75_000, 1000)).flush()
     assert path.stat().st_size > 600e6
-    ran = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", MEASURE, path], capture_output=True, text=True, check=True
     )
-    rows, growth = ran.stdout.split()
+    rows, growth = process.stdout.split()
     assert int(rows) == 75_000
     assert float(growth) < 60  # MB
 
@@ -587,7 +587,7 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "options", "said"),
+    ("file", "options", "message"),
     [
         ("x.npy", {"array": "a"}, "array='a' does not apply to .npy"),
         ("x.npy", {"features": "a"}, "features='a' does not apply to .npy"),
@@ -596,11 +596,11 @@ def test_factors_that_do_not_fit_are_refused(tmp_path):
         ("x.npz", {"names": "a,a"}, "not all different"),
     ],
 )
-def test_what_would_be_passed_over_is_refused(tmp_path, file, options, said):
+def test_what_would_be_passed_over_is_refused(tmp_path, file, options, message):
     x, y = np.zeros((4, 3), np.float32), np.arange(8).reshape(4, 2)
     np.save(tmp_path / "x.npy", x)
     np.savez(tmp_path / "x.npz", images=x, factors=y)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         load_path(tmp_path / file, **options)
 
 
@@ -620,8 +620,8 @@ def test_kinds_in_a_file_that_do_not_match_its_factors_are_refused(tmp_path, kin
     np.savez(file, images=np.zeros((6, 4)), factors=factors, factor_kinds=np.array(kinds))
     with pytest.raises(DataError, match=f"{len(kinds)} factor_kinds .* for 2 factors"):
         zscope.data.load(file)
-    told = zscope.data.load(file, kinds="continuous,ordinal")
-    assert told.factor_kinds == ("continuous", "ordinal")
+    data = zscope.data.load(file, kinds="continuous,ordinal")
+    assert data.factor_kinds == ("continuous", "ordinal")
 
 
 def test_a_file_of_factors_that_is_not_there_is_named(tmp_path):

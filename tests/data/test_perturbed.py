@@ -291,8 +291,8 @@ def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_p
     assert loaded.provenance["rounds"] == 150
     control = zs.data.load(str(tmp_path / "out" / "noise.npz"))
     assert 0 < largest_change(sprites, control) <= 0.1
-    told = json.loads((tmp_path / "out" / "perturbation.json").read_text())
-    assert told["result"]["largest_change"] == result.largest
+    summary = json.loads((tmp_path / "out" / "perturbation.json").read_text())
+    assert summary["result"]["largest_change"] == result.largest
 
 
 def test_a_stopped_run_taken_up_again_gives_the_same_data(sprites, tmp_path, monkeypatch):
@@ -349,15 +349,15 @@ def test_the_command_writes_both_datasets(tmp_path):
     for option in ("resolution=8", "shape=1", "scale=2", "orientation=1", "position_x=4",
                    "position_y=4"):  # fmt: skip
         words += ["--data-option", option]
-    ran = CliRunner().invoke(app, [*words, "--quiet", "--json"])
-    assert ran.exit_code == 0, ran.output
-    told = json.loads(ran.stdout)
-    assert told["largest_change"] <= 0.1
-    assert len(zs.data.load(told["dataset"])) == 32
-    assert len(zs.data.load(told["control"])) == 32
+    result = CliRunner().invoke(app, [*words, "--quiet", "--json"])
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert summary["largest_change"] <= 0.1
+    assert len(zs.data.load(summary["dataset"])) == 32
+    assert len(zs.data.load(summary["control"])) == 32
     again = CliRunner().invoke(app, [*words, "--resume"])
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
-    shown = CliRunner().invoke(app, ["info", told["dataset"]]).stdout
-    assert "made from sprites (resolution=8, shape=1" in shown
-    assert "epsilon 0.1, rounds 3" in shown
+    output = CliRunner().invoke(app, ["info", summary["dataset"]]).stdout
+    assert "made from sprites (resolution=8, shape=1" in output
+    assert "epsilon 0.1, rounds 3" in output

@@ -83,10 +83,10 @@ def test_the_documentation_has_a_page_of_it():
     specification = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
     pages = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(pages)
-    made = pages.data_pages()
-    assert "One bright row" in made["data/stripes.md"]
-    assert "`brightness`" in made["data/stripes.md"]
-    assert "[stripes](stripes.md)" in made["data/index.md"]
+    written = pages.data_pages()
+    assert "One bright row" in written["data/stripes.md"]
+    assert "`brightness`" in written["data/stripes.md"]
+    assert "[stripes](stripes.md)" in written["data/index.md"]
 
 
 def test_contributing_describes_these_steps():

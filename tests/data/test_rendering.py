@@ -35,7 +35,7 @@ class Counter:
     """A painter that remembers what it was asked to draw."""
 
     key: str = "counter"
-    drawn: list[int] = field(default_factory=list)
+    drawn_rows: list[int] = field(default_factory=list)
 
     @property
     def axes(self):
@@ -46,7 +46,7 @@ class Counter:
         return (1, 3, 3)
 
     def __call__(self, rows):
-        self.drawn += rows.tolist()
+        self.drawn_rows += rows.tolist()
         return truth(rows)
 
 
@@ -59,7 +59,7 @@ def test_it_has_the_shape_of_the_full_grid(images):
     assert images.shape == (COUNT, 1, 3, 3)
     assert len(images) == COUNT
     assert images.dtype == np.uint8
-    assert images.painter.drawn == []
+    assert images.painter.drawn_rows == []
 
 
 @given(
@@ -75,10 +75,10 @@ def test_every_way_of_indexing_gives_what_an_array_would(tmp_path_factory, rows)
     rows = np.array(rows, np.int64) if isinstance(rows, list) else rows
     expected = truth(np.arange(COUNT))[rows]
     for _ in range(2):  # drawn, then read
-        found = images[rows]
-        assert found.dtype == np.uint8
-        assert found.shape == expected.shape
-        assert (found == expected).all()
+        part = images[rows]
+        assert part.dtype == np.uint8
+        assert part.shape == expected.shape
+        assert (part == expected).all()
 
 
 def test_as_an_array_it_is_all_pictures(images):
@@ -94,33 +94,33 @@ def test_rows_that_do_not_exist_are_an_index_error(images, rows):
 
 def test_a_picture_is_drawn_once_and_then_read(images):
     first = images[[3, 5, 4, 20]]
-    assert sorted(images.painter.drawn) == [3, 4, 5, 20]
+    assert sorted(images.painter.drawn_rows) == [3, 4, 5, 20]
     assert (images[[20, 3]] == first[[3, 0]]).all()
-    assert len(images.painter.drawn) == 4
+    assert len(images.painter.drawn_rows) == 4
     images[2:6]
-    assert sorted(images.painter.drawn) == [2, 3, 4, 5, 20]
+    assert sorted(images.painter.drawn_rows) == [2, 3, 4, 5, 20]
 
 
 def test_a_later_session_reads_what_an_earlier_one_drew(images, tmp_path):
     images[:]
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == []
+    assert later.painter.drawn_rows == []
 
 
 def test_other_parameters_do_not_share_a_file(images, tmp_path):
     images[:]
     other = Rendered(Counter(key="other parameters"), tmp_path / "counter")
     other[[0]]
-    assert other.painter.drawn == [0]
+    assert other.painter.drawn_rows == [0]
 
 
 def test_pickling_carries_the_recipe_and_not_the_pixels(images):
     images[:]
     copy = pickle.loads(pickle.dumps(images))
-    copy.painter.drawn.clear()
+    copy.painter.drawn_rows.clear()
     assert (copy[:] == images[:]).all()
-    assert copy.painter.drawn == []
+    assert copy.painter.drawn_rows == []
     assert len(pickle.dumps(images)) < 5000
 
 
@@ -136,7 +136,7 @@ def test_altered_pixels_are_drawn_again(images, tmp_path):
     path.write_bytes(data)
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == [4]
+    assert later.painter.drawn_rows == [4]
 
 
 def test_a_checksum_without_its_pixels_is_not_trusted(images, tmp_path):
@@ -146,7 +146,7 @@ def test_a_checksum_without_its_pixels_is_not_trusted(images, tmp_path):
     path.write_bytes(bytes(path.stat().st_size))
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == list(range(COUNT))
+    assert later.painter.drawn_rows == list(range(COUNT))
 
 
 def test_rows_that_changed_places_are_drawn_again(images, tmp_path):
@@ -156,7 +156,7 @@ def test_rows_that_changed_places_are_drawn_again(images, tmp_path):
         path.write_bytes(data[width : 2 * width] + data[:width] + data[2 * width :])
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == [0, 1]
+    assert later.painter.drawn_rows == [0, 1]
 
 
 def test_a_file_cut_short_is_made_whole(images, tmp_path):
@@ -165,7 +165,7 @@ def test_a_file_cut_short_is_made_whole(images, tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == list(range(6, COUNT))
+    assert later.painter.drawn_rows == list(range(6, COUNT))
 
 
 WRITER = """
@@ -208,7 +208,7 @@ def test_a_folder_that_cannot_be_made_means_drawing_each_time(tmp_path):
     images = Rendered(Counter(), tmp_path / "file" / "cache")
     for _ in range(2):
         assert (images[[1, 2]] == truth([1, 2])).all()
-    assert images.painter.drawn == [1, 2, 1, 2]
+    assert images.painter.drawn_rows == [1, 2, 1, 2]
 
 
 def test_a_cache_that_others_own_is_read_but_not_written(images, tmp_path, monkeypatch):
@@ -221,7 +221,7 @@ def test_a_cache_that_others_own_is_read_but_not_written(images, tmp_path, monke
     later = Rendered(Counter(), tmp_path / "counter")
     assert (later[:] == truth(range(COUNT))).all()
     assert (later[:] == truth(range(COUNT))).all()
-    assert later.painter.drawn == 2 * list(range(10, COUNT))
+    assert later.painter.drawn_rows == 2 * list(range(10, COUNT))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -352,10 +352,10 @@ def test_a_sub_grid_is_rows_of_the_full_grid(tmp_path):
     data = pictures("grid", painter, tmp_path, {"kind": "ring,dot", "place": 3})
     rows = [14, 17, 20, 0, 3, 6]
     assert (data.images[:] == truth(rows)).all()
-    assert sorted(painter.drawn) == sorted(rows)
+    assert sorted(painter.drawn_rows) == sorted(rows)
     assert data.factors.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     assert data.factor_sizes == (2, 3)
     assert data.provenance["values"] == {"kind": ["ring", "dot"], "place": [0, 3, 6]}
     full = pictures("grid", painter, tmp_path, {})
     assert (full.images[rows] == data.images[:]).all()
-    assert len(painter.drawn) == 6
+    assert len(painter.drawn_rows) == 6

@@ -41,7 +41,7 @@ def row(floor=0, wall=3, thing=6, scale=4, shape=0, orientation=AHEAD):
     ).ravel()
 
 
-def drawn(rows, resolution=64) -> np.ndarray:
+def draw(rows, resolution=64) -> np.ndarray:
     return RoomPainter(resolution)(np.atleast_1d(rows))
 
 
@@ -72,7 +72,7 @@ def test_on_average_the_colours_are_those_of_3d_shapes():
     n = np.arange(300)  # every hue as often as every other
     hues = n % 10, (n + n // 10) % 10, (n + 3 * (n // 10)) % 10
     rows = row(*hues, n % 8, n // 8 % 4, n % 5 * 3)
-    mean = drawn(rows, resolution=16).mean((0, 2, 3)) / 255
+    mean = draw(rows, resolution=16).mean((0, 2, 3)) / 255
     assert mean == pytest.approx([0.5026, 0.5788, 0.6034], abs=0.02)
 
 
@@ -82,7 +82,7 @@ def test_hues_are_those_of_the_colour_circle():
 
 
 def test_a_picture_is_its_light_times_its_colours():
-    picture = drawn(row(1, 4, 8, 2, 3, 11))[0]
+    picture = draw(row(1, 4, 8, 2, 3, 11))[0]
     light = maps(2, 3, 11)
     for material in (FLOOR, WALLS, OBJECT, OPEN_SKY):
         assert light[material].max() > 0.5
@@ -102,13 +102,13 @@ def test_a_picture_is_its_light_times_its_colours():
 @pytest.mark.parametrize("orientation", [0, AHEAD, 11])
 def test_a_hue_changes_its_own_surface_and_nothing_else(shape, orientation):
     light = maps(5, shape, orientation)
-    base = drawn(row(0, 3, 6, 5, shape, orientation))
+    base = draw(row(0, 3, 6, 5, shape, orientation))
     for material, changed in (
         (FLOOR, row(5, 3, 6, 5, shape, orientation)),
         (WALLS, row(0, 8, 6, 5, shape, orientation)),
         (OBJECT, row(0, 3, 1, 5, shape, orientation)),
     ):
-        differs = (drawn(changed) != base).any((0, 1))
+        differs = (draw(changed) != base).any((0, 1))
         assert not differs[light[material] == 0].any()
         assert differs[light[material] > 0.05].all()
     # Surfaces share pixels only along their edges: inside, a pixel belongs to one of them.
@@ -150,12 +150,12 @@ def test_the_silhouette_is_the_projection_of_the_surface(shape, scale, orientati
     pixels = np.stack(np.meshgrid(at, at), axis=-1).reshape(-1, 2)
     expected = Outline(hull).contains_points(pixels).reshape(64, 64)
     light = maps(scale, shape, orientation)
-    found = light[OBJECT] > 0
-    assert not (expected & ~found).any()
+    actual = light[OBJECT] > 0
+    assert not (expected & ~actual).any()
     whole = (light[[FLOOR, WALLS, OPEN_SKY]] == 0).all(0)
     assert not (whole & ~expected & ~edge(expected)).any()
-    assert abs(int((found & ~edge(found)).sum()) - int((expected & ~edge(expected)).sum())) < 80
-    assert (found & ~expected & ~grown(expected)).sum() == 0
+    assert abs(int((actual & ~edge(actual)).sum()) - int((expected & ~edge(expected)).sum())) < 80
+    assert (actual & ~expected & ~grown(expected)).sum() == 0
 
 
 def edge(mask: np.ndarray) -> np.ndarray:
@@ -259,16 +259,16 @@ def test_rays_end_on_the_surface_and_normals_point_at_the_viewer(shape):
 @given(rows=st.lists(st.integers(0, 479_999), min_size=2, max_size=5))
 def test_a_picture_is_the_same_in_every_batch(rows):
     rows = np.array(rows)
-    together = drawn(rows, 24)
-    assert np.abs(drawn(rows[::-1], 24).astype(int) - together[::-1]).max() == 0
+    together = draw(rows, 24)
+    assert np.abs(draw(rows[::-1], 24).astype(int) - together[::-1]).max() == 0
     for index in range(len(rows)):
-        assert (drawn(rows[index], 24)[0] == together[index]).all()
+        assert (draw(rows[index], 24)[0] == together[index]).all()
 
 
 def test_half_the_resolution_is_the_mean_of_four_pixels():
     rows = np.random.default_rng(1).choice(480_000, 5)
-    fine = drawn(rows, 64).astype(float).reshape(5, 3, 32, 2, 32, 2).mean((3, 5))
-    assert np.abs(fine - drawn(rows, 32)).mean() < 1
+    fine = draw(rows, 64).astype(float).reshape(5, 3, 32, 2, 32, 2).mean((3, 5))
+    assert np.abs(fine - draw(rows, 32)).mean() < 1
 
 
 def test_a_sub_grid_holds_rows_of_the_full_grid():
@@ -283,7 +283,7 @@ def test_a_sub_grid_holds_rows_of_the_full_grid():
 
 
 def test_a_change_of_pixels_comes_with_a_new_version():
-    """Cached pictures are found by the version: raise it when this fails on purpose."""
+    """The version identifies cached pictures: raise it when this fails on purpose."""
     light = [maps(scale, shape, 3 * scale, 16).mean((1, 2)) for scale in (0, 4) for shape in SHAPES]
     assert rooms.VERSION == 1
     assert np.mean(light, axis=0) == pytest.approx(
@@ -293,10 +293,10 @@ def test_a_change_of_pixels_comes_with_a_new_version():
 
 def test_only_a_limited_number_of_scenes_is_kept(monkeypatch):
     monkeypatch.setattr(rooms, "TABLE_BYTES", 3 * 5 * 4 * 8**2)
-    kept = rooms.Maps(8)
+    cache = rooms.Maps(8)
     for scene in (0, 1, 2, 3, 0):
-        kept(scene)
-    assert list(kept.cache) == [2, 3, 0]
+        cache(scene)
+    assert list(cache.cache) == [2, 3, 0]
 
 
 def test_a_picture_traced_in_bands_is_the_same(monkeypatch):

@@ -23,7 +23,7 @@ def row(shape=0, scale=5, orientation=0, x=15, y=15):
     return np.ravel_multi_index(np.broadcast_arrays(shape, scale, orientation, x, y), SIZES).ravel()
 
 
-def drawn(rows, *, resolution=64, antialias=False, **options) -> np.ndarray:
+def draw(rows, *, resolution=64, antialias=False, **options) -> np.ndarray:
     return SpritePainter(resolution, antialias, **options)(np.atleast_1d(rows))
 
 
@@ -50,13 +50,13 @@ def test_the_grid_is_that_of_dsprites():
 
 def test_pictures_are_black_and_white_unless_antialiased():
     rows = np.random.default_rng(0).choice(737_280, 200)
-    assert set(np.unique(drawn(rows))) == {0, 255}
-    assert len(np.unique(drawn(rows, antialias=True))) > 30
+    assert set(np.unique(draw(rows))) == {0, 255}
+    assert len(np.unique(draw(rows, antialias=True))) > 30
 
 
 def test_on_average_as_many_pixels_are_white_as_in_dsprites():
     """0.042494 is the published mean of all 737,280 pictures (as computed by disent)."""
-    images = drawn(np.arange(720) * 1024)  # a shift by whole pixels changes no count
+    images = draw(np.arange(720) * 1024)  # a shift by whole pixels changes no count
     assert images.mean() / 255 == pytest.approx(0.042494, rel=0.01)
 
 
@@ -65,7 +65,7 @@ def test_the_area_grows_with_the_square_of_the_scale_and_none_is_cut_off(resolut
     true = (18.2**2, math.pi * 11.6 * 7.35, 282.5)
     for shape in range(3):
         rows = row(shape, np.arange(6)[:, None, None], [[0], [7]], [0, 31], [31, 0])
-        images = drawn(rows, resolution=resolution, antialias=True)
+        images = draw(rows, resolution=resolution, antialias=True)
         area = images.sum((1, 2, 3), dtype=np.float64) / 255 * (64 / resolution) ** 2
         scale = np.repeat(np.linspace(0.5, 1, 6), 4)
         assert area == pytest.approx(true[shape] * scale**2, rel=0.02)
@@ -73,7 +73,7 @@ def test_the_area_grows_with_the_square_of_the_scale_and_none_is_cut_off(resolut
 
 def test_binary_areas_are_right_on_average_over_orientations():
     for shape, area in enumerate((18.2**2, math.pi * 11.6 * 7.35, 282.5)):
-        white = drawn(row(shape, 5, np.arange(40))).sum((1, 2, 3), dtype=np.int64) / 255
+        white = draw(row(shape, 5, np.arange(40))).sum((1, 2, 3), dtype=np.int64) / 255
         assert white.mean() == pytest.approx(area, rel=0.02)
 
 
@@ -83,16 +83,16 @@ def test_the_centre_of_mass_moves_with_the_position_alone(resolution):
     for shape in (SQUARE, ELLIPSE, HEART):
         for scale in (0, 5):
             rows = row(shape, scale, 3, steps[:, None], steps)
-            centres = centre_of_mass(drawn(rows, resolution=resolution, antialias=True))
+            centres = centre_of_mass(draw(rows, resolution=resolution, antialias=True))
             x, y = np.meshgrid(16.5 + steps, 16.5 + steps, indexing="ij")
             assert centres == pytest.approx(np.stack([x.ravel(), y.ravel()], 1), abs=0.05)
 
 
 def test_a_step_in_position_shifts_the_picture_by_one_pixel():
     for shape in range(3):
-        here = drawn(row(shape, 4, 7, 10, 20))
-        assert (drawn(row(shape, 4, 7, 11, 20)) == np.roll(here, 1, axis=3)).all()
-        assert (drawn(row(shape, 4, 7, 10, 21)) == np.roll(here, 1, axis=2)).all()
+        here = draw(row(shape, 4, 7, 10, 20))
+        assert (draw(row(shape, 4, 7, 11, 20)) == np.roll(here, 1, axis=3)).all()
+        assert (draw(row(shape, 4, 7, 10, 21)) == np.roll(here, 1, axis=2)).all()
 
 
 @pytest.mark.parametrize("antialias", [False, True])
@@ -100,7 +100,7 @@ def test_a_step_in_position_shifts_the_picture_by_one_pixel():
 def test_turns_that_a_shape_cannot_tell_apart_give_the_same_picture(resolution, antialias):
     def turned(shape, steps):
         rows = row(shape, np.arange(6)[:, None], (np.arange(0, 20, 3) + steps) % 40, 9, 23)
-        return drawn(rows, resolution=resolution, antialias=antialias).astype(int)
+        return draw(rows, resolution=resolution, antialias=antialias).astype(int)
 
     assert np.abs(turned(SQUARE, 0) - turned(SQUARE, 10)).max() == 0
     assert np.abs(turned(ELLIPSE, 0) - turned(ELLIPSE, 20)).max() == 0
@@ -110,12 +110,12 @@ def test_turns_that_a_shape_cannot_tell_apart_give_the_same_picture(resolution, 
 
 
 def test_no_two_orientations_of_the_heart_look_alike():
-    images = drawn(row(HEART, 5, np.arange(40))).reshape(40, -1)
+    images = draw(row(HEART, 5, np.arange(40))).reshape(40, -1)
     assert len(np.unique(images, axis=0)) == 40
 
 
 def test_the_heart_stands_upright_with_its_cusp_above():
-    image = drawn(row(HEART, 5))[0, 0] > 0
+    image = draw(row(HEART, 5))[0, 0] > 0
     column = 31  # of the centre
     assert (image[:, :63] == image[:, 62::-1]).all()
     top, bottom = np.flatnonzero(image[:, column])[[0, -1]]
@@ -143,14 +143,14 @@ def test_pixels_agree_with_another_program_that_fills_outlines(shape, resolution
         at = (np.arange(resolution) + 0.5) * 64 / resolution
         points = np.stack(np.meshgrid(at, at), axis=-1).reshape(-1, 2)
         expected = Outline(outline).contains_points(points).reshape(resolution, resolution)
-        found = drawn(row(shape, scale, orientation, x, y), resolution=resolution)[0, 0] > 0
-        assert (found != expected).sum() <= 1  # a pixel's centre may lie on the outline
+        actual = draw(row(shape, scale, orientation, x, y), resolution=resolution)[0, 0] > 0
+        assert (actual != expected).sum() <= 1  # a pixel's centre may lie on the outline
 
 
 def test_half_the_resolution_is_the_mean_of_four_pixels():
     rows = np.random.default_rng(1).choice(737_280, 100)
-    fine = drawn(rows, resolution=64, antialias=True).astype(float)
-    coarse = drawn(rows, resolution=32, antialias=True)
+    fine = draw(rows, resolution=64, antialias=True).astype(float)
+    coarse = draw(rows, resolution=32, antialias=True)
     means = fine.reshape(100, 1, 32, 2, 32, 2).mean((3, 5))
     assert np.abs(means - coarse).max() < 4 / 64 * 256  # both count samples, 64 of them
     assert np.abs(means - coarse)[means > 0].mean() < 3  # less than one sample
@@ -187,7 +187,7 @@ def test_the_random_part_belongs_to_the_seed_and_the_row(variant):
 
 def test_colours_are_bright_flat_and_different():
     rows = np.random.default_rng(2).choice(737_280, 300)
-    images, masks = drawn(rows, variant="color"), drawn(rows) > 0
+    images, masks = draw(rows, variant="color"), draw(rows) > 0
     assert images.shape == (300, 3, 64, 64)
     colors = np.array([image[:, mask[0]].max(1) for image, mask in zip(images, masks, strict=True)])
     assert (images == colors[:, :, None, None] * masks).all()
@@ -199,7 +199,7 @@ def test_colours_are_bright_flat_and_different():
 
 def test_noise_is_uniform_around_a_white_sprite():
     rows = np.random.default_rng(3).choice(737_280, 50)
-    images, masks = drawn(rows, variant="noisy"), np.repeat(drawn(rows) > 0, 3, axis=1)
+    images, masks = draw(rows, variant="noisy"), np.repeat(draw(rows) > 0, 3, axis=1)
     assert (images[masks] == 255).all()
     noise = images[~masks]
     counts = np.bincount(noise, minlength=256)
@@ -215,7 +215,7 @@ def test_sprites_invert_the_picture_behind_them(tmp_path):
     Image.fromarray(picture).save(tmp_path / "picture.png")
     data = BACKGROUND.load(tmp_path, image=tmp_path / "picture.png", seed=7)
     rows = np.random.default_rng(5).choice(737_280, 40)
-    masks = np.repeat(drawn(rows) > 0, 3, axis=1)
+    masks = np.repeat(draw(rows) > 0, 3, axis=1)
     behind = np.where(masks, 255 - data.images[rows], data.images[rows]).astype(int)
     places = set()
     for image in behind:
@@ -263,8 +263,8 @@ def test_a_sub_grid_holds_rows_of_the_full_grid():
 
 
 def test_a_change_of_pixels_comes_with_a_new_version():
-    """Cached pictures are found by the version: raise it when this fails on purpose."""
-    code = hashlib.sha256(drawn(np.arange(720) * 1024).tobytes()).hexdigest()[:16]
+    """The version identifies cached pictures: raise it when this fails on purpose."""
+    code = hashlib.sha256(draw(np.arange(720) * 1024).tobytes()).hexdigest()[:16]
     assert (sprites.VERSION, code) == (1, "7574c53ac982e830")
 
 
@@ -286,11 +286,11 @@ def test_many_places_between_pixels_need_no_table(monkeypatch):
     """At 50 x 50 the centre has 32 x 32 places in its pixel; stamps are not kept then."""
     assert sprites.Stamps(50, False).table is None
     rows = np.random.default_rng(6).choice(737_280, 60)
-    direct = drawn(rows, resolution=41)
+    direct = draw(rows, resolution=41)
     monkeypatch.setattr(sprites, "TABLE_BYTES", 2**40)
-    kept = sprites.Stamps(41, False)
-    assert kept.table is not None
-    cover, top, left = kept(rows)
+    stamps = sprites.Stamps(41, False)
+    assert stamps.table is not None
+    cover, top, left = stamps(rows)
     for image, stamp, y, x in zip(direct[:, 0], cover, top, left, strict=True):
-        assert (image[y : y + kept.size, x : x + kept.size] == stamp).all()
+        assert (image[y : y + stamps.size, x : x + stamps.size] == stamp).all()
         assert image.sum(dtype=int) == stamp.sum(dtype=int)

@@ -104,8 +104,8 @@ class Client:
         self.app = create_app(session, token=TOKEN, **limits)
         self.headers = {} if token is None else {"authorization": f"Bearer {token}"}
 
-    def opened(self):
-        """For several requests at once."""
+    def connect(self):
+        """A connection for several requests at once."""
         transport = httpx.ASGITransport(app=self.app)
         return httpx.AsyncClient(
             transport=transport, base_url="http://127.0.0.1:8000", headers=self.headers
@@ -113,8 +113,8 @@ class Client:
 
     def request(self, method, path, **options):
         async def send():
-            async with self.opened() as opened:
-                return await opened.request(method, path, **options)
+            async with self.connect() as connection:
+                return await connection.request(method, path, **options)
 
         return asyncio.run(send())
 
@@ -146,7 +146,7 @@ def rows_client(rows):
 
 
 @contextmanager
-def served(session):
+def running(session):
     server, listening, address = create_server(session)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -160,18 +160,18 @@ def served(session):
 
 @pytest.fixture(scope="module")
 def address(pictures):
-    with served(pictures) as address:
+    with running(pictures) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def rows_address(rows):
-    with served(rows) as address:
+    with running(rows) as address:
         yield address
 
 
 @contextmanager
-def opened(browser, address, hash="", **options):
+def open_page(browser, address, hash="", **options):
     """A page that must write nothing to the console and send requests to the server only."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
@@ -189,7 +189,7 @@ def opened(browser, address, hash="", **options):
     assert [url for url in requests if not url.startswith((home, "data:"))] == []
 
 
-def settled(page):
+def settle(page):
     """Wait until no request is pending, and expect no error message."""
     page.evaluate(QUIET)
     assert not page.locator("#alert").is_visible(), page.locator("#alert").inner_text()

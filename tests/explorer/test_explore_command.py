@@ -1,5 +1,7 @@
 """zscope explore as a user starts and ends it."""
 
+import _thread
+import asyncio
 import os
 import re
 import signal
@@ -13,11 +15,13 @@ from contextlib import suppress
 import httpx
 import numpy as np
 import pytest
+import torch
 
 import zscope as zs
 from zscope.errors import ConfigError
 from zscope.explorer import explore, name_of
-from zscope.explorer.serving import host_names, listen
+from zscope.explorer.serving import host_names, listen, serve
+from zscope.explorer.session import Session
 
 PATIENCE = 120  # seconds, for the slowest of machines
 START = "import typer; from zscope.cli.explore import explore; typer.run(explore)"
@@ -32,7 +36,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def started(*words):
+def start(*words):
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
         [sys.executable, "-c", START, *map(str, words), "--no-browser"],
@@ -42,13 +46,13 @@ def started(*words):
         env=environment,
     )
     for line in process.stdout:
-        if found := re.search(r"http://\S+", line):
-            return process, found.group(0)
+        if address := re.search(r"http://\S+", line):
+            return process, address.group(0)
     raise AssertionError(process.communicate()[1])
 
 
 def test_it_serves_the_run_until_ctrl_c(run):
-    process, address = started(run, "--compare", run)
+    process, address = start(run, "--compare", run)
     try:
         assert re.match(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}$", address)
         with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
@@ -59,7 +63,7 @@ def test_it_serves_the_run_until_ctrl_c(run):
             assert (about["name"], about["model"], about["data"]) == ("small", "vae", "helix")
             assert about["compare"] == "small"
     finally:
-        ended(process)
+        stop(process)
 
 
 STUCK = """
@@ -87,44 +91,44 @@ def load():
 def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path):
     (tmp_path / "model.py").write_text(STUCK)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 2)).astype("float32"))
-    process, address = started(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
+    process, address = start(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
     try:
         with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
             page = browser.get(address)
             assert page.status_code == 200
             (tmp_path / "stick").touch()
-            asking = threading.Thread(target=refused, args=(browser, page.url.join("/api/map")))
-            asking.start()
+            waiting = threading.Thread(target=request, args=(browser, page.url.join("/api/map")))
+            waiting.start()
             while not (tmp_path / "stuck").exists():
-                assert asking.is_alive()
+                assert waiting.is_alive()
                 time.sleep(0.01)
-            ended(process)
-            asking.join()
+            stop(process)
+            waiting.join()
     finally:
         process.kill()
 
 
-def refused(browser, address):
-    """Ask for an answer that ends with the server."""
+def request(browser, address):
+    """Request an answer that ends with the server."""
     with suppress(httpx.TransportError):
         assert browser.get(address).status_code >= 500
 
 
-def ended(process):
-    """Press Ctrl-C, and see it end in good order."""
+def stop(process):
+    """Press Ctrl-C, and expect an orderly end."""
     process.send_signal(signal.SIGINT)
-    said, errors = process.communicate(timeout=PATIENCE)
+    output, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, errors
-    assert said.rstrip().endswith("Stopped.")
+    assert output.rstrip().endswith("Stopped.")
     assert errors == ""
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.socket() as occupied:
+        occupied.bind(("127.0.0.1", 0))
+        occupied.listen()
         with pytest.raises(ConfigError, match=r"cannot listen at 127\.0\.0\.1:\d+ .*--port"):
-            explore("no-such-run", port=taken.getsockname()[1])
+            explore("no-such-run", port=occupied.getsockname()[1])
     with pytest.raises(ConfigError, match="cannot listen at not-a-host.invalid"):
         listen("not-a-host.invalid", 0)
     with pytest.raises(ConfigError, match="cannot listen"):
@@ -139,6 +143,59 @@ def test_an_address_open_to_others_is_warned_of(capsys):
     assert socket.gethostname() not in host_names("127.0.0.1") - {"localhost"}
 
 
+def test_the_function_explores_a_run_on_its_own_data_or_on_others(run, monkeypatch):
+    sessions = []
+    monkeypatch.setattr(
+        "zscope.explorer.serving.serve", lambda session, **_: sessions.append(session)
+    )
+    threads = torch.get_num_threads()
+    explore(run, compare=zs.load(run), samples=50)
+    explore(str(run), np.zeros((7, 3), np.float32))
+    own, other = sessions
+    assert (own.subject.name, own.recording.data.name, len(own.recording)) == ("small", "helix", 50)
+    assert own.other.name == type(zs.load(run)).__name__
+    assert len(other.recording) == 7
+    assert torch.get_num_threads() == threads
+    for session in sessions:
+        session.close()
+
+
+def test_a_model_without_a_run_needs_data():
+    model = zs.wrap(lambda x: x, lambda z: z, latents=2)
+    with pytest.raises(ConfigError, match=r"Wrapped does not say which data to encode.*data="):
+        explore(model)
+
+
+def test_it_serves_inside_an_event_loop_as_that_of_a_notebook():
+    model = zs.wrap(lambda x: x, lambda z: z, latents=2)
+    session = Session(model, torch.eye(2).repeat(5, 1), name="notebook")
+    messages, statuses = [], []
+
+    def visit(address):
+        with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
+            statuses.append(browser.get(address).status_code)
+        _thread.interrupt_main()
+
+    def say(message):
+        messages.append(message)
+        if address := re.search(r"http://\S+", message):
+            threading.Thread(target=visit, args=address.group(0).split()).start()
+
+    async def cell():
+        serve(session, browser=False, say=say)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(cell())
+    finally:
+        loop.close()
+        signal.signal(signal.SIGINT, before)
+    assert statuses == [200]
+    assert messages[-1] == "Stopped."
+
+
 def test_a_target_is_shown_by_its_last_part(tmp_path):
     assert name_of(str(tmp_path / "runs" / "mine")) == "mine"
     assert name_of("package.module:model") == "package.module:model"
+    assert name_of(zs.wrap(lambda x: x, lambda z: z, latents=2)) == "Wrapped"

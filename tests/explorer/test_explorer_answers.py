@@ -15,18 +15,18 @@ from zscope.explorer.rendering import Renderer
 from zscope.explorer.session import Session
 
 
-def close(found, expected, tolerance=1e-5):
+def close(answer, expected, tolerance=1e-5):
     return torch.testing.assert_close(
-        torch.tensor(found).double(),
+        torch.tensor(answer).double(),
         torch.as_tensor(expected).double(),
         rtol=tolerance,
         atol=tolerance,
     )
 
 
-def pixels(shown):
-    shape = (shown["height"], shown["width"], shown["channels"])
-    return np.frombuffer(b64decode(shown["bytes"]), np.uint8).reshape(shape)
+def pixels(picture):
+    shape = (picture["height"], picture["width"], picture["channels"])
+    return np.frombuffer(b64decode(picture["bytes"]), np.uint8).reshape(shape)
 
 
 Z = [0.5, -1.0, 0.25, 0.0, 2.0, -0.5]
@@ -37,17 +37,19 @@ def test_a_decoded_vector_is_what_the_decoder_returns(client, pictures):
     exact = client.ask("latents", z=Z, exact=True)["decoded"]
     assert exact["shape"] == [1, 32, 32]
     close(exact["values"], expected.flatten(), 0)
-    shown = client.ask("latents", z=Z)["decoded"]
-    np.testing.assert_array_equal(pixels(shown)[..., 0], (255 * expected[0]).round().byte().numpy())
+    picture = client.ask("latents", z=Z)["decoded"]
+    np.testing.assert_array_equal(
+        pixels(picture)[..., 0], (255 * expected[0]).round().byte().numpy()
+    )
 
 
 def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pictures):
-    found = client.ask("latents", z=Z)
+    answer = client.ask("latents", z=Z)
     z = torch.tensor([Z])
-    close(found["response"], respond(pictures.model, z)[0])
+    close(answer["response"], respond(pictures.model, z)[0])
     again = pictures.model.decode(respond(pictures.model, z))[0, 0]
     np.testing.assert_array_equal(
-        pixels(found["decoded_response"])[..., 0], (255 * again).round().byte().numpy()
+        pixels(answer["decoded_response"])[..., 0], (255 * again).round().byte().numpy()
     )
     score = assays.hole_score(
         pictures.model,
@@ -56,9 +58,9 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
         samples=512,
         generator=torch.Generator().manual_seed(0),
     )
-    assert found["displacement"]["distance"] == pytest.approx(score.displacement.item())
-    assert found["displacement"]["percentile"] == pytest.approx(score.percentile.item())
-    assert found["displacement"]["hole"] == bool(score.holes)
+    assert answer["displacement"]["distance"] == pytest.approx(score.displacement.item())
+    assert answer["displacement"]["percentile"] == pytest.approx(score.percentile.item())
+    assert answer["displacement"]["hole"] == bool(score.holes)
 
 
 def test_a_query_string_and_a_body_ask_the_same(client):
@@ -69,59 +71,59 @@ def test_a_query_string_and_a_body_ask_the_same(client):
 
 def test_many_vectors_at_once_are_answered_one_by_one(client):
     other = [0.1 * value for value in Z]
-    found = client.ask("decode", codes=[Z, other], exact=True)
+    answer = client.ask("decode", codes=[Z, other], exact=True)
     for k, z in enumerate((Z, other)):
         alone = client.ask("latents", z=z, exact=True)
-        close(found["decoded"][k]["values"], alone["decoded"]["values"])
-        close(found["response"][k], alone["response"])
+        close(answer["decoded"][k]["values"], alone["decoded"]["values"])
+        close(answer["response"][k], alone["response"])
 
 
 def test_a_sample_is_the_recorded_observation_with_its_code_and_factors(client, pictures, sprites):
-    found = client.ask("sample", index=5)
+    answer = client.ask("sample", index=5)
     recording = pictures.recording
-    assert found["row"] == int(recording.rows[5])
+    assert answer["row"] == int(recording.rows[5])
     np.testing.assert_array_equal(
-        pixels(found["observation"])[..., 0], sprites.images[found["row"]][0]
+        pixels(answer["observation"])[..., 0], sprites.images[answer["row"]][0]
     )
-    close(found["z"], recording.codes[5])
-    assert found["factors"] == sprites.factors[found["row"]].tolist()
-    assert client.ask("latents", sample=5)["z"] == pytest.approx(found["z"])
+    close(answer["z"], recording.codes[5])
+    assert answer["factors"] == sprites.factors[answer["row"]].tolist()
+    assert client.ask("latents", sample=5)["z"] == pytest.approx(answer["z"])
     assert client.ask("sample")["index"] == pictures.start
 
 
 @pytest.mark.parametrize("source", ["prior", "posterior", "hybrid", "uniform"])
 def test_draws_are_those_of_zscope_sampling(client, pictures, source):
-    given = pictures.model if source == "prior" else pictures.recording.posterior
+    origin = pictures.model if source == "prior" else pictures.recording.posterior
     generator = torch.Generator().manual_seed(3)
-    expected = getattr(sampling, source)(given, 1, generator=generator)[0]
+    expected = getattr(sampling, source)(origin, 1, generator=generator)[0]
     close(client.ask("draw", source=source, seed=3)["z"], expected)
 
 
 def test_projecting_repeats_the_response_until_it_rests():
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     session = Session(zs.wrap(lambda x: x / 2, lambda z: z, latents=3), x, name="halving")
-    found = Client(session).ask("project", z=[8, 0, -6])
-    steps = [10 / 2 ** (k + 1) for k in range(len(found["steps"]))]
-    assert found["steps"] == pytest.approx(steps, rel=1e-4)
+    answer = Client(session).ask("project", z=[8, 0, -6])
+    steps = [10 / 2 ** (k + 1) for k in range(len(answer["steps"]))]
+    assert answer["steps"] == pytest.approx(steps, rel=1e-4)
     spread = (session.codes - session.codes.mean(0)).norm(dim=1).square().mean().sqrt()
-    assert found["converged"]
+    assert answer["converged"]
     assert steps[-1] <= 1e-3 * spread < steps[-2]
-    close(found["codes"][2], [2, 0, -1.5])
-    assert found["frames"][0] == {"pass": 0, "decoded": {"values": [8, 0, -6]}}
-    assert found["frames"][-1]["pass"] == len(found["codes"]) - 1
+    close(answer["codes"][2], [2, 0, -1.5])
+    assert answer["frames"][0] == {"pass": 0, "decoded": {"values": [8, 0, -6]}}
+    assert answer["frames"][-1]["pass"] == len(answer["codes"]) - 1
     assert not Client(session).ask("project", z=[8, 0, -6], passes=3)["converged"]
     session.close()
 
 
 def test_a_traversal_moves_one_latent_over_its_range(client, pictures):
-    found = client.ask("traversal", latent=1, steps=5, z=Z)
+    answer = client.ask("traversal", latent=1, steps=5, z=Z)
     row = next(row for row in pictures.latents if row["latent"] == 1)
-    assert found["values"] == pytest.approx(np.linspace(row["low"], row["high"], 5).tolist())
+    assert answer["values"] == pytest.approx(np.linspace(row["low"], row["high"], 5).tolist())
     codes = torch.tensor([Z]).repeat(5, 1)
-    codes[:, 1] = torch.tensor(found["values"])
-    close(found["response"], respond(pictures.model, codes))
+    codes[:, 1] = torch.tensor(answer["values"])
+    close(answer["response"], respond(pictures.model, codes))
     middle = (255 * pictures.model.decode(codes)[2, 0]).round().byte().numpy()
-    np.testing.assert_array_equal(pixels(found["decoded"][2])[..., 0], middle)
+    np.testing.assert_array_equal(pixels(answer["decoded"][2])[..., 0], middle)
 
 
 def test_latents_come_with_the_most_important_first(client, rows_client):
@@ -139,26 +141,26 @@ def test_latents_come_with_the_most_important_first(client, rows_client):
 
 
 def test_a_map_is_the_response_map_with_codes_and_a_factor(client, pictures):
-    found = client.ask("map", first=1, second=0, grid=8, sample=3, factor=1)
-    made = assays.response_map(
-        pictures.model, pictures.codes[3], (1, 0), grid=8, extent=found["extent"]
+    answer = client.ask("map", first=1, second=0, grid=8, sample=3, factor=1)
+    field = assays.response_map(
+        pictures.model, pictures.codes[3], (1, 0), grid=8, extent=answer["extent"]
     )
-    close(found["values"], made.divergence)
+    close(answer["values"], field.divergence)
     close(client.ask("map", first=1, second=0, grid=8, sample=3, layer="curvature")["values"],
-          made.curvature)  # fmt: skip
-    rows = found["samples"]
-    close(found["codes"], pictures.codes[rows][:, [1, 0]])
-    assert found["factor"] == pictures.recording.factors[rows, 1].tolist()
-    low0, high0, low1, high1 = found["extent"]
-    inside = torch.tensor(found["codes"])
+          field.curvature)  # fmt: skip
+    rows = answer["samples"]
+    close(answer["codes"], pictures.codes[rows][:, [1, 0]])
+    assert answer["factor"] == pictures.recording.factors[rows, 1].tolist()
+    low0, high0, low1, high1 = answer["extent"]
+    inside = torch.tensor(answer["codes"])
     within = (inside >= torch.tensor([low0, low1])) & (inside <= torch.tensor([high0, high1]))
     assert within.all(1).double().mean() > 0.98
 
 
 def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
-    found = client.ask("map", first=0, second=1, grid=5, layer="holes")
-    base = torch.tensor(found["base"])
-    low0, high0, low1, high1 = found["extent"]
+    answer = client.ask("map", first=0, second=1, grid=5, layer="holes")
+    base = torch.tensor(answer["base"])
+    low0, high0, low1, high1 = answer["extent"]
     codes = base.repeat(25, 1)
     codes[:, :2] = torch.cartesian_prod(
         torch.linspace(low0, high0, 5), torch.linspace(low1, high1, 5)
@@ -170,33 +172,33 @@ def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
         samples=512,
         generator=torch.Generator().manual_seed(0),
     )
-    close(found["values"], score.ratio.reshape(5, 5), 1e-4)
+    close(answer["values"], score.ratio.reshape(5, 5), 1e-4)
 
 
 def test_a_path_leads_from_its_start_to_its_end(client, pictures):
     where = {"first": 0, "second": 1, "grid": 12, "start": [-2, -1], "end": [2.2, 1.5]}
-    found = client.ask("path", **where)
+    answer = client.ask("path", **where)
     for name in ("points", "straight"):
-        close(found[name][0], [-2, -1])
-        close(found[name][-1], [2.2, 1.5])
-    assert 0 <= found["cost"] <= found["straight_cost"]
+        close(answer[name][0], [-2, -1])
+        close(answer[name][-1], [2.2, 1.5])
+    assert 0 <= answer["cost"] <= answer["straight_cost"]
     base = torch.tensor(client.ask("sample")["z"])
     base[:2] = torch.tensor([-2.0, -1.0])
     first = (255 * pictures.model.decode(base[None])[0, 0]).round().byte().numpy()
     for name in ("frames", "straight_frames"):
-        np.testing.assert_array_equal(pixels(found[name][0])[..., 0], first)
+        np.testing.assert_array_equal(pixels(answer[name][0])[..., 0], first)
     whole = client.ask("path", **where, within="all")
     close(whole["points"][-1], [2.2, 1.5])
 
 
 def test_a_path_in_a_model_of_two_latents_keeps_their_order(rows_client):
-    found = rows_client.ask(
+    answer = rows_client.ask(
         "path", first=1, second=0, grid=8, start=[-0.5, 0.2], end=[0.4, 1.0], frames=3
     )
-    close(found["points"][0], [-0.5, 0.2])
-    close(found["points"][-1], [0.4, 1.0])
-    assert len(found["frames"]) == 3
-    assert len(found["frames"][0]["values"]) == 3
+    close(answer["points"][0], [-0.5, 0.2])
+    close(answer["points"][-1], [0.4, 1.0])
+    assert len(answer["frames"]) == 3
+    assert len(answer["frames"][0]["values"]) == 3
 
 
 def test_matrices_are_those_of_the_assays(client, pictures, sprites):
@@ -215,40 +217,40 @@ def test_matrices_are_those_of_the_assays(client, pictures, sprites):
     assert np.shape(conditioned["values"]) == (len(sprites.factor_names), 6)
     importance = client.ask("matrix", kind="importance")
     assert importance["columns"] == [0, 1, 2, 3]
-    found = assays.dci(
+    answer = assays.dci(
         pictures.codes,
         pictures.recording.factors,
         variances=pictures.recording.posterior.variance,
         kinds=list(sprites.factor_kinds),
         generator=torch.Generator().manual_seed(0),
     )
-    assert importance["disentanglement"] == pytest.approx(found.disentanglement)
-    close(importance["values"], found.importance.T)
+    assert importance["disentanglement"] == pytest.approx(answer.disentanglement)
+    close(importance["values"], answer.importance.T)
     invariance = client.ask("matrix", kind="invariance")
     assert invariance["collapsed"] == [4, 5]
 
 
 def test_the_graph_is_that_of_the_response_matrix(client, pictures):
-    found = client.ask("graph")
+    answer = client.ask("graph")
     matrix = assays.response_matrix(
         pictures.model,
         pictures.recording.posterior,
         samples=600,
         generator=torch.Generator().manual_seed(0),
     )
-    assert [node["latent"] for node in found["nodes"]] == matrix.causal
-    assert {(edge["from"], edge["to"]) for edge in found["edges"]} == set(matrix.edges())
-    assert found["pairs"] == [list(pair) for pair in matrix.pairs]
-    none = client.ask("graph", threshold=found["largest"] + 1)
+    assert [node["latent"] for node in answer["nodes"]] == matrix.causal
+    assert {(edge["from"], edge["to"]) for edge in answer["edges"]} == set(matrix.edges())
+    assert answer["pairs"] == [list(pair) for pair in matrix.pairs]
+    none = client.ask("graph", threshold=answer["largest"] + 1)
     assert none["edges"] == none["pairs"] == []
     every = client.ask("graph", threshold=0)
-    assert len(every["edges"]) >= len(found["edges"])
+    assert len(every["edges"]) >= len(answer["edges"])
 
 
 def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
-    found = client.ask("samples", source="prior", count=20, seed=4)
+    answer = client.ask("samples", source="prior", count=20, seed=4)
     codes = sampling.prior(pictures.model, 20, generator=torch.Generator().manual_seed(4))
-    close(found["codes"], codes)
+    close(answer["codes"], codes)
     score = assays.hole_score(
         pictures.model,
         codes,
@@ -256,8 +258,8 @@ def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
         samples=512,
         generator=torch.Generator().manual_seed(0),
     )
-    assert [one["hole"] for one in found["displacement"]] == [k in score.holes for k in range(20)]
-    assert found["holes"] == score.score
+    assert [one["hole"] for one in answer["displacement"]] == [k in score.holes for k in range(20)]
+    assert answer["holes"] == score.score
     data = client.ask("samples", source="data", count=7)
     for k, row in enumerate(data["samples"]):
         assert data["observations"][k] == client.ask("sample", index=row)["observation"]
@@ -265,20 +267,20 @@ def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
 
 
 def test_two_models_are_compared_on_the_same_sample(client, pictures):
-    found = client.ask("compare", sample=9)
+    answer = client.ask("compare", sample=9)
     x = pictures.recording.data.batch([9])
     both = [pictures.model, pictures.other.recording.autoencoder]
-    for said, model in zip(found["models"], both, strict=True):
+    for model_answer, model in zip(answer["models"], both, strict=True):
         code = model.encode(x).mean
-        close(said["z"], code[0])
+        close(model_answer["z"], code[0])
         error = (model.decode(code) - x).square().sum().item()
-        assert said["error"] == pytest.approx(error, rel=1e-4)
-    assert [said["name"] for said in found["models"]] == ["pictures", "turned"]
+        assert model_answer["error"] == pytest.approx(error, rel=1e-4)
+    assert [model_answer["name"] for model_answer in answer["models"]] == ["pictures", "turned"]
 
 
 def test_similarity_finds_the_turned_latents(client):
-    found = client.ask("similarity", of="latents")
-    values = np.array(found["values"])
+    answer = client.ask("similarity", of="latents")
+    values = np.array(answer["values"])
     assert values.shape == (6, 4)
     # Noise of 0.2 in both: 1 / (1 + 0.04).
     assert values[2, 2] == pytest.approx(1 / 1.04, abs=0.03)
@@ -296,10 +298,10 @@ def test_a_model_without_a_prior_or_factors_says_what_is_missing(rows_client):
     plain = Session(
         _identity(), torch.rand(50, 3, generator=torch.Generator().manual_seed(0)), name="plain"
     )
-    asking = Client(plain)
+    api = Client(plain)
     for kind in ("conditioned", "importance"):
-        assert "have no factors" in asking.error(422, "matrix", kind=kind)
-    assert "factor 0, but the data have 0" in asking.error(422, "map", factor=0, grid=4)
+        assert "have no factors" in api.error(422, "matrix", kind=kind)
+    assert "factor 0, but the data have 0" in api.error(422, "map", factor=0, grid=4)
     plain.close()
 
 
@@ -334,11 +336,11 @@ def test_a_collapsed_model_is_explored_without_hole_scores():
             return torch.zeros(len(z), 3)
 
     session = Session(Collapsed(), torch.zeros(30, 3), name="collapsed")
-    asking = Client(session)
-    assert "collapsed" in asking.ask("session")["no_hole_scores"]
-    assert asking.ask("latents", z=[0, 1])["displacement"] is None
-    assert asking.ask("samples", count=2)["holes"] is None
-    assert "none of the 2 latents" in asking.error(422, "map", layer="holes", grid=4)
+    api = Client(session)
+    assert "collapsed" in api.ask("session")["no_hole_scores"]
+    assert api.ask("latents", z=[0, 1])["displacement"] is None
+    assert api.ask("samples", count=2)["holes"] is None
+    assert "none of the 2 latents" in api.error(422, "map", layer="holes", grid=4)
     session.close()
 
 
@@ -369,18 +371,18 @@ def test_data_that_do_not_fit_the_model_are_said_at_the_start():
 def test_too_many_latents_for_a_matrix_are_said_so():
     x = torch.rand(300, 300, generator=torch.Generator().manual_seed(0))
     session = Session(_identity(300), x, name="wide")
-    asking = Client(session)
-    assert "300 latents" in asking.error(422, "matrix")
-    assert "300 latents" in asking.error(422, "graph")
-    assert len(asking.ask("latents")["z"]) == 300
+    api = Client(session)
+    assert "300 latents" in api.error(422, "matrix")
+    assert "300 latents" in api.error(422, "graph")
+    assert len(api.ask("latents")["z"]) == 300
     session.close()
 
 
 def test_pictures_keep_one_range_and_travel_small():
     signed = Renderer(zs.data.from_arrays(np.float32([[[[-1, 1], [0, 0.5]]]])))
     assert (signed.low, signed.high) == (-1, 1)
-    shown = signed.render(torch.tensor([[[[-1.0, 1.0], [0.0, 3.0]]]]))[0]
-    np.testing.assert_array_equal(pixels(shown)[..., 0], [[0, 255], [128, 255]])
+    picture = signed.render(torch.tensor([[[[-1.0, 1.0], [0.0, 3.0]]]]))[0]
+    np.testing.assert_array_equal(pixels(picture)[..., 0], [[0, 255], [128, 255]])
     wide = Renderer(zs.data.from_arrays(np.zeros((2, 3, 200, 100), np.uint8)))
     small = wide.render(torch.ones(1, 3, 200, 100), most=96)[0]
     assert (small["height"], small["width"], small["channels"]) == (67, 34, 3)

@@ -1,4 +1,4 @@
-"""Who may ask, how much, and what happens when a model breaks."""
+"""Access control, limits, and models that fail."""
 
 import asyncio
 import json
@@ -60,9 +60,9 @@ def test_the_loopback_address_has_several_names_and_any_port(client, host):
 
 
 def test_bound_to_every_address_numbers_are_names_too(pictures):
-    asking = Client(pictures, any_address=True)
-    assert asking.get("/api", headers={"host": "192.168.1.7:8000"}).status_code == 200
-    assert asking.get("/api", headers={"host": "evil.example"}).status_code == 403
+    api = Client(pictures, any_address=True)
+    assert api.get("/api", headers={"host": "192.168.1.7:8000"}).status_code == 200
+    assert api.get("/api", headers={"host": "evil.example"}).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_other_methods_are_refused(client):
 
 
 def test_large_bodies_are_refused_before_and_while_they_are_read(pictures):
-    asking = Client(pictures, largest_body=1000)
-    reply = asking.post("/api/latents", content=b"[" + b" " * 2000 + b"]")
+    api = Client(pictures, largest_body=1000)
+    reply = api.post("/api/latents", content=b"[" + b" " * 2000 + b"]")
     assert reply.status_code == 413
     assert "at most 1000" in reply.json()["error"]["message"]
 
@@ -125,8 +125,8 @@ def test_large_bodies_are_refused_before_and_while_they_are_read(pictures):
         for _ in range(30):
             yield b" " * 100
 
-    assert asking.post("/api/latents", content=drops()).status_code == 413
-    asking.ask("session")
+    assert api.post("/api/latents", content=drops()).status_code == 413
+    api.ask("session")
 
 
 def test_long_addresses_are_refused(client):
@@ -136,7 +136,7 @@ def test_long_addresses_are_refused(client):
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "said"),
+    ("body", "status", "expected"),
     [
         (b"{", 400, "not JSON"),
         (b"\xff\xfe", 400, "not JSON"),
@@ -152,11 +152,11 @@ def test_long_addresses_are_refused(client):
         (b'{"exact": "perhaps"}', 422, "exact"),
     ],
 )
-def test_malformed_requests_are_answered_with_what_is_wrong(client, body, status, said):
+def test_malformed_requests_are_answered_with_what_is_wrong(client, body, status, expected):
     reply = client.post("/api/latents", content=body)
     assert reply.status_code == status, reply.text
     message = reply.json()["error"]["message"]
-    assert said in message
+    assert expected in message
     assert "/api" in message
     assert len(message) < 500
 
@@ -169,8 +169,8 @@ def test_more_than_fits_is_refused_by_number(client):
 
 
 def test_a_flood_is_refused(pictures):
-    asking = Client(pictures, rate=0.01, burst=3.0)
-    replies = [asking.get("/api") for _ in range(5)]
+    api = Client(pictures, rate=0.01, burst=3.0)
+    replies = [api.get("/api") for _ in range(5)]
     assert [reply.status_code for reply in replies] == [200, 200, 200, 429, 429]
     assert replies[-1].headers["retry-after"] == "1"
     assert "requests per second" in replies[-1].json()["error"]["message"]
@@ -194,7 +194,7 @@ def test_a_header_that_decides_must_come_once(client):
 
 
 class Breaking(zs.Autoencoder):
-    """Decodes codes as they are, unless the first latent asks for trouble."""
+    """Decodes codes as they are, unless the first latent triggers a failure."""
 
     latents, prior = 2, None
 
@@ -213,14 +213,14 @@ class Breaking(zs.Autoencoder):
             self.inside += 1
             self.most = max(self.most, self.inside)
         try:
-            asked = float(z[0, 0])
-            if asked == 100:
+            trigger = float(z[0, 0])
+            if trigger == 100:
                 raise RuntimeError("mat1 and mat2 shapes cannot be multiplied\nmore")
-            if asked == 200:
+            if trigger == 200:
                 raise SystemExit(3)
-            if asked == 300:
+            if trigger == 300:
                 return torch.full_like(z, float("nan"))
-            if asked == 400:
+            if trigger == 400:
                 return z[:0]
             time.sleep(0.002)
             return z
@@ -238,7 +238,7 @@ def breaking():
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "said"),
+    ("trigger", "status", "expected"),
     [
         (100, 500, "raised RuntimeError: mat1 and mat2 shapes cannot be multiplied. "),
         (200, 500, "raised SystemExit: 3. "),
@@ -247,20 +247,20 @@ def breaking():
     ],
 )
 def test_a_model_that_breaks_is_reported_and_the_server_lives_on(
-    breaking, caplog, asked, status, said
+    breaking, caplog, trigger, status, expected
 ):
-    asking = Client(breaking)
-    assert said in asking.error(status, "latents", z=[asked, 0])
-    assert asking.ask("latents", z=[1, 0])["response"] == [1, 0]
+    api = Client(breaking)
+    assert expected in api.error(status, "latents", z=[trigger, 0])
+    assert api.ask("latents", z=[1, 0])["response"] == [1, 0]
     if status == 500:
         assert "/api/latents failed" in caplog.text  # the terminal shows where
 
 
 def test_one_model_is_never_called_twice_at_once(breaking):
     async def many():
-        async with Client(breaking).opened() as opened:
-            asked = [opened.post("/api/latents", json={"z": [k, 0]}) for k in range(20)]
-            return await asyncio.gather(*asked)
+        async with Client(breaking).connect() as connection:
+            requests = [connection.post("/api/latents", json={"z": [k, 0]}) for k in range(20)]
+            return await asyncio.gather(*requests)
 
     replies = asyncio.run(many())
     assert [reply.json()["response"] for reply in replies] == [[k, 0] for k in range(20)]
@@ -278,10 +278,10 @@ def test_a_long_answer_holds_up_no_short_one(breaking):
     breaking.subject.copy.autoencoder.decode = wait
 
     async def both():
-        async with Client(breaking).opened() as opened:
-            long = asyncio.create_task(opened.post("/api/map", json={"grid": 6}))
+        async with Client(breaking).connect() as connection:
+            long = asyncio.create_task(connection.post("/api/map", json={"grid": 6}))
             await asyncio.to_thread(begun.wait, 60)
-            short = await opened.post("/api/latents", json={"z": [1, 2]})
+            short = await connection.post("/api/latents", json={"z": [1, 2]})
             waiting = not long.done()
             go_on.set()
             return short, waiting, await long
@@ -386,11 +386,11 @@ def test_a_missing_package_is_named_with_its_extra(pictures, monkeypatch):
 def test_websockets_are_closed(client):
     sent = []
 
-    async def made():
+    async def connect():
         async def send(message):
             sent.append(message)
 
         await client.app({"type": "websocket", "path": "/", "headers": []}, None, send)
 
-    asyncio.run(made())
+    asyncio.run(connect())
     assert sent == [{"type": "websocket.close", "code": 1008}]

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import QUIET, opened, served, settled
+from conftest import QUIET, open_page, running, settle
 
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
@@ -57,12 +57,12 @@ def move(page, latent, value):
 
 @pytest.fixture(scope="module")
 def tour(browser, address):
-    """What is to be seen in every view, visited by its tab once in each theme."""
-    seen = {}
-    with opened(browser, address, color_scheme="light") as page:
+    """Facts about every view, visited by its tab, in both themes."""
+    views = {}
+    with open_page(browser, address, color_scheme="light") as page:
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
-            settled(page)
+            settle(page)
             twin = page.locator("#json").get_attribute("href")
             facts = {
                 "url": page.url,
@@ -79,8 +79,8 @@ def tour(browser, address):
             page.set_viewport_size({"width": 360, "height": 740})
             facts["width"] = page.evaluate("document.documentElement.scrollWidth")
             page.set_viewport_size({"width": 1280, "height": 900})
-            seen[name] = facts
-    return seen
+            views[name] = facts
+    return views
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -114,7 +114,7 @@ def test_no_view_is_wider_than_a_phone(tour, name):
 
 
 def test_the_colours_can_be_chosen(browser, address):
-    with opened(browser, address, color_scheme="light") as page:
+    with open_page(browser, address, color_scheme="light") as page:
         ground = "() => getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(ground)
         page.locator("#theme").click()
@@ -128,16 +128,16 @@ def test_the_colours_can_be_chosen(browser, address):
 def test_moving_a_slider_changes_the_picture_to_the_decoded_one(browser, address, pictures):
     import torch
 
-    with opened(browser, address, "#latents?z=0,0,0,0,0,0") as page:
-        settled(page)
+    with open_page(browser, address, "#latents?z=0,0,0,0,0,0") as page:
+        settle(page)
         before = picture(page, "canvas.decoded")
         move(page, 0, 2.0)
         after = picture(page, "canvas.decoded")
         assert before != after
         z = float(page.locator("#slider-0").input_value())
         x = pictures.model.decode(torch.tensor([[z, 0, 0, 0, 0, 0]]))[0, 0]
-        shown = page.locator("canvas.decoded").evaluate(PIXELS)
-        assert shown[::4] == (255 * x).round().int().flatten().tolist()
+        pixels = page.locator("canvas.decoded").evaluate(PIXELS)
+        assert pixels[::4] == (255 * x).round().int().flatten().tolist()
         page.wait_for_url(f"**#latents?z={round(z, 4):g},0,0,0,0,0")
         # A latent that the decoder ignores changes nothing, and answers with 0.
         move(page, 4, -2.0)
@@ -147,50 +147,50 @@ def test_moving_a_slider_changes_the_picture_to_the_decoded_one(browser, address
 
 def test_the_time_from_slider_to_picture_is_shown(browser, address):
     """How long it may be is for benchmarks/explorer.py: this holds on any machine."""
-    with opened(browser, address) as page:
-        settled(page)
+    with open_page(browser, address) as page:
+        settle(page)
         move(page, 0, -2)
         assert float(page.locator(".decoded").get_attribute("data-latency")) > 0
         assert re.search(r"slider to picture: \d+ ms", page.locator(".timing").inner_text())
 
 
 def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictures):
-    with opened(browser, address) as page:
-        settled(page)
+    with open_page(browser, address) as page:
+        settle(page)
         for source in ("Prior", "Posterior", "Hybrid", "Uniform"):
             before = picture(page, "canvas.decoded")
             page.get_by_role("button", name=source, exact=True).click()
-            settled(page)
+            settle(page)
             assert picture(page, "canvas.decoded") != before
         page.get_by_role("button", name="Project onto manifold").click()
         page.wait_for_selector(".projection .strip li:nth-child(2)")
         # It is animated; screen readers are told when it ends.
         page.wait_for_function(STATUS, arg="[Cc]onverged after")
-        settled(page)
+        settle(page)
         assert "moves further than" in page.locator(".meter").inner_text()
         index = page.get_by_role("spinbutton", name="Data sample")
         index.fill("17")
         index.press("Enter")
-        settled(page)
+        settle(page)
         assert page.url.endswith("#latents?sample=17")
         assert page.locator("#slider-0").evaluate("one => Number(one.value)") == pytest.approx(
             float(pictures.codes[17, 0]), abs=0.02
         )
         page.get_by_role("button", name="Next sample").click()
-        settled(page)
+        settle(page)
         assert page.url.endswith("#latents?sample=18")
 
 
 def test_a_path_is_drawn_between_two_clicks(browser, address):
-    with opened(browser, address, "#map?first=0&second=1&grid=24&factor=0") as page:
-        settled(page)
+    with open_page(browser, address, "#map?first=0&second=1&grid=24&factor=0") as page:
+        settle(page)
         box = page.locator("canvas.plane").bounding_box()
         before = picture(page, "canvas.plane")
         at = lambda x, y: (box["x"] + x * box["width"], box["y"] + y * box["height"])  # noqa: E731
         page.mouse.click(*at(0.35, 0.6))
         page.mouse.click(*at(0.7, 0.35))
         page.wait_for_selector(".film .strip")
-        settled(page)
+        settle(page)
         assert page.locator(".film").count() == 2
         assert page.locator(".film .strip li").count() == 18
         assert picture(page, "canvas.plane") != before
@@ -204,39 +204,39 @@ def test_a_path_is_drawn_between_two_clicks(browser, address):
         page.mouse.move(*at(0.4, 0.7), steps=4)
         page.mouse.move(*at(0.3, 0.3), steps=4)
         page.mouse.up()
-        settled(page)
+        settle(page)
         assert picture(page, ".side canvas.decoded") != decoded
         page.get_by_role("button", name="Remove path").click()
-        settled(page)
+        settle(page)
         assert page.locator(".film").count() == 0
 
 
 def test_the_map_is_walked_with_the_keyboard(browser, address):
-    with opened(browser, address, "#map?first=0&second=1&grid=24") as page:
-        settled(page)
+    with open_page(browser, address, "#map?first=0&second=1&grid=24") as page:
+        settle(page)
         page.locator("canvas.plane").focus()
         for key in ("Shift+ArrowLeft", "Enter", "Shift+ArrowRight", "Shift+ArrowUp", "Enter"):
             page.keyboard.press(key)
-            settled(page)
+            settle(page)
         page.wait_for_selector(".film .strip")
         page.keyboard.press("Escape")
-        settled(page)
+        settle(page)
         assert page.locator(".film").count() == 0
 
 
 def test_a_cell_of_the_matrix_opens_its_traversal(browser, address):
-    with opened(browser, address, "#matrix") as page:
-        settled(page)
+    with open_page(browser, address, "#matrix") as page:
+        settle(page)
         for kind in ("Relative", "Conditioned", "Importance", "Invariance", "Response"):
             page.locator(".choices label", has_text=kind).click()
-            settled(page)
+            settle(page)
             assert page.get_by_role("gridcell").count() >= 20
         cell = page.get_by_role("gridcell", name="intervened latent 2, observed latent 1:")
         cell.hover()
         assert "intervened 2 → latent 1" in page.locator(".readout").inner_text()
         cell.click()
         page.wait_for_selector("h3:has-text('Traversal of z2')")
-        settled(page)
+        settle(page)
         assert "row=2&column=1" in page.url
         cell.focus()
         page.keyboard.press("ArrowDown")
@@ -245,30 +245,30 @@ def test_a_cell_of_the_matrix_opens_its_traversal(browser, address):
 
 
 def test_the_graph_shows_causal_latents_and_hides_weak_edges(browser, address, pictures):
-    with opened(browser, address, "#graph") as page:
-        settled(page)
+    with open_page(browser, address, "#graph") as page:
+        settle(page)
         assert page.locator("svg.graph .node").count() == 4
         page.locator("svg.graph .node").first.click()
         page.wait_for_selector("h3:has-text('Traversal of z0')")
         page.get_by_label("Smallest edge weight").evaluate(SET, 1e6)
-        settled(page)
+        settle(page)
         assert page.locator("svg.graph .edge").count() == 0
         assert "threshold=" in page.url
 
 
 def test_a_sample_of_a_sheet_opens_in_latents(browser, address):
-    with opened(browser, address, "#samples?source=data&count=12&seed=3") as page:
-        settled(page)
+    with open_page(browser, address, "#samples?source=data&count=12&seed=3") as page:
+        settle(page)
         tiles = page.locator(".sheet button")
         assert tiles.count() == 12
         assert page.locator(".sheet .caption").first.inner_text().endswith("%")
-        shown = picture(page, ".sheet canvas")
+        first = picture(page, ".sheet canvas")
         tiles.first.click()
-        settled(page)
+        settle(page)
         assert re.search(r"#latents\?sample=\d+$", page.url)
-        assert picture(page, ".pair canvas") == shown
+        assert picture(page, ".pair canvas") == first
         page.go_back()
-        settled(page)
+        settle(page)
         assert tiles.count() == 12
 
 
@@ -285,8 +285,8 @@ def test_a_sample_of_a_sheet_opens_in_latents(browser, address):
     ],
 )
 def test_a_link_restores_what_it_was_copied_from(browser, address, link):
-    def seen(page):
-        settled(page)
+    def state(page):
+        settle(page)
         return (
             page.locator("[role=tabpanel]").evaluate(
                 "one => [one.innerText.replace(/slider to picture.*/, ''),"
@@ -299,23 +299,23 @@ def test_a_link_restores_what_it_was_copied_from(browser, address, link):
             ],
         )
 
-    with opened(browser, address, link) as page:
-        first = seen(page)
+    with open_page(browser, address, link) as page:
+        first = state(page)
         copied = page.url
-    with opened(browser, address, "#" + copied.split("#")[1]) as page:
-        assert seen(page) == first
+    with open_page(browser, address, "#" + copied.split("#")[1]) as page:
+        assert state(page) == first
         assert page.url == copied
 
 
 def test_a_link_pasted_into_an_open_page_is_followed(browser, address):
-    with opened(browser, address, "#samples?count=12") as page:
-        settled(page)
+    with open_page(browser, address, "#samples?count=12") as page:
+        settle(page)
         home = page.url.split("#")[0]
         page.goto(home + "#latents?z=1,0,0,0,0,0")
-        settled(page)
+        settle(page)
         assert page.locator(".latent[data-latent='0'] input[type=number]").input_value() == "1.00"
         page.goto(home + "#latents?z=not,a,vector")
-        settled(page)
+        settle(page)
         assert page.locator(".latent").count() == 6
         for strange in (
             "#nothing?x=1",
@@ -325,36 +325,36 @@ def test_a_link_pasted_into_an_open_page_is_followed(browser, address):
             "#latents",
         ):
             page.goto(home + strange)
-            settled(page)
+            settle(page)
         assert page.locator(".latent").count() == 6
 
 
 def test_views_and_sliders_are_reached_without_a_mouse(browser, address):
-    with opened(browser, address) as page:
-        settled(page)
+    with open_page(browser, address) as page:
+        settle(page)
         page.locator("[role=tab][aria-selected=true]").focus()
         page.keyboard.press("End")
-        settled(page)
+        settle(page)
         assert page.evaluate("document.activeElement.textContent") == "Compare"
         page.keyboard.press("ArrowRight")
-        settled(page)
+        settle(page)
         assert page.evaluate("document.activeElement.textContent") == "Latents"
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline == "solid"
         before = picture(page, "canvas.decoded")
         page.locator("#slider-0").focus()
         page.keyboard.press("PageUp")
-        settled(page)
+        settle(page)
         assert picture(page, "canvas.decoded") != before
 
 
 def test_rows_are_shown_as_lines_and_tables(browser, rows_address):
-    with opened(browser, rows_address) as page:
+    with open_page(browser, rows_address) as page:
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
-            settled(page)
+            settle(page)
         page.get_by_role("tab", name="Latents").click()
-        settled(page)
+        settle(page)
         assert page.get_by_role("button", name="Prior", exact=True).count() == 0
         cells = page.locator(".decoded table td")
         assert cells.count() == 9  # three features, decoded, data, decoded again
@@ -363,7 +363,7 @@ def test_rows_are_shown_as_lines_and_tables(browser, rows_address):
         move(page, 0, 1.0)
         assert (line.get_attribute("points"), cells.all_inner_texts()) != before
         page.get_by_role("tab", name="Samples").click()
-        settled(page)
+        settle(page)
         assert page.locator(".sheet svg").count() == 48
         page.get_by_role("tab", name="Compare").click()
         assert "--compare" in page.locator("[role=tabpanel]").inner_text()
@@ -380,40 +380,40 @@ def test_a_model_that_throws_is_said_on_the_page_which_goes_on(browser, pictures
 
     model.decode = throwing
     try:
-        with served(pictures) as address:
+        with running(pictures) as address:
             context = browser.new_context()
             page = context.new_page()
             page.goto(address)
             page.wait_for_selector(".latent")
-            settled(page)
+            settle(page)
             slider = page.locator("#slider-0")
-            for value, shown in ((2.9, True), (1.0, False)):
+            for value, fails in ((2.9, True), (1.0, False)):
                 slider.evaluate(SET, value)
-                page.locator("#alert").wait_for(state="visible" if shown else "hidden")
-                if shown:
-                    # The traversal, asked a moment later, is answered; the message stays.
+                page.locator("#alert").wait_for(state="visible" if fails else "hidden")
+                if fails:
+                    # The traversal, requested a moment later, is answered; the message stays.
                     page.wait_for_selector("h3:has-text('Traversal of z0')")
                     page.evaluate(QUIET)
-                    said = page.locator("#alert").inner_text()
-                    assert "raised RuntimeError: out of range" in said
-                    assert "Go back to a data sample" in said
+                    message = page.locator("#alert").inner_text()
+                    assert "raised RuntimeError: out of range" in message
+                    assert "Go back to a data sample" in message
             context.close()
     finally:
         del model.decode
 
 
 def test_several_browsers_are_served_at_once(browser, address):
-    with opened(browser, address) as one, opened(browser, address, "#map?grid=24") as other:
-        settled(one)
+    with open_page(browser, address) as one, open_page(browser, address, "#map?grid=24") as other:
+        settle(one)
         move(one, 1, 1.0)
-        settled(other)
+        settle(other)
         move(one, 1, -1.0)
         assert "#map" in other.url
         assert "#latents" in one.url
 
 
 def test_a_server_that_has_gone_is_said_so(browser, rows):
-    with served(rows) as address:
+    with running(rows) as address:
         context = browser.new_context()
         page = context.new_page()
         page.goto(address)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import QUIET, opened, settled
+from conftest import QUIET, open_page, settle
 
 import zscope
 from zscope.explorer.views import ENDPOINTS
@@ -68,8 +68,8 @@ def test_every_view_has_a_file_and_every_file_with_a_view_is_listed(client):
 
 
 def test_every_view_exports_make_and_returns_root_and_show(browser, address):
-    with opened(browser, address) as page:
-        settled(page)
+    with open_page(browser, address) as page:
+        settle(page)
         for name in VIEWS:
             exported = page.evaluate(
                 "name => import(`/static/${name}.js`).then(m => [typeof m.make, m.make.length])",
@@ -78,7 +78,7 @@ def test_every_view_exports_make_and_returns_root_and_show(browser, address):
             assert exported == ["function", 1], name
             # The page checks what make returns, and the console must stay silent.
             page.locator(f"#tab-{name}").click()
-            settled(page)
+            settle(page)
             assert page.locator(f"#panel-{name} > *").count() == 1
 
 
@@ -108,14 +108,14 @@ def test_a_view_that_breaks_the_contract_is_named_and_the_others_work(
     )
     page.goto(address)
     page.wait_for_selector("[role=tab][aria-selected=true]")
-    settled(page)
+    settle(page)
     page.locator("#tab-graph").click()
     message = rf"the view graph \(static/graph\.js\) {problem}.*CONTRIBUTING"
     assert re.search(message, page.locator("#alert").inner_text())
     page.evaluate(QUIET)
     assert any(re.search(message, error) for error in errors)
     page.locator("#tab-samples").click()
-    settled(page)
+    settle(page)
     assert page.locator(".sheet li").count() == 48
     context.close()
 
@@ -151,7 +151,7 @@ def extended(recipe, tmp_path_factory):
     views = copy / "explorer" / "views" / "__init__.py"
     text = views.read_text()
     text = text.replace("import compare,", "import norms, compare,")
-    views.write_text(text.replace(")\n\nENDPOINTS", f"{line})\n\nENDPOINTS"))
+    views.write_text(text.replace(")\n\nENDPOINTS", f"    {line.strip()},\n)\n\nENDPOINTS"))
     environment = os.environ | {"PYTHONPATH": str(root / "src"), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-c", SERVE],
@@ -186,13 +186,13 @@ def test_a_view_added_by_the_recipe_is_described_and_answers(extended):
 
 
 def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(browser, extended):
-    with opened(browser, extended) as page:
-        settled(page)
+    with open_page(browser, extended) as page:
+        settle(page)
         page.get_by_role("tab", name="Norms").click()
-        settled(page)
+        settle(page)
         assert page.get_by_role("tabpanel").inner_text() == "Mean norm 5.00"
         assert page.locator("#json").get_attribute("href") == "/api/norms?power=2"
         page.goto(page.url.split("#")[0] + "#norms?power=1")
-        settled(page)
+        settle(page)
         assert page.get_by_role("tabpanel").inner_text() == "Mean norm 7.00"
         assert page.title() == "Norms · Wrapped · zscope"

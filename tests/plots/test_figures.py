@@ -39,8 +39,8 @@ def value(text):
     return float(text.replace("\u2212", "-"))
 
 
-def renders(drawn):
-    figure = drawn if isinstance(drawn, plt.Figure) else drawn.get_figure(root=True)
+def renders(plot):
+    figure = plot if isinstance(plot, plt.Figure) else plot.get_figure(root=True)
     figure.canvas.draw()
     return figure
 
@@ -131,9 +131,9 @@ class TestGraph:
         assert len(self.arrows(ax)) == 5
         circles = [p for p in ax.patches if isinstance(p, mpl.patches.Circle)]
         assert len(circles) == 5
-        shown = texts(ax)
-        assert {"0", "1", "2", "3", "4"} <= set(shown)
-        assert {"0.80", "0.70", "0.30", "0.50", "0.10"} <= set(shown)
+        values = texts(ax)
+        assert {"0", "1", "2", "3", "4"} <= set(values)
+        assert {"0.80", "0.70", "0.30", "0.50", "0.10"} <= set(values)
         renders(ax)
 
     def test_stronger_edges_are_wider(self):
@@ -226,9 +226,9 @@ class TestCurves:
         panels = [ax for ax in figure.axes if ax.get_visible()]
         assert len(panels) == 5
         for k, ax in enumerate(panels):
-            drawn = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 9]
-            assert len(drawn) == 5
-            assert any(np.array_equal(d, errors[k, :, k]) for d in drawn)
+            curves = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 9]
+            assert len(curves) == 5
+            assert any(np.array_equal(d, errors[k, :, k]) for d in curves)
             assert len(texts(ax)) == 4  # the moved latent and the three worst others
         renders(figure)
 
@@ -258,8 +258,8 @@ class TestPictures:
         for row in range(2):
             for column in range(3):
                 top, left = row * (32 + gap), column * (32 + gap)
-                shown = sheet[top : top + 32, left : left + 32]
-                assert np.allclose(shown.transpose(2, 0, 1)[:channels], images[row, column])
+                values = sheet[top : top + 32, left : left + 32]
+                assert np.allclose(values.transpose(2, 0, 1)[:channels], images[row, column])
 
     def test_bytes_and_other_ranges_are_scaled(self):
         whole = np.array([[[[0, 255]]]], dtype=np.uint8)
@@ -338,10 +338,10 @@ class TestMaps:
         return response_map(world, ZERO, **options)
 
     def test_the_divergence_lies_with_the_first_latent_across_and_zero_white(self):
-        given = self.plane()
-        ax = plots.divergence_map(given)
+        field = self.plane()
+        ax = plots.divergence_map(field)
         image = ax.images[0]
-        assert np.allclose(image.get_array(), given.divergence.T)
+        assert np.allclose(image.get_array(), field.divergence.T)
         assert image.origin == "lower"
         assert image.get_extent() == pytest.approx([-1, 1, -2, 2])
         low, high = image.get_clim()
@@ -350,22 +350,22 @@ class TestMaps:
         renders(ax)
 
     def test_codes_are_on_top_and_coloured_by_a_factor(self):
-        given = self.plane()
-        ax = plots.divergence_map(given, factor=np.arange(300) % 3, names=["a", "b", "c"])
+        field = self.plane()
+        ax = plots.divergence_map(field, factor=np.arange(300) % 3, names=["a", "b", "c"])
         dots = ax.collections[0]
-        assert np.allclose(dots.get_offsets(), given.codes)
+        assert np.allclose(dots.get_offsets(), field.codes)
         assert len(np.unique(dots.get_facecolors(), axis=0)) == 3
         assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b", "c"]
-        continuous = plots.divergence_map(given, factor=np.linspace(0, 1, 300))
+        continuous = plots.divergence_map(field, factor=np.linspace(0, 1, 300))
         assert continuous.get_legend() is None
         with pytest.raises(ConfigError, match="5 factor values for 300 codes"):
-            plots.divergence_map(given, factor=range(5))
+            plots.divergence_map(field, factor=range(5))
 
     def test_undefined_curvature_is_masked(self):
-        given = response_map(responding(lambda z: 0 * z, 2), ZERO, extent=(-1, 1), grid=21)
-        shown = plots.curvature_map(given).images[0].get_array()
-        assert np.array_equal(np.ma.getmaskarray(shown), given.undefined.T)
-        assert shown.mask.sum() == 5
+        field = response_map(responding(lambda z: 0 * z, 2), ZERO, extent=(-1, 1), grid=21)
+        values = plots.curvature_map(field).images[0].get_array()
+        assert np.array_equal(np.ma.getmaskarray(values), field.undefined.T)
+        assert values.mask.sum() == 5
         everything = response_map(identity(2), ZERO, extent=(-1, 1), grid=5)
         renders(plots.curvature_map(everything))
 
@@ -387,8 +387,8 @@ class TestMaps:
             return z[:, 1].reshape(-1, 1, 1, 1).expand(-1, 1, 32, 32)
 
         world = zs.wrap(lambda x: x[:, 0, :1, 0].repeat(1, 2), decoder, latents=2, prior=None)
-        given = response_map(world, torch.zeros(2), extent=(0, 1), grid=3, decode_grid=4)
-        ax = plots.decoded_map(given)
+        field = response_map(world, torch.zeros(2), extent=(0, 1), grid=3, decode_grid=4)
+        ax = plots.decoded_map(field)
         sheet = np.asarray(ax.child_axes[0].images[0].get_array())
         assert sheet[5, 5].mean() == pytest.approx(0.875)
         assert sheet[-5, 5].mean() == pytest.approx(0.125)
@@ -397,19 +397,19 @@ class TestMaps:
             plots.decoded_map(self.plane())
 
     def test_sizes_and_arrows_are_drawn(self):
-        given = self.plane()
-        shown = plots.magnitude_map(given).images[0].get_array()
-        assert np.allclose(shown, given.magnitude.T)
-        renders(plots.divergence_map(given, arrows=True, codes=False))
+        field = self.plane()
+        values = plots.magnitude_map(field).images[0].get_array()
+        assert np.allclose(values, field.magnitude.T)
+        renders(plots.divergence_map(field, arrows=True, codes=False))
 
     def test_drift_shows_fixed_points_and_basins(self):
         world = responding(
             lambda z: torch.cat([z[:, :1] + 0.25 * (z[:, :1] - z[:, :1] ** 3), 0.2 * z[:, 1:]], 1),
             2,
         )
-        found = drift(response_map(world, ZERO, extent=(-1.5, 1.5), grid=4), grid=10)
-        ax = found.plot()
-        assert len(ax.collections) == len(found.fixed_points) == 2
+        result = drift(response_map(world, ZERO, extent=(-1.5, 1.5), grid=4), grid=10)
+        ax = result.plot()
+        assert len(ax.collections) == len(result.fixed_points) == 2
         picture = np.asarray(ax.images[0].get_array())
         assert len(np.unique(picture.reshape(-1, 3), axis=0)) == 2
         assert (picture[:, 0] == picture[0, 0]).all()  # left half: one basin
@@ -417,12 +417,12 @@ class TestMaps:
         renders(ax)
 
     def test_drift_in_many_latents_shows_how_steps_shrink(self):
-        found = drift(responding(lambda z: 0.5 * z, 4), torch.from_numpy(random(20, 4)))
-        ax = found.plot()
+        result = drift(responding(lambda z: 0.5 * z, 4), torch.from_numpy(random(20, 4)))
+        ax = result.plot()
         median = ax.lines[-1].get_ydata()
         assert median[3] / median[2] == pytest.approx(0.5, rel=0.01)
         renders(ax)
-        renders(found.plot(dims=(1, 3)))
+        renders(result.plot(dims=(1, 3)))
 
 
 class TestPaths:
@@ -437,9 +437,9 @@ class TestPaths:
     def test_the_plane_shows_both_paths(self, everywhere):
         path = self.path(everywhere)
         ax = plots.path_plane(path)
-        drawn = [line.get_xydata() for line in ax.lines]
-        assert any(d.shape == (101, 2) and np.allclose(d, path.points) for d in drawn)
-        assert any(d.shape == (101, 2) and np.allclose(d, path.straight) for d in drawn)
+        curves = [line.get_xydata() for line in ax.lines]
+        assert any(d.shape == (101, 2) and np.allclose(d, path.points) for d in curves)
+        assert any(d.shape == (101, 2) and np.allclose(d, path.straight) for d in curves)
         assert texts(ax) == ["start", "end"]
         assert bool(ax.images) != everywhere
 
@@ -469,9 +469,9 @@ class TestPaths:
         assert len(plots.film_strip(random(2, 5, 40)).collections[1].get_segments()) == 10
         frames = random(2, 5, 3)
         ax = plots.film_strip(frames, names=["path", "straight"])
-        drawn = [line.get_ydata() for line in ax.lines if len(line.get_ydata()) == 5]
-        assert len(drawn) == 6
-        assert np.allclose(drawn[0], frames[0, :, 0])
+        curves = [line.get_ydata() for line in ax.lines if len(line.get_ydata()) == 5]
+        assert len(curves) == 6
+        assert np.allclose(curves[0], frames[0, :, 0])
 
 
 class TestPlanes:
@@ -498,11 +498,11 @@ class TestResponsesFigures:
     def test_one_latent_has_figures_too(self):
         """They need no plane: distributions, and a path by its cost and frames."""
         world, codes = responding(lambda z: 0.9 * z, 1), torch.tensor(random(60, 1))
-        for found in (
+        for result in (
             zs.assays.response(world, codes),
             zs.assays.structure_score(world, codes, samples=50),
         ):
-            ax = found.plot()
+            ax = result.plot()
             assert ax.get_xlabel() == "latent 0"
             renders(ax)
         path = manifold_path(world, codes[0], codes[1], codes=codes)
@@ -526,10 +526,10 @@ class TestResponsesFigures:
     def test_long_names_of_extractors_are_not_cut_off(self):
         from zscope.assays.generation.quality import SampleQuality
 
-        found = SampleQuality(
+        result = SampleQuality(
             {"reconstructions": 1.0, "hybrid": 2.0}, {}, {}, 0.5, "last hidden layer of dip-vae", 9
         )
-        ax = found.plot()
+        ax = result.plot()
         figure = renders(ax)
         for label in (ax.xaxis.label, ax.yaxis.label):
             box = label.get_window_extent()

@@ -53,8 +53,11 @@ def test_blue_and_red_stay_apart_without_red_or_green_cones():
         [[0.11238, 0.88762, 0], [0.11238, 0.88762, 0], [0.00401, -0.00401, 1]],
         [[0.29275, 0.70725, 0], [0.29275, 0.70725, 0], [-0.02234, 0.02234, 1]],
     ):
-        seen = [np.array(matrix) @ np.array(c) ** 2.2 for c in (blue, red)]
-        assert np.abs(np.clip(seen[0], 0, 1) ** 0.45 - np.clip(seen[1], 0, 1) ** 0.45).max() > 0.3
+        simulated = [np.array(matrix) @ np.array(c) ** 2.2 for c in (blue, red)]
+        assert (
+            np.abs(np.clip(simulated[0], 0, 1) ** 0.45 - np.clip(simulated[1], 0, 1) ** 0.45).max()
+            > 0.3
+        )
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 10, 30])

@@ -1,12 +1,13 @@
-"""Which latents an alignment is about: the active ones.
+"""Which latents enter a measure of alignment: the active ones.
 
-A passive latent has a column of zeros in the decoder's Jacobian; left in, it would be its
-own singular direction and look perfectly aligned. Two rules of the source, and two more:
+A passive latent has a column of zeros in the decoder's Jacobian; if it were included, it
+would be its own singular direction and look perfectly aligned. The source has two rules, and
+we add two:
 
-    "mean"       the codes of the latent spread by more than 0.5 (chapter 3)
+    "mean"       the standard deviation of its codes is above 0.5 (chapter 3)
     "variance"   its posterior variance is below 0.8 on average (chapter 4)
     "all"        every latent: for models without a prior, whose codes have no natural scale
-    [0, 3, 4]    the latents named
+    [0, 3, 4]    the listed latents
 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
 """
@@ -31,7 +32,7 @@ Rule = str | Sequence[int]
 def active_latents(
     who: str, autoencoder: Autoencoder, codes: Posterior | Tensor, active: Rule | None
 ) -> list[int]:
-    """The latents to look at; None means "mean" for a model with a prior, else "all"."""
+    """The latents to use; None means "mean" for a model with a prior, else "all"."""
     mean = codes_of(codes, who)
     latents = mean.shape[1]
     if active is None:
@@ -39,39 +40,39 @@ def active_latents(
     if active == "all":
         return list(range(latents))
     if active == "mean":
-        return _where(mean.double().std(0, correction=0) > 0.5)
+        return _indices(mean.double().std(0, correction=0) > 0.5)
     if active == "variance":
         if not isinstance(codes, Posterior) or codes.deterministic:
             raise ConfigError(
                 f"{who}: active='variance' needs the variances of the posterior. Give "
                 "recording.posterior of a variational model instead of codes."
             )
-        return _where(codes.variance.double().mean(0) < 0.8)
+        return _indices(codes.variance.double().mean(0) < 0.8)
     if isinstance(active, str):
         raise ConfigError(f"{who}: active={active!r}. {did_you_mean(active, RULES)}")
     chosen = [int(j) for j in active]
     if len(set(chosen)) < len(chosen) or any(not 0 <= j < latents for j in chosen):
         raise ConfigError(
-            f"{who}: active={chosen} must name different latents from 0 to {latents - 1}."
+            f"{who}: active={chosen} must list different latents from 0 to {latents - 1}."
         )
     return chosen
 
 
-def at_least_two(who: str, active: list[int], latents: int) -> None:
+def check_two_active(who: str, active: list[int], latents: int) -> None:
     if len(active) < 2:
         raise Undefined(
-            f"{who}: {len(active)} of {latents} latents are active, and angles need two. Has the "
-            "posterior collapsed (β too large)? See variable_types; active='all' takes all."
+            f"{who}: {len(active)} of {latents} latents are active, but angles need two. Has the "
+            "posterior collapsed (β too large)? See variable_types; active='all' uses all."
         )
 
 
 def codes_of(codes: Posterior | Tensor, who: str) -> Codes:
-    """The means, checked to be finite rows of latents."""
+    """The means, after checking that they are finite rows of latents."""
     return recorded_codes(codes.mean if isinstance(codes, Posterior) else codes, who)
 
 
-def some_rows(count: int, samples: int, generator: Generator | None, who: str) -> Tensor:
-    """At most `samples` of `count` rows, without repeats, ascending."""
+def random_rows(count: int, samples: int, generator: Generator | None, who: str) -> Tensor:
+    """At most `samples` of `count` rows at random, without repeats, in ascending order."""
     if samples < 1:
         raise ConfigError(f"{who}: samples={samples}; at least one code is needed.")
     if samples >= count:
@@ -81,9 +82,9 @@ def some_rows(count: int, samples: int, generator: Generator | None, who: str) -
 
 
 def standard_error(values: Tensor) -> float | None:
-    """Of the mean of one value per code; None for a single code."""
+    """Standard error of the mean of one value per code; None for a single code."""
     return float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def _where(mask: Tensor) -> list[int]:
+def _indices(mask: Tensor) -> list[int]:
     return [int(j) for j in mask.nonzero().flatten()]

@@ -1,13 +1,13 @@
-"""The engine under every response assay: decode, encode again, in chunks that fit memory.
+"""The engine behind all response assays: decode and encode again, in chunks that fit memory.
 
     R(z) = mean of q(z' | decoder(z))
 
 (Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 2.)
 
-`respond` answers for codes that exist. `responses` answers for codes that are built
-while they are needed: d interventions on each of N samples are d N codes, but only one
-chunk of them is ever in memory. The model runs in evaluation mode, without gradients,
-on its own device; what comes back is on the device and in the dtype of the codes.
+`respond` takes existing codes. `responses` builds them on demand: d interventions on each
+of N samples are d N codes, of which only one chunk is in memory at a time. The model runs
+in evaluation mode, without gradients, on its own device; the results have the device and
+dtype of the codes.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,26 +35,27 @@ _BUDGET = ContextVar("bytes that one chunk may take", default=256 * 2**20)
 Build = Callable[[int, int], Tensor]
 """Codes of the rows from start up to (not including) stop."""
 
-# Alive at once in a layer without gradients: its input, its output, and the copies that
-# convolutions make of both.
-_ALIVE = 4
-# Where the layers cannot be seen (plain functions): a wide layer against an observation.
-_UNSEEN = 32
-# Larger chunks than this gain no speed, even for networks of a few units.
-_LARGEST = 8192
-# What one processor core works through fast; convolutions over four times as much take
-# twice as long, for everything has to come from memory.
-_CACHED = 32 * 2**20
+# Tensors in memory at once in a layer without gradients: its input, its output, and the
+# copies that convolutions make of both.
+_TENSORS_PER_LAYER = 4
+# For models whose layers cannot be inspected (plain functions): bytes of a wide layer, in
+# units of the observation.
+_OPAQUE_FACTOR = 32
+# Larger chunks than this are no faster, even for networks of a few units.
+_LARGEST_CHUNK = 8192
+# What fits the caches of one processor core: convolutions over four times as much take
+# twice as long, because everything has to come from memory.
+_CACHE_BYTES = 32 * 2**20
 
 
 def memory_budget() -> int:
-    """Bytes that one chunk may take while it is decoded and encoded: 256 MB unless set."""
+    """Bytes that one chunk may take while it is decoded and encoded (default: 256 MB)."""
     return _BUDGET.get()
 
 
 @contextmanager
 def use_memory(budget: int) -> Iterator[None]:
-    """Within this block, let a chunk of codes take at most so many bytes."""
+    """Within this block, limit a chunk of codes to `budget` bytes."""
     if budget <= 0:
         raise ConfigError(
             f"use_memory: a memory budget of {budget} bytes leaves no room for a single code. "
@@ -68,7 +69,7 @@ def use_memory(budget: int) -> Iterator[None]:
 
 
 def posterior_of(recorded: Recorded, who: str) -> Posterior:
-    """The posterior of a recording; codes alone are points."""
+    """The posterior of a recording; plain codes become a posterior without variance."""
     if isinstance(recorded, Recording):
         return recorded.posterior
     return recorded if isinstance(recorded, Posterior) else Posterior(recorded_codes(recorded, who))
@@ -77,8 +78,8 @@ def posterior_of(recorded: Recorded, who: str) -> Posterior:
 def base_samples(recorded: Recorded, samples: int, who: str, generator: Generator) -> Codes:
     """Draws from the aggregate posterior in random order, each observation at most once.
 
-    Those of a recording are the first of `recording.base_samples`, the same for all assays;
-    others are drawn with the generator.
+    For a recording, the first of `recording.base_samples`, which all assays share; otherwise
+    drawn with the generator.
     """
     whole(who, samples=samples)
     posterior = posterior_of(recorded, who)
@@ -87,8 +88,8 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     if count < least:
         raise Undefined(
             f"{who}: {count} samples for {posterior.latents} latents "
-            f"({len(posterior)} recorded, samples={samples}); at least {least} are needed for "
-            "spreads and replacements to mean anything. Record more observations: "
+            f"({len(posterior)} recorded, samples={samples}); at least {least} are needed to "
+            "estimate spreads and draw replacements. Record more observations: "
             "zs.record(autoencoder, data, samples=N)"
         )
     if isinstance(recorded, Recording):
@@ -102,16 +103,16 @@ def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) ->
     """The posteriors of the decoded base samples; computed once for a recording."""
     if not isinstance(recorded, Recording):
         return respond_posterior(autoencoder, base)
-    done: list[Posterior] = recorded.share("base responses", list)
-    known = sum(map(len, done))
-    if known < len(base):
-        done.append(respond_posterior(autoencoder, base[known:]))
-        done[:] = [join_posteriors(done)]
-    return done[0][: len(base)]
+    parts: list[Posterior] = recorded.share("base responses", list)
+    count = sum(map(len, parts))
+    if count < len(base):
+        parts.append(respond_posterior(autoencoder, base[count:]))
+        parts[:] = [join_posteriors(parts)]
+    return parts[0][: len(base)]
 
 
 def respond(autoencoder: Autoencoder, codes: Codes) -> Codes:
-    """The response R(z) of each code: the posterior mean of what was decoded."""
+    """The response R(z) of each code: the posterior mean of the decoded code."""
     parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b])
     return torch.cat([codes[:0].detach(), *(posterior.mean for _, _, posterior in parts)])
 
@@ -134,9 +135,9 @@ def decode(autoencoder: Autoencoder, codes: Codes) -> Tensor:
 
 
 def decode_and_respond(autoencoder: Autoencoder, codes: Codes) -> tuple[Tensor, Posterior]:
-    """What a few codes decode to, and the posterior of that: one pass, in a single chunk.
+    """A few decoded codes and their posterior, in one pass and one chunk.
 
-    For answers that someone is waiting for: nothing is tried out first to choose a chunk.
+    For interactive use: no trial pass to choose a chunk size.
     """
     with evaluation(autoencoder):
         x = _decode(autoencoder, codes, 0)
@@ -150,7 +151,9 @@ def encode(
 ) -> Posterior:
     """The posteriors of some rows of data, on the CPU; `batch(rows)` reads them."""
     example = batch(rows[:2])
-    size = max(2, min(_LARGEST, memory_budget() * len(example) // (_UNSEEN * example.nbytes)))
+    size = max(
+        2, min(_LARGEST_CHUNK, memory_budget() * len(example) // (_OPAQUE_FACTOR * example.nbytes))
+    )
     device, dtype = autoencoder.place
     parts = []
     for start in range(0, len(rows), size):
@@ -172,32 +175,32 @@ def encode(
 
 
 def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
-    """The causes that noises give rise to; the noises themselves without a causal block."""
+    """The causes that follow from the noises; the noises themselves without a causal block."""
     if type(autoencoder).causes is Autoencoder.causes:
         return noises
-    size = max(1, min(_LARGEST, memory_budget() // (_UNSEEN * 8 * noises.shape[1])))
+    size = max(1, min(_LARGEST_CHUNK, memory_budget() // (_OPAQUE_FACTOR * 8 * noises.shape[1])))
     device, dtype = location(autoencoder, noises)
     parts = []
     for start in range(0, len(noises), size):
         part = noises[start : start + size]
         with evaluation(autoencoder):
-            came = autoencoder.causes(part.detach().to(device, dtype))
-        if len(came) != len(part) or came.shape[1] % noises.shape[1]:
+            output = autoencoder.causes(part.detach().to(device, dtype))
+        if len(output) != len(part) or output.shape[1] % noises.shape[1]:
             raise InterfaceError(
                 f"response: {len(part)} x {noises.shape[1]} noises gave causes of shape "
-                f"{tuple(came.shape)}. The causal block must give one row for each vector of "
+                f"{tuple(output.shape)}. The causal block must return one row for each vector of "
                 "noises, and equally many causes for each noise."
             )
-        if not came.sum().isfinite():
-            _refuse("causal block", came, part, start)
-        parts.append(came.detach().to(noises.device, noises.dtype))
+        if not output.sum().isfinite():
+            _check_finite("causal block", output, part, start)
+        parts.append(output.detach().to(noises.device, noises.dtype))
     return torch.cat(parts)
 
 
 def responses(
     autoencoder: Autoencoder, count: int, build: Build
 ) -> Iterator[tuple[int, int, Posterior]]:
-    """(start, stop, posterior) for `count` codes that `build` makes chunk by chunk."""
+    """(start, stop, posterior) for `count` codes, built chunk by chunk by `build`."""
     if count == 0:
         return
     size = chunk_size(autoencoder, build(0, min(2, count)), count)
@@ -207,38 +210,36 @@ def responses(
 
 
 def chunk_size(autoencoder: Autoencoder, example: Codes, count: int) -> int:
-    """How many codes to decode and encode at once, so that the budget is kept.
+    """How many codes to decode and encode at once within the memory budget.
 
-    The example (one or two codes) is run the first time a model is asked, and the largest
-    input or output of any layer is noted. On a processor chunks are kept as small as its
-    caches like them, however large the budget. Chunks are of nearly equal size, so that
-    none is a lonely code.
+    The first time a model is used, the example (one or two codes) is run to find the largest
+    input or output of any layer. On a CPU, chunks also have to fit the caches, however large
+    the budget. Chunks have nearly equal sizes, so that none consists of a single code.
     """
     if len(example) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     place, budget = location(autoencoder, example), memory_budget()
     if place[0].type == "cpu":
-        budget = min(budget, _CACHED * torch.get_num_threads())
-    most = max(1, min(_LARGEST, int(budget / _needed(autoencoder, example, place))))
+        budget = min(budget, _CACHE_BYTES * torch.get_num_threads())
+    most = max(1, min(_LARGEST_CHUNK, int(budget / _bytes_per_code(autoencoder, example, place))))
     chunks = -(-count // most)
     return -(-count // chunks)
 
 
-# Bytes that a code needs, by model and where it is: assays ask again and again.
-_KNOWN: WeakKeyDictionary[Autoencoder, dict[Any, float]] = WeakKeyDictionary()
+# Bytes per code, by model and its device and dtype: every assay needs them again.
+_BYTES_PER_CODE: WeakKeyDictionary[Autoencoder, dict[Any, float]] = WeakKeyDictionary()
 
 
-def _needed(
+def _bytes_per_code(
     autoencoder: Autoencoder, example: Codes, place: tuple[torch.device, torch.dtype]
 ) -> float:
-    known = _KNOWN.setdefault(autoencoder, {})
-    if place not in known:
-        with evaluation(autoencoder), _watching(autoencoder) as seen:
+    sizes = _BYTES_PER_CODE.setdefault(autoencoder, {})
+    if place not in sizes:
+        with evaluation(autoencoder), layer_sizes(autoencoder) as layers:
             x = _decode(autoencoder, example, 0)
             _encode(autoencoder, x, example, 0)
-        factor = _ALIVE if seen else _UNSEEN
-        known[place] = max(_ALIVE * max(seen, default=0), factor * x.nbytes) / len(example)
-    return known[place]
+        sizes[place] = bytes_at_once(layers, x) / len(example)
+    return sizes[place]
 
 
 def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:
@@ -247,7 +248,7 @@ def _respond(autoencoder: Autoencoder, codes: Codes, start: int) -> Posterior:
 
 
 def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
-    """One chunk, checked. To be called in evaluation mode, which takes a while to set."""
+    """Decode and check one chunk. The caller sets evaluation mode, which is slow to set."""
     device, dtype = location(autoencoder, codes)
     x = autoencoder.decode(codes.detach().to(device, dtype))
     if x.ndim == 0 or len(x) != len(codes):
@@ -256,30 +257,31 @@ def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
             f"{tuple(x.shape)}; it must return one observation for each code. Does it squeeze, "
             "sum or repeat its batch?"
         )
-    # A sum is a single pass without memory; it is finite unless an entry is not (or the
-    # sum itself overflows, which the closer look settles).
+    # A sum needs one pass and no memory. It is finite unless an entry is not, or the sum
+    # itself overflows, which the exact check sorts out.
     if not x.sum().isfinite():
-        _refuse("decoder", x, codes, start)
+        _check_finite("decoder", x, codes, start)
     return x
 
 
 def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Posterior:
-    """The same for what was decoded of the codes."""
+    """Encode and check one chunk of decoded codes. The caller sets evaluation mode."""
     posterior = autoencoder.encode(x)
     if posterior.mean.shape != codes.shape:
         raise InterfaceError(
-            f"response: codes of shape {tuple(codes.shape)} came back from the encoder as "
-            f"{tuple(posterior.mean.shape)}. The encoder must give as many latents as the decoder "
-            "takes, one row for each observation; it must not squeeze or average its batch."
+            f"response: codes of shape {tuple(codes.shape)} were encoded again to shape "
+            f"{tuple(posterior.mean.shape)}. The encoder must return as many latents as the "
+            "decoder takes, one row for each observation; it must not squeeze or average its batch."
         )
     for part in (posterior.mean, posterior.std, posterior.scale_tril):
         if part is not None and not part.sum().isfinite():
-            _refuse("encoder", part, codes, start)
+            _check_finite("encoder", part, codes, start)
     return posterior.detach().to(codes.device, codes.dtype)
 
 
-def _refuse(role: str, came: Tensor, codes: Codes, start: int) -> None:
-    bad = ~came.flatten(1).isfinite().all(1)
+def _check_finite(role: str, output: Tensor, codes: Codes, start: int) -> None:
+    """Raise an error that names the first code whose output is not finite."""
+    bad = ~output.flatten(1).isfinite().all(1)
     if not bad.any():
         return
     row = int(bad.nonzero()[0, 0])
@@ -288,7 +290,7 @@ def _refuse(role: str, came: Tensor, codes: Codes, start: int) -> None:
     cause = (
         "This code itself is not finite: check where it comes from."
         if not codes[row].isfinite().all()
-        else "Is the code far outside what the model has seen, or are its weights not finite?"
+        else "Is the code far outside the training data, or are the model's weights not finite?"
     )
     raise InterfaceError(
         f"response: the {role} gave NaN or infinite numbers for {int(bad.sum())} of {len(codes)} "
@@ -298,25 +300,31 @@ def _refuse(role: str, came: Tensor, codes: Codes, start: int) -> None:
 
 
 def location(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
-    """Where the weights are; a model without weights takes the codes as they come."""
+    """Device and dtype of the weights; those of the codes for a model without weights."""
     if any(parameter.is_floating_point() for parameter in autoencoder.parameters()):
         return autoencoder.place
     return codes.device, codes.dtype
 
 
 @contextmanager
-def _watching(autoencoder: Autoencoder) -> Iterator[list[int]]:
+def layer_sizes(autoencoder: Autoencoder) -> Iterator[list[int]]:
     """Collects the size in bytes of every layer's inputs and outputs."""
-    seen: list[int] = []
+    sizes: list[int] = []
 
-    def note(module: nn.Module, given: Any, came: Any) -> None:
-        for tensors in (given, came):
+    def add_sizes(module: nn.Module, inputs: Any, outputs: Any) -> None:
+        for tensors in (inputs, outputs):
             group = tensors if isinstance(tensors, tuple | list) else (tensors,)
-            seen.extend(tensor.nbytes for tensor in group if isinstance(tensor, Tensor))
+            sizes.extend(tensor.nbytes for tensor in group if isinstance(tensor, Tensor))
 
-    hooks = [module.register_forward_hook(note) for module in autoencoder.modules()]
+    hooks = [module.register_forward_hook(add_sizes) for module in autoencoder.modules()]
     try:
-        yield seen
+        yield sizes
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def bytes_at_once(layers: list[int], x: Tensor) -> int:
+    """Memory of one pass, from the sizes of the layers and the decoded observations x."""
+    factor = _TENSORS_PER_LAYER if layers else _OPAQUE_FACTOR
+    return max(_TENSORS_PER_LAYER * max(layers, default=0), factor * x.nbytes)

@@ -1,22 +1,22 @@
-"""The decoder near a code: what does a small step of each latent do to the observation?
+"""The decoder near a code: how does a small step in each latent change the observation?
 
     decode(z + dz) = decode(z) + J dz + …,      J: pixels x latents, column c_j for latent j
 
-Every question about alignment is about lengths and angles of the columns, that is about
-J^T J. So J is kept as the triangle R of J = Q R: latents x latents numbers a code instead of
-pixels x latents, with R^T R = J^T J, and singular values and V those of J. Forming J^T J
-itself would square the condition number and drown the small singular values.
+Questions about alignment depend only on the lengths and angles of the columns, that is on
+J^T J. So J is stored as the triangle R of J = Q R: latents x latents numbers per code instead
+of pixels x latents, with R^T R = J^T J and the singular values and V of J. Forming J^T J
+itself would square the condition number and lose the small singular values.
 
 J comes from forward differentiation (torch.func): one product J e_j for each latent, all
-latents of a few codes at once, in chunks that fit the memory budget and the caches. A
-decoder that cannot be differentiated so (it leaves torch, or detaches its input) is
-measured by central differences,
+latents of a few codes at once, in chunks that fit the memory budget and the caches. For a
+decoder that cannot be differentiated this way (it leaves torch, or detaches its input), J is
+computed by central differences,
 
     J e_j = (decode(z + h e_j) - decode(z - h e_j)) / 2h,      h = eps^(1/3) std(z_j)
 
 and the result says so. `likelihood="bernoulli"` measures the pixels in units of their own
 standard deviation sqrt(p (1 - p)): then J^T J is the Fisher information of the code, the
-Hessian of a Bernoulli log-likelihood at its best, where |x - decoded|^2 has J^T J.
+Hessian of a Bernoulli log-likelihood at its optimum, as J^T J is that of |x - decoded|^2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +25,10 @@ from functools import cached_property
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import jvp, vmap
 
-from zscope.assays.engine import memory_budget
+from zscope.assays.engine import bytes_at_once, layer_sizes, location, memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.types import Codes
@@ -39,13 +39,9 @@ PerSample = Float[Tensor, " samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
 
-# What one processor core works through fast: less leaves it waiting for instructions, four
-# times as much comes from memory and takes a fifth longer (convolutions at 64 x 64).
-_CACHED = 48 * 2**20
-# Alive at once: input and output of a layer and the copies that convolutions make.
-_ALIVE = 4
-# Without modules to look into: a wide layer against an observation.
-_UNSEEN = 32
+# What fits the caches of one processor core: smaller chunks waste time on overhead, chunks
+# four times as large come from memory and take a fifth longer (convolutions at 64 x 64).
+_CACHE_BYTES = 48 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,8 +85,8 @@ def linearise(
     likelihood: str = "gaussian",
     method: str = "auto",
 ) -> Linearised:
-    """The decoder's Jacobian at each code, as its triangle; `latents` chooses columns."""
-    one_of("likelihood", likelihood, LIKELIHOODS)
+    """The triangle R of the decoder's Jacobian at each code; `latents` selects columns."""
+    _check_choice("likelihood", likelihood, LIKELIHOODS)
     chosen = list(range(codes.shape[1])) if latents is None else [int(j) for j in latents]
     if len(codes) == 0 or not chosen:
         raise Undefined(
@@ -123,7 +119,7 @@ def decoder_jacobian(
     *,
     method: str = "auto",
 ) -> Float[Tensor, "samples pixels latents"]:
-    """J at each code, whole: samples x pixels x latents, in the precision of the decoder."""
+    """The whole Jacobian J at each code, in the precision of the decoder."""
     latents = list(range(codes.shape[1]))
     walk = Walk(autoencoder, codes, latents, method=method)
     return torch.cat([J.cpu() for _, _, J in walk]).mT
@@ -143,39 +139,39 @@ class Walk:
         *,
         method: str,
     ) -> None:
-        one_of("method", method, METHODS)
+        _check_choice("method", method, METHODS)
         if not codes.isfinite().all():
             raise Undefined(
-                "jacobian: some codes hold NaN or infinite numbers. Has training diverged, or were "
-                "the data not scaled as in training?"
+                "jacobian: some codes contain NaN or infinite numbers. Has training diverged, or "
+                "were the data not scaled as in training?"
             )
         self.autoencoder, self.latents = autoencoder, latents
-        device, dtype = _place(autoencoder, codes)
+        device, dtype = location(autoencoder, codes)
         self.codes = codes.detach().to(device, dtype)
         self.flags: list[str] = []
         with evaluation(autoencoder):
-            decoded, largest = self._look(self.codes[:2])
+            decoded, memory = self._try_decoder(self.codes[:2])
             self.precision = max(torch.finfo(dtype).eps, torch.finfo(decoded.dtype).eps)
             self.step = self.precision ** (1 / 3) * self._scale()
-            self._ways: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
+            self._methods: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
                 "forward": self._forward,
-                "forward, latent by latent": self._one_by_one,
+                "forward, latent by latent": self._forward_by_latent,
                 "central differences": self._differences,
             }
             self.method = self._choose(method)
         if self.method == "central differences":
             self.precision **= 2 / 3
-        allowed = memory_budget()
+        budget = memory_budget()
         if device.type == "cpu":
-            allowed = min(allowed, _CACHED * torch.get_num_threads())
-        self.size = max(1, int(allowed // (largest * (len(latents) + 1))))
+            budget = min(budget, _CACHE_BYTES * torch.get_num_threads())
+        self.size = max(1, int(budget // (memory * (len(latents) + 1))))
 
     def __iter__(self) -> Iterator[Piece]:
-        way = self._ways[self.method]
+        differentiate = self._methods[self.method]
         with evaluation(self.autoencoder):
             for start in range(0, len(self.codes), self.size):
                 rows = slice(start, min(start + self.size, len(self.codes)))
-                x, J = way(self.codes[rows])
+                x, J = differentiate(self.codes[rows])
                 if not J.sum().isfinite() and not J.isfinite().all():
                     bad = ~J.flatten(1).isfinite().all(1)
                     raise InterfaceError(
@@ -186,24 +182,13 @@ class Walk:
                     )
                 yield rows, x, J
 
-    def _look(self, example: Codes) -> tuple[Tensor, float]:
-        """What the decoder says of two codes, and the bytes of its largest layer, per code."""
-        seen: list[int] = []
-
-        def note(module: nn.Module, given: object, came: object) -> None:
-            for tensors in (given, came):
-                group = tensors if isinstance(tensors, tuple | list) else (tensors,)
-                seen.extend(tensor.nbytes for tensor in group if isinstance(tensor, Tensor))
-
-        hooks = [module.register_forward_hook(note) for module in self.autoencoder.modules()]
-        try:
+    def _try_decoder(self, example: Codes) -> tuple[Tensor, float]:
+        """Decode two codes; returns them and the memory of the pass, in bytes per code."""
+        with layer_sizes(self.autoencoder) as layers:
             decoded = self.autoencoder.decode(example)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        alone = self.autoencoder.decode(example[:1])
+        single = self.autoencoder.decode(example[:1])
         if len(decoded) != len(example) or not torch.allclose(
-            alone[0], decoded[0], rtol=1e-3, atol=1e-4 * float(decoded.abs().max())
+            single[0], decoded[0], rtol=1e-3, atol=1e-4 * float(decoded.abs().max())
         ):
             raise InterfaceError(
                 f"jacobian: {len(example)} codes were decoded to shape {tuple(decoded.shape)}, and "
@@ -211,60 +196,60 @@ class Walk:
                 "one code is then not defined: does the decoder normalise over its batch, squeeze "
                 "it, or draw random numbers?"
             )
-        width = max(seen) if seen else _UNSEEN // _ALIVE * decoded.nbytes
-        return decoded, _ALIVE * max(width, decoded.nbytes) / len(example)
+        return decoded, bytes_at_once(layers, decoded) / len(example)
 
     def _scale(self) -> Float[Tensor, " latents"]:
-        """The spread of each latent, 1 where it has none: what counts as a small step."""
+        """The standard deviation of each latent, 1 where it is 0: the unit of a small step."""
         spread = self.codes.double().std(0, correction=0).to(self.codes)
         return torch.where(spread > 0, spread, torch.ones_like(spread))
 
-    def _choose(self, asked: str) -> str:
-        if asked == "differences":
+    def _choose(self, requested: str) -> str:
+        if requested == "differences":
             return "central differences"
         example = self.codes[:2]
-        # A direction that moves every latent at once, so that a part of the decoder that hides
-        # its derivative shows, whichever latents it looks at.
+        # A step in every latent at once reveals a part of the decoder without a derivative,
+        # whichever latents it uses.
         signs = torch.ones(len(self.latents), dtype=example.dtype, device=example.device)
         signs[1::2] = -1
         reasons = []
         for name in ("forward", "forward, latent by latent"):
             try:
-                _, J = self._ways[name](example)
+                _, J = self._methods[name](example)
             except Exception as error:  # whatever a foreign decoder raises
-                said = (str(error).strip().splitlines() or ["(no text)"])[0]
-                reasons.append(f"{type(error).__name__}: {said[:160]}")
+                message = (str(error).strip().splitlines() or ["(no text)"])[0]
+                reasons.append(f"{type(error).__name__}: {message[:160]}")
                 continue
-            if asked == "forward" or (reason := self._contradicted(example, J, signs)) is None:
+            if requested == "forward" or (reason := self._mismatch(example, J, signs)) is None:
                 return name
             reasons.append(reason)
             break
-        if asked == "forward":
+        if requested == "forward":
             raise InterfaceError(
                 f"jacobian: the decoder cannot be differentiated by torch.func ({reasons[-1]}). "
-                "Use torch operations alone in it, or measure it with method='differences'."
+                "Use only torch operations in it, or call with method='differences'."
             )
         self.flags.append(
-            "Measured by central differences: the decoder has no derivative of its own "
+            "Measured by central differences: the decoder cannot be differentiated "
             f"({reasons[-1]})."
         )
         return "central differences"
 
-    def _contradicted(self, example: Codes, J: Tensor, signs: Tensor) -> str | None:
-        """How the derivative differs from what the decoder does; None if it does not."""
+    def _mismatch(self, example: Codes, J: Tensor, signs: Tensor) -> str | None:
+        """How the derivative differs from a small step of the decoder; None if it does not."""
         move = torch.zeros_like(example)
         move[:, self.latents] = signs * self.step[self.latents]
         decode = self.autoencoder.decode
         above, below = decode(example + move), decode(example - move)
-        seen = (above - below).flatten(1) / 2
-        said = torch.einsum("nkp,k->np", J, signs * self.step[self.latents])
-        error, size = (seen - said).norm(), seen.norm()
+        change = (above - below).flatten(1) / 2
+        predicted = torch.einsum("nkp,k->np", J, signs * self.step[self.latents])
+        error, size = (change - predicted).norm(), change.norm()
         rounding = self.precision * above.norm()
         if error <= 0.1 * size + 4 * rounding:
             return None
         return (
-            f"a small step changes what is decoded by {float(size):.3g}, and the derivative "
-            f"misses {float(error):.3g} of it: the decoder detaches its input, or part of it"
+            f"a small step changes the decoded observation by {float(size):.3g}, and the "
+            f"derivative misses {float(error):.3g} of that: the decoder detaches its input, or "
+            "part of it"
         )
 
     def _tangents(self, part: Codes) -> Float[Tensor, "active codes latents"]:
@@ -272,15 +257,15 @@ class Walk:
         return eye[self.latents][:, None].expand(-1, len(part), -1)
 
     def _forward(self, part: Codes) -> tuple[Tensor, Tensor]:
-        # The batch goes through the decoder as a batch, and only the tangents are mapped:
-        # convolutions over (latents x codes) pictures, nothing is decoded twice.
+        # The codes pass through the decoder as one batch and only the tangents are mapped:
+        # convolutions over (latents x codes) images, and nothing is decoded twice.
         x, J = vmap(
             lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
             out_dims=(None, 0),  # type: ignore[arg-type]
         )(self._tangents(part))
         return x, J.flatten(2).transpose(0, 1)
 
-    def _one_by_one(self, part: Codes) -> tuple[Tensor, Tensor]:
+    def _forward_by_latent(self, part: Codes) -> tuple[Tensor, Tensor]:
         columns = []
         for tangent in self._tangents(part):
             x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))[:2]
@@ -291,32 +276,25 @@ class Walk:
         steps = torch.diag(self.step)[self.latents][None]
         ends = [(part[:, None] + sign * steps).flatten(0, 1) for sign in (1, -1)]
         above, below = (self.autoencoder.decode(end).flatten(1) for end in ends)
-        # What was really added, after rounding of the codes.
+        # The actual step, after rounding of the codes.
         width = (ends[0] - ends[1]).sum(1, keepdim=True)
         J = ((above - below) / width.to(above)).unflatten(0, (len(part), len(self.latents)))
         return self.autoencoder.decode(part), J
 
 
 def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor:
-    """What is decoded, without gradients, `batch` codes at a time; on the CPU."""
-    device, dtype = _place(autoencoder, codes)
+    """Decode codes without gradients, `batch` at a time; returned on the CPU."""
+    device, dtype = location(autoencoder, codes)
     with evaluation(autoencoder):
         parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
     return torch.cat([part.cpu() for part in parts])
 
 
-def _place(autoencoder: Autoencoder, codes: Codes) -> tuple[torch.device, torch.dtype]:
-    """Where the weights are; a model without weights takes the codes as they come."""
-    if any(parameter.is_floating_point() for parameter in autoencoder.parameters()):
-        return autoencoder.place
-    return codes.device, codes.dtype
-
-
 def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
-    """The likelihood a model was trained with, as far as can be seen.
+    """The likelihood a model was trained with, or the best guess.
 
-    What the model states (`likelihood_name`); otherwise Bernoulli for pictures that are
-    decoded to values from 0 to 1, Gaussian for everything else.
+    The one the model states (`likelihood_name`); otherwise Bernoulli for images decoded to
+    values from 0 to 1, Gaussian for everything else.
     """
     if autoencoder.likelihood_name is not None:
         return "bernoulli" if autoencoder.likelihood_name.lower() == "bernoulli" else "gaussian"
@@ -325,9 +303,9 @@ def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
     return "bernoulli" if inside else "gaussian"
 
 
-def one_of(option: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"jacobian: {option}={value!r}. {did_you_mean(value, known)}")
+def _check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"jacobian: {option}={value!r}. {did_you_mean(value, choices)}")
 
 
 def _pixel_spread(x: Tensor) -> Tensor:
@@ -337,8 +315,9 @@ def _pixel_spread(x: Tensor) -> Tensor:
     if low < -1e-6 or high > 1 + 1e-6:
         raise Undefined(
             f"jacobian: likelihood='bernoulli', but decoded values go from {low:.3g} to {high:.3g} "
-            "and are no probabilities. Is this another likelihood, or does the decoder return "
+            "and are not probabilities. Is this another likelihood, or does the decoder return "
             "logits?"
         )
-    # A pixel that is surely black has a derivative below this floor, and no weight with it.
+    # The derivative of a pixel that is certainly black is below this floor, so that the pixel
+    # gets no weight.
     return (p * (1 - p)).clamp(min=1e-6).sqrt()

@@ -12,25 +12,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from operator import index
-from typing import Any, Literal, Protocol, SupportsIndex, get_args, runtime_checkable
+from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from zscope.errors import DataError, did_you_mean
+from zscope.factors import KINDS, Kind, guess_kind
 from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
 
 __all__ = [
     "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
-    "grid_factors", "guess_kind",
+    "grid_factors",
 ]  # fmt: skip
 
 GUESSED = "guessed_kinds"  # key of the provenance: factors whose kind was not stated
 MOST_ROWS = 12  # factors in a printed dataset
-
-Kind = Literal["categorical", "ordinal", "continuous"]
 
 
 @runtime_checkable
@@ -124,11 +123,11 @@ class Dataset:
                 f"sizes and {len(kinds)} kinds. Give one of each for every factor."
             )
         self._check_unique("factors", names)
-        unknown = [kind for kind in kinds if kind not in get_args(Kind)]
+        unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown:
             raise DataError(
                 f"{self.name}: {unknown[0]!r} is not a kind of factor. "
-                f"{did_you_mean(str(unknown[0]), get_args(Kind))}"
+                f"{did_you_mean(str(unknown[0]), KINDS)}"
             )
         for field_name, value in (
             ("factors", values),
@@ -283,12 +282,6 @@ class SelectedRows:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self[:], dtype=dtype)
-
-
-def guess_kind(values: np.ndarray) -> Kind:
-    """Whole numbers with at most 1000 distinct values are ordinal, everything else continuous."""
-    whole = np.issubdtype(values.dtype, np.integer) or bool(np.all(values == np.round(values)))
-    return "ordinal" if whole and len(np.unique(values)) <= 1000 else "continuous"
 
 
 def grid_factors(sizes: Sequence[int]) -> np.ndarray:

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from zscope.data.columns import comma_separated, factor_table, file_type, read_errors
-from zscope.data.dataset import GUESSED, Dataset, from_arrays, guess_kind
+from zscope.data.dataset import GUESSED, Dataset, from_arrays
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
 from zscope.errors import ConfigError, DataError
+from zscope.factors import guess_kind
 
 __all__ = ["OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path"]
 

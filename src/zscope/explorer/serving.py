@@ -61,13 +61,21 @@ def _run(server: Any, listening: socket.socket) -> None:
     except RuntimeError:
         server.run(sockets=[listening])
         return
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
+    stopped = threading.Event()
+
+    def run() -> None:
+        try:
+            server.run(sockets=[listening])
+        finally:
+            stopped.set()
+
+    threading.Thread(target=run, daemon=True).start()
     try:
-        thread.join()
+        while not stopped.wait(0.2):  # an interrupt does not end a wait without a limit
+            pass
     finally:
         server.should_exit = True
-        thread.join()
+        stopped.wait()
 
 
 def create_server(
@@ -105,7 +113,7 @@ def create_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket bound to this address; ConfigError if there cannot be one."""
+    """A socket that listens at this address; ConfigError if there cannot be one."""
     listening = None
     try:
         if not 0 <= port < 2**16:
@@ -116,6 +124,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(128)  # whoever connects before the server runs waits for it
         return listening
     except OSError as error:
         if listening is not None:

@@ -190,15 +190,14 @@ class Session:
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
             samples = max(count, min(256, 4096 // count))
             try:
-                matrix = response_matrix(
+                responses = response_matrix(
                     self.model,
                     self.recording.posterior,
                     samples=samples,
                     generator=self.generator(),
                 )
-                responses = matrix.relative.diagonal().tolist()
             except Undefined:  # fewer samples than latents: order them by spread
-                responses = None
+                pass
         rows = latent_table(self.recording, responses)
         low, high = np.quantile(codes, [0.001, 0.999], axis=0)
         middle, half = (low + high) / 2, (high - low) / 2

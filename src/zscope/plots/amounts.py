@@ -132,12 +132,22 @@ def _histograms(
         fractions = np.histogram(values, edges)[0] / max(1, values.size)
         ax.stairs(fractions, edges, fill=True, color=colour, alpha=0.25)
         ax.stairs(fractions, edges, color=colour, linewidth=1.2, label=name or None)
+    # Room for the legend above the bars.
+    rows = len(arrays) + bool(marked) if len(arrays) > 1 else 0
+    ax.set_ylim(0, ax.get_ylim()[1] * (1 + 0.15 * rows))
     if mark is not None:
         dashes = (0, (4, 2))
-        ax.axvline(mark, color=theme.INK, linewidth=0.8, linestyle=dashes, label=marked or None)
-    ax.set_ylim(bottom=0)
+        height = 1 / (1 + 0.15 * rows)
+        ax.axvline(
+            mark,
+            ymax=height,
+            color=theme.INK,
+            linewidth=0.8,
+            linestyle=dashes,
+            label=marked or None,
+        )
     ax.set(xlabel=x, ylabel=y)
     theme.title(ax, title)
     if len(arrays) > 1:
-        ax.legend()
+        ax.legend(loc="upper right")
     return ax

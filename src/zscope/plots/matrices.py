@@ -130,16 +130,16 @@ def _label(
     labels = theme.labels(count, names)
     # Some numbers may be left out so that they do not overlap, but no names.
     every = 1 if count <= 32 or names is not None else 4
-    shown = list(range(0, count, every))
-    long = axis == "x" and max(len(labels[k]) for k in shown) > 3
+    positions = list(range(0, count, every))
+    long = axis == "x" and max(len(labels[k]) for k in positions) > 3
     ticks = ax.set_xticks if axis == "x" else ax.set_yticks
     rotated: dict[str, Any] = (
         {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
     )
-    ticks(shown, [labels[k] for k in shown], **rotated)
+    ticks(positions, [labels[k] for k in positions], **rotated)
     if marks is None:
         return
     texts = ax.get_xticklabels() if axis == "x" else ax.get_yticklabels()
-    for k, text in zip(shown, texts, strict=True):
+    for k, text in zip(positions, texts, strict=True):
         text.set_color(theme.INK if k in marks else theme.GREY)
         text.set_fontweight("bold" if k in marks else "normal")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Trainable
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import GUESSED, Dataset
 from zscope.errors import DataError
 from zscope.randomness import seed_of
 from zscope.training.config import TrainConfig
@@ -92,7 +92,12 @@ class Neighbours:
 
     def __init__(self, dataset: Dataset) -> None:
         self.samples = len(dataset)
-        kinds = dataset.factor_kinds
+        # Whole numbers of which nobody stated the kind may well be in order.
+        guessed = dataset.provenance.get(GUESSED, ())
+        kinds = [
+            "ordinal" if kind == "categorical" and name in guessed else kind
+            for name, kind in zip(dataset.factor_names, dataset.factor_kinds, strict=True)
+        ]
         if kinds and all(kind == "categorical" for kind in kinds):
             raise DataError(
                 f"train: the model learns from pairs of neighbours, but {dataset.name} has none: "

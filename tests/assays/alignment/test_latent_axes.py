@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from worlds import World, gaussian_codes, identity, seeded
+from worlds import World, gaussian_codes, identity
 
 import zscope as zs
 from zscope.assays import (
@@ -18,6 +18,7 @@ from zscope.assays import (
 from zscope.assays.run import measure
 from zscope.errors import ConfigError, Undefined
 from zscope.experiments.choice_of_beta import Trial, choice_of_beta
+from zscope.randomness import named_generator
 
 # Ranking
 
@@ -48,7 +49,7 @@ def test_eigenfaces_move_the_mean_code_along_the_latents_that_matter():
     )
     assert found.latents == [1, 3]
     assert found.images.shape == (2, 3, 1, 3, 4)
-    rows = torch.randperm(500, generator=seeded(0))[:300]
+    rows = torch.randperm(500, generator=named_generator(0, "nonlinear-eigenfaces"))[:300]
     torch.testing.assert_close(found.centre, mean[rows.sort().values].mean(0))
     shown = found.images[:, :, 0, 0]
     torch.testing.assert_close(shown[0, 1], found.centre)
@@ -164,7 +165,7 @@ def test_a_latent_gives_up_at_twice_its_eigenvalue():
     assert beyond.plot().get_xscale() == "log"
     alone = choice_of_beta(linear_posterior, [1e-5, 1e-4])
     assert alone.onset is None
-    assert "try larger β" in alone.flags[0]
+    assert "Try larger β" in alone.flags[0]
 
 
 def test_scores_and_distances_decide_where_they_are_given():

@@ -81,7 +81,7 @@ def test_a_model_of_zscope_pays_what_its_own_loss_says(likelihood, options):
 
 def test_logits_are_refused_as_probabilities():
     logits = wrap(lambda x: (x, x), lambda z: 5 * z)
-    with pytest.raises(Undefined, match=r"no probabilities.*logits"):
+    with pytest.raises(Undefined, match=r"not probabilities.*logits"):
         rate_distortion(logits, torch.ones(3, 2), likelihood="bernoulli")
 
 

@@ -93,7 +93,7 @@ def test_nothing_and_not_a_number_are_refused():
         variable_types(torch.tensor([[0.1], [float("nan")]]))
     with pytest.raises(Undefined, match=r"between 0 and 0\.5"):
         variable_types(torch.ones(3, 1), alpha=0.5)
-    with pytest.raises(Undefined, match="2 latents, earlier ones 3"):
+    with pytest.raises(Undefined, match="2 latents, earlier batches had 3"):
         VarianceMoments().add(torch.ones(2, 3)).add(torch.ones(2, 2))
 
 

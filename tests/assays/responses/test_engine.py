@@ -172,7 +172,7 @@ def test_large_finite_numbers_are_no_error():
     [
         (lambda z: z[:1], lambda x: x, "given 2 codes and returned shape"),
         (lambda z: z.sum(), lambda x: x, "one observation for each code"),
-        (lambda z: z, lambda x: x[:1], "came back from the encoder as"),
+        (lambda z: z, lambda x: x[:1], "were encoded again to shape"),
         (lambda z: z, lambda x: x[:, :1], "as many latents as the decoder takes"),
     ],
 )

@@ -1,16 +1,17 @@
-"""Alignment gap: do different latents change the observation in orthogonal ways?
+"""Alignment gap: do different latents change the output in orthogonal directions?
 
     a(J) = sum_j log |c_j| - sum_k log s_k  >= 0
 
 with c_j the columns and s_k the singular values of the decoder's Jacobian J at a code, over
 active latents, averaged over codes. In nats; 0 if and only if the columns are orthogonal.
-exp(-a) is the volume that a unit cube of steps spans, against the box of its edges.
+exp(-a) is the volume spanned by unit steps of all latents, relative to a box with the same
+edge lengths.
 
 Unlike the distance to orthogonality it stays continuous where singular values are equal:
-an orthogonal decoder with equal singular values has a = 0 though V is arbitrary. Unchanged
-by permuting, flipping or scaling latents and by rotating or shifting what is decoded.
-`cosines` says which latents are not orthogonal. `chance` is the gap of the same decoder in
-latents turned at random at every code: all singular values kept, and V uniform.
+an orthogonal decoder with equal singular values has a = 0 although V is arbitrary. Unchanged
+by permuting, flipping or scaling latents and by rotating or shifting the decoded observations.
+`cosines` shows which latents are not orthogonal. `chance` is the gap of the same decoder with
+latents rotated at random at every code: the same singular values, and V uniform.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6. The same quantity
 is the contrast of independent mechanism analysis (Gresele et al., NeurIPS 2021), to which
@@ -26,9 +27,9 @@ from torch import Generator, Tensor
 from zscope.assays.active import (
     Rule,
     active_latents,
-    at_least_two,
+    check_two_active,
     codes_of,
-    some_rows,
+    random_rows,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -90,16 +91,16 @@ def alignment_gap(
     method: str = "auto",
     generator: Generator | None = None,
 ) -> AlignmentGap:
-    """a(J) at (at most `samples` of) the codes, or the means of a posterior.
+    """a(J), averaged over at most `samples` of the codes (of a posterior, its means).
 
     Options as for `distance_to_orthogonality`. Raises `Undefined` where columns are linearly
-    dependent at every code: there is no volume, and the gap is infinite.
+    dependent at every code: the volume is 0 and the gap infinite.
     """
     who = "alignment_gap"
     chosen = active_latents(who, autoencoder, codes, active)
     means = codes_of(codes, who)
-    at_least_two(who, chosen, means.shape[1])
-    rows = some_rows(len(means), samples, generator, who).to(means.device)
+    check_two_active(who, chosen, means.shape[1])
+    rows = random_rows(len(means), samples, generator, who).to(means.device)
     local = linearise(
         autoencoder,
         means[rows],
@@ -111,18 +112,18 @@ def alignment_gap(
     if flat.all():
         raise Undefined(
             f"alignment_gap: at all {len(flat)} codes the columns of {len(chosen)} latents are "
-            "linearly dependent, so they span no volume. Two latents do the same, or one does "
-            "nothing: see variable_types, or name the latents with active=[…]."
+            "linearly dependent, so they span no volume. Two latents have the same effect, or one "
+            "has none: see variable_types, or list the latents with active=[…]."
         )
-    kept = local.triangle[~flat]
+    triangles = local.triangle[~flat]
     flags = list(local.flags)
     if flat.any():
         flags.append(
             f"Left out {int(flat.sum())} of {len(flat)} codes where columns are linearly "
             "dependent: the gap is infinite there."
         )
-    gaps = log_column_ratio(kept, local.precision)
-    units = kept / kept.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    gaps = log_column_ratio(triangles, local.precision)
+    units = triangles / triangles.norm(dim=1, keepdim=True).clamp(min=1e-300)
     return AlignmentGap(
         gap=float(gaps.mean()),
         standard_error=standard_error(gaps),
@@ -140,7 +141,7 @@ def alignment_gap(
 
 
 def _chance(spectra: Spectra) -> float:
-    """The mean gap of S V^T with V from the Haar measure; several for each code."""
+    """The mean gap of S V^T with V from the Haar measure, with several V for each code."""
     repeated = spectra.repeat(-(-20_000 // spectra.numel()), 1)
     V = random_orthogonal(len(repeated), spectra.shape[1])
     # |column j of S V^T|^2 = sum_k s_k^2 V_jk^2

@@ -1,23 +1,24 @@
-"""Cartesian or polar: do two latents hold two factors as x and y, or as angle and radius?
+"""Cartesian or polar: do two latents encode two factors as x and y, or as angle and radius?
 
-A VAE that entangles two factors often does so in an orderly way: one factor, usually a
+A VAE that entangles two factors often does so in a regular way: one factor, usually a
 cyclic one such as hue, runs around the origin of two latents, the other along the radius.
-The latents then look entangled to every score, though the plane is perfectly readable.
+All scores then call the latents entangled, although the plane is easy to interpret.
 
-For two latents a, b (centred, in units of their spread) two charts are compared,
+For two latents a, b (centred, divided by their standard deviations) two charts are compared,
 
     cartesian   (z_a, z_b)
     polar       (atan2(z_b, z_a), sqrt(z_a^2 + z_b^2))
 
-by the mutual information gap of their coordinates: for factor k the coordinate that tells
-most of it minus the other one, over the entropy of the factor, chance taken off as in
-`mig`. Each coordinate is given the factor with the largest gap among those it tells best;
-the score of a chart is the mean over its two coordinates. Range 0 to 1; the chart with the
-higher score is the verdict, "neither" if both are below 0.1. Unchanged by shifting, scaling
-or flipping latents and by relabelling factor values; permuting latents permutes the pairs.
+by the mutual information gap of their coordinates: the information of the more informative
+coordinate about factor k minus that of the other one, divided by the entropy of the factor,
+with chance subtracted as in `mig`. Each coordinate is assigned the factor with the largest
+gap among those for which it is the more informative one; the score of a chart is the mean
+over its two coordinates. Range 0 to 1; the chart with the higher score is the verdict,
+"neither" if both are below 0.1. Unchanged by shifting, scaling or flipping latents and by
+relabelling factor values; permuting latents permutes the pairs.
 
-The two kinds of embedding: Zietlow, PhD thesis, Tübingen 2022, section 4.3.6 (found by
-eye). The comparison of charts is ours.
+The two kinds of embedding: Zietlow, PhD thesis, Tübingen 2022, section 4.3.6 (by visual
+inspection). The comparison of charts is ours.
 """
 
 from collections.abc import Sequence
@@ -42,7 +43,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
 
-DECIDED = 0.1
+THRESHOLD = 0.1  # below this score neither chart fits
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +82,13 @@ class CartesianOrPolar(Result):
         ]
 
     def plot(self, ax: Any = None) -> Any:
-        """polar - cartesian of every pair: red is polar, blue cartesian."""
+        """The difference polar - cartesian for every pair: red is polar, blue cartesian."""
         from zscope.plots import heatmap
 
-        place = {j: k for k, j in enumerate(self.active)}
-        matrix = np.zeros((len(place), len(place)))
+        index = {j: k for k, j in enumerate(self.active)}
+        matrix = np.zeros((len(index), len(index)))
         for pair in self.pairs:
-            a, b = (place[j] for j in pair.latents)
+            a, b = (index[j] for j in pair.latents)
             matrix[a, b] = matrix[b, a] = pair.polar - pair.cartesian
         names = [str(j) for j in self.active]
         return heatmap(
@@ -111,10 +112,10 @@ def cartesian_or_polar(
     variances: Array | None = None,
     kinds: str | Sequence[str] | None = None,
 ) -> CartesianOrPolar:
-    """Compare both charts for every pair of latents in use."""
+    """Compare the two charts for every pair of used latents."""
     who = "cartesian_or_polar"
     sample, flags = prepared(who, codes, factors, kinds)
-    active, _, found = used_latents(who, sample, variances)
+    active, _, notes = used_latents(who, sample, variances)
     if len(active) < 2 or len(sample.columns) < 2:
         raise Undefined(
             f"{who}: {len(active)} latents in use and {len(sample.columns)} factors that vary; a "
@@ -124,6 +125,7 @@ def cartesian_or_polar(
     spread = z.std(0)
     z = z / np.where(spread > 0, spread, 1)
     bins = bins_for(len(sample))
+    columns = [*sample.columns, -1]  # no factor: index -1 in _chart_score, and -1 in the result
     pairs = []
     for a, b in combinations(active, 2):
         x, y = z[:, sample.latents.index(a)], z[:, sample.latents.index(b)]
@@ -132,38 +134,34 @@ def cartesian_or_polar(
             "polar": np.column_stack([np.arctan2(y, x), np.hypot(x, y)]),
         }
         scores = {
-            name: _chart(quantile_bins(chart, bins), sample.labels)
+            name: _chart_score(quantile_bins(chart, bins), sample.labels)
             for name, chart in charts.items()
         }
         winner = max(scores, key=lambda name: scores[name][0])
-        score, places = scores[winner]
+        score, (first, second) = scores[winner]
         pairs.append(
             Pair(
                 latents=(a, b),
                 cartesian=scores["cartesian"][0],
                 polar=scores["polar"][0],
-                verdict=winner if score >= DECIDED else "neither",
-                factors=(_column(sample.columns, places[0]), _column(sample.columns, places[1])),
+                verdict=winner if score >= THRESHOLD else "neither",
+                factors=(columns[first], columns[second]),
             )
         )
     pairs.sort(key=lambda pair: -max(pair.cartesian, pair.polar))
-    return CartesianOrPolar(pairs=pairs, active=active, samples=len(sample), flags=flags + found)
+    return CartesianOrPolar(pairs=pairs, active=active, samples=len(sample), flags=flags + notes)
 
 
-def _chart(bins: np.ndarray, labels: np.ndarray) -> tuple[float, list[int]]:
+def _chart_score(bins: np.ndarray, labels: np.ndarray) -> tuple[float, tuple[int, int]]:
     """The score of a chart, and the factor of each of its two coordinates (-1: none)."""
-    told = information(bins, labels)
-    first, top, second = top_two(told.excess)
-    gaps = (top - second) / np.maximum(best_possible(told, first), 1e-12)
-    best, places = [0.0, 0.0], [-1, -1]
+    shared = information(bins, labels)
+    first, top, second = top_two(shared.excess)
+    gaps = (top - second) / np.maximum(best_possible(shared, first), 1e-12)
+    best, factor_of = [0.0, 0.0], [-1, -1]
     for k, (coordinate, gap) in enumerate(zip(first, gaps, strict=True)):
         if gap > best[coordinate]:
-            best[coordinate], places[coordinate] = float(gap), k
-    return sum(best) / 2, places
-
-
-def _column(columns: tuple[int, ...], place: int) -> int:
-    return -1 if place < 0 else columns[place]
+            best[coordinate], factor_of[coordinate] = float(gap), k
+    return sum(best) / 2, (factor_of[0], factor_of[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,14 +187,14 @@ def pair_traversal(
     steps: int = 9,
     reach: float = 2.0,
 ) -> PairTraversal:
-    """Decode a square of `steps` x `steps` codes around the mean code, `reach` to each side.
+    """Decode `steps` x `steps` codes around the mean code, up to `reach` on each side.
 
-    To see with one's own eyes whether a factor runs along an axis or around the middle.
+    Shows whether a factor runs along an axis or around the centre.
     """
     means = codes_of(codes, "pair_traversal")
     first, second = (int(j) for j in latents)
-    known = range(means.shape[1])
-    if first == second or first not in known or second not in known or steps < 2:
+    valid = range(means.shape[1])
+    if first == second or first not in valid or second not in valid or steps < 2:
         raise ConfigError(
             f"pair_traversal: latents={tuple(latents)}, steps={steps}; two different latents from "
             f"0 to {means.shape[1] - 1} and at least 2 steps are needed."

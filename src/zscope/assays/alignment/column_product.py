@@ -4,11 +4,11 @@
     det†(J) = prod_k s_k            product of the singular values: the volume they span
     a(J)    = log col(J) - log det†(J)  >= 0
 
-the volume lost by columns that are not orthogonal (Hadamard's inequality), 0 if and only
-if they are pairwise orthogonal. Unchanged by rotating the rows and by scaling, permuting or
+the log volume lost because columns are not orthogonal (Hadamard's inequality), 0 if and
+only if they are pairwise orthogonal. Unchanged by rotating the rows and by scaling, permuting or
 flipping the columns. It is also the contrast of independent mechanism analysis.
 
-For a linear decoder W trained with |x - x̂|^2 + β KL the price of not being aligned is known
+For a linear decoder W trained with |x - x̂|^2 + β KL the cost of misalignment is known
 exactly, for every β. With the best encoder and the best diagonal noise, the loss exceeds
 that of the best rotation W V^T by
 
@@ -34,7 +34,7 @@ from zscope.types import Matrix
 
 @dataclass(frozen=True, eq=False)
 class ColumnProduct(Result):
-    """Of one matrix, in logarithms (nats)."""
+    """Column and volume products of one matrix, as logarithms (nats)."""
 
     log_columns: float
     log_volume: float
@@ -65,19 +65,21 @@ def column_product(matrix: Matrix) -> ColumnProduct:
 def log_column_ratio(triangle: Squares, precision: float) -> PerSample:
     """a(J) of each J = Q R from its triangle: sum_j log |r_j| / |R_jj|, without cancellation.
 
-    The part of column j that is orthogonal to the columns before it is |R_jj|. Below the
-    precision of J nothing is known of it, and it counts as that precision.
+    The part of column j that is orthogonal to the columns before it has length |R_jj|. Values
+    below the precision of J are rounding errors and are replaced by that precision.
     """
     lengths = triangle.norm(dim=1)
-    own = triangle.diagonal(dim1=1, dim2=2).abs()
-    share = torch.where(lengths > 0, own / lengths, 1.0)
+    orthogonal = triangle.diagonal(dim1=1, dim2=2).abs()
+    share = torch.where(lengths > 0, orthogonal / lengths, 1.0)
     return -share.clamp(min=precision, max=1).log().sum(1)
 
 
 def rotation_excess(weights: Matrix, *, beta: float) -> float:
-    """G(W): what a linear decoder loses, in nats, by not standing along the latent axes."""
+    """G(W): the excess loss, in nats, of a linear decoder that is not aligned with the axes."""
     if not beta > 0:
-        raise Undefined(f"rotation_excess: beta={beta}; without noise all rotations are equal.")
+        raise Undefined(
+            f"rotation_excess: beta={beta}; without noise all rotations are equal. Use beta > 0."
+        )
     scaled = weights.detach().double() * (2 / beta) ** 0.5
     eye = torch.eye(scaled.shape[1], dtype=torch.float64)
     # Columns of [I; W'] have squared lengths 1 + |w'_j|^2 and the volume det(I + W'^T W').

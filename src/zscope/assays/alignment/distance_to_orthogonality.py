@@ -1,25 +1,26 @@
 """Distance to orthogonality (DtO): does the decoder stretch space along its latent axes?
 
-With J the decoder's Jacobian at a code and J = U S V^T, the columns of V are the steps in
-latent space that the decoder stretches most, second most, … If they are the axes, V is a
+With J the decoder's Jacobian at a code and J = U S V^T, the columns of V are the directions
+in latent space that the decoder stretches most, second most, … If they are the axes, V is a
 signed permutation:
 
     DtO = mean over codes of | V - P(V) |_F,      P(V) the nearest signed permutation
 
 0 when every direction of V is an axis; at most sqrt(2d). `chance` is what a random V gets
-(0.548 for 2 active latents, 2.85 for 10): compare only models with equally many active
-latents, or look at `relative` = distance / chance. Unchanged by permuting or flipping
-latents, by shifting, scaling or rotating what is decoded; changed by rotating the latents.
+(0.548 for 2 active latents, 2.85 for 10): compare only models with the same number of
+active latents, or use `relative` = distance / chance. Unchanged by permuting or flipping
+latents and by shifting, scaling or rotating the decoded observations; changed by rotating
+the latents.
 
 The source finds P by a mixed-integer program in the entrywise L1 norm. That program is a
 linear assignment: choosing entry (i, π(i)) with its sign changes the L1 distance by
-1 - 2|V_i,π(i)|, and the squared Frobenius distance by the same, so both are least where
+1 - 2|V_i,π(i)|, and the squared Frobenius distance by the same, so both are smallest where
 S = sum_i |V_i,π(i)| is largest, and |V - P|_F = sqrt(2d - 2S).
 
 Only active latents count (`active.py`). Where two singular values are (nearly) equal, any
-rotation of their directions is as good and V says nothing: codes with a relative gap
+rotation of their directions fits equally well and V is arbitrary: codes with a relative gap
 min_k (s_k - s_k+1) / s_1 below 0.001 are counted in `degenerate` and flagged. The alignment
-gap, which does not suffer from this, stands beside the distance.
+gap, which does not have this problem, is reported too.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.25-3.29; Rolinek, Zietlow & Martius, "Variational
 autoencoders pursue PCA directions (by accident)", CVPR 2019. The assignment is ours.
@@ -37,9 +38,9 @@ from torch import Generator, Tensor
 from zscope.assays.active import (
     Rule,
     active_latents,
-    at_least_two,
+    check_two_active,
     codes_of,
-    some_rows,
+    random_rows,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -119,18 +120,18 @@ def distance_to_orthogonality(
     method: str = "auto",
     generator: Generator | None = None,
 ) -> DistanceToOrthogonality:
-    """DtO at (at most `samples` of) the codes, or the means of a posterior.
+    """DtO, averaged over at most `samples` of the codes (of a posterior, its means).
 
-    `active` chooses the latents: by default those whose codes spread by more than 0.5, or
-    all where the model has no prior. `likelihood="bernoulli"` weighs each pixel by what it
-    costs to get it wrong (the source does not). Raises `Undefined` for fewer than two
+    `active` selects the latents: by default those whose codes have a standard deviation above
+    0.5, or all if the model has no prior. `likelihood="bernoulli"` weights each pixel by the
+    cost of an error in it (the source does not). Raises `Undefined` for fewer than two
     active latents.
     """
     who = "distance_to_orthogonality"
     chosen = active_latents(who, autoencoder, codes, active)
     means = codes_of(codes, who)
-    at_least_two(who, chosen, means.shape[1])
-    rows = some_rows(len(means), samples, generator, who).to(means.device)
+    check_two_active(who, chosen, means.shape[1])
+    rows = random_rows(len(means), samples, generator, who).to(means.device)
     local = linearise(
         autoencoder,
         means[rows],
@@ -165,14 +166,14 @@ def _warnings(local: Linearised, degenerate: int) -> list[str]:
     if degenerate:
         flags.append(
             f"At {degenerate} of {count} codes two singular values are equal within "
-            f"{DEGENERATE:g}: there V is arbitrary and the distance says nothing. Look at the "
+            f"{DEGENERATE:g}: there V is arbitrary and the distance has no meaning. Use the "
             "alignment gap, or average over seeds."
         )
-    still = (local.lengths <= local.precision * local.spectra[:, :1]).all(0)
-    silent = [j for j, flat in zip(local.latents, still.tolist(), strict=True) if flat]
-    if silent:
+    flat = (local.lengths <= local.precision * local.spectra[:, :1]).all(0)
+    ignored = [j for j, is_flat in zip(local.latents, flat.tolist(), strict=True) if is_flat]
+    if ignored:
         flags.append(
-            f"The decoder ignores latents {', '.join(map(str, silent))}, which the rule counts as "
+            f"The decoder ignores latents {', '.join(map(str, ignored))}, which the rule counts as "
             "active; each is a singular direction of its own and lowers the distance."
         )
     return flags
@@ -183,22 +184,22 @@ def nearest_signed_permutation(V: Squares) -> Squares:
     from scipy.optimize import linear_sum_assignment
 
     nearest = torch.zeros_like(V)
-    for found, matrix in zip(nearest, V, strict=True):
+    for permutation, matrix in zip(nearest, V, strict=True):
         rows, columns = linear_sum_assignment(-matrix.abs().numpy())
-        picked = matrix[rows, columns]
-        found[rows, columns] = torch.where(picked < 0, -1.0, 1.0).to(V)
+        negative = matrix[rows, columns] < 0
+        permutation[rows, columns] = torch.where(negative, -1.0, 1.0).to(V)
     return nearest
 
 
 def distance_of(V: Squares) -> PerSample:
     """|V - P(V)|_F for orthogonal matrices."""
     V = V.double().cpu()
-    picked = (nearest_signed_permutation(V) * V).sum((1, 2))
-    return (2 * V.shape[1] - 2 * picked).clamp(min=0).sqrt()
+    overlap = (nearest_signed_permutation(V) * V).sum((1, 2))
+    return (2 * V.shape[1] - 2 * overlap).clamp(min=0).sqrt()
 
 
 def relative_gaps(spectra: Spectra) -> PerSample:
-    """min_k (s_k - s_k+1) / s_1, 0 where the decoder does not move at all."""
+    """min_k (s_k - s_k+1) / s_1; 0 where all singular values are 0."""
     differences = (spectra[:, :-1] - spectra[:, 1:]).amin(1)
     return torch.where(spectra[:, 0] > 0, differences / spectra[:, 0], 0.0)
 
@@ -207,8 +208,8 @@ def relative_gaps(spectra: Spectra) -> PerSample:
 def chance(latents: int) -> float:
     """The mean distance of a uniformly random orthogonal matrix (Haar measure).
 
-    For two latents exactly (16 sqrt(2) / π)(1 - cos π/8) = 0.5483; for more the mean of
-    seeded draws, with a standard error of 0.005 or less.
+    For two latents exactly (16 sqrt(2) / π)(1 - cos π/8) = 0.5483; for more latents the mean
+    of seeded draws, with a standard error of at most 0.005.
     """
     if latents == 2:
         return 16 * math.sqrt(2) / math.pi * (1 - math.cos(math.pi / 8))
@@ -217,7 +218,7 @@ def chance(latents: int) -> float:
 
 
 def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
-    """Matrices drawn from the Haar measure: no direction is likelier than another."""
+    """Orthogonal matrices drawn from the Haar measure: all directions are equally likely."""
     generator = torch.Generator().manual_seed(seed)
     gaussian = torch.randn(count, latents, latents, generator=generator, dtype=torch.float64)
     Q, R = torch.linalg.qr(gaussian)

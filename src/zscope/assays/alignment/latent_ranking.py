@@ -1,18 +1,17 @@
-"""Latent ranking: which latent matters most, as principal components are ranked?
+"""Latent ranking: which latents matter most, ranked like principal components?
 
-Latents in the order of their posterior variance, averaged over the data: the smallest
-first. In a VAE the variance of a latent is inverse to how much the decoder moves with it
-(σ_j^2 λ_j = const for a linear one), so this is the order of the variance explained, the
-first latent being the first "principal component". Permuting the latents permutes the
-order; nothing else changes it but the model.
+Latents are sorted by their posterior variance, averaged over the data, smallest first. In a
+VAE the variance of a latent is inversely related to its effect on the decoder (σ_j^2 λ_j =
+const for a linear one), so this is the order of explained variance, the first latent being
+the first "principal component". Permuting the latents permutes the order.
 
-"Nonlinear eigenfaces" show what they mean: with the mean code z̄ of 300 observations,
+"Nonlinear eigenfaces" show what they encode: with the mean code z̄ of 300 observations,
 
     decode(z̄ - 2.5 e_j),  decode(z̄),  decode(z̄ + 2.5 e_j)
 
 for the five latents that rank first. Classical eigenfaces do the same with the directions
-of PCA. z̄ is the mean of the codes, not the code of the mean picture, which looks like no
-picture the encoder has seen.
+of PCA. z̄ is the mean of the codes, not the code of the mean image, which is unlike any
+image the encoder was trained on.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 4.7-4.8 and section 3.3.5.
 """
@@ -24,7 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import some_rows
+from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import decode
@@ -54,11 +53,11 @@ class LatentRanking(Result):
 
 @accepts_recording
 def latent_ranking(posterior: Posterior) -> LatentRanking:
-    """The latents by ascending mean posterior variance."""
+    """The latents in ascending order of their mean posterior variance."""
     if posterior.deterministic:
         raise Undefined(
             f"latent_ranking: the {len(posterior)} posteriors have no variance to rank by. For a "
-            "deterministic model rank by the effect on what is decoded: response_matrix(…).scale."
+            "deterministic model rank by the effect of decoding: response_matrix(…).scale."
         )
     variances = posterior.variance.detach().double().mean(0).cpu()
     return LatentRanking(
@@ -97,32 +96,32 @@ def nonlinear_eigenfaces(
     samples: int = 300,
     generator: Generator | None = None,
 ) -> NonlinearEigenfaces:
-    """What the `count` most important latents do to the mean code of `samples` observations."""
+    """Decode the mean code of `samples` observations, moved along the `count` top latents."""
     ranking = latent_ranking(posterior)
     if count < 1 or not reach > 0:
         raise ConfigError(
             f"nonlinear_eigenfaces: count={count}, reach={reach}; at least one latent must be "
             "moved, by more than 0."
         )
-    shown = ranking.order[:count]
-    rows = some_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
+    top = ranking.order[:count]
+    rows = random_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
     centre = posterior.mean.detach().cpu()[rows].mean(0)
-    codes = centre.repeat(len(shown), 3, 1)
-    for place, j in enumerate(shown):
-        codes[place, :, j] += torch.tensor([-reach, 0.0, reach]).to(codes)
+    codes = centre.repeat(len(top), 3, 1)
+    for row, j in enumerate(top):
+        codes[row, :, j] += torch.tensor([-reach, 0.0, reach]).to(codes)
     images = decode(autoencoder, codes.flatten(0, 1))
     return NonlinearEigenfaces(
-        latents=shown,
-        variances=ranking.variances[shown],
+        latents=top,
+        variances=ranking.variances[top],
         reach=reach,
         centre=centre,
-        images=images.unflatten(0, (len(shown), 3)),
+        images=images.unflatten(0, (len(top), 3)),
     )
 
 
 ENTRIES = {
     "latent-ranking": Entry(
-        question="Which latent matters most, in the order of principal components?",
+        question="Which latents matter most, ranked like principal components?",
         takes=("posterior",),
         needs=("variances",),
     ),

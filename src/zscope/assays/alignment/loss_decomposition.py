@@ -1,10 +1,10 @@
-"""Loss decomposition: how much of the reconstruction error is paid for noise in the latents?
+"""Loss decomposition: how much of the reconstruction error is caused by noise in the latents?
 
 With z = mean + noise drawn from the posterior of x, and x̂ = decode(mean),
 
     reconstruction = E | decode(z) - x |^2         what a VAE with squared error minimises
-    deterministic  = | x̂ - x |^2                   what an autoencoder would pay
-    stochastic     = E | decode(z) - x̂ |^2         what the noise adds
+    deterministic  = | x̂ - x |^2                   the error of an autoencoder without noise
+    stochastic     = E | decode(z) - x̂ |^2         what noise adds
     cross          = 2 (x̂ - x)^T (E decode(z) - x̂)
 
     reconstruction = deterministic + stochastic + cross
@@ -15,8 +15,8 @@ is 0 when E decode(z) = x̂, as for a linear decoder. To first order
     stochastic ~ linearised = sum_j |c_j|^2 σ_j^2 = |J L|_F^2
 
 (J the decoder's Jacobian at the mean, L L^T the posterior covariance), exact for a linear
-decoder. It is this term that depends on how the latents are rotated. Draws come in pairs
-of opposite noise, so that what is linear in the noise cancels exactly. Unchanged by
+decoder. This is the term that depends on the rotation of the latents. Draws come in pairs of
+opposite noise, so that terms linear in the noise cancel exactly. Unchanged by
 permuting or flipping latents and by shifting or rotating observations.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.active import some_rows
+from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, decode, linearise
@@ -91,21 +91,21 @@ def loss_decomposition(
     method: str = "auto",
     generator: Generator | None = None,
 ) -> LossDecomposition:
-    """The parts of the squared error on (at most `samples` of) the observations.
+    """The parts of the squared error on at most `samples` of the observations.
 
-    `posterior` is what the encoder says of them, if it has been recorded. `draws` (an even
-    number) of each posterior are decoded.
+    `posterior` is the recorded posterior of the observations; without it they are encoded.
+    `draws` (an even number) of each posterior are decoded.
     """
     who = "loss_decomposition"
     if draws < 2 or draws % 2:
-        raise ConfigError(f"{who}: draws={draws}; an even number is needed, 64 or more is good.")
+        raise ConfigError(f"{who}: draws={draws}; an even number is needed, ideally 64 or more.")
     if posterior is not None and len(posterior) != len(observations):
         raise ConfigError(
             f"{who}: {len(observations)} observations and {len(posterior)} posteriors. Give the "
             "posterior of these observations, in the same order."
         )
     generator = fresh(generator)
-    rows = some_rows(len(observations), samples, generator, who)
+    rows = random_rows(len(observations), samples, generator, who)
     x = observations[rows.to(observations.device)].detach()
     if posterior is None:
         device, dtype = autoencoder.place
@@ -115,7 +115,7 @@ def loss_decomposition(
         posterior = posterior[rows.to(posterior.mean.device)].detach()
     if posterior.deterministic:
         raise Undefined(
-            f"{who}: the encoder gives no spread, so there is no noise to pay for. It applies to "
+            f"{who}: the encoder is deterministic, so there is no noise to measure. It applies to "
             "variational models."
         )
     posterior = posterior.to("cpu")
@@ -125,10 +125,10 @@ def loss_decomposition(
     shape = (draws // 2, *posterior.mean.shape)
     noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
     steps = torch.einsum("nij,pnj->npi", root, noise.cpu())
-    centres, changes, drifts = [], [], []
+    reconstructions, changes, mean_changes = [], [], []
     for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
-        still = posterior.mean[rows].double()[:, None]
-        codes = torch.cat([still, still + steps[rows], still - steps[rows]], 1)
+        mean = posterior.mean[rows].double()[:, None]
+        codes = torch.cat([mean, mean + steps[rows], mean - steps[rows]], 1)
         decoded = decode(
             autoencoder, codes.to(posterior.mean.dtype).flatten(0, 1), batch=local.batch
         )
@@ -140,14 +140,14 @@ def loss_decomposition(
             )
         decoded = decoded.unflatten(0, codes.shape[:2])
         change = decoded[:, 1:] - decoded[:, :1]
-        centres.append(decoded[:, 0])
+        reconstructions.append(decoded[:, 0])
         changes.append(change.square().sum(2).mean(1))
-        drifts.append(change.mean(1))
-    error = torch.cat(centres) - truth
+        mean_changes.append(change.mean(1))
+    error = torch.cat(reconstructions) - truth
     parts = {
         "deterministic": error.square().sum(1),
         "stochastic": torch.cat(changes),
-        "cross": 2 * (error * torch.cat(drifts)).sum(1),
+        "cross": 2 * (error * torch.cat(mean_changes)).sum(1),
         "linearised": (local.triangle @ root).square().sum((1, 2)),
     }
     parts["reconstruction"] = parts["deterministic"] + parts["stochastic"] + parts["cross"]

@@ -1,25 +1,25 @@
-"""Optimal noise: does the model spend its precision where the theory says it should?
+"""Optimal noise: is the encoder's precision distributed over latents as theory says it should be?
 
-A posterior with variances σ_j^2 has a precision budget C = sum_j -log σ_j^2, which is what
-the KL term charges for. To first order the noise costs sum_j |c_j|^2 σ_j^2 in squared error
+A posterior with variances σ_j^2 has a precision budget C = sum_j -log σ_j^2, whose cost is
+in the KL term. To first order the noise costs sum_j |c_j|^2 σ_j^2 in squared error
 (c_j the columns of the decoder's Jacobian). For a fixed budget over d active latents
 
     best noise      σ_j^2 = 1/|c_j|^2 (prod_k |c_k|^2)^(1/d) e^(-C/d)
     its cost        d (prod_j |c_j|^2)^(1/d) e^(-C/d)
     best rotation   d (prod_k s_k^2)^(1/d) e^(-C/d)            s_k the singular values of J
 
-so what the model pays exceeds the least possible by two factors, here as logarithms:
+so the actual cost exceeds the lowest possible one by two factors, here as logarithms:
 
-    log cost - log least = misspent + misaligned
-    misspent   = log( mean_j |c_j|^2 σ_j^2 / geometric mean )  >= 0     noise in wrong places
+    log cost - log lowest = misspent + misaligned
+    misspent   = log( mean_j |c_j|^2 σ_j^2 / geometric mean )  >= 0     noise in the wrong latents
     misaligned = 2/d a(J)  >= 0                                         columns not orthogonal
 
 Both are 0 exactly where every J has orthogonal columns and |c_j|^2 σ_j^2 is the same for
 all j (theorem 1). `efficiency` = exp(-misspent) lies in (0, 1]. `slope` is that of log σ_j^2
-over -log |c_j|^2 within codes: 1 if precision follows the decoder as it should, 0 if it
-ignores it; None where the columns of every code are equally long. `chance` is the efficiency
-of noise that is equal in all latents. Permuting or flipping latents and scaling observations
-change nothing.
+over -log |c_j|^2 within codes: 1 if the precision follows the decoder as it should, 0 if it
+ignores the decoder; None if the columns of every code are equally long. `chance` is the
+efficiency of equal noise in all latents. Unchanged by permuting or flipping latents and by
+scaling observations.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.14-3.19 and 5.11, corollary 1, theorem 1.
 """
@@ -34,8 +34,8 @@ from torch import Generator
 from zscope.assays.active import (
     Rule,
     active_latents,
-    at_least_two,
-    some_rows,
+    check_two_active,
+    random_rows,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -83,7 +83,7 @@ class OptimalNoise(Scored):
 
         theory = self.best.log10().mean(0)
         order = theory.argsort().tolist()
-        drawn = lines(
+        axes = lines(
             {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
             x="active latent, most precise first",
             y="log₁₀ variance",
@@ -92,8 +92,8 @@ class OptimalNoise(Scored):
             ax=ax,
         )
         if len(order) <= 16:
-            drawn.set_xticks(range(len(order)), [str(self.active[k]) for k in order])
-        return drawn
+            axes.set_xticks(range(len(order)), [str(self.active[k]) for k in order])
+        return axes
 
 
 @accepts_recording
@@ -107,21 +107,21 @@ def optimal_noise(
     method: str = "auto",
     generator: Generator | None = None,
 ) -> OptimalNoise:
-    """The noise of (at most `samples` of) the posteriors against the best of equal budget.
+    """Compare the noise of at most `samples` posteriors with the best noise of equal budget.
 
-    With the likelihood "bernoulli" the cost of noise is counted in the cross-entropy of
-    pixels, to second order; "auto" takes what the model was trained with, as far as can be
-    seen. Other options as for `distance_to_orthogonality`.
+    With the likelihood "bernoulli" the cost of noise is measured by the cross-entropy of
+    pixels, to second order; "auto" is the likelihood the model was trained with, or the best
+    guess. Other options as for `distance_to_orthogonality`.
     """
     who = "optimal_noise"
     if posterior.std is None:
         raise Undefined(
-            f"{who}: the {len(posterior)} posteriors have no independent noise; the theory is "
-            "about diagonal covariances. It applies to variational models with a std per latent."
+            f"{who}: the {len(posterior)} posteriors have no independent noise; the theory "
+            "assumes diagonal covariances. It applies to variational models with a std per latent."
         )
     chosen = active_latents(who, autoencoder, posterior, active)
-    at_least_two(who, chosen, posterior.latents)
-    rows = some_rows(len(posterior), samples, generator, who)
+    check_two_active(who, chosen, posterior.latents)
+    rows = random_rows(len(posterior), samples, generator, who)
     part = posterior[rows.to(posterior.mean.device)].detach()
     likelihood = likelihood_of(autoencoder, part.mean) if likelihood == "auto" else likelihood
     local = linearise(
@@ -131,24 +131,24 @@ def optimal_noise(
         likelihood=likelihood,
         method=method,
     )
-    still = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
-    if still.all():
+    flat = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
+    if flat.all():
         raise Undefined(
-            f"{who}: at all {len(still)} codes the decoder ignores an active latent, whose best "
-            "variance is then unbounded. Name the latents in use with active=[…]."
+            f"{who}: at all {len(flat)} codes the decoder ignores an active latent, whose best "
+            "variance is then unbounded. List the used latents with active=[…]."
         )
     flags = list(local.flags)
-    if still.any():
-        flags.append(f"Left out {int(still.sum())} codes where the decoder ignores a latent.")
-    log_variance = part.variance[:, chosen].double().cpu().log()[~still]
-    log_square = 2 * local.lengths[~still].log()
+    if flat.any():
+        flags.append(f"Left out {int(flat.sum())} codes where the decoder ignores a latent.")
+    log_variance = part.variance[:, chosen].double().cpu().log()[~flat]
+    log_square = 2 * local.lengths[~flat].log()
     count = len(chosen)
-    spent = -log_variance.sum(1)
-    best = (log_square.sum(1) - spent)[:, None] / count - log_square
+    budget = -log_variance.sum(1)
+    best = (log_square.sum(1) - budget)[:, None] / count - log_square
     log_cost = (log_square + log_variance).logsumexp(1) - math.log(count)
     misspent = log_cost - (log_square + log_variance).mean(1)
     equal = log_square.logsumexp(1) - math.log(count) - log_square.mean(1)
-    misaligned = 2 / count * log_column_ratio(local.triangle[~still], local.precision)
+    misaligned = 2 / count * log_column_ratio(local.triangle[~flat], local.precision)
     return OptimalNoise(
         efficiency=math.exp(-float(misspent.mean())),
         misspent=float(misspent.mean()),
@@ -157,12 +157,12 @@ def optimal_noise(
         samples=len(misspent),
         misaligned=float(misaligned.mean()),
         slope=_slope(-log_square, log_variance),
-        budget=float(spent.mean()),
+        budget=float(budget.mean()),
         active=chosen,
         passive=[j for j in range(posterior.latents) if j not in chosen],
         likelihood=likelihood,
         method=local.method,
-        per_sample={"misspent": misspent, "misaligned": misaligned, "budget": spent},
+        per_sample={"misspent": misspent, "misaligned": misaligned, "budget": budget},
         actual=log_variance.exp(),
         best=best.exp(),
         flags=flags,
@@ -170,7 +170,7 @@ def optimal_noise(
 
 
 def _interval(misspent: PerSample) -> tuple[float, float] | None:
-    """Where exp(-mean misspent) lies, at most 1."""
+    """The 95 % interval of exp(-mean misspent), at most 1."""
     error = standard_error(misspent)
     if error is None:
         return None
@@ -178,14 +178,14 @@ def _interval(misspent: PerSample) -> tuple[float, float] | None:
     return math.exp(-mean - reach), min(1.0, math.exp(reach - mean))
 
 
-def _slope(asked: Spectra, given: Spectra) -> float | None:
-    """Slope of `given` over `asked` within rows; None where `asked` does not vary."""
-    asked = asked - asked.mean(1, keepdim=True)
-    given = given - given.mean(1, keepdim=True)
-    weight = float(asked.square().sum())
-    if weight <= torch.finfo(torch.float32).eps * asked.numel():
+def _slope(x: Spectra, y: Spectra) -> float | None:
+    """Slope of y over x within rows; None if x does not vary."""
+    x = x - x.mean(1, keepdim=True)
+    y = y - y.mean(1, keepdim=True)
+    weight = float(x.square().sum())
+    if weight <= torch.finfo(torch.float32).eps * x.numel():
         return None
-    return float((asked * given).sum()) / weight
+    return float((x * y).sum()) / weight
 
 
 ENTRY = Entry(

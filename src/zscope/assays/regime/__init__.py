@@ -1,1 +1,1 @@
-"""Which latents a model uses, how much they carry, and what that does to its codes."""
+"""Which latents a model uses, how much information they carry, and how that affects its codes."""

@@ -1,16 +1,18 @@
-"""Polarisation: how well does "active latents alone, fully precise" describe the divergence?
+"""Polarisation: are latents either fully used or not at all?
+
+How well is the divergence approximated by that of fully precise active latents alone?
 
     L_KL  = 1/2 sum_j (mean_j^2 + variance_j - log variance_j - 1)      over all latents
     L_~KL = 1/2 sum_{j active} (mean_j^2 - log variance_j - 1)          no variance term
     gap   = |L_KL - L_~KL| / L_KL                                       averages over the data
 
 0 in the polarised limit. Exactly, L_KL - L_~KL = 1/2 sum_active variance_j + sum_passive
-KL_j. The gap being below 3 % for most of training is what makes results proved in that
-limit (such as the alignment with principal directions) apply to a real VAE:
-`settled_fraction` gives the fraction of training after the last time it was not.
+KL_j. Results proved in that limit (such as the alignment with principal directions) apply
+to a real VAE if the gap is below 3 % for most of training: `settled_fraction` gives the
+fraction of training after the last time it was not.
 
-Active are latents whose means spread over the data (`rule="mean"`: standard deviation
-above 0.5) or whose posteriors are narrow (`rule="variance"`: mean variance below 0.8).
+A latent is active if its means vary over the data (`rule="mean"`: standard deviation
+above 0.5) or if its posteriors are narrow (`rule="variance"`: mean variance below 0.8).
 
 Zietlow, "An Analysis of the Inner Workings of Variational Autoencoders", dissertation,
 Tübingen, 2022: definition 1, equations 3.5 and 3.38, section 3.3.2; chapter 4 for the
@@ -61,11 +63,11 @@ class Polarisation(Scored):
 def polarisation(
     posterior: Posterior, *, rule: Literal["mean", "variance"] = "mean"
 ) -> Polarisation:
-    """The gap for a recording's posterior with diagonal covariance."""
+    """The relative gap for a posterior with diagonal covariance."""
     if posterior.std is None:
         raise Undefined(
-            f"polarisation: the {len(posterior)} posteriors have no diagonal covariance, and the "
-            "approximation is about one. It applies to variational models with independent noise."
+            f"polarisation: the {len(posterior)} posteriors have no diagonal covariance, which "
+            "the approximation assumes. It applies to variational models with independent noise."
         )
     mean, variance = posterior.mean.double(), posterior.variance.double()
     narrow, spread = variance.mean(0) < 0.8, mean.std(0, correction=0) > 0.5
@@ -75,19 +77,21 @@ def polarisation(
     total = float(kl.sum())
     if total <= 1e-12:
         raise Undefined(
-            f"polarisation: all {posterior.latents} latents have zero divergence, so there is "
-            "nothing to be relative to. The posterior has collapsed: lower β, or see "
+            f"polarisation: all {posterior.latents} latents have zero divergence, so the "
+            "relative gap is undefined. The posterior has collapsed: lower β, or see "
             "variable_types."
         )
-    pure = 0.5 * (mean.square() - variance.log() - 1).cpu()
-    approximation = float(pure[:, active.cpu()].sum(1).mean())
+    terms = 0.5 * (mean.square() - variance.log() - 1).cpu()
+    approximation = float(terms[:, active.cpu()].sum(1).mean())
     gap = (total - approximation) / total
     # A ratio of two means over the same samples: its error to first order.
-    off = (each.sum(1) - pure[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
+    residual = (each.sum(1) - terms[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
     return Polarisation(
         gap=abs(gap),
-        standard_error=float(off.std()) / math.sqrt(len(off)) if len(off) > 1 else None,
-        samples=len(off),
+        standard_error=float(residual.std()) / math.sqrt(len(residual))
+        if len(residual) > 1
+        else None,
+        samples=len(residual),
         active=[int(j) for j in active.nonzero().flatten()],
         passive=[int(j) for j in (~active).nonzero().flatten()],
         divergence=total,
@@ -105,10 +109,10 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
     """
     if len(gaps) == 0:
         raise Undefined(
-            "settled_fraction: no gaps were given; record polarisation during training."
+            "settled_fraction: no gaps were given; measure polarisation during training."
         )
-    over = [k for k, gap in enumerate(gaps) if gap >= limit]
-    return 1.0 if not over else (len(gaps) - 1 - over[-1]) / len(gaps)
+    above = [k for k, gap in enumerate(gaps) if gap >= limit]
+    return 1.0 if not above else (len(gaps) - 1 - above[-1]) / len(gaps)
 
 
 ENTRY = Entry(

@@ -1,11 +1,11 @@
-"""Divergence: how many nats does each latent carry about the observation?
+"""Divergence: how many nats does each latent carry about the input?
 
     KL( N(m0, s0) || N(m1, s1) ) = 1/2 [ (s0 + (m0 - m1)^2) / s1 - 1 - log s0 + log s1 ]
 
 for each latent, s0 and s1 being variances; against N(0, 1) it is
 1/2 (s + m^2 - 1 - log s). Zero exactly when the two agree, never negative; unchanged
-when both Gaussians are shifted and scaled together. Averaged over the samples it bounds
-from above the mutual information between the latent and the observation.
+when both Gaussians are shifted and scaled together. Averaged over the samples it is an
+upper bound on the mutual information between the latent and the observation.
 
 Kingma & Welling, ICLR 2014, appendix B; Bonheme 2023, equations 2.18 and 2.19, and
 equation 4.31 for a prior that depends on auxiliary data (iVAE).
@@ -58,8 +58,8 @@ def gaussian_kl(
 ) -> Codes:
     """KL of diagonal Gaussians from N(0, I), or from other diagonal Gaussians, for each latent.
 
-    Taken from the log-variances, which stay exact where the variance itself would round
-    to 0. Returns samples x latents; sum over the latents for the whole divergence.
+    Computed from log-variances, which stay exact where the variance itself would round to
+    0. Returns samples x latents; sum over the latents for the whole divergence.
     """
     m0, l0 = (as_rows(part, "gaussian_kl") for part in (mean, log_variance))
     m1 = torch.zeros_like(m0) if prior_mean is None else as_rows(prior_mean, "gaussian_kl")
@@ -75,18 +75,18 @@ def gaussian_kl(
             "agree (the prior may have a single row for all samples)."
         )
     gap = l0 - l1
-    # expm1: near the prior the terms cancel, and what is left is of the order of rounding.
+    # expm1: near the prior the terms cancel, and only rounding errors would be left.
     return 0.5 * (torch.expm1(gap) - gap + (m0 - m1).square() * (-l1).exp())
 
 
 @accepts_recording
 def latent_divergence(posterior: Posterior) -> Divergence:
-    """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples of a recording."""
+    """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples."""
     return divergence_of(posterior.kl().double())
 
 
 def divergence_of(kl: Codes) -> Divergence:
-    """The same from divergences already at hand, under any prior (samples x latents)."""
+    """The same from given divergences (samples x latents), under any prior."""
     rows = as_rows(kl, "latent_divergence")
     mean: Tensor = rows.mean(0).cpu()
     error = float(rows.sum(1).std()) / len(rows) ** 0.5 if len(rows) > 1 else None

@@ -4,16 +4,16 @@ With s_k the singular values of the covariance of the codes and p_k = s_k / sum 
 
     erank = exp( - sum_k p_k log p_k ),        1 <= erank <= latents
 
-k when k directions share the variance equally and the rest have none. Unchanged by
-rotating, shifting or uniformly scaling the codes. The means of a VAE with passive latents
-have about the rank of the others; its samples, where passive latents are noise of
-variance 1, have the full rank.
+erank = k when k directions share the variance equally and the rest have none. Unchanged by
+rotating, shifting or uniformly scaling the codes. In a VAE with passive latents, the
+effective rank of the means is about the number of the other latents; that of samples, in
+which passive latents are noise of variance 1, is full.
 
-`of="data"` takes the singular values of the centred codes themselves, as in the original
-definition of the rank of a matrix: it weighs small directions more.
+`of="data"` uses the singular values of the centred codes themselves, as in the original
+definition of the rank of a matrix: small directions get more weight.
 
-Roy & Vetterli, EUSIPCO 2007; Bonheme 2023, section 6.4.2.3 (the covariance is the choice
-of the code that belongs to it).
+Roy & Vetterli, EUSIPCO 2007; Bonheme 2023, section 6.4.2.3 (its published code uses the
+covariance).
 """
 
 from dataclasses import dataclass
@@ -62,18 +62,18 @@ def effective_rank(
     if float(values[0]) == 0:
         raise Undefined(
             f"effective_rank: all {len(rows)} codes are identical, so there is no variance to "
-            "share out. Has the posterior collapsed? See: zscope assay RUN variable-types"
+            "distribute. Has the posterior collapsed? See: zscope assay RUN variable-types"
         )
     spectrum = values.square() / len(rows) if of == "covariance" else values
     score = spectral_rank(spectrum)
 
-    def of_part(part: Matrix) -> float:
-        inside = torch.linalg.svdvals(part - part.mean(0))
-        return spectral_rank(inside.square() if of == "covariance" else inside)
+    def rank_of_half(half: Matrix) -> float:
+        values = torch.linalg.svdvals(half - half.mean(0))
+        return spectral_rank(values.square() if of == "covariance" else values)
 
     return EffectiveRank(
         score=score,
-        interval=half_sampled(of_part, rows, score, resamples, generator, "effective_rank"),
+        interval=half_sampled(rank_of_half, rows, score, resamples, generator, "effective_rank"),
         spectrum=spectrum,
         latents=rows.shape[1],
         samples=len(rows),
@@ -81,13 +81,13 @@ def effective_rank(
 
 
 def spectral_rank(spectrum: Spectrum) -> float:
-    """exp of the entropy of singular values that are made to add up to 1."""
+    """exp of the entropy of the singular values, normalised to sum to 1."""
     share = spectrum.double() / spectrum.double().sum()
     return float(torch.special.entr(share).sum().exp())
 
 
 def matrix_rank(matrix: Matrix) -> float:
-    """Effective rank of a matrix as it stands, such as a covariance that is known."""
+    """Effective rank of a matrix as it is, such as a known covariance."""
     return spectral_rank(torch.linalg.svdvals(matrix.double()))
 
 

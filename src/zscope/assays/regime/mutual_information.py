@@ -1,16 +1,16 @@
-"""Mutual information: how many nats does one latent tell of another, on average?
+"""Mutual information: how much information do two latents share, on average?
 
     MI = 1 / (d (d-1))  sum_{i != j}  I(z_i; z_j),      0 <= MI <= log(bins)
 
-I is the plug-in value from histograms with bins of equal width between the least and the
-greatest code of each latent. Unchanged by shifting, flipping or scaling any latent and by
-their order; a latent that does not vary shares nothing. Two latents that share c nats
-among d - 2 others that share none give 2 c / (d^2 - d).
+I is the plug-in estimate in nats, from histograms with bins of equal width between the
+smallest and the largest code of each latent. Unchanged by shifting, flipping or scaling any
+latent and by their order; a latent that does not vary shares nothing. Two latents that share
+c nats among d - 2 others that share none give 2 c / (d^2 - d).
 
-Histograms of independent latents read (K_i - 1)(K_j - 1) / (2 N) nats, K being the
-occupied bins: `floor` is the mean of that (0.018 for 20 full bins and 10,000 samples).
-Never compare values of different numbers of samples. `permutations` takes the floor from
-shuffled columns instead, which also holds for latents with long tails.
+For independent latents the estimate is about (K_i - 1)(K_j - 1) / (2 N) nats, K being the
+number of occupied bins: `floor` is the mean of that (0.018 for 20 full bins and 10,000
+samples). Do not compare values from different numbers of samples. `permutations` estimates
+the floor from shuffled columns instead, which also holds for latents with long tails.
 
 Bonheme 2023, equations 6.9 and 6.10, theorem 6.4.2; 20 bins as in the library of
 Locatello et al. For the bias: Miller, "Note on the bias of information estimates", 1955.
@@ -72,9 +72,9 @@ def mutual_information(
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> MutualInformation:
-    """Averaged mutual information of the codes (means, or sampled), or of some columns.
+    """Mean mutual information of the codes (means, or sampled), or of some columns.
 
-    `resamples` halves of the rows give an interval: of the value with its floor in it.
+    `resamples` halves of the rows give an interval; like the score, it includes the floor.
     """
     rows = as_rows(codes, "mutual_information", least=2)
     rows = rows if columns is None else rows[:, list(columns)]
@@ -100,8 +100,8 @@ def mutual_information(
         floor = sum(floors) / permutations
     score = off_diagonal_mean(matrix)
 
-    def of_part(part: Matrix) -> float:
-        return off_diagonal_mean(pairwise_information(part.long(), bins))
+    def mean_of_half(half: Matrix) -> float:
+        return off_diagonal_mean(pairwise_information(half.long(), bins))
 
     return MutualInformation(
         score=score,
@@ -110,20 +110,20 @@ def mutual_information(
         bins=bins,
         samples=n,
         interval=half_sampled(
-            of_part, labels.double(), score, resamples, source, "mutual_information"
+            mean_of_half, labels.double(), score, resamples, source, "mutual_information"
         ),
     )
 
 
 def histogram_bins(rows: Matrix, bins: int) -> Tensor:
-    """The bin of each entry, columns apart; all 0 in a column that does not vary."""
+    """The bin of each entry, column by column; 0 throughout a column that does not vary."""
     low, high = rows.amin(0), rows.amax(0)
     width = torch.where(high > low, high - low, torch.ones_like(low))
     return ((rows - low) / width * bins).long().clamp(max=bins - 1)
 
 
 def pairwise_information(labels: Tensor, bins: int) -> Matrix:
-    """Plug-in mutual information of every pair of columns of whole numbers below `bins`."""
+    """Plug-in mutual information of every pair of columns of integers below `bins`."""
     n, d = labels.shape
     offsets = torch.arange(d, device=labels.device) * bins * bins
     joint_of_ith = []
@@ -146,7 +146,7 @@ def off_diagonal_mean(matrix: Matrix) -> float:
 
 
 ENTRY = Entry(
-    question="How much does one latent say about another, on average?",
+    question="How much information do two latents share, on average?",
     takes=("codes",),
     needs=("two latents",),
 )

@@ -5,15 +5,15 @@ at code z is
 
     Sigma(z) = ( I + J^T J / γ )^-1,      J = Jacobian of the decoder at z
 
-Its diagonal lies between 0 and 1: 1 for a latent the decoder ignores. Compared with the
-variances the encoder gives, it says whether the encoder is honest. With the diagonal
+Its diagonal lies between 0 and 1: 1 for a latent the decoder ignores. Comparing it with the
+encoder's variances shows whether the encoder is as precise as it should be. With the diagonal
 covariance most VAEs use, the optimum is 1 / (1 + (J^T J)_jj / γ) (`diagonal=True`).
-Turning or flipping the latents turns or flips the covariance alike; shifting the decoded
+Rotating or flipping the latents rotates or flips the covariance; shifting the decoded
 observations changes nothing.
 
 Given a posterior instead of codes, `ratio` is the median over codes of encoder / predicted
-for each latent (1: as the theory says; about β for every active latent of a β-VAE if γ was
-not multiplied by it), and `correlation` that of the logarithms over all codes and latents.
+for each latent (1: as predicted; about β for every active latent of a β-VAE if γ was not
+multiplied by it), and `correlation` is that of the logarithms over all codes and latents.
 
 Kumar & Poole, "On implicit regularization in β-VAEs", ICML 2020; Bonheme 2023, equation
 7.13. zscope's Gaussian likelihood |x - decoded|^2 has γ = 1/2; β multiplies γ. For a
@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import codes_of, some_rows
+from zscope.assays.active import codes_of, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, half_sampled
@@ -74,10 +74,10 @@ class PredictedVariance(Scored):
         order = predicted.argsort().tolist()
         means = {"encoder": self.actual.mean(0)[order], "decoder's prediction": predicted[order]}
         precise = "latent, most precise first"
-        drawn = lines(means, x=precise, y="mean variance", markers=True, ax=ax)
+        axes = lines(means, x=precise, y="mean variance", markers=True, ax=ax)
         if len(order) <= 16:
-            drawn.set_xticks(range(len(order)), [str(j) for j in order])
-        return drawn
+            axes.set_xticks(range(len(order)), [str(j) for j in order])
+        return axes
 
 
 @accepts_recording
@@ -92,12 +92,12 @@ def predicted_variance(
     method: str = "auto",
     generator: Generator | None = None,
 ) -> PredictedVariance:
-    """The variance of each latent that the decoder's Jacobian at each code calls for.
+    """The optimal variance of each latent, predicted from the decoder's Jacobian at each code.
 
     `gamma` is the variance of the likelihood times β: by default 1/2 (squared error), and 1
-    for the likelihood "bernoulli". The likelihood "auto" is Gaussian where gamma is given,
-    else what the model was trained with, as far as can be seen. `samples` takes that many
-    of the codes, at random.
+    for the likelihood "bernoulli". The likelihood "auto" is Gaussian if gamma is given, else
+    the one the model was trained with (or the best guess). At most `samples` of the codes
+    are used, at random.
     """
     who = "predicted_variance"
     means = codes_of(codes, who)
@@ -105,8 +105,8 @@ def predicted_variance(
         likelihood = likelihood_of(autoencoder, means) if gamma is None else "gaussian"
     gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
     if gamma <= 0:
-        raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood is > 0.")
-    rows = some_rows(len(means), samples, generator, who)
+        raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood must be > 0.")
+    rows = random_rows(len(means), samples, generator, who)
     local = linearise(
         autoencoder,
         means[rows.to(means.device)],
@@ -120,7 +120,7 @@ def predicted_variance(
         eye = torch.eye(gram.shape[1], dtype=torch.float64)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
         predicted = inverse.diagonal(dim1=1, dim2=2)
-    actual = ratio = correlation = ends = None
+    actual = ratio = correlation = interval = None
     if isinstance(codes, Posterior) and not codes.deterministic:
         actual = codes.variance.detach().cpu().double()[rows]
         ratio = (actual / predicted).median(0).values
@@ -128,7 +128,7 @@ def predicted_variance(
         if bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
             both = torch.cat([actual.log(), predicted.log()], 1)
-            ends = half_sampled(_correlated, both, correlation, RESAMPLES, generator, who)
+            interval = half_sampled(_correlation, both, correlation, RESAMPLES, generator, who)
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
@@ -138,11 +138,11 @@ def predicted_variance(
         ratio=ratio,
         correlation=correlation,
         flags=local.flags,
-        interval=ends,
+        interval=interval,
     )
 
 
-def _correlated(both: Matrix) -> float:
+def _correlation(both: Matrix) -> float:
     """The correlation of the left half of the columns with the right half."""
     pairs = torch.stack([part.flatten() for part in both.chunk(2, 1)])
     return float(torch.corrcoef(pairs)[0, 1])

@@ -1,14 +1,14 @@
-"""Type probe: what do the latents of each type tell a linear reader about the factors?
+"""Type probe: what can a linear probe predict from the latents of each type?
 
 For each factor a logistic regression (features standardised, penalty chosen among ten
 from 1e-4 to 1e4 by five-fold cross-validation on the training rows) predicts the factor
-from the means, or from the samples, of all latents and of each type alone. Reported is
-the accuracy on the held-out rows, averaged over the factors, beside `chance`: the same
-average of 1 / number of classes.
+from the means, or from the samples, of all latents and of each type alone. The result is
+the accuracy on held-out rows, averaged over the factors; `chance` is the same average of
+1 / number of classes.
 
-In the polarised regime passive samples are at chance, while passive means are above it:
-their small, correlated movements are informative once standardised. That is a reason to
-drop them, not to keep them, for the decoder never sees them.
+In the polarised regime passive samples are at chance level, while passive means are above
+it: their small, correlated variations are informative once standardised. That is a reason
+to drop them rather than keep them, because the decoder never uses them.
 
 Bonheme 2023, section 6.4.1.
 """
@@ -81,7 +81,7 @@ def type_probe(
     folds: int = 2,
     generator: Generator | None = None,
 ) -> TypeProbe:
-    """Probe a recording's posterior; two thirds of up to `samples` rows train, the rest test."""
+    """Probe the posterior; two thirds of at most `samples` rows train, the rest test."""
     from sklearn.utils.validation import check_random_state
 
     values = as_rows(factors, "type_probe").cpu().numpy()
@@ -100,37 +100,37 @@ def type_probe(
     if not probed or len(test) == 0:
         raise Undefined(
             f"type_probe: on the {len(order)} samples the {len(classes)} factors have {classes} "
-            f"values; needed is one with 2 to {MOST_CLASSES}. Factors that do not vary, or are "
-            "continuous, cannot be told apart as classes: cut continuous ones into bins."
+            f"values; expected at least one with 2 to {MOST_CLASSES}. Factors that do not vary, or "
+            "are continuous, are not classes to predict: cut continuous ones into bins."
         )
     state = check_random_state(int(torch.randint(2**31 - 1, (1,), generator=source)))
     kinds: dict[str, Tensor] = {"mean": posterior.mean}
     if not posterior.deterministic:
         kinds["sampled"] = posterior.sample(source)
-    right: dict[str, dict[str, np.ndarray]] = {}  # factors x held-out rows, true or false
+    correct: dict[str, dict[str, np.ndarray]] = {}  # factors x held-out rows, true or false
     for kind, codes in kinds.items():
         rows = codes.double().cpu().numpy()
-        right[kind] = {}
+        correct[kind] = {}
         for name, columns in type_subsets(types).items():
             x = rows[:, columns]
-            right[kind][name] = np.stack([
-                _told(x[train], values[train, k], x[test], values[test, k],
+            correct[kind][name] = np.stack([
+                _hits(x[train], values[train, k], x[test], values[test, k],
                       penalties, folds, state)
                 for k in probed
             ])  # fmt: skip
     return TypeProbe(
         accuracy={
             kind: {name: float(each.mean()) for name, each in row.items()}
-            for kind, row in right.items()
+            for kind, row in correct.items()
         },
         per_factor={
             kind: {name: each.mean(1).tolist() for name, each in row.items()}
-            for kind, row in right.items()
+            for kind, row in correct.items()
         },
-        # Over rows: those that one factor is wrong on are often those of the others.
+        # Over rows: a row that is wrong for one factor is often wrong for others too.
         errors={
             kind: {name: float(each.mean(0).std() / len(test) ** 0.5) for name, each in row.items()}
-            for kind, row in right.items()
+            for kind, row in correct.items()
         },
         chance=float(np.mean([1 / classes[k] for k in probed])),
         probed=probed,
@@ -139,11 +139,11 @@ def type_probe(
     )
 
 
-def _told(
+def _hits(
     x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
     penalties: int, folds: int, state: Any,
 ) -> np.ndarray:  # fmt: skip
-    """Which held-out rows the best penalty, refitted on all training rows, gets right."""
+    """Which held-out rows are predicted correctly with the best penalty."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -155,9 +155,8 @@ def _told(
     _, y_codes = np.unique(np.concatenate([y, y_test]), return_inverse=True)
     y, y_test = y_codes[: len(y)], y_codes[len(y) :]
     if len(np.unique(y)) < 2:
-        correct: np.ndarray = y_test == y[0]
-        return correct
-    # Standardised: the means of passive latents are tiny, and the penalty would hide them.
+        return np.asarray(y_test == y[0])
+    # Standardised: otherwise the penalty would suppress the tiny means of passive latents.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
     search = GridSearchCV(
         model,
@@ -165,13 +164,13 @@ def _told(
         cv=KFold(folds, shuffle=True, random_state=state),
     )
     with warnings.catch_warnings():
-        # At the weakest penalties a separable factor has no optimum; accuracy settles before.
+        # With weak penalties a separable factor has no optimum; the accuracy settles earlier.
         warnings.simplefilter("ignore", ConvergenceWarning)
         search.fit(x, y)
     return np.asarray(search.predict(x_test) == y_test)
 
 
 ENTRY = Entry(
-    question="What can a linear probe read from the latents of each type?",
+    question="What can a linear probe predict from the latents of each type?",
     takes=("posterior", "factors"),
 )

@@ -1,19 +1,19 @@
-"""Rate and distortion: what does a model pay for its latents, and what does it get?
+"""Rate and distortion: how many nats do the latents use, and how well do they reconstruct?
 
     distortion = E[ -log p(x | z) ],  z drawn from q(z | x)
     rate       = E[ KL( q(z | x) || N(0, I) ) ],        ELBO = -(distortion + rate)
 
 in nats per sample, summed over dimensions. Raising β moves a model along one curve
-of rate against distortion; another architecture is another curve.
+of rate against distortion; another architecture has another curve.
 
-The rate is an upper bound on what the latents really tell of the observation,
+The rate is an upper bound on the information of the latents about the observation,
 
     information = rate - KL( q(z) || N(0, I) )  <=  rate,   at most log(samples)
 
-q(z) being the average of all posteriors, taken here over the given samples.
+q(z) being the average of the posteriors of the given samples.
 
-`likelihood="bernoulli"` reads the decoded observation as probabilities;
-"gaussian" takes |x - decoded|^2, a Gaussian of variance 1/2 without its constant.
+`likelihood="bernoulli"` treats the decoded observation as probabilities;
+"gaussian" uses |x - decoded|^2, a Gaussian of variance 1/2 without its constant.
 
 Alemi et al., "Fixing a broken ELBO", ICML 2018; Hoffman & Johnson, "ELBO surgery", 2016;
 Bonheme 2023, section 4.3.1.
@@ -83,33 +83,32 @@ def rate_distortion(
     batch: int = 256,
     generator: Generator | None = None,
 ) -> RateDistortion:
-    """Rate and distortion of a model on some observations, one draw of z for each.
+    """Rate and distortion of a model on some observations, with one draw of z for each.
 
-    `samples` takes at most so many of them, evenly spread.
-    "auto" takes the likelihood the model was trained with if it says so (a model of zscope
-    does, with its variance), else Bernoulli if all observations lie from 0 to 1, else
-    Gaussian.
+    At most `samples` observations are used, evenly spaced. The likelihood "auto" is the one
+    the model was trained with if it states one (zscope's models do, with its variance), else
+    Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
     if samples < len(observations):
-        spread = torch.linspace(0, len(observations) - 1, samples).long()
-        observations = observations[spread]
+        rows = torch.linspace(0, len(observations) - 1, samples).long()
+        observations = observations[rows]
     source = fresh(generator)
-    name, lost_by = _reading(autoencoder, observations, likelihood)
+    name, loss = _likelihood(autoencoder, observations, likelihood)
     device, dtype = autoencoder.place
-    lost, unrelated, posteriors = [], [], []
+    losses, unrelated, posteriors = [], [], []
     with evaluation(autoencoder):
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
             posterior = autoencoder.encode(x)
             z = posterior.sample(source)
-            lost.append(lost_by(z, x).double().cpu())
+            losses.append(loss(z, x).double().cpu())
             if len(x) > 1:
-                unrelated.append(lost_by(z, x.roll(1, 0)).double().cpu())
+                unrelated.append(loss(z, x.roll(1, 0)).double().cpu())
             posteriors.append(posterior.to("cpu"))
     terms = {
-        "distortion": torch.cat(lost),
+        "distortion": torch.cat(losses),
         "rate": torch.cat([part.kl().double().sum(1) for part in posteriors]),
     }
     rate = float(terms["rate"].mean())
@@ -117,7 +116,7 @@ def rate_distortion(
     information = None
     if spreads:
         whole = Posterior(torch.cat([part.mean for part in posteriors]), torch.cat(spreads))
-        terms["information"] = carried(whole, source)
+        terms["information"] = log_density_ratios(whole, source)
         information = min(rate, information_of(terms["information"]))
     count = len(observations)
     return RateDistortion(
@@ -141,8 +140,8 @@ def negative_log_likelihood(decoded: Tensor, x: Tensor, likelihood: Likelihood) 
     if float(decoded.min()) < 0 or float(decoded.max()) > 1:
         raise Undefined(
             f"rate_distortion: decoded values run from {float(decoded.min()):.3g} to "
-            f"{float(decoded.max()):.3g}, which are no probabilities. Does the decoder return "
-            "logits? Put a sigmoid behind it, or use likelihood='gaussian'."
+            f"{float(decoded.max()):.3g}, which are not probabilities. Does the decoder return "
+            "logits? Add a sigmoid to it, or use likelihood='gaussian'."
         )
     # A float32 sigmoid reaches 0 and 1 exactly, where one wrong pixel would cost infinity.
     p = decoded.clamp(1e-7, 1 - 1e-7)
@@ -150,25 +149,25 @@ def negative_log_likelihood(decoded: Tensor, x: Tensor, likelihood: Likelihood) 
 
 
 def carried_information(posterior: Posterior, *, generator: Generator | None = None) -> float:
-    """E[ log q(z|x) - log q(z) ]: nats that a sampled code tells of which sample it came from.
+    """E[ log q(z|x) - log q(z) ]: nats that a sampled code carries about its observation.
 
     q(z) is the average of the given posteriors, so the value lies between 0 and the
     logarithm of their number.
     """
     if posterior.std is None:
         raise Undefined(
-            "carried_information: it needs a diagonal spread for each posterior; this encoder is "
-            "deterministic or has a full covariance."
+            "carried_information: the posteriors have no diagonal covariance; the encoder is "
+            "deterministic or has a full covariance. Use a variational model with a std per latent."
         )
-    return information_of(carried(posterior, fresh(generator)))
+    return information_of(log_density_ratios(posterior, fresh(generator)))
 
 
 def information_of(terms: Tensor) -> float:
     return min(max(0.0, float(terms.mean())), math.log(len(terms)))
 
 
-def carried(posterior: Posterior, generator: Generator) -> Tensor:
-    """log q(z|x) - log q(z) of one draw of each posterior."""
+def log_density_ratios(posterior: Posterior, generator: Generator) -> Tensor:
+    """log q(z|x) - log q(z) for one draw from each posterior."""
     mean, variance = posterior.mean.double(), posterior.variance.double()
     z = posterior.sample(generator).double()
     n, d = mean.shape
@@ -183,10 +182,10 @@ def carried(posterior: Posterior, generator: Generator) -> Tensor:
     return terms
 
 
-def _reading(
+def _likelihood(
     autoencoder: Autoencoder, observations: Tensor, likelihood: str
 ) -> tuple[str, Callable[[Tensor, Tensor], Tensor]]:
-    """The name of the likelihood, and the function (codes, observations) -> nats of each."""
+    """The name of the likelihood, and the function (codes, observations) -> nats per sample."""
     if likelihood == "auto" and autoencoder.likelihood_name is not None:
         return autoencoder.likelihood_name, autoencoder.negative_log_likelihood
     inside = float(observations.min()) >= 0 and float(observations.max()) <= 1
@@ -196,7 +195,7 @@ def _reading(
 
 
 ENTRY = Entry(
-    question="What does the model pay for its latents, and what does it get for it?",
+    question="How many nats do the latents use, and how well do they reconstruct?",
     takes=("autoencoder", "observations"),
     needs=("variances",),
     passes="2 * samples",

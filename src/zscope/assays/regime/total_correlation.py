@@ -1,4 +1,4 @@
-"""Total correlation: how many nats do the latents share, were they Gaussian?
+"""Total correlation: how many nats would the latents share if they were Gaussian?
 
 With C the covariance and R the correlation matrix of the codes,
 
@@ -6,9 +6,9 @@ With C the covariance and R the correlation matrix of the codes,
 
 0 when the latents are uncorrelated, infinite when one is a linear combination of the
 others. Unchanged by shifting or scaling any latent and by the order of the latents, so a
-passive latent whose means hardly move weighs as much as any other. Not unchanged by
-rotation. Latents that do not vary are left out and listed. Independent columns add
-nothing beyond the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
+passive latent whose means hardly vary counts as much as any other. Changed by rotation.
+Latents that do not vary are left out and listed. Independent columns add nothing beyond
+the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
 
 Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
 """
@@ -28,7 +28,7 @@ from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Matrix
 
-CONSTANT = 1e-12  # a variance up to this is none
+CONSTANT = 1e-12  # a latent with at most this variance does not vary
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,29 +65,31 @@ def total_correlation(
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
     covariance = torch.cov(rows[:, chosen].T).reshape(len(chosen), len(chosen))
-    dead = covariance.diagonal() <= CONSTANT
-    kept = (~dead).nonzero().flatten()
-    n, d = len(rows), len(kept)
-    score = covariance_total_correlation(covariance[kept][:, kept])
-    varied = rows[:, [chosen[int(j)] for j in kept]]
+    constant = covariance.diagonal() <= CONSTANT
+    varying = (~constant).nonzero().flatten()
+    n, d = len(rows), len(varying)
+    score = covariance_total_correlation(covariance[varying][:, varying])
+    codes = rows[:, [chosen[int(j)] for j in varying]]
 
-    def of_part(part: Matrix) -> float:
-        inside = torch.cov(part.T).reshape(d, d)
-        varies = inside.diagonal() > CONSTANT
-        return covariance_total_correlation(inside[varies][:, varies])
+    def score_of_half(half: Matrix) -> float:
+        covariance = torch.cov(half.T).reshape(d, d)
+        varies = covariance.diagonal() > CONSTANT
+        return covariance_total_correlation(covariance[varies][:, varies])
 
     return TotalCorrelation(
         score=score,
-        interval=half_sampled(of_part, varied, score, resamples, generator, "total_correlation"),
+        interval=half_sampled(
+            score_of_half, codes, score, resamples, generator, "total_correlation"
+        ),
         floor=d * (d - 1) / (4 * n),
-        dropped=[chosen[int(j)] for j in dead.nonzero().flatten()],
+        dropped=[chosen[int(j)] for j in constant.nonzero().flatten()],
         latents=d,
         samples=n,
     )
 
 
 def covariance_total_correlation(covariance: Matrix) -> float:
-    """The same from a covariance matrix: exact where that is known exactly."""
+    """The same from a covariance matrix: exact if the matrix is."""
     covariance = covariance.double()
     if len(covariance) < 2:
         return 0.0
@@ -97,7 +99,7 @@ def covariance_total_correlation(covariance: Matrix) -> float:
             "total_correlation: a variance on the diagonal of the covariance is not positive, so "
             "there is no correlation. Leave that latent out."
         )
-    # Cholesky of the correlation matrix: the scale of the latents then costs no precision.
+    # Cholesky of the correlation matrix: the scales of the latents then cost no precision.
     root = spread.sqrt()
     factor, failed = torch.linalg.cholesky_ex(covariance / root / root[:, None])
     diagonal: Tensor = factor.diagonal()
@@ -107,7 +109,7 @@ def covariance_total_correlation(covariance: Matrix) -> float:
 
 
 ENTRY = Entry(
-    question="How many nats do the latents share, if they were Gaussian?",
+    question="How many nats would the latents share if they were Gaussian?",
     takes=("codes",),
     needs=("two latents",),
 )

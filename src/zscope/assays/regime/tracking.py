@@ -5,8 +5,8 @@ For snapshots M_1 … M_T of the means of the same samples during training,
     rho_t = |correlation matrix of M_t|
     count_j = number of snapshots where some off-diagonal |rho_t[j, k]| > threshold
 
-Between 0 and T. Unchanged by shifting or scaling any latent in any snapshot. A latent that
-does not vary in a snapshot correlates with nothing there.
+The count lies between 0 and T. Unchanged by shifting or scaling any latent in any snapshot.
+A latent that does not vary in a snapshot correlates with nothing there.
 
 Bonheme 2023, section 6.5: passive latents have the highest counts, and their correlations
 with active ones fluctuate strongly.
@@ -40,7 +40,7 @@ class CorrelationTracking(Result):
 
     @property
     def fluctuation(self) -> list[float]:
-        """For each latent, how much its correlations move: their mean standard deviation."""
+        """How much the correlations of each latent vary: their mean standard deviation."""
         spread = self.correlations.std(0, correction=0)
         latents = max(2, len(spread))
         return [float(row.sum()) / (latents - 1) for row in spread]
@@ -70,9 +70,9 @@ def correlation_tracking(
             "the means at each of them."
         )
     stack = torch.stack(matrices)
-    over = (stack.abs() > threshold).any(2).sum(0)
+    counts = (stack.abs() > threshold).any(2).sum(0)
     return CorrelationTracking(
-        counts=[int(count) for count in over],
+        counts=[int(count) for count in counts],
         correlations=stack,
         threshold=threshold,
         snapshots=len(matrices),

@@ -2,13 +2,13 @@
 
 Total correlation and averaged mutual information of the means and of the sampled codes,
 for all latents and for the columns of each type alone; the effective rank for all
-latents. Columns are cut out, nothing is fitted again; subsets with fewer than two columns
-are left out.
+latents. Columns are selected without fitting anything again; subsets with fewer than two
+columns are left out.
 
 In the polarised regime the means of passive latents are tiny but correlated, while their
 samples are pure noise: the two representations differ over all latents, and agree once
-the passive ones are left out. So drop the passive columns of the means before any
-downstream model that minds collinear or near-constant features.
+the passive ones are left out. So drop the passive columns of the means before training a
+downstream model that is sensitive to collinear or near-constant features.
 
 Bonheme 2023, section 6.4.4, figures 6.4 to 6.8; corollary 6.3.1.
 """
@@ -56,22 +56,23 @@ class Truncation(Result):
         from zscope.plots import bars
 
         row = self.table["total correlation"]
-        shown = [
+        bar_values = [
             (f"{subset} {kind}", value)
             for subset, pair in row.items()
             for kind, value in zip(("mean", "sampled"), pair, strict=True)
             if math.isfinite(value)  # infinite for linearly dependent latents
         ]
-        if not shown:
+        if not bar_values:
             raise Undefined(
                 f"truncation: no two of the {len(self.subsets['full'])} latents share a finite "
-                "amount, so there are no bars to draw. The table holds what was measured."
+                "amount, so there are no bars to draw. The values are in .table."
             )
-        return bars([v for _, v in shown], names=[n for n, _ in shown], y="nats shared", ax=ax)
+        names, values = zip(*bar_values, strict=True)
+        return bars(values, names=names, y="nats shared", ax=ax)
 
 
 def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
-    """The columns of each type and of each pair of types, those that say something new.
+    """The columns of each type and of each pair of types, without duplicates.
 
     "active+mixed", the representation without its passive latents, is there whenever it
     has a column; other pairs only when both their types occur.
@@ -91,13 +92,13 @@ def truncation(
     types: VariableTypes | None = None,
     generator: Generator | None = None,
 ) -> Truncation:
-    """The table for a recording's posterior; types are found from its variances unless given.
+    """The table for a posterior; types are determined from its variances unless given.
 
     "active+mixed" is the representation without its passive latents.
     """
     if posterior.deterministic:
         raise Undefined(
-            f"truncation: the {len(posterior)} posteriors have no spread, so means and samples "
+            f"truncation: the {len(posterior)} posteriors have no variance, so means and samples "
             "are the same. It compares the two, and applies to variational models."
         )
     types = variable_types(posterior.variance) if types is None else types
@@ -112,9 +113,9 @@ def truncation(
             ("total correlation", total_correlation),
             ("mutual information", mutual_information),
         ):
-            ours, theirs = of(mean, columns=columns), of(sampled, columns=columns)
-            table[measure][name] = ours.score, theirs.score
-            floors[measure][name] = theirs.floor
+            of_means, of_samples = of(mean, columns=columns), of(sampled, columns=columns)
+            table[measure][name] = of_means.score, of_samples.score
+            floors[measure][name] = of_samples.floor
     table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
     return Truncation(table=table, subsets=subsets, samples=len(posterior), floors=floors)
 

@@ -1,4 +1,4 @@
-"""Variable types: which latents are used, which are noise, which are now this, now that?
+"""Variable types: which latents are used, which are noise, and which are used only for some inputs?
 
 With S the posterior variances (samples x latents), S̄_j and Var(S_j) the mean and the
 population variance of column j over the samples,
@@ -9,11 +9,12 @@ population variance of column j over the samples,
 
 Every latent has exactly one type. Unchanged by the order of the samples; the latents
 keep their indices. An ideal mixture, active for a share w of the samples, counts as
-active from w >= 1 - alpha and as passive up to w <= alpha. A constant variance such as
-0.5 is "mixed" by this rule though it is no mixture: it is listed in `intermediate`.
+active if w >= 1 - alpha and as passive if w <= alpha. A latent with a constant variance
+such as 0.5 is "mixed" by this rule although it is not a mixture: it is listed in
+`intermediate`.
 
-For a prior other than N(0, I) give the divergences too, as in `variable_types_by_kl`; the
-assay of a recorded iVAE does so by itself.
+For a prior other than N(0, I) give the divergences too, as in `variable_types_by_kl`; for
+a recording of an iVAE this happens automatically.
 
 Bonheme, "The Polarised Regime of Variational Autoencoders", PhD thesis, University of
 Kent, 2023: definition 6.3.1 and the detector of section 6.4.1.
@@ -37,7 +38,7 @@ from zscope.results import Result
 
 PerLatent = Float[Tensor, " latents"]
 CHUNK_ROWS = 1 << 16
-# The borders are inclusive, also for a float32 0.1, which is a little more than 0.1.
+# The limits are inclusive, also for 0.1 in float32, which is slightly more than 0.1.
 ROUNDING = 1e-6
 
 
@@ -88,9 +89,9 @@ class VariableTypes(Result):
 
 
 class VarianceMoments:
-    """Mean and variance of each latent's posterior variance, gathered batch by batch.
+    """Mean and variance of each latent's posterior variance, computed batch by batch.
 
-    Memory does not grow with the samples. Batches are joined by the exact update of
+    Memory does not grow with the number of samples. Batches are combined by the exact update of
     Chan, Golub & LeVeque (Am. Stat. 37(3), 1983), so any split gives the same numbers
     up to rounding.
     """
@@ -101,9 +102,9 @@ class VarianceMoments:
         self._squares = torch.zeros(0, dtype=torch.float64)  # summed squared deviations
 
     def add(self, variances: Array) -> "VarianceMoments":
-        """Take in samples x latents more variances; returns itself."""
+        """Add a batch of variances (samples x latents); returns itself."""
         for start in range(0, max(1, len(variances)), CHUNK_ROWS):
-            self._add(_checked(variances[start : start + CHUNK_ROWS]))
+            self._add(_variance_rows(variances[start : start + CHUNK_ROWS]))
         return self
 
     def _add(self, rows: Tensor) -> None:
@@ -115,7 +116,7 @@ class VarianceMoments:
             return
         if len(mean) != len(self.mean):
             raise Undefined(
-                f"variable_types: a batch has {len(mean)} latents, earlier ones "
+                f"variable_types: a batch has {len(mean)} latents, earlier batches had "
                 f"{len(self.mean)}. All batches must come from one model."
             )
         total, gap = self.samples + count, mean - self.mean
@@ -128,7 +129,7 @@ class VarianceMoments:
         return self._squares / max(1, self.samples)
 
     def types(self, *, alpha: float = 0.1) -> VariableTypes:
-        """The types by what has been seen so far."""
+        """The types according to the batches so far."""
         if self.samples == 0:
             raise Undefined(
                 "variable_types: no variances were given, so no latent has a type. Is the batch "
@@ -139,11 +140,11 @@ class VarianceMoments:
                 f"variable_types: alpha={alpha} must lie between 0 and 0.5, or a latent could be "
                 "active and passive at once. The published value is 0.1."
             )
-        edge = alpha + ROUNDING
-        steady = self.variance <= edge
-        passive = steady & ((self.mean - 1).abs() <= edge)
-        active = steady & (self.mean <= edge)
-        between = steady & (self.mean > edge) & (self.mean < 1 - edge)
+        limit = alpha + ROUNDING
+        steady = self.variance <= limit
+        passive = steady & ((self.mean - 1).abs() <= limit)
+        active = steady & (self.mean <= limit)
+        between = steady & (self.mean > limit) & (self.mean < 1 - limit)
         return VariableTypes(
             active=_indices(active),
             mixed=_indices(~active & ~passive),
@@ -160,12 +161,12 @@ class VarianceMoments:
 def variable_types(
     variances: Array | Iterable[Any], *, alpha: float = 0.1, kl: Array | None = None
 ) -> VariableTypes:
-    """The type of each latent, from posterior variances (not log-variances): one pass.
+    """The type of each latent, from posterior variances (not log-variances), in one pass.
 
     `variances` is samples x latents, a tensor, an array or a memory map of any length; or
     an iterable of such batches. Memory use does not depend on the number of samples. With
-    `kl`, the divergence of each latent from a prior of its own, they are in units of that
-    prior's variance, and the rule is that of `variable_types_by_kl`.
+    `kl`, the divergence of each latent from a prior other than N(0, I), the variances are in
+    units of the prior's variance, and the rule is that of `variable_types_by_kl`.
     """
     if kl is not None:
         if not isinstance(variances, Tensor | np.ndarray | Factors):
@@ -192,11 +193,11 @@ def variable_types_by_kl(
 
     Without ratios (a mixture prior, Gumbel-softmax) a latent that is not passive is active
     when KL_j > margin for at least a share 1 - alpha of the samples. Then `mean_variance`
-    is exp(-2 KL) on average: the ratio at which a Gaussian with the prior's mean would
-    roughly have that divergence.
+    is the mean of exp(-2 KL): roughly the ratio at which a Gaussian with the prior's mean has
+    that divergence.
 
     The source leaves the rule for iVAEs open (section 6.6). This one agrees with the rule
-    on variances for N(0, I) up to the margin: variance 0.9 and squared mean 0.1 cost 0.053.
+    on variances for N(0, I) up to the margin: variance 0.9 and squared mean 0.1 give 0.053.
     """
     rows = as_rows(kl, "variable_types_by_kl")
     if (rows < -1e-4).any():
@@ -234,13 +235,13 @@ def variable_types_by_kl(
     )
 
 
-def _checked(variances: Array) -> Tensor:
+def _variance_rows(variances: Array) -> Tensor:
     rows = as_rows(variances, "variable_types")
     if (low := float(rows.min())) < 0:
         share = float((rows < 0).double().mean())
         raise Undefined(
-            f"variable_types: {share:.0%} of the variances are negative (the least is {low:.3g}), "
-            "and no variance is. These are probably log-variances: pass their exponential, or "
+            f"variable_types: {share:.0%} of the variances are negative (smallest: {low:.3g}), "
+            "which is impossible. These are probably log-variances: pass their exponential, or "
             "posterior.variance."
         )
     return rows

@@ -40,7 +40,7 @@ export function make(context) {
         ...columns.map(([name, data, model]) => {
           const picture = observation(look, { size: 176, label: name });
           picture.show(data);
-          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), model ? ` squared error ${precise(model.error)}` : ` ${answer.sample.index}`), model ? bars(model.z) : null);
+          return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), h("br"), model ? `squared error ${precise(model.error)}` : `number ${answer.sample.index}`), model ? bars(model.z) : null);
         }),
       );
     } catch (error) {

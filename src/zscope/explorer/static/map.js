@@ -112,8 +112,8 @@ export function make(context) {
     const along = (values) => values.map((_, k) => k / (values.length - 1));
     paths.replaceChildren(
       h("h3", {}, "From A to B"),
-      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-grey" }, "straight line"), ` cost ${precise(path.straight_cost)}`), strip(look, path.straight_frames, { size: 72, label: "straight line, frame" })),
-      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), ` cost ${precise(path.cost)}`, saving > 0 ? ` (${saving} % lower)` : ""), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
+      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-grey" }, "straight line"), `: cost ${precise(path.straight_cost)}`), strip(look, path.straight_frames, { size: 72, label: "straight line, frame" })),
+      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), `: cost ${precise(path.cost)}`, saving > 0 ? ` (${saving} % lower)` : ""), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
       h(
         "div",
         { className: "beside" },

@@ -77,12 +77,14 @@ def _other(session: Session) -> Subject:
     return session.other
 
 
-def _reconstruction(session: Session, one: Subject, x: torch.Tensor, index: int) -> dict[str, Any]:
-    code = one.recording.codes[[index]]
-    decoded, _ = decode_and_respond(one.recording.autoencoder, code)
+def _reconstruction(
+    session: Session, subject: Subject, x: torch.Tensor, index: int
+) -> dict[str, Any]:
+    code = subject.recording.codes[[index]]
+    decoded, _ = decode_and_respond(subject.recording.autoencoder, code)
     error = (decoded.cpu().float() - x).square().sum()
     return {
-        "name": one.name,
+        "name": subject.name,
         "z": code[0],
         "decoded": session.renderer.render(decoded, most=LARGE)[0],
         "error": float(error),
