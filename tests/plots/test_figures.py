@@ -227,9 +227,19 @@ class TestCurves:
         assert len(panels) == 5
         for k, ax in enumerate(panels):
             curves = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 9]
+            curves += [segment[:, 1] for segment in ax.collections[0].get_segments()]
             assert len(curves) == 5
             assert any(np.array_equal(d, errors[k, :, k]) for d in curves)
             assert len(texts(ax)) == 4  # the moved latent and the three worst others
+        renders(figure)
+
+    def test_of_many_latents_those_with_the_largest_errors_get_a_panel(self):
+        values, errors = np.tile(np.linspace(-2, 2, 3), (30, 1)), 0.1 * random(30, 3, 30)
+        errors[6:, 1, 0] = 5
+        figure = plots.traversal_errors(values, errors)
+        panels = [ax for ax in figure.axes if ax.get_visible()]
+        assert [ax.get_title() for ax in panels] == [f"moving {k}" for k in range(6, 30)]
+        assert "24 of 30" in figure.get_supxlabel()
         renders(figure)
 
     def test_given_axes_show_the_worst_traversal(self):

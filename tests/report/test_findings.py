@@ -8,9 +8,10 @@ import torch
 from worlds import World, gaussian_codes, grid, identity, responding
 
 import zscope as zs
+from zscope.assays.run import measure
 from zscope.data.dataset import from_arrays
-from zscope.report.build import catalogued, measured, reconstructed
-from zscope.report.findings import Facts, Finding, Rule, findings, percent, short, title
+from zscope.report.build import reconstruct
+from zscope.report.findings import Facts, Finding, Rule, findings, index_list, percent, title
 from zscope.report.latents import latent_table
 from zscope.report.rules import RULES
 
@@ -19,12 +20,13 @@ BY_NAME = {rule.name: rule for rule in RULES}
 
 def facts(model, data, *names, factors=None, explained=None, seed=0):
     """What a rule may look at, of a constructed model on constructed data."""
-    recording = zs.record(model, from_arrays(data, factors))
-    results, missing, _ = measured(recording, catalogued(names), 20, seed, None)
-    assert not missing
-    matrix = results.get("response-matrix")
+    recording = zs.record(model, from_arrays(data, factors), seed=seed)
+    measurements = measure(recording, names, resamples=20)
+    assert not measurements.missing
+    assert not measurements.failed
+    matrix = measurements.results.get("response-matrix")
     diagonal = None if matrix is None else matrix.relative.diagonal().tolist()
-    return Facts(recording, results, latent_table(recording, diagonal), explained)
+    return Facts(recording, measurements.results, latent_table(recording, diagonal), explained)
 
 
 def said(rule, *args, **options):
@@ -64,15 +66,15 @@ class Spread(World):
 @pytest.mark.parametrize(
     ("decoder", "level", "words"),
     [
-        (lambda z: z, "healthy", "hold 100 % of the variance"),
+        (lambda z: z, "healthy", "explain 100 % of the variance"),
         (lambda z: z * torch.tensor([1.0, 0, 0, 0]), "problem", "only 25 % of the variance"),
-        (lambda z: -z, "problem", "farther from the data than the average"),
+        (lambda z: -z, "problem", "worse than the mean of the data"),
     ],
 )
-def test_reconstructions_are_judged_by_the_variance_they_hold(decoder, level, words):
+def test_reconstructions_are_judged_by_the_variance_they_explain(decoder, level, words):
     model = World(decoder, lambda x: x, 4)
     recording = zs.record(model, normal())
-    share, _ = reconstructed(recording)
+    share, _ = reconstruct(recording)
     found = only(BY_NAME["reconstruction"](Facts(recording, {}, [], share)))
     assert found.level == level
     assert words in found.text.replace("26 %", "25 %").replace("24 %", "25 %")
@@ -83,7 +85,7 @@ def test_reconstructions_are_judged_over_all_of_data_that_are_sorted():
     x = normal(4000, 3)
     x[2000:] += 100
     model = World(lambda z: torch.where(z > 50, 0.0, z), lambda x: x, 3)
-    share, shown = reconstructed(zs.record(model, from_arrays(x)))
+    share, shown = reconstruct(zs.record(model, from_arrays(x)))
     assert share < 0
     assert any(max(row) > 50 for row in shown["given"])
 
@@ -92,7 +94,7 @@ def test_without_a_decoder_nothing_is_said_of_reconstructions():
     assert said("reconstruction", identity(2), normal(latents=2)) == []
 
 
-# Dead and unheard latents
+# Dead and ignored latents
 
 
 @pytest.mark.parametrize("std", [None, (0.1, 1.0, 0.1, 1.0)], ids=["deterministic", "variational"])
@@ -102,8 +104,8 @@ def test_dead_latents_are_counted_and_what_is_left_is_named(std):
     model = keeping(4, [0, 2], prior=prior, std=std)
     found = only(said("dead latents", model, normal(), "response-matrix"))
     assert found.level == "problem"
-    assert found.text == "2 of 4 latents carry nothing"
-    assert str(found).startswith("2 of 4 latents carry nothing: train with 2, or prune with zs.")
+    assert found.text == "2 of 4 latents carry no information"
+    assert str(found).startswith(f"{found.text}: train with 2, or prune with zs.")
     assert "zs.prune(autoencoder, [0, 2])" in found.action
     assert "latent 3" in found.evidence
     assert "600 observations" in found.evidence
@@ -112,7 +114,7 @@ def test_dead_latents_are_counted_and_what_is_left_is_named(std):
 def test_passive_latents_need_no_response_matrix():
     std = torch.tensor([0.1, 1.0])
     found = only(said("dead latents", keeping(2, [0], prior="normal", std=std), normal(latents=2)))
-    assert found.text == "1 of 2 latents carries nothing"
+    assert found.text == "1 of 2 latents carries no information"
 
 
 def test_the_pruning_that_is_advised_can_be_typed_and_leaves_nothing_dead():
@@ -127,14 +129,14 @@ def test_the_pruning_that_is_advised_can_be_typed_and_leaves_nothing_dead():
 def test_where_all_latents_are_used_it_is_said_so(std):
     model = identity(4, std=std, prior=None if std is None else "normal")
     found = only(said("dead latents", model, normal(), "response-matrix"))
-    assert (found.level, found.text) == ("healthy", "All 4 latents carry something")
+    assert (found.level, found.text) == ("healthy", "All 4 latents carry information")
 
 
 def test_a_collapsed_model_is_the_first_thing_to_know():
     model = keeping(3, [], prior="normal", std=torch.tensor(1.0))
     looked = facts(model, normal(latents=3), "response-matrix", explained=0.3)
     first = findings(looked, RULES)[0]
-    assert first.text == "None of the 3 latents carries anything"
+    assert first.text == "None of the 3 latents carries information"
     assert first.matters == 1.0
 
 
@@ -142,20 +144,20 @@ def test_without_spread_and_responses_nothing_is_said_of_dead_latents():
     assert said("dead latents", keeping(4, [0]), normal()) == []
 
 
-def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_unheard():
+def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_named():
     mask = torch.tensor([1.0, 0.0, 1.0])
     std = torch.tensor(0.1)
     model = World(lambda z: z * mask, lambda x: x, 3, prior="normal", std=std)
-    found = only(said("unheard latents", model, normal(latents=3), "response-matrix"))
-    assert found.text == "Latent 1 is encoded but not heard by the decoder"
+    found = only(said("ignored latents", model, normal(latents=3), "response-matrix"))
+    assert found.text == "Latent 1 is encoded but ignored by the decoder"
     assert said("dead latents", model, normal(latents=3), "response-matrix") == []
     heard = identity(3, prior="normal", std=std)
-    assert said("unheard latents", heard, normal(latents=3), "response-matrix") == []
+    assert said("ignored latents", heard, normal(latents=3), "response-matrix") == []
 
 
-def test_a_passive_latent_is_dead_and_not_also_unheard():
+def test_a_passive_latent_is_dead_and_not_also_ignored():
     model = keeping(2, [0], prior="normal", std=torch.tensor([0.1, 1.0]))
-    assert said("unheard latents", model, normal(latents=2), "response-matrix") == []
+    assert said("ignored latents", model, normal(latents=2), "response-matrix") == []
 
 
 def test_a_latent_used_for_half_of_the_observations_is_mixed_and_a_steady_one_is_not():
@@ -163,7 +165,7 @@ def test_a_latent_used_for_half_of_the_observations_is_mixed_and_a_steady_one_is
         return torch.where(x[:, :1] > 0, torch.tensor([[0.1, 0.02]]), torch.tensor([[0.1, 1.0]]))
 
     found = only(said("mixed latents", Spread(half, 2), normal(latents=2), "variable-types"))
-    assert found.text == "Latent 1 is used for some observations only"
+    assert found.text == "Latent 1 is used only for some observations"
     steady = Spread(lambda x: torch.full_like(x, 0.7), 2)
     assert said("mixed latents", steady, normal(latents=2), "variable-types") == []
 
@@ -194,7 +196,7 @@ def test_prior_samples_in_holes_are_counted_and_hybrids_are_advised():
 def test_without_a_prior_it_is_hybrids_that_fall_into_holes():
     noisy = ring() * (1 + 0.02 * normal(latents=1))
     found = only(said("holes", responding(onto_the_ring, 2), noisy, "holes"))
-    assert "hybrids of codes fall into holes" in found.text
+    assert "hybrid samples fall into holes" in found.text
     assert "zs.sampling.posterior" in found.action
 
 
@@ -205,12 +207,12 @@ def test_an_exact_autoencoder_has_no_holes():
 
 
 @pytest.mark.parametrize(("shift", "scale"), [(2.0, 1.0), (0.0, 3.0), (0.0, 0.3)])
-def test_codes_that_are_not_spread_like_the_prior_are_named(shift, scale):
+def test_latents_that_do_not_match_the_prior_are_named(shift, scale):
     data = normal(latents=2)
     data[:, 1] = shift + scale * data[:, 1]
     model = identity(2, prior="normal", std=torch.tensor(0.05))
     found = only(said("unlike the prior", model, data))
-    assert found.text == "The codes of latent 1 are not spread like the prior"
+    assert found.text == "Latent 1 does not match the prior"
     assert f"mean {float(data[:, 1].mean()):.2f}" in found.evidence
 
 
@@ -221,10 +223,10 @@ def test_codes_spread_like_the_prior_and_models_without_one_are_left_alone():
     assert said("unlike the prior", identity(2), 5 + normal(latents=2)) == []
 
 
-def test_prior_samples_that_shrink_do_not_come_back_as_they_were():
+def test_prior_samples_that_shrink_change_their_distribution():
     shrinking = responding(lambda z: 0.3 * z, 2, prior="normal", std=torch.tensor(0.05))
     found = only(said("structure", shrinking, normal(latents=2), "structure-score"))
-    assert "Samples of the prior do not come back" in found.text
+    assert "changes the distribution of prior samples" in found.text
     exact = identity(2, prior="normal", std=torch.tensor(0.01))
     assert said("structure", exact, normal(latents=2), "structure-score") == []
 
@@ -280,7 +282,7 @@ def test_a_latent_that_moves_another_but_not_the_reverse_is_no_pair():
 def test_interventions_that_leak_are_said_and_clean_ones_are_not():
     leaking, data = mixing(0, 1, 2, latents=3), normal(latents=3)
     found = only(said("invariance", leaking, data, "interventional-consistency"))
-    assert found.text == "A change made to one latent moves the others too"
+    assert found.text == "Intervening on one latent also moves others"
     assert said("invariance", identity(3), data, "interventional-consistency") == []
 
 
@@ -288,7 +290,7 @@ def test_correlated_latents_are_named_with_their_correlation():
     data = normal(2000, 3)
     data[:, 2] = 0.9 * data[:, 0] + 0.19**0.5 * data[:, 2]
     found = only(said("correlated latents", identity(3), data))
-    assert found.text == "Latents 0 and 2 rise and fall together"
+    assert found.text == "Latents 0 and 2 are correlated"
     assert "0.9" in found.evidence
     assert said("correlated latents", identity(3), normal(2000, 3)) == []
 
@@ -304,7 +306,7 @@ def test_codes_on_a_curve_fill_one_dimension_of_four():
     t = torch.linspace(-2, 2, 800).unsqueeze(1)
     curve = torch.cat([t, t.sin(), t.cos(), t.square()], 1)
     found = only(said("few dimensions", identity(4), curve, "intrinsic-dimension"))
-    assert found.text == "The codes fill about 1 dimension of 4 latents"
+    assert found.text == "The codes of 4 latents have an intrinsic dimension of about 1"
     assert said("few dimensions", identity(4), normal(), "intrinsic-dimension") == []
 
 
@@ -352,7 +354,7 @@ def test_scores_of_codes_that_are_the_factors_are_not_at_chance():
 def test_a_score_that_shuffled_codes_pass_says_nothing():
     single = FACTORS[:, :1]
     found = only(said("scores at chance", identity(3), VALUES, "dci", factors=single))
-    assert found.text == "DCI says nothing here"
+    assert found.text == "DCI is uninformative here"
     assert "1.00 in DCI" in found.evidence
 
 
@@ -361,7 +363,7 @@ def test_rotated_factors_can_be_read_but_sit_in_no_latent_alone():
     names = ("mig", "explicitness")
     found = only(said("factors spread over latents", identity(3), turned, *names, factors=FACTORS))
     assert found.level == "note"
-    assert "no latent holds one to itself" in found.text
+    assert "spread over several latents" in found.text
     own = only(said("factors spread over latents", identity(3), VALUES, *names, factors=FACTORS))
     assert own.level == "healthy"
     noise = normal(len(FACTORS), 3)
@@ -382,8 +384,9 @@ def test_every_rule_is_named_once_shows_its_threshold_and_is_tested_above():
     assert len(BY_NAME) == len(RULES)
     text = Path(__file__).read_text()
     for rule in RULES:
-        shown = f"{100 * rule.threshold:g} %" if "{percent" in rule.says else f"{rule.threshold:g}"
-        assert shown in rule.sentence, rule.name
+        as_percent = "{percent" in rule.checks
+        threshold = f"{100 * rule.threshold:g} %" if as_percent else f"{rule.threshold:g}"
+        assert threshold in rule.sentence, rule.name
         assert text.count(f'"{rule.name}"') >= 2, f"{rule.name} lacks a test"
 
 
@@ -404,7 +407,7 @@ def test_problems_come_first_then_what_matters_more():
 def test_a_finding_carries_its_rule_and_is_plain_in_json():
     found = only(said("few samples", identity(4), normal(60)))
     assert found.rule == "few samples"
-    assert "50" in found.says
+    assert "50" in found.checked
     assert found.to_dict()["sentence"] == str(found)
 
 
@@ -413,8 +416,8 @@ def test_numbers_in_sentences_are_short():
     assert percent(0.0149) == "1.5 %"
     assert percent(0) == "0 %"
     assert percent(0.0001) == "under 0.1 %"
-    assert short(range(3)) == "[0, 1, 2]"
-    assert short(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
+    assert index_list(range(3)) == "[0, 1, 2]"
+    assert index_list(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
     assert [title(n) for n in ("sap", "mig-sup", "factor-vae-score", "explicitness")] == [
         *("SAP", "MIG-sup", "FactorVAE score", "Explicitness")
     ]

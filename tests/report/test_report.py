@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 import torch
@@ -11,16 +12,17 @@ from typer.testing import CliRunner
 from worlds import grid, identity
 
 import zscope as zs
-from zscope.assays import CATALOGUE, Entry
+from zscope.assays import CATALOGUE, groups
 from zscope.cli.report import report as command
 from zscope.data.dataset import Dataset, from_arrays
 from zscope.errors import ConfigError
 from zscope.report.build import rounded
-from zscope.report.page import TEMPLATES, coded, number, paragraphs
+from zscope.report.page import TEMPLATES, mark_code, number, paragraphs, score_cell
 from zscope.report.rules import RULES
 
 LIMIT = 10_000_000
-FEW = ("response-matrix", "variable-types", "mig", "fondue")
+FEW = ("response-matrix", "variable-types", "mig")
+MEASURED = [name for name, entry in CATALOGUE.items() if not entry.compares]
 
 
 WAYS = torch.linalg.qr(torch.randn(64, 3, generator=torch.Generator().manual_seed(1))).Q.T
@@ -84,10 +86,11 @@ def whole(tmp_path_factory):
 
 def test_every_assay_of_the_catalogue_has_its_place(whole):
     report, text, numbers = whole
-    assert set(report.results) | set(report.missing) == set(CATALOGUE)
-    assert report.failed == []
+    assert set(report.results) | set(report.missing) == set(MEASURED)
+    assert report.failed == {}
     plain = Page(text).text
-    for name, entry in CATALOGUE.items():
+    for name in MEASURED:
+        entry = CATALOGUE[name]
         assert f'id="{name}"' in text
         assert entry.question in plain
         assert numbers["assays"][name]["question"] == entry.question
@@ -115,14 +118,14 @@ def test_links_lead_somewhere_and_no_two_places_share_a_name(whole):
 def test_findings_stand_at_the_top_with_evidence_and_rule(whole):
     report, text, numbers = whole
     plain = Page(text).text
-    assert "1 of 3 latents carries nothing: train with 2, or prune with" in plain
-    assert "<strong>1 of 3 latents carries nothing</strong>" in text
+    assert "1 of 3 latents carries no information: train with 2, or prune with" in plain
+    assert "<strong>1 of 3 latents carries no information</strong>" in text
     places = [plain.index(finding.text) for finding in report.findings]
     assert places == sorted(places)
     assert max(places) < plain.index("Scores at a glance")
     for finding, kept in zip(report.findings, numbers["findings"], strict=True):
         assert finding.evidence in plain
-        assert finding.says in plain
+        assert f"Checked: {finding.checked}" in plain
         assert (kept["text"], kept["evidence"]) == (finding.text, finding.evidence)
     for rule in RULES:
         assert rule.sentence in plain
@@ -148,7 +151,7 @@ def test_the_table_of_latents_says_what_each_does(whole):
 def test_every_score_has_its_definition_sample_interval_and_chance(whole):
     report, text, numbers = whole
     plain = Page(text).text
-    for name in zs.assays.GROUPS["disentanglement"]:
+    for name in groups()["disentanglement"]:
         score = numbers["assays"][name]["scores"][0]
         assert score["value"] == pytest.approx(report.results[name].score, rel=1e-5)
         assert score["samples"] == 240
@@ -228,11 +231,13 @@ def test_the_same_report_is_the_same_bytes(tmp_path):
 def test_named_assays_alone_are_measured_and_one_that_does_not_apply_says_why(tmp_path):
     report = zs.assay(identity(4), vectors(), names=FEW, resamples=0)
     assert set(report.results) == {"response-matrix"}
-    assert set(report.missing) == {"variable-types", "mig", "fondue"}
-    assert "Does not apply: the encoder gives no spread" in report.missing["variable-types"]
-    page = Page(report.save(tmp_path / "report.html").read_text())
-    assert "3 not measured" in page.text or "1 not measured" in page.text
+    assert set(report.missing) == {"variable-types", "mig"}
+    assert report.missing["variable-types"].startswith("Does not apply: ")
     assert "factors" in report.missing["mig"]
+    page = Page(report.save(tmp_path / "report.html").read_text())
+    for reason in report.missing.values():
+        assert reason.endswith(".")
+        assert reason in page.text
 
 
 def test_vectors_are_drawn_as_lines(tmp_path):
@@ -284,20 +289,26 @@ def test_numbers_without_end_are_written_as_words():
     assert rounded({"a": [float("inf"), 1.23456789]}) == {"a": ["inf", 1.23457]}
 
 
-def broken(codes):
+def broken(recording):
     raise ValueError("the <em>matrix</em> is\nsingular")
 
 
 def test_a_failing_assay_is_reported_in_its_place_and_the_rest_goes_on(monkeypatch, tmp_path):
-    here = f"{__name__}:broken"
-    monkeypatch.setitem(CATALOGUE, "mig", Entry("mig", "Is it broken?", here, ("codes",)))
+    module = import_module(CATALOGUE["mig"].module)
+    monkeypatch.setattr(module, "mig", broken)
     report = zs.assay(Pictures(), pictures(), names=["response-matrix", "mig", "sap"], resamples=0)
     assert set(report.results) == {"response-matrix", "sap"}
-    assert report.failed == ["mig"]
+    assert set(report.failed) == {"mig"}
     text = report.save(tmp_path / "report.html").read_text()
     assert "ValueError: the &lt;em&gt;matrix&lt;/em&gt; is singular" in text
+    assert "in broken\n" in text  # the traceback
+    assert "<em>" not in text
     assert text.index('id="response-matrix"') < text.index('id="mig"') < text.index('id="sap"')
-    assert json.loads((tmp_path / "report.json").read_text())["assays"]["mig"]["failed"]
+    kept = json.loads((tmp_path / "report.json").read_text())["assays"]["mig"]
+    assert kept["failed"] == report.failed["mig"].message
+    assert kept["traceback"] == report.failed["mig"].traceback
+    assert "fault in zscope" in str(report)
+    assert "Traceback" not in str(report)
 
 
 def test_a_model_whose_decoder_throws_still_gets_a_page(tmp_path):
@@ -307,31 +318,38 @@ def test_a_model_whose_decoder_throws_still_gets_a_page(tmp_path):
     model = zs.wrap(lambda x: (x[:, :2], x[:, :2] * 0), decoder)
     names = ["response-matrix", "variable-types"]
     report = zs.assay(model, vectors(), names=names)
-    assert report.failed == ["response-matrix"]
-    assert "out of order" in report.missing["response-matrix"]
+    assert not report.failed  # not a fault in zscope
+    assert "the decoder raised RuntimeError" in report.missing["response-matrix"]
     assert list(report.results) == ["variable-types"]
     assert report.explained is None
     assert "out of order" in report.save(tmp_path / "report.html").read_text()
 
 
 def test_progress_names_each_assay_that_applies():
-    said = []
-    zs.assay(identity(4), vectors(), names=FEW, progress=lambda *now: said.append(now))
-    assert said == [("response-matrix", 0, 1)]
+    steps = []
+    names = [*FEW, "effective-rank"]
+    zs.assay(identity(4), vectors(), names=names, progress=steps.append)
+    assert [step[:3] for step in steps] == [("response-matrix", 0, 2), ("effective-rank", 1, 2)]
+    assert steps[0].left is None
+    assert steps[1].left >= 0
 
 
 def test_a_report_prints_its_findings():
     report = zs.assay(Pictures(), pictures(), names=FEW, resamples=0)
-    assert str(report).splitlines()[0].startswith("1 of 3 latents carries nothing: train with 2")
-    assert "2 assays" not in repr(report)
-    assert "3 assays" in repr(report)
+    lines = str(report).splitlines()
+    assert lines[0].startswith("1 of 3 latents carries no information: train with 2")
+    assert len([line for line in lines if line.startswith("mig ")]) == 1
+    assert repr(report) == f"Pictures\n{report}"
 
 
-def test_unknown_assays_and_a_page_called_json_are_refused(tmp_path):
+def test_unknown_assays_and_files_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="'response-matrx'.*response-matrix"):
         zs.assay(identity(4), vectors(), names=["response-matrx"])
-    with pytest.raises(ConfigError, match="report.html"):
-        zs.assay(identity(4), vectors(), names=["holes"]).save(tmp_path / "report.json")
+    report = zs.assay(identity(4), vectors(), names=["effective-rank"])
+    for name in ("report.pdf", "report"):
+        with pytest.raises(ConfigError, match=r"a report is written as \.html, \.json, \.csv"):
+            report.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_pair_of_callables_is_enough(tmp_path):
@@ -369,7 +387,7 @@ def test_all_text_is_readable_in_every_mode(mode):
 
 
 def test_words_around_code_are_escaped_and_calls_are_set_as_code():
-    assert coded("<i> zs.prune(autoencoder, [0, 1]) & more") == (
+    assert mark_code("<i> zs.prune(autoencoder, [0, 1]) & more") == (
         "&lt;i&gt; <code>zs.prune(autoencoder, [0, 1])</code> &amp; more"
     )
 
@@ -383,6 +401,24 @@ def test_small_negative_numbers_have_no_minus():
     assert number(-0.001) == "0.00"
     assert number(-1.5) == "−1.50"
     assert number(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.31415926, "0.314"),
+        (-2.5, "−2.500"),
+        (123.456, "123.5"),
+        (12345.6, "1.235e+04"),
+        (0.00031416, "0.0003142"),
+        (-3.1416e-7, "−3.142e−07"),
+        (0.0, "0.000"),
+        (-0.0, "0.000"),
+        (None, ""),
+    ],
+)
+def test_small_scores_keep_four_digits(value, text):
+    assert score_cell(value) == text
 
 
 # The command
@@ -424,9 +460,11 @@ def test_a_model_of_ones_own_is_reported_on_ones_own_file(zscope, tmp_path):
     words = ("minemodel.py:load", "response-matrix", "--data", "x.npy", "--json")
     done = zscope(*words)
     assert done.exit_code == 0, done.output
-    said = json.loads(done.output)
-    assert said["page"] == "report.html"
-    assert said["findings"][0]["sentence"]
+    output = json.loads(done.output)
+    assert output["page"] == "report.html"
+    assert output["numbers"] == "report.json"
+    assert output["findings"][0]["sentence"]
+    assert output["failed"] == []
     assert (tmp_path / "report.html").is_file()
 
 

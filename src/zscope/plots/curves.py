@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -12,6 +13,8 @@ from zscope.errors import ConfigError
 from zscope.plots import theme
 
 __all__ = ["lines", "traversal_errors"]
+
+MOST_PANELS = 24
 
 
 @theme.themed
@@ -72,6 +75,8 @@ def traversal_errors(
 ) -> Figure | Axes:
     """One panel per latent: the errors of all latents while that latent is moved.
 
+    Of more than 24 latents, those with the largest errors get a panel.
+
     `values` (latents x steps) are the values of the moved latent, `errors` (latents x steps
     x latents) the signed N - N'. The moved latent is blue; of the others, those with the
     `largest` errors are coloured and labelled, the rest grey. With `ax`, only the traversal
@@ -92,23 +97,25 @@ def traversal_errors(
         )
         ax.set(xlabel=f"value of latent {labels[worst]}", ylabel="error")
         return ax
-    across = min(count, 4) if count <= 16 else min(count, 6)
-    down = -(-count // across)
+    order = np.argsort(-np.abs(errors).max((1, 2)), kind="stable")
+    chosen = sorted(order[:MOST_PANELS].tolist())
+    across = min(count, 4) if count <= 16 else 6
+    down = -(-len(chosen) // across)
     figure, grid = theme.panels(
         down, across, theme.PAGE * min(1, (across + 0.3) / 4), 0.3 + 1.35 * down, sharey=True
     )
     ends = []
-    for k, panel in enumerate(grid.flat):
-        if k >= count:
-            panel.set_visible(False)
-            continue
+    for panel in grid.flat[len(chosen) :]:
+        panel.set_visible(False)
+    for k, panel in zip(chosen, grid.flat, strict=False):
         ends.append((panel, _traversal(panel, values[k], errors[k], k, labels, largest)))
         panel.set_title(f"moving {labels[k]}", fontsize=theme.NORMAL)
         panel.tick_params(labelsize=theme.SMALL)
         panel.xaxis.set_major_locator(MaxNLocator(4))
     for panel, panel_ends in ends:  # once the shared scale is known
         end_labels(panel, panel_ends)
-    figure.supxlabel("value of the moved latent", fontsize=theme.NORMAL)
+    note = "" if len(chosen) == count else f" ({len(chosen)} of {count}, the largest errors)"
+    figure.supxlabel(f"value of the moved latent{note}", fontsize=theme.NORMAL)
     figure.supylabel("error, before − after", fontsize=theme.NORMAL)
     return figure
 
@@ -120,8 +127,10 @@ def _traversal(
     size = np.abs(errors).max(0)
     others = [k for k in np.argsort(-size, kind="stable") if k != moved]
     ax.axhline(0, color=theme.INK, linewidth=0.5)
-    for k in others[largest:]:
-        ax.plot(values, errors[:, k], color=theme.FAINT, linewidth=0.7)
+    # One artist for all of them: a line each takes seconds with hundreds of latents.
+    faint = [np.column_stack([values, errors[:, k]]) for k in others[largest:]]
+    many = len(faint) > 50  # pixels, because so many lines make a large file
+    ax.add_collection(LineCollection(faint, colors=theme.FAINT, linewidths=0.7, rasterized=many))
     ends = []
     colours = (theme.RED, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY)
     for position, k in enumerate(others[:largest]):
