@@ -2,13 +2,19 @@
 
 import json
 import sys
+from functools import wraps
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import zscope as zs
 from zscope import store
+from zscope.assays import CATALOGUE
+from zscope.assays.responses import matrix
 from zscope.cli import main
+
+effective_rank = import_module(CATALOGUE["effective-rank"].module)
 
 
 @pytest.fixture
@@ -20,8 +26,8 @@ def zscope(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
         with pytest.raises(SystemExit) as end:
             main()
-        said = capsys.readouterr()
-        return end.value.code or 0, said.out, said.err
+        printed = capsys.readouterr()
+        return end.value.code or 0, printed.out, printed.err
 
     return run
 
@@ -47,11 +53,11 @@ def test_named_assays_are_measured_shown_kept_and_drawn(zscope, run_folder, tmp_
 def test_json_holds_what_the_library_returns(zscope, run_folder):
     code, out, _ = zscope("assay", run_folder, "variable-types", "--samples", 200, "--json")
     assert code == 0
-    said = json.loads(out)["assays"]["variable-types"]
+    result = json.loads(out)["assays"]["variable-types"]["result"]
     recording = zs.record(zs.load(run_folder), zs.data.load("helix"), samples=200)
     types = zs.assays.variable_types(recording.posterior.variance)
-    assert said["active"] == types.active
-    assert said["mean_variance"] == pytest.approx(types.mean_variance.tolist())
+    assert result["active"] == types.active
+    assert result["mean_variance"] == pytest.approx(types.mean_variance.tolist(), rel=1e-5)
 
 
 def test_warnings_of_a_result_are_said_and_not_hidden(zscope, tmp_path):
@@ -72,7 +78,7 @@ def test_a_model_of_ones_own_is_measured_on_ones_own_data(zscope, tmp_path):
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32))
     code, out, err = zscope("assay", "mine.py:load", "response-matrix", "--data", "x.npy", "--json")
     assert code == 0, err
-    relative = np.array(json.loads(out)["assays"]["response-matrix"]["relative"])
+    relative = np.array(json.loads(out)["assays"]["response-matrix"]["result"]["relative"])
     assert np.allclose(relative, np.eye(3), atol=0.2)
     assert np.all(relative[~np.eye(3, dtype=bool)] == 0)
 
@@ -92,33 +98,234 @@ def test_a_run_trained_on_a_split_is_measured_on_the_last_part(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("assay",), "TARGET is needed"),
+        (("assay",), "TARGET is missing"),
         (("assay", "nowhere"), "there is no run at nowhere"),
         (("assay", "RUN", "respons-matrix"), "Did you mean response-matrix"),
         (("assay", "mine.py:load"), "no file mine.py"),
         (("assay", "RUN", "mig", "--data", "x.npy"), "x.npy"),
+        (("assay", "nowhere.npy"), "nowhere.npy"),
+        (("assay", "nowhere", "--format", "bmp"), "--format bmp. Known: pdf, png, svg."),
+        (("assay", "nowhere", "--format", "pgn"), "Did you mean png?"),
+        (("assay", "codes.npy", "--data", "x.npy"), "--data is for models"),
+        (("assay", "codes.npy", "--data-option", "a=1"), "--data-option is for models"),
+        (("assay", "codes.npy", "--weights", "x.pt"), "--weights is for models"),
+        (("report", "codes.npy", "--data", "x.npy"), "--data is for models"),
+        (("assay", "RUN", "--factors", "f.csv"), "--factors is for files of codes"),
+        (("assay", "RUN", "--kinds", "ordinal"), "--kinds is for files of codes"),
+        (("assay", "RUN", "--variances", "v.npy"), "--variances is for files of codes"),
+        (("assay", "nowhere", "--set", "response-mp.dims=3,5"), "Did you mean response-map"),
+        (("assay", "nowhere", "--set", "response-map.dim=3,5"), "dims"),
+        (("assay", "nowhere", "--set", "dims=3,5"), "is not of the form ASSAY.OPTION=VALUE"),
+        (("assay", "nowhere", "--set", "response-map.dims"), "is not of the form ASSAY.OPTION"),
+        (("report", "nowhere", "-o", "page.pdf"), "a report is written as .html, .json"),
+        (("report", "nowhere", "-o", "page"), "ends in nothing"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_1(zscope, run_folder, words, said):
-    code, _, errors = zscope(*(run_folder if word == "RUN" else word for word in words))
+    code, out, errors = zscope(*(run_folder if word == "RUN" else word for word in words))
     assert code == 1
     assert said in errors
     assert errors.count("\n") == 1
+    assert out == ""
 
 
 def test_an_assay_that_does_not_apply_is_refused_by_name_with_the_reason(
     zscope, run_folder, tmp_path
 ):
     np.save(tmp_path / "x.npy", np.zeros((20, 3), np.float32))
-    code, _, errors = zscope("assay", run_folder, "mig", "--data", "x.npy")
+    for words in (("mig",), ("effective-rank", "mig")):
+        code, _, errors = zscope("assay", run_folder, *words, "--data", "x.npy")
+        assert code == 1
+        assert errors.startswith("mig: Does not apply: ")
+        assert "factors" in errors
+        assert errors.count("\n") == 1
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A model of one's own, and data."""
+    (tmp_path / "mine.py").write_text("def load():\n    return (lambda x: x), (lambda z: z)\n")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(300, 3)).astype(np.float32))
+    return "mine.py:load", "--data", "x.npy"
+
+
+@pytest.fixture
+def code_files(tmp_path):
+    """codes.npy, factors.csv and variances.npy."""
+    rng = np.random.default_rng(0)
+    factors = np.stack([rng.integers(size, size=300) for size in (3, 4)], 1)
+    codes = np.column_stack([factors + 0.1 * rng.standard_normal((300, 2)), np.ones(300)])
+    np.save(tmp_path / "codes.npy", codes.astype(np.float32))
+    np.save(tmp_path / "variances.npy", np.tile([0.01, 0.01, 1.0], (300, 1)))
+    table = "\n".join(f"{a},{b}" for a, b in factors)
+    (tmp_path / "factors.csv").write_text(f"shape,size\n{table}\n")
+
+
+def test_findings_come_first_then_one_table_and_details_of_named_assays_only(zscope, mine):
+    code, out, err = zscope("assay", *mine, "response-matrix", "effective-rank", "dimension")
+    assert code == 0, err
+    lines = out.splitlines()
+    table = lines.index("")
+    assert "All 3 latents carry information." in lines[:table]
+    assert lines[table + 1].split() == ["value", "95", "%", "interval", "chance", "n"]
+    assert lines[table + 2].startswith("effective-rank ")
+    named, *others = [line for line in lines if line in CATALOGUE]
+    assert [named, *others] == ["response-matrix", "effective-rank"]  # headings of details
+    assert "intrinsic-dimension " in out  # a member of a group that was named
+    assert "Traceback" not in out
+
+
+def test_what_is_missing_is_counted_in_one_line_and_explained_by_all(zscope, mine):
+    _, out, _ = zscope("assay", *mine, "effective-rank", "variable-types", "--samples", 100)
+    line = "1 assay could not be measured (.missing or --all gives the reasons): variable-types"
+    assert line in out.splitlines()
+    assert "deterministic" not in out
+    _, out, _ = zscope("assay", *mine, "regime", "dimension", "--all")
+    assert "\nvariable-types: Does not apply: the encoder is deterministic" in out
+    assert "\neffective-rank\n" in out
+
+
+def test_a_file_of_codes_is_measured_without_a_model(zscope, code_files):
+    code, out, err = zscope("assay", "codes.npy", "--json", "--set", "mutual-information.bins=5")
+    assert code == 0, err
+    alone = json.loads(out)
+    assert alone["assays"]["effective-rank"]["scores"][0]["samples"] == 300
+    assert "needs the model" in alone["assays"]["response-matrix"]["missing"]
+    assert "factors" in alone["assays"]["mig"]["missing"]
+    assert not [name for name, each in alone["assays"].items() if "failed" in each]
+    assert alone["about"]["command"].startswith("zscope assay codes.npy --set mutual-information")
+
+    files = ("--factors", "factors.csv", "--variances", "variances.npy", "--kinds", "ordinal")
+    code, out, _ = zscope("assay", "codes.npy", "mig", "variable-types", *files, "--json")
+    assert code == 0
+    full = json.loads(out)["assays"]
+    assert full["variable-types"]["result"]["passive"] == [2]
+    mig = full["mig"]["result"]
+    assert mig["score"] > 0.8
+    assert mig["kinds"] == ["ordinal", "ordinal"]
+    assert mig["factor_names"] == ["shape", "size"]
+    assert mig["passive"] == [2]
+
+    code, out, _ = zscope("report", "codes.npy", "mig", *files, "-o", "page.html")
+    assert code == 0
+    assert "1 assays in page.html" in out or "1 assay in page.html" in out
+
+
+def test_rows_that_do_not_match_are_refused(zscope, code_files, tmp_path):
+    np.save(tmp_path / "short.npy", np.ones((299, 3)))
+    for option in ("--factors", "--variances"):
+        code, _, err = zscope("assay", "codes.npy", option, "short.npy")
+        assert code == 1
+        assert "short.npy: 299 rows of" in err
+        assert "300 codes in codes.npy" in err
+
+
+def test_options_and_resamples_reach_the_assay(zscope, code_files):
+    words = ("assay", "codes.npy", "mig", "--factors", "factors.csv", "--json")
+    plain = json.loads(zscope(*words)[1])["assays"]["mig"]
+    assert plain["scores"][0]["interval"] is None
+    assert plain["scores"][0]["no_interval"]
+    low, high = json.loads(zscope(*words, "--resamples", 20)[1])["assays"]["mig"]["scores"][0][
+        "interval"
+    ]
+    assert low < plain["scores"][0]["value"] < high
+    options = ("--set", "mig.resamples=20", "--set", "mig.flavour=dlib")
+    other = json.loads(zscope(*words, *options)[1])["assays"]["mig"]
+    assert other["scores"][0]["interval"] is not None
+    assert other["result"]["flavour"] == "dlib"
+
+
+def test_csv_holds_every_score_in_long_form(zscope, code_files):
+    import csv
+
+    words = ("codes.npy", "mig", "dci", "--factors", "factors.csv", "--csv")
+    code, out, _ = zscope("assay", *words)
+    assert code == 0
+    rows = list(csv.DictReader(out.splitlines()))
+    assert list(rows[0]) == ["assay", "measure", "value", "low", "high", "chance", "n", "flavour"]
+    assert [(row["assay"], row["measure"]) for row in rows[:2]] == [
+        ("mig", "score"),
+        ("dci", "score"),
+    ]
+    assert len(rows) > 3  # completeness and informativeness
+    assert 0.8 < float(rows[0]["value"]) <= 1
+    assert rows[0]["low"] == ""
+    assert rows[0]["flavour"] == "zscope"
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_figures_have_the_format_that_was_asked_for(zscope, code_files, tmp_path, suffix, start):
+    words = ("effective-rank", "intrinsic-dimension", "--figures", "figures", "--format", suffix)
+    code, out, err = zscope("assay", "codes.npy", *words)
+    assert code == 0, err
+    files = list((tmp_path / "figures").iterdir())
+    assert files
+    assert all(file.suffix == f".{suffix}" for file in files)
+    assert all(file.read_bytes().startswith(start) for file in files)
+    assert f"{len(files)} figure" in out.splitlines()[-1]
+
+
+def test_results_of_a_run_are_reused_until_fresh(zscope, run_folder, monkeypatch):
+    words = ("assay", run_folder, "response-matrix", "effective-rank", "--samples", 200)
+    code, first, err = zscope(*words)
+    assert code == 0, err
+    real, calls = matrix.response_matrix, []
+
+    @wraps(real)
+    def counted(*arguments, **options):
+        calls.append(options)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(matrix, "response_matrix", counted)
+    code, again, _ = zscope(*words)
+    assert (code, again) == (0, first)
+    assert calls == []
+    code, again, _ = zscope(*words, "--fresh")
+    assert (code, again) == (0, first)
+    assert len(calls) == 1
+    zscope(*words, "--set", "response-matrix.samples=100")
+    zscope(*words, "--seed", 1)
+    assert len(calls) == 3
+
+
+def broken(recording):
+    return 1 / 0
+
+
+@pytest.mark.parametrize("command", ["assay", "report"])
+def test_a_fault_of_one_assay_leaves_the_others_and_ends_with_exit_code_1(
+    zscope, mine, monkeypatch, tmp_path, command
+):
+    monkeypatch.setattr(effective_rank, "effective_rank", broken)
+    code, out, err = zscope(command, *mine, "effective-rank", "intrinsic-dimension")
     assert code == 1
-    assert "mig: the data come without factors" in errors
+    assert "effective-rank: Failed with ZeroDivisionError: division by zero. This is a fault" in out
+    assert "Traceback" not in out + err
+    assert err == ""
+    if command == "assay":
+        assert "\nintrinsic-dimension " in out
+        return
+    page = (tmp_path / "report.html").read_text()
+    assert "ZeroDivisionError" in page
+    assert "in broken\n" in page
+    assert 'id="intrinsic-dimension"' in page
+    content = json.loads((tmp_path / "report.json").read_text())["assays"]
+    assert "in broken\n" in content["effective-rank"]["traceback"]
+    assert content["intrinsic-dimension"]["scores"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "tex", "parquet"])
+def test_a_report_can_be_a_table(zscope, code_files, tmp_path, suffix):
+    words = ("codes.npy", "mig", "--factors", "factors.csv", "--resamples", 0)
+    code, _, err = zscope("report", *words, "-o", f"scores.{suffix}", "--json")
+    assert code == 0, err
+    assert {file.name for file in tmp_path.glob("scores*")} == {f"scores.{suffix}"}
 
 
 def test_the_catalogue_is_listed_with_its_questions(zscope):
     code, out, _ = zscope("assay", "--list")
     assert code == 0
-    for name, entry in zs.assays.CATALOGUE.items():
+    for name, entry in CATALOGUE.items():
         assert name in out
         assert entry.question in out
 
@@ -136,8 +343,8 @@ def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path
     assert ">Findings<" in (tmp_path / "zscope-demo" / "report.html").read_text()
     code, again, _ = zscope("demo", "--steps", 3, "--quiet")
     assert (code, again) == (0, out)
-    code, said, _ = zscope("demo", "--steps", 3, "--json")
-    assert len(json.loads(said)["latents"]) == 10
+    code, output, _ = zscope("demo", "--steps", 3, "--json")
+    assert len(json.loads(output)["latents"]) == 10
 
 
 def test_a_seed_out_of_range_is_refused(zscope):

@@ -1,11 +1,13 @@
 """zscope score, as people meet it who only have arrays."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from zscope.assays import CATALOGUE
 from zscope.cli.score import score
 from zscope.errors import ConfigError, DataError, Undefined
 
@@ -62,7 +64,7 @@ def test_the_other_numbers_of_a_score_stand_beside_their_chance_too(run, arrays)
     printed, _ = printed.split("by factor")
     lines = {line.split()[0]: line.split() for line in printed.splitlines() if line.strip()}
     for part in ("dci", "completeness", "informativeness"):
-        value, chance, low, to, high = lines[part][1:6]
+        value, low, to, high, chance = lines[part][1:6]
         assert float(chance) < 0.6 < float(value)
         assert to == "to"
         assert float(low) <= float(value) <= float(high)
@@ -82,7 +84,8 @@ def test_all_scores_by_default(run, arrays):
     save(arrays)
     found = json.loads(run("codes.npy", "factors.npy", "--json"))
     assert len(found["scores"]) == 13
-    assert found["skipped"] == {}
+    assert found["missing"] == {}
+    assert found["failed"] == {}
 
 
 def test_every_kind_of_file_gives_the_same(run, arrays):
@@ -146,7 +149,34 @@ def test_missing_factors_are_named(run, arrays):
 def test_mistakes_in_the_numbers_are_those_of_the_library(run, arrays):
     save(arrays)
     np.save("short.npy", arrays[1][:399])
-    with pytest.raises(Undefined, match="400 codes but 399 rows"):
+    with pytest.raises(DataError, match="short.npy: 399 rows of factors for 400 codes"):
         run("codes.npy", "short.npy")
     with pytest.raises(ConfigError, match="no score is called 'mgi'.*mig"):
         run("codes.npy", "factors.npy", "--only", "mgi")
+
+
+def no_answer(recording):
+    raise Undefined("sap: no answer.")
+
+
+def test_a_score_without_an_answer_is_named_and_asked_for_alone_is_an_error(
+    run, arrays, monkeypatch
+):
+    save(arrays)
+    monkeypatch.setattr(import_module(CATALOGUE["sap"].module), "sap", no_answer)
+    printed = run("codes.npy", "factors.npy")
+    assert "sap is missing. No answer." in printed.splitlines()
+    assert "\nmig " in printed
+    with pytest.raises(Undefined, match="sap: No answer"):
+        run("codes.npy", "factors.npy", "--only", "sap")
+
+
+def test_options_of_scores_are_checked(run, arrays):
+    save(arrays)
+    words = ("codes.npy", "factors.npy", "--only", "mig", "--json")
+    scored = json.loads(run(*words, "--set", "mig.flavour=dlib"))["scores"]["mig"]
+    assert scored["flavour"] == "dlib"
+    with pytest.raises(ConfigError, match="no option 'flavor'.*flavour"):
+        run(*words, "--set", "mig.flavor=dlib")
+    with pytest.raises(ConfigError, match="no flavour 'dlip'"):
+        run(*words, "--flavour", "dlip")

@@ -238,7 +238,7 @@ class TestCurves:
         errors[6:, 1, 0] = 5
         figure = plots.traversal_errors(values, errors)
         panels = [ax for ax in figure.axes if ax.get_visible()]
-        assert [ax.get_title() for ax in panels] == [f"moving {k}" for k in range(6, 30)]
+        assert [ax.get_title("left") for ax in panels] == [f"moving {k}" for k in range(6, 30)]
         assert "24 of 30" in figure.get_supxlabel()
         renders(figure)
 

@@ -56,7 +56,8 @@ def bars(
             ecolor=theme.INK,
             elinewidth=0.8,
         )
-    every = 1 if len(heights) <= 40 or long else 5
+    count = len(heights)
+    every = 1 if count <= 40 or (long and count <= 60) else 5 * -(-count // 130)
     ticks = list(range(0, len(heights), every))
     rotated: dict[str, Any] = (
         {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}

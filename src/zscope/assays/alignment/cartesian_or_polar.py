@@ -23,7 +23,6 @@ inspection). The comparison of charts is ours.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import largest_excess, top_two
 from zscope.assays.entry import Entry
-from zscope.assays.information import bins_for, information, quantile_bins
+from zscope.assays.information import Information, bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
 from zscope.assays.sample import prepare, used_latents
@@ -124,39 +123,43 @@ def cartesian_or_polar(
     z = sample.codes - sample.codes.mean(0)
     spread = z.std(0)
     z = z / np.where(spread > 0, spread, 1)
-    bins = bins_for(len(sample))
+    z = z[:, [sample.latents.index(j) for j in active]]
     columns = [*sample.columns, -1]  # no factor: index -1 in _chart_score, and -1 in the result
+    cartesian = _information(z, sample.labels)
     pairs = []
-    for a, b in combinations(active, 2):
-        x, y = z[:, sample.latents.index(a)], z[:, sample.latents.index(b)]
-        charts = {
-            "cartesian": np.column_stack([x, y]),
-            "polar": np.column_stack([np.arctan2(y, x), np.hypot(x, y)]),
-        }
-        scores = {
-            name: _chart_score(quantile_bins(chart, bins), sample.labels)
-            for name, chart in charts.items()
-        }
-        winner = max(scores, key=lambda name: scores[name][0])
-        score, (first, second) = scores[winner]
-        pairs.append(
-            Pair(
-                latents=(a, b),
-                cartesian=scores["cartesian"][0],
-                polar=scores["polar"][0],
-                verdict=winner if score >= THRESHOLD else "neither",
-                factors=(columns[first], columns[second]),
+    for j, a in enumerate(active[:-1]):
+        x, y = z[:, j : j + 1], z[:, j + 1 :]
+        # All pairs with this latent at once: angles, then radii.
+        polar = _information(np.hstack([np.arctan2(y, x), np.hypot(x, y)]), sample.labels)
+        for k, b in enumerate(active[j + 1 :]):
+            scores = {
+                "cartesian": _chart_score(cartesian, [j, j + 1 + k]),
+                "polar": _chart_score(polar, [k, k + y.shape[1]]),
+            }
+            winner = max(scores, key=lambda name: scores[name][0])
+            score, (first, second) = scores[winner]
+            pairs.append(
+                Pair(
+                    latents=(a, b),
+                    cartesian=scores["cartesian"][0],
+                    polar=scores["polar"][0],
+                    verdict=winner if score >= THRESHOLD else "neither",
+                    factors=(columns[first], columns[second]),
+                )
             )
-        )
     pairs.sort(key=lambda pair: -max(pair.cartesian, pair.polar))
     return CartesianOrPolar(pairs=pairs, active=active, samples=len(sample), flags=flags + notes)
 
 
-def _chart_score(bins: np.ndarray, labels: np.ndarray) -> tuple[float, tuple[int, int]]:
+def _information(coordinates: np.ndarray, labels: np.ndarray) -> Information:
+    return information(quantile_bins(coordinates, bins_for(len(labels))), labels)
+
+
+def _chart_score(shared: Information, coordinates: list[int]) -> tuple[float, tuple[int, int]]:
     """The score of a chart, and the factor of each of its two coordinates (-1: none)."""
-    shared = information(bins, labels)
-    first, top, second = top_two(shared.excess)
-    gaps = (top - second) / np.maximum(largest_excess(shared, first), 1e-12)
+    first, top, second = top_two(shared.excess[coordinates])
+    largest = largest_excess(shared, np.array(coordinates)[first])
+    gaps = (top - second) / np.maximum(largest, 1e-12)
     best, factor_of = [0.0, 0.0], [-1, -1]
     for k, (coordinate, gap) in enumerate(zip(first, gaps, strict=True)):
         if gap > best[coordinate]:
