@@ -168,7 +168,7 @@ def show(
     print(report)
     detailed = report.results if everything else [n for n in names if n in report.results]
     for name in detailed:
-        print(f"\n{name}\n{report.results[name]!r}")
+        print(f"\n{name}\n{repr(report.results[name]).partition(chr(10))[2]}")  # its own title
         if note := report.measurements.notes.get(name):
             print(note)
     if everything:
