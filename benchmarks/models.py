@@ -1,27 +1,27 @@
-"""What does a training step of each model cost, beside a VAE's and beside pythae's?
+"""How much does a training step of each model cost, compared with a VAE and with pythae?
 
     python benchmarks/models.py [--turns 3] [--part zoo|consistency|pythae]
 
 zoo           a step of each model, as a multiple of a step of the VAE with the same networks
-              (28 x 28 pictures, batches of 64); nothing is promised here
-consistency   a step with a consistency penalty decodes and encodes T (1 + nJ) rows beside
-              those of the batch. Promised: at most 1.2 times what that many more rows cost
-              the same model without the penalty
+              (28 x 28 pictures, batches of 64); for information
+consistency   a step with a consistency penalty decodes and encodes T (1 + nJ) rows in
+              addition to those of the batch. Required: at most 1.2 times what that many more
+              rows cost the same model without the penalty
 pythae        FactorVAE, β-TCVAE and WAE with the trainer of pythae 0.1.2, same networks and
-              batches. Promised: zs.train is at least as fast. pythae's FactorVAE uses half
+              batches. Required: zs.train is at least as fast. pythae's FactorVAE uses half
               of each batch for shuffled codes only: with batches of 64 it reconstructs 32
-              pictures where zscope reconstructs 64. Both are shown: equal batches, and equal
-              numbers of reconstructed pictures, for which the promise is made
+              pictures where zscope reconstructs 64. Both are shown, equal batches and equal
+              numbers of reconstructed pictures; the latter is required
 
-pythae lives in an environment of its own, made on first use under .bench/ as
-benchmarks/training.py does, or named by ZSCOPE_PYTHAE=path/to/python:
+pythae has its own environment, which is created on first use under .bench/ as in
+benchmarks/training.py, or given by ZSCOPE_PYTHAE=path/to/python:
 
     python -m venv .bench/pythae
     .bench/pythae/bin/python -m pip install torch==2.13.0 pythae==0.1.2
 
-One thread, times of the processor; turns alternate, the fastest counts. Other work on the
-machine can only make a step look slower, so where a promise seems broken up to twice as many
-turns more are taken before it is said to be. Exit code 1 if a promise does not hold.
+Processor time of one thread; turns alternate, the fastest counts. Other programs can only make
+a step look slower, so a check that fails is repeated with up to twice as many more turns. The
+exit code is 1 if a check fails.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def zscope_options(case: str, name: str) -> dict:
     if name == "factor-vae":
         options["discriminator"] = [1000] * 5  # pythae's
     if name == "wae":
-        options["likelihood"] = "mse"  # pythae knows no other for WAE
+        options["likelihood"] = "mse"  # the only one of pythae's WAE
     return options
 
 
@@ -138,7 +138,7 @@ def pythae(case: str, name: str, steps: int, batch: int = BATCH) -> float:
 
 
 def worker(contender: str, case: str, name: str, batch: int) -> None:
-    """One turn, in a process of its own: prints the milliseconds of a step."""
+    """One turn, in its own process: prints the milliseconds of a step."""
     import torch
 
     torch.set_num_threads(1)
@@ -153,20 +153,20 @@ def worker(contender: str, case: str, name: str, batch: int) -> None:
 
 
 def turn(python: str, *words: object) -> float:
-    done = subprocess.run(
+    process = subprocess.run(
         [python, __file__, "--worker", *map(str, words)],
         capture_output=True,
         text=True,
         check=False,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
-    if done.returncode:
-        sys.exit(f"{words} failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.splitlines()[-1])
+    if process.returncode:
+        sys.exit(f"{words} failed:\n{process.stderr[-2000:]}")
+    return float(process.stdout.splitlines()[-1])
 
 
 def fastest(contenders: dict, turns: int, enough=lambda best: True) -> dict:
-    """The shortest time of each, in turns; up to three times as many until it is enough."""
+    """The shortest time of each; up to three rounds of turns, until `enough` is satisfied."""
     best = dict.fromkeys(contenders, float("inf"))
     for _ in range(3):
         for _ in range(turns):
@@ -180,16 +180,16 @@ def fastest(contenders: dict, turns: int, enough=lambda best: True) -> dict:
 failed = []
 
 
-def promise(what: str, holds: bool) -> None:
-    print(f"  {what}  {'holds' if holds else 'DOES NOT HOLD'}", flush=True)
-    if not holds:
-        failed.append(what)
+def check(claim: str, passed: bool) -> None:
+    print(f"  {claim}  {'ok' if passed else 'FAILED'}", flush=True)
+    if not passed:
+        failed.append(claim)
 
 
 def stepper(
     name: str, backbone: str, latents: int = 12, batch: int = 64, steps: int = 5, **options
 ):
-    """A function that makes a few steps of a model and returns the milliseconds of one."""
+    """A function that runs a few steps of a model and returns the milliseconds of one."""
     import torch
 
     import zscope as zs
@@ -207,16 +207,16 @@ def stepper(
     optimisers = make_optimisers(model, config)
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(batch, 1, 28, 28, generator=generator)
-    given = {
+    extra = {
         "step": 3, "samples": 10_000, "partner": torch.rand(batch, 1, 28, 28, generator=generator),
         "factors": torch.randint(2, (batch, 2), generator=generator).float(),
     }  # fmt: skip
-    given = {key: value for key, value in given.items() if key in model.needs}
+    extra = {key: value for key, value in extra.items() if key in model.needs}
 
     def measure() -> float:
         start = time.process_time()
         for _ in range(steps):
-            update(optimisers, model.losses(x, generator, **given).whole, config, 0)
+            update(optimisers, model.losses(x, generator, **extra).whole, config, 0)
         return 1000 * (time.process_time() - start) / steps
 
     measure()
@@ -227,10 +227,12 @@ def compare_zoo(turns: int) -> None:
     import zscope as zs
 
     print("A step of each model, as a multiple of a step of the VAE (28 x 28, batches of 64)")
-    shown = {"structural": ("sae-", "adaae-", "vlae-", "xsae-", "csae-", "xcsae-")}
+    prefixes = {"structural": ("sae-", "adaae-", "vlae-", "xsae-", "csae-", "xcsae-")}
     for backbone in ("mlp", "locatello", "structural"):
         names = [
-            name for name in zs.models.names() if name.startswith(shown.get(backbone, ()) or name)
+            name
+            for name in zs.models.names()
+            if name.startswith(prefixes.get(backbone, ()) or name)
         ]
         if backbone == "locatello":  # too few blocks for structural decoders
             names = [name for name in names if "sae-" not in name and "vlae" not in name]
@@ -245,7 +247,7 @@ def compare_zoo(turns: int) -> None:
 
 
 def compare_consistency(turns: int) -> None:
-    print("A step with a penalty, against the same model without: measured / extra rows")
+    print("A step with a penalty, as a multiple of a step of the same model without")
     for backbone, latents, batch in (
         ("mlp", 12, 64),
         ("locatello", 12, 64),
@@ -254,20 +256,20 @@ def compare_consistency(turns: int) -> None:
         for with_penalty in ("cae-i", "cae-e", "cvae-i", "xcae-i", "xcae-e"):
             plain = with_penalty[:-2].replace("c", "")
             for vectors, interventions in ((8, 1), (16, 2)):
-                more = {"vectors": vectors, "interventions": interventions}
+                penalty = {"vectors": vectors, "interventions": interventions}
                 small = {"depth": 6} if backbone == "consistency" else {}
                 size = {"latents": latents, "batch": batch, **small}
                 work = (batch + vectors * (1 + latents * interventions)) / batch
                 best = fastest(
                     {
                         "plain": stepper(plain, backbone, **size),
-                        "penalised": stepper(with_penalty, backbone, **size, **more),
+                        "penalised": stepper(with_penalty, backbone, **size, **penalty),
                     },
                     turns + 2,
                     lambda best, work=work: best["penalised"] <= LIMIT * work * best["plain"],
                 )
                 ratio = best["penalised"] / best["plain"]
-                promise(
+                check(
                     f"{backbone:11} {with_penalty:7} T={vectors:2} J={interventions}: step "
                     f"{ratio:5.2f}, rows {work:5.2f}, ratio {ratio / work:.2f} (at most {LIMIT})",
                     ratio <= LIMIT * work,
@@ -294,12 +296,12 @@ def compare_pythae(turns: int) -> None:
             )
             if name == "factor-vae":
                 print(
-                    f"  {case:4} {name:10} equal batches, half as many reconstructed by pythae: "
+                    f"  {case:4} {name:10} equal batches, of which pythae reconstructs half: "
                     f"zscope {best['ours']:6.2f}  pythae {best['pythae']:6.2f}  ratio "
                     f"{best['ours'] / best['pythae']:.2f}"
                 )
             theirs = best.get("double", best["pythae"])
-            promise(
+            check(
                 f"{case:4} {name:10} zscope {best['ours']:6.2f}  pythae {theirs:6.2f}  ratio "
                 f"{best['ours'] / theirs:.2f} (at most 1)",
                 best["ours"] <= theirs,
@@ -314,16 +316,16 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--worker", nargs=4, metavar=("CONTENDER", "CASE", "MODEL", "BATCH"))
-    asked = parser.parse_args()
-    if asked.worker:
-        *words, batch = asked.worker
+    options = parser.parse_args()
+    if options.worker:
+        *words, batch = options.worker
         worker(*words, int(batch))
         return 0
     import torch
 
     torch.set_num_threads(1)
-    for part in asked.part or PARTS:
-        PARTS[part](asked.turns)
+    for part in options.part or PARTS:
+        PARTS[part](options.turns)
         print()
     return 1 if failed else 0
 

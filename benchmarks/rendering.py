@@ -1,13 +1,13 @@
-"""How many pictures a second does one core draw? At least 10,000 sprites and 1,500 rooms.
+"""How many pictures per second does one core draw? Required: 10,000 sprites and 1,500 rooms.
 
-Counted is all that a reader of a fresh cache waits for: finding which rows are missing,
-drawing them, checksums, writing them to disk, and handing out the bytes; batches of 64
-random rows at 64 x 64, as in training. Not counted is the first use of a shape or a scene
-(720 stamps, 480 traced scenes), which is timed by itself.
+The time includes everything that a reader of an empty cache waits for: finding out which rows are
+missing, drawing them, checksums, writing them to disk and returning the bytes, in batches of 64
+random rows at 64 x 64, as in training. The first use of a shape or a scene (720 stamps, 480
+traced scenes) is timed separately.
 
-In the same run, for comparison: drawing one picture at a time without tables, reading the
-pictures again from the cache, and gathering them from an array in memory, the least that
-any source of batches can do. Seconds are those of the processor, one thread.
+For comparison the same run also draws one picture at a time without tables, reads the pictures
+again from the cache, and gathers them from an array in memory, which is the least that any
+source of batches must do. All times are processor times of one thread.
 """
 
 import os
@@ -40,7 +40,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def naive_sprites(rows: np.ndarray) -> np.ndarray:
-    """Every pixel of every picture by the shape's equation, one picture after the other."""
+    """Every pixel of every picture from the equation of its shape, one picture at a time."""
     out = np.zeros((len(rows), 1, 64, 64), np.uint8)
     at = np.arange(64) + 0.5
     for index, row in enumerate(rows):
@@ -53,7 +53,7 @@ def naive_sprites(rows: np.ndarray) -> np.ndarray:
 
 
 def naive_rooms(rows: np.ndarray) -> np.ndarray:
-    """Every picture traced anew."""
+    """Every picture traced from scratch."""
     out = np.empty((len(rows), 3, 64, 64), np.uint8)
     for index, row in enumerate(rows):
         rooms.maps.cache_clear()
@@ -64,12 +64,12 @@ def naive_rooms(rows: np.ndarray) -> np.ndarray:
 def measure(
     name: str, painter: Painter, count: int, naive: Callable[[np.ndarray], np.ndarray], few: int
 ) -> dict[str, float]:
-    """Pictures a second by each way, the median of interleaved repeats."""
+    """Pictures per second of each method, the median of interleaved repeats."""
     total = int(np.prod([len(axis) for axis in painter.axes]))
     random = np.random.default_rng(0)
     one_of_each = np.arange(720) * 1024 if name == "sprites" else np.arange(480)
-    checked = random.choice(total, few, replace=False)
-    assert (naive(checked) == painter(checked)).all(), "the naive way draws other pictures"
+    rows = random.choice(total, few, replace=False)
+    assert (naive(rows) == painter(rows)).all(), "the naive method draws different pictures"
     print(f"{name}: {seconds(lambda: painter(one_of_each)):.2f} s for the tables, once")
     speeds: dict[str, list[float]] = {"drawn": [], "read": [], "memory": [], "naive": []}
     for _ in range(REPEATS):
@@ -77,25 +77,25 @@ def measure(
         batches = np.split(rows, count // BATCH)
         with tempfile.TemporaryDirectory() as folder:
             images = Rendered(painter, Path(folder))
-            kept = np.empty((count, *painter.shape), np.uint8)
+            array = np.empty((count, *painter.shape), np.uint8)
             order = np.split(random.permutation(count), count // BATCH)
 
             def read(images: Rendered = images, batches: list[np.ndarray] = batches) -> None:
                 for batch in batches:
                     images[batch]
 
-            def gather(kept: np.ndarray = kept, order: list[np.ndarray] = order) -> None:
+            def gather(array: np.ndarray = array, order: list[np.ndarray] = order) -> None:
                 for batch in order:
-                    kept[batch]
+                    array[batch]
 
             speeds["drawn"].append(count / seconds(read))
             speeds["read"].append(count / seconds(read))
-            kept[:] = images[rows]
+            array[:] = images[rows]
             speeds["memory"].append(count / seconds(gather))
         if name == "sprites" or not speeds["naive"]:
             speeds["naive"].append(few / seconds(partial(naive, rows[:few])))
-            painter(one_of_each)  # the naive way has thrown the tables away
-    return {way: statistics.median(found) for way, found in speeds.items()}
+            painter(one_of_each)  # the naive method has cleared the tables
+    return {method: statistics.median(values) for method, values in speeds.items()}
 
 
 def main() -> int:
@@ -106,14 +106,14 @@ def main() -> int:
     ):
         speed = measure(name, painter, count, naive, few)
         print(
-            f"{name}: {speed['drawn']:,.0f} drawn and kept a core-second (at least {floor:,}), "
+            f"{name}: {speed['drawn']:,.0f} drawn and stored per second (at least {floor:,}), "
             f"{speed['drawn'] / speed['naive']:.1f} x one at a time ({speed['naive']:,.0f})\n"
             f"{name}: {speed['read']:,.0f} read again, {speed['read'] / speed['memory']:.2f} x "
             f"gathering from memory ({speed['memory']:,.0f})"
         )
         failed |= speed["drawn"] < floor
     if failed:
-        print("too slow")
+        print("FAILED: too slow")
     return int(failed)
 
 

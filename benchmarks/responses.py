@@ -1,10 +1,11 @@
-"""What response assays cost beside the bare decoding and encoding they are made of.
+"""How much do response assays cost on top of decoding and encoding codes?
 
     response matrix       (d + 1) N codes
     invariance matrix     n J T codes (with equivariance and self-consistency on top)
 
-Both must stay within 1.15 times the bare work, for a convolutional model at 64 x 64 and
-for a small MLP, with the same chunks. Peak memory must follow the budget, not d N.
+Both may take at most 1.15 times as long as decoding and encoding that many codes in the same
+chunks, for a convolutional model at 64 x 64 and for a small MLP. Peak memory must depend on the
+memory setting (`use_memory`), not on d N.
 
     python benchmarks/responses.py
 """
@@ -45,11 +46,12 @@ class Model(zs.Autoencoder):
 
 
 def convolutional() -> Model:
-    def down(given: int) -> list[nn.Module]:
-        return [nn.Conv2d(given, 32, 4, 2, 1), nn.ReLU()]
+    def down(inputs: int) -> list[nn.Module]:
+        return [nn.Conv2d(inputs, 32, 4, 2, 1), nn.ReLU()]
 
-    def up(made: int) -> list[nn.Module]:
-        return [nn.ConvTranspose2d(32, made, 4, 2, 1), nn.ReLU() if made == 32 else nn.Sigmoid()]
+    def up(outputs: int) -> list[nn.Module]:
+        last = nn.ReLU() if outputs == 32 else nn.Sigmoid()
+        return [nn.ConvTranspose2d(32, outputs, 4, 2, 1), last]
 
     encoder = [*down(1), *down(32), *down(32), *down(32), nn.Flatten()]
     decoder = [nn.Linear(LATENTS, 256), nn.ReLU(), nn.Linear(256, 512), nn.Unflatten(1, (32, 4, 4))]
@@ -73,9 +75,9 @@ def bare(model: Model, codes: torch.Tensor, size: int) -> None:
 
 
 def ratio(model: Model, count: int, ours) -> float:
-    """The fastest of several runs of ours over the fastest of the bare work, interleaved.
+    """The fastest of several runs of ours divided by the fastest of the bare work, interleaved.
 
-    In processor time of the one thread, which other work on the machine disturbs least.
+    In processor time of one thread, which depends little on other programs.
     """
     model.eval()
     codes = torch.randn(count, LATENTS)
@@ -86,21 +88,21 @@ def ratio(model: Model, count: int, ours) -> float:
             start = time.process_time()
             work()
             times[name].append(time.process_time() - start)
-    found = min(times["ours"]) / min(times["bare"])
+    value = min(times["ours"]) / min(times["bare"])
     print(f"    {count:7,} codes in chunks of {size:5,}: bare {min(times['bare']):6.3f} s", end="")
-    print(f"   ours {min(times['ours']):6.3f} s   ratio {found:.3f}")
-    return found
+    print(f"   ours {min(times['ours']):6.3f} s   ratio {value:.3f}")
+    return value
 
 
 def speed() -> list[float]:
     return [
-        *compared("convolutional 64 x 64", convolutional(), 128, 8, 32),
-        *compared("MLP 784-256-10", dense(), 2048, 16, 128),
+        *compare("convolutional 64 x 64", convolutional(), 128, 8, 32),
+        *compare("MLP 784-256-10", dense(), 2048, 16, 128),
     ]
 
 
-def compared(
-    name: str, model: Model, samples: int, interventions: int, each: int
+def compare(
+    name: str, model: Model, samples: int, interventions: int, base_samples: int
 ) -> tuple[float, float]:
     posterior = zs.Posterior(torch.randn(samples, LATENTS), torch.ones(samples, LATENTS))
     print(f"{name}\n  response matrix of {LATENTS} latents, {samples:,} samples")
@@ -109,40 +111,41 @@ def compared(
         (LATENTS + 1) * samples,
         lambda: response_matrix(model, posterior, samples=samples),
     )
-    print(f"  invariance matrix, {interventions} interventions on {each} samples")
+    print(f"  invariance matrix, {interventions} interventions on {base_samples} samples")
     invariance = ratio(
         model,
-        LATENTS * interventions * each,
+        LATENTS * interventions * base_samples,
         lambda: interventional_consistency(
-            model, posterior, interventions=interventions, samples=each
+            model, posterior, interventions=interventions, samples=base_samples
         ),
     )
     return matrix, invariance
 
 
 def peak(samples: int, budget: int) -> float:
-    """Megabytes that a response matrix has in use at most, in a fresh process.
+    """The peak memory of a response matrix in a fresh process, in megabytes.
 
-    Large pieces go back to the system as soon as they are free. Left to itself the C library
-    keeps some of them, of which it makes more or less from run to run (16 to 110 MB here).
+    The setting returns large blocks to the system as soon as they are free. By default the C
+    library keeps some of them, and how many varies from run to run (16 to 110 MB here).
     """
     command = [sys.executable, __file__, "peak", str(samples), str(budget)]
-    own = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
-    return json.loads(subprocess.run(command, capture_output=True, check=True, env=own).stdout)
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    process = subprocess.run(command, capture_output=True, check=True, env=environment)
+    return json.loads(process.stdout)
 
 
 def measure_peak(samples: int, budget: int) -> None:
-    # With real-time priority, as timings may be taken, the watcher would never have its turn.
+    # With real-time priority, which a benchmark may run at, the watching thread would starve.
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     model = dense(pixels=64 * 64, hidden=64).eval()
     posterior = zs.Posterior(torch.randn(samples, LATENTS))
     with use_memory(budget):
-        response_matrix(model, posterior, samples=64)  # whatever loads once
-    before, seen, done = allocated(), [], threading.Event()
+        response_matrix(model, posterior, samples=64)  # warm up
+    before, kilobytes, done = allocated(), [], threading.Event()
 
     def watch() -> None:
         while not done.wait(0.0005):
-            seen.append(allocated())
+            kilobytes.append(allocated())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -150,11 +153,11 @@ def measure_peak(samples: int, budget: int) -> None:
         response_matrix(model, posterior, samples=samples)
     done.set()
     watcher.join()
-    print(json.dumps((max(seen) - before) / 1024))
+    print(json.dumps((max(kilobytes) - before) / 1024))
 
 
 def allocated() -> int:
-    """Kilobytes of memory of our own: pages of libraries come and go as the system likes."""
+    """Kilobytes of anonymous memory, without pages of libraries, which the system may drop."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
@@ -163,7 +166,7 @@ def memory() -> bool:
     budget = 64 * 2**20
     few, many = peak(1000, budget), peak(16_000, budget)
     whole = 16_000 * LATENTS * 64 * 64 * 4 / 2**20
-    print(f"peak memory, budget 64 MB: 1,000 samples {few:.0f} MB, 16,000 samples {many:.0f} MB")
+    print(f"peak memory, limit 64 MB: 1,000 samples {few:.0f} MB, 16,000 samples {many:.0f} MB")
     print(f"    (all decoded interventions at once would be {whole:,.0f} MB)")
     return many < 1.5 * 64 and many < few + 32
 
@@ -171,10 +174,10 @@ def memory() -> bool:
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    ratios, held = speed(), memory()
-    if max(ratios) > LIMIT or not held:
-        sys.exit(f"does not hold: ratios {[round(r, 3) for r in ratios]} (limit {LIMIT})")
-    print(f"holds: every ratio at most {LIMIT}, memory set by the budget")
+    ratios, bounded = speed(), memory()
+    if max(ratios) > LIMIT or not bounded:
+        sys.exit(f"FAILED: ratios {[round(r, 3) for r in ratios]} (at most {LIMIT})")
+    print(f"ok: every ratio at most {LIMIT}, peak memory set by use_memory")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The network of Burgess et al., "Understanding disentangling in β-VAE", 2018, for 32 x 32.
 
-It stands for the code of somebody who has trained a model: nothing here knows of zscope.
+It stands for code that somebody else wrote: nothing in it depends on zscope.
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""Do two models that differ in their seed alone find the same latents and the same layers?"""
+"""Do two models that differ only in their seed learn the same codes and the same layers?"""
 
 import zscope as zs
 
@@ -11,8 +11,8 @@ for seed in (0, 1):
 first, second = (zs.record(model, data, samples=1000) for model in models)
 layers = [zs.assays.activations(each.autoencoder, each.observations) for each in (first, second)]
 heatmap = zs.assays.similarity_heatmap(*layers)
-print(f"codes: CKA {zs.assays.cka(first.codes, second.codes).score:.2f}, ", end="")
-print(f"Procrustes {zs.assays.procrustes(first.codes, second.codes).score:.2f}")
+print(f"codes: CKA {zs.assays.cka(first, second).score:.2f}, ", end="")
+print(f"Procrustes {zs.assays.procrustes(first, second).score:.2f}")
 for name, value in heatmap.summary():
     print(f"{name}: {value}")
 heatmap.plot().get_figure().savefig("compare_models.png")

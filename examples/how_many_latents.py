@@ -1,25 +1,25 @@
-"""How many latents does a model need? FONDUE asks a few short trainings, no grid of long ones."""
+"""How many latents does a model need? FONDUE trains a few models for a short time to find out."""
 
 import torch
 
 import zscope as zs
 
-draws = torch.Generator().manual_seed(0)
-directions = torch.linalg.qr(torch.randn(12, 4, generator=draws)).Q.T
-x = 5 * torch.randn(2000, 4, generator=draws) @ directions  # your data; here 4 directions in 12
-x += 0.1 * torch.randn(2000, 12, generator=draws)
+generator = torch.Generator().manual_seed(0)
+directions = torch.linalg.qr(torch.randn(12, 4, generator=generator)).Q.T
+x = 5 * torch.randn(2000, 4, generator=generator) @ directions  # your data; here 4 directions in 12
+x += 0.1 * torch.randn(2000, 12, generator=generator)
 
 
-def unused(latents: int) -> float:
-    """How many latents, counted in parts, a model of this size leaves as noise."""
+def gap(latents: int) -> float:
+    """How much of the latent variance is noise, in a model with this many latents."""
     model = zs.models.build("vae", shape=(12,), latents=latents, hidden=(32,))
     zs.train(model, x, steps=600, rate=1e-2, progress=False)
-    return zs.assays.trace_gap(zs.record(model, x).posterior).score
+    return zs.assays.trace_gap(zs.record(model, x)).score
 
 
 start = zs.assays.intrinsic_dimension(x).dimension
-answer = zs.assays.fondue(unused, start=start, threshold=0.5, limit=16)
-for latents, gap in sorted(answer.trials):
-    print(f"{latents:2d} latents: {gap:.2f} of them are noise")
+answer = zs.assays.fondue(gap, start=start, threshold=0.5, limit=16)
+for latents, noise in sorted(answer.trials):
+    print(f"{latents:2d} latents: {noise:.2f} of them are noise")
 print(f"The data have about {start:.1f} dimensions; use {answer.latents} latents.")
 answer.plot().get_figure().savefig("how_many_latents.png")

@@ -1,4 +1,4 @@
-"""PCA as an autoencoder: the same questions, put to the simplest model there is."""
+"""PCA as an autoencoder: the simplest model, measured like any other."""
 
 from sklearn.decomposition import PCA
 
@@ -9,5 +9,5 @@ x = digits.images.reshape(len(digits), -1) / 255
 
 report = zs.assay(PCA(8).fit(x), digits, names=["response-matrix", "holes", "mig", "explicitness"])
 print(report)
-print(f"The components hold {report.explained:.0%} of the variance of the digits.")
+print(f"The components explain {report.explained:.0%} of the variance of the digits.")
 report.save("report.html")

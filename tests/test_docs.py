@@ -3,13 +3,16 @@
 import importlib.util
 import inspect
 import re
+import shlex
 from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
 import torch
+import typer
 
 import zscope as zs
+from zscope.cli import app
 from zscope.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,6 +78,58 @@ def test_every_dataset_has_a_page(pages):
 def test_every_command_is_on_the_page_of_commands(pages):
     commands = {" ".join(words) for words in pages.commands()}
     assert {"demo", "train", "assay", "report", "explore", "data fetch", "study run"} <= commands
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
+    import matplotlib.pyplot as plt
+
+    monkeypatch.chdir(tmp_path)
+    generator = torch.Generator().manual_seed(0)
+    basis = torch.linalg.qr(torch.randn(6, 3, generator=generator)).Q
+    factors = torch.randint(3, (300, 2), generator=generator)
+    names = {
+        "x": torch.randn(300, 6, generator=generator),
+        "my_encoder": lambda x: x @ basis,
+        "my_decoder": lambda z: z @ basis.T,
+        "codes": factors + 0.1 * torch.randn(300, 2, generator=generator),
+        "factors": factors,
+    }
+    text = (ROOT / "README.md").read_text()
+    for long, short in (
+        ("steps=20_000", "steps=10"),
+        ("zs.record(run.model, sprites)", "zs.record(run.model, sprites, samples=200)"),
+        ("resamples=200", "resamples=2"),
+    ):
+        assert long in text
+        text = text.replace(long, short)
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)
+    plt.close("all")
+    assert {"report.html", "report.json", "runs"} == {path.name for path in tmp_path.iterdir()}
+    assert names["report"].findings
+    assert not names["report"].failed
+
+
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.*")),
+]
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: file.stem)
+def test_every_command_in_the_documents_can_be_parsed(file):
+    root = typer.main.get_command(app)
+    text = file.read_text().replace("\\\n", "")
+    commands = re.findall(r"^    zscope (.+)$|`zscope ([^`]+)`", text, re.MULTILINE)
+    for line in filter(None, (part for pair in commands for part in pair)):
+        command, words = root, shlex.split(line.replace("\n", " "), comments=True)
+        while hasattr(command, "commands"):
+            assert words[0] in command.commands, line
+            command, words = command.commands[words[0]], words[1:]
+        if words:
+            command.make_context(command.name, words)
 
 
 def test_every_picture_of_the_readme_exists_is_small_and_has_a_caption(pages):

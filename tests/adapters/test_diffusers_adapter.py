@@ -91,4 +91,5 @@ def test_a_folder_is_measured_by_the_command_line(vae, tmp_path, monkeypatch, ca
         main()
     said = capsys.readouterr()
     assert not end.value.code, said.err
-    assert "rate" in said.out
+    assert "latent-divergence" in said.out
+    assert "48" in said.out  # rows, all of them encoded

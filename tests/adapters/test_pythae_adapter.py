@@ -84,7 +84,7 @@ def test_what_is_no_gaussian_posterior_and_what_is_damaged_is_refused(tmp_path):
 
 def test_a_report_can_be_made_of_it():
     report = zs.assay(build("VAE"), X, names=["response-matrix", "variable-types"])
-    assert report.failed == []
+    assert not report.failed
     assert report.title == "VAE"
 
 

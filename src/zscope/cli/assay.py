@@ -151,7 +151,8 @@ def show(
     print(report)
     detailed = report.results if everything else [n for n in names if n in report.results]
     for name in detailed:
-        print(f"\n{name}\n{report.results[name]!r}")
+        _, _, body = repr(report.results[name]).partition("\n")  # without its own title
+        print(f"\n{name}\n{body}")
         if note := report.measurements.notes.get(name):
             print(note)
     if everything:

@@ -1,6 +1,5 @@
 """zscope explore: explore a model in the browser."""
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
@@ -40,38 +39,18 @@ def explore(
 
       zscope explore mymodel:load --data images.npy --no-browser --port 8000
     """
-    import os
-    import sys
-
-    import torch
-
+    from zscope import explorer
     from zscope.cli.targets import data_for
-    from zscope.explorer.serving import LOOPBACK, bound, serve
-    from zscope.explorer.session import Session
-    from zscope.loading import load
 
-    bound(host, port).close()  # refuse an unusable address before a model is loaded
-    if host not in LOOPBACK:
-        print(
-            f"explore: listening on {host}, which other machines in the network can reach. Anyone "
-            "who has the address with its token can use the model, and the connection is not "
-            "encrypted. To use it from another machine, an SSH tunnel to 127.0.0.1 is safer.",
-            file=sys.stderr,
-        )
-    # One core is left for the page during long computations.
-    torch.set_num_threads(max(1, (os.cpu_count() or 2) - 1))
-    session = Session(
-        load(target, weights=weights),
-        data_for(target, data, data_option, root),
-        name=name_of(target),
+    explorer.explore(
+        target,
+        None if data is None else data_for(target, data, data_option, root),
+        compare=compare,
+        weights=weights,
         samples=samples,
         seed=seed,
-        other=None if compare is None else load(compare),
-        other_name="" if compare is None else name_of(compare),
+        host=host,
+        port=port,
+        browser=browser,
+        root=root,
     )
-    serve(session, host=host, port=port, browser=browser)
-
-
-def name_of(target: str) -> str:
-    """The last part of a path; an import path is left as it is."""
-    return target if ":" in target else Path(target).resolve().name

@@ -135,9 +135,6 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
-bound = listen  # the name that cli/explore.py imports
-
-
 def host_names(host: str) -> set[str]:
     """The host names that requests may use."""
     names = {*LOOPBACK, host}

@@ -89,7 +89,7 @@ def test_nothing_and_not_a_number_are_refused():
         variable_types(iter([]))
     with pytest.raises(Undefined, match="0 samples"):
         variable_types(torch.zeros(0, 3))
-    with pytest.raises(Undefined, match=r"NaN or infinite.*row 1"):
+    with pytest.raises(Undefined, match=r"NaN or infinity.*row 1"):
         variable_types(torch.tensor([[0.1], [float("nan")]]))
     with pytest.raises(Undefined, match=r"between 0 and 0\.5"):
         variable_types(torch.ones(3, 1), alpha=0.5)
