@@ -37,6 +37,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.results import listed
 
 __all__ = ["modularity"]
 
@@ -78,7 +79,7 @@ def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
-            f"Latents {silent} have no more information about any factor than noise and were left "
+            f"Latents {listed(silent)} have no more information about any factor than noise and were left "
             "out."
         )
     if not informative.any():
