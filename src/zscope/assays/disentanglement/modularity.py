@@ -79,8 +79,8 @@ def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
-            f"Latents {listed(silent)} have no more information about any factor than noise and were left "
-            "out."
+            f"Latents {listed(silent)} have no more information about any factor than noise and "
+            "were left out."
         )
     if not informative.any():
         flags.append("No latent is informative, so modularity is 0 by definition.")
