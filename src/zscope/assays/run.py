@@ -9,6 +9,7 @@ anything else is kept as a failure with its traceback; the others go on.
 import functools
 import hashlib
 import inspect
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
@@ -187,8 +188,8 @@ def _run(
     except Stopped:
         raise
     except ZscopeError as error:
-        text = " ".join(str(error).split())
-        text = text.removeprefix(f"{entry.name}: ").removeprefix(f"{entry.attribute}: ")
+        # Without the name of the function that raised it.
+        text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
         found.missing[entry.name] = text[:1].upper() + text[1:]
     except Exception as error:
         text = " ".join(str(error).split())

@@ -30,6 +30,7 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
+from zscope.results import listed
 
 MIN_SAMPLES = 20
 LARGEST = 1e38
@@ -273,7 +274,7 @@ def used_latents(
         reason = "no more information about any factor than noise"
     if silent - passive:
         flags.append(
-            f"Latents {sorted(silent - passive)} are passive ({reason}) and were left out."
+            f"Latents {listed(sorted(silent - passive))} are passive ({reason}) and were left out."
         )
     passive |= silent
     active = [j for j in range(sample.codes.shape[1]) if j not in passive]

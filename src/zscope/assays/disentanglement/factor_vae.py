@@ -31,6 +31,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Sample, check_choice, order_of, prepare, used_latents
 from zscope.errors import Undefined
+from zscope.results import listed
 
 __all__ = ["factor_vae_score"]
 
@@ -105,7 +106,11 @@ def factor_vae_score(
 def _wide_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
     wide = sample.codes.std(0, ddof=1) >= DLIB_STD
     passive = [int(j) for j in np.flatnonzero(~wide)]
-    flags = [f"Latents {passive} have a standard deviation below {DLIB_STD}."] if passive else []
+    flags = (
+        [f"Latents {listed(passive)} have a standard deviation below {DLIB_STD}."]
+        if passive
+        else []
+    )
     return [int(j) for j in np.flatnonzero(wide)], passive, flags
 
 

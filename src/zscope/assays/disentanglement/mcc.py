@@ -36,6 +36,7 @@ from zscope.assays.sample import (
     used_latents,
     varying_latents,
 )
+from zscope.results import listed
 
 __all__ = ["MCC", "mcc"]
 
@@ -69,7 +70,7 @@ def mcc(
         if kind == "categorical" and values > 2
     ]
     if unordered:
-        flags.append(f"Factors {unordered} are categorical but treated as ordered.")
+        flags.append(f"Factors {listed(unordered)} are categorical but treated as ordered.")
     return compute_score(
         MCC,
         "mcc",
@@ -94,7 +95,7 @@ def _match(sample: Sample, _: np.random.Generator, *, ranks: bool) -> Estimate:
     per_factor[columns] = matrix[rows, columns]
     matching = {sample.columns[k]: sample.latents[j] for j, k in zip(rows, columns, strict=True)}
     missing = sorted(set(sample.columns) - set(matching))
-    flags = [f"Factors {missing} have no latent and count as 0."] if missing else []
+    flags = [f"Factors {listed(missing)} have no latent and count as 0."] if missing else []
     per_latent = np.zeros(len(matrix))
     per_latent[rows] = matrix[rows, columns]
     more = {"matching": matching}

@@ -37,6 +37,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.results import listed
 
 __all__ = ["modularity"]
 
@@ -78,8 +79,8 @@ def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
-            f"Latents {silent} have no more information about any factor than noise and were left "
-            "out."
+            f"Latents {listed(silent)} have no more information about any factor than noise and "
+            "were left out."
         )
     if not informative.any():
         flags.append("No latent is informative, so modularity is 0 by definition.")
