@@ -233,9 +233,9 @@ def assay(
     `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
     tensor, of which `samples` observations are encoded (a run knows its own data); or a
     Recording, which has its own data and seed. `names` are assays or groups of the
-    catalogue, by default all. `options` are by assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
-    `resamples` resamples (0: none). `progress` is called before each assay; None shows it on
-    a terminal, False never.
+    catalogue, by default all. `options` are by assay: {"response-map": {"dims": (3, 5)}}.
+    Scores that can have an interval get one from `resamples` resamples (0: none). `progress`
+    is called before each assay; None shows it on a terminal, False never.
     """
     from zscope.loading import load, run_data
 
