@@ -76,7 +76,8 @@ def main() -> None:
     codes = torch.randn(CODES, LATENTS, generator=torch.Generator().manual_seed(0))
 
     def ours():
-        return zs.assays.distance_to_orthogonality(model, codes, active="all").per_sample.tolist()
+        options = {"active": "all", "samples": CODES}
+        return zs.assays.distance_to_orthogonality(model, codes, **options).per_sample.tolist()
 
     def slow():
         return code_by_code(model.decode, codes[:SLOW_CODES], by_program)

@@ -22,13 +22,13 @@ from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.metrics import mutual_info_score
 
 import zscope as zs
-from zscope.assays import sample as samples
-from zscope.assays.disentanglement.dci import _boosted
+from zscope.assays.disentanglement.dci import _lightgbm
 from zscope.assays.disentanglement.factor_vae import _votes
 from zscope.assays.disentanglement.irs import _by_maximum
 from zscope.assays.disentanglement.mig import _gaps
-from zscope.assays.disentanglement.modularity import _informative
+from zscope.assays.disentanglement.modularity import _corrected
 from zscope.assays.run import measure
+from zscope.assays.sample import prepare, used_latents, varying_latents
 
 SIZES = (3, 6, 40, 32, 32)
 
@@ -101,13 +101,13 @@ def plain_factor_vae(codes: np.ndarray, factors: np.ndarray) -> float:
 
 def score_alone(name: str, codes: np.ndarray, factors: np.ndarray) -> float:
     """One of zscope's scores from arrays, without its chance level."""
-    sample, _ = samples.prepared(name, codes, factors, None)
-    find = samples.not_constant if name == "irs" else lambda s: samples.used_latents(name, s, None)
-    sample = sample.keep(find(sample)[0])
+    sample, _ = prepare(name, codes, factors, None)
+    used = varying_latents(sample) if name == "irs" else used_latents(name, sample, None)
+    sample = sample.keep(used[0])
     rng = np.random.default_rng(0)
     if name == "factor_vae_score":
         return _votes(sample, rng, by_value=False).score
-    estimate = {"mig": _gaps, "modularity": _informative, "irs": _by_maximum}[name]
+    estimate = {"mig": _gaps, "modularity": _corrected, "irs": _by_maximum}[name]
     return estimate(sample, rng).score
 
 
@@ -167,7 +167,7 @@ def compare_importances(quick: bool) -> None:
     fast = []
     for k in range(len(SIZES)):
         start = time.process_time()
-        importances, _ = _boosted(codes[train], factors[train, k], codes[test], True)
+        importances, _ = _lightgbm(codes[train], factors[train, k], codes[test], True)
         ours += time.process_time() - start
         fast.append(importances / importances.sum())
     rounds = 3 if quick else 100
@@ -199,7 +199,7 @@ def small_importances() -> tuple[list[np.ndarray], list[np.ndarray]]:
     codes, factors = make_data(10_000)
     fast, slow = [], []
     for k in (0, 1):
-        importances, _ = _boosted(codes, factors[:, k], codes[:10], True)
+        importances, _ = _lightgbm(codes, factors[:, k], codes[:10], True)
         fast.append(importances / importances.sum())
         model = GradientBoostingClassifier(random_state=0).fit(codes, factors[:, k])
         slow.append(model.feature_importances_)

@@ -14,11 +14,7 @@ import zscope as zs
 weights, root = sys.argv[1:3]
 model = zs.load(VAE, weights=weights)
 digits = zs.data.load("mnist", root=root, part="test", resolution=32)
-names = [
-    "response-matrix",
-    "variable-types",
-    "latent-divergence",
-]  # leave out to measure everything
+names = ["response-matrix", "variable-types", "latent-divergence"]  # leave out for all assays
 report = zs.assay(model, digits, names=names, samples=400)
 print(report)
 report.save("report.html")

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from zscope.errors import ConfigError, did_you_mean
+from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = ["KINDS", "Factors", "Kind", "factors_of", "guess_kind", "kinds_of"]
 
@@ -72,8 +72,7 @@ def factors_of(
         if kinds is None:
             return values
         names, labels, values = values.names, values.labels, values.values
-    table = np.asarray(values)
-    table = table[:, None] if table.ndim == 1 else table
+    table = _numbers(values, who)
     count = table.shape[1]
     columns = tuple(str(name) for name in names or [f"factor{k}" for k in range(count)])
     if len(columns) != count or len(set(columns)) != count:
@@ -85,6 +84,31 @@ def factors_of(
     resolved = tuple(kind or guess_kind(table[:, k]) for k, kind in enumerate(stated))
     guessed = tuple(name for name, kind in zip(columns, stated, strict=True) if kind is None)
     return Factors(table, columns, resolved, guessed, labels or {})
+
+
+def _numbers(values: Any, who: str) -> np.ndarray:
+    """Samples x factors, finite numbers; words have to be numbered by the caller."""
+    if hasattr(values, "detach"):  # a tensor, perhaps with gradients or in bfloat16
+        plain = values.detach().cpu()
+        values = (plain.float() if plain.is_floating_point() else plain).numpy()
+    try:
+        table = np.asarray(values)
+        table = table[:, None] if table.ndim == 1 else table
+        fit = table.ndim == 2 and 0 not in table.shape and table.dtype.kind in "biuf"
+    except ValueError:
+        table, fit = np.zeros((0, 0)), False
+    if not fit:
+        raise DataError(
+            f"{who}: factors of shape {table.shape} and type {table.dtype}; expected one row of "
+            "numbers for each sample. Number words: np.unique(words, return_inverse=True)[1]"
+        )
+    finite = np.isfinite(table).all(1)
+    if not finite.all():
+        raise DataError(
+            f"{who}: {int((~finite).sum())} of {len(table)} rows of factors hold NaN or infinite "
+            f"numbers, the first is row {int(np.flatnonzero(~finite)[0])}. Leave those rows out."
+        )
+    return table
 
 
 def kinds_of(

@@ -161,7 +161,11 @@ class Recording:
             digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
         if self.factors is not None:
             digest.update(np.ascontiguousarray(self.factors.values).tobytes())
-            digest.update(repr((self.factors.names, self.factors.kinds)).encode())
+            about = self.factors.names, self.factors.kinds, self.factors.guessed
+            digest.update(repr((about, self.factors.labels)).encode())
+        if self.dataset is not None:  # some assays look at the observations themselves
+            some = self.dataset.batch(slice(0, 64)).contiguous().numpy()
+            digest.update(self.dataset.name.encode() + some.tobytes())
         return digest.hexdigest()
 
     def share(self, key: Any, work: Callable[[], Any]) -> Any:
@@ -295,6 +299,8 @@ def auxiliary_of(
 
 def choose_rows(available: int, samples: int, seed: int) -> np.ndarray:
     """At most `samples` of `available` rows, without repeats, in ascending order."""
+    if samples < 1:
+        raise DataError(f"record: samples={samples}; at least one observation must be encoded.")
     if samples >= available:
         return np.arange(available)
     generator = np.random.default_rng(seed_of(seed, 2))

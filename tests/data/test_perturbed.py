@@ -216,7 +216,7 @@ def test_each_turn_changes_its_own_side_and_never_an_encoder(sprites, trained):
         "decoders": torch.optim.Adam(game.decoder_parameters(), lr=1e-3),
         "modifier": torch.optim.Adam(game.modifier.parameters(), lr=1e-3),
     }
-    config = playing.checked("test", steps=8, batch=16, seed=0)
+    config = playing.validate("test", steps=8, batch=16, seed=0)
     row = playing.one_round(game, adam, config, 0)
     assert row["round"] == 1
     assert row["gap"] == pytest.approx(row["entangled"] - row["disentangled"])

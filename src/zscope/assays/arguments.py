@@ -59,9 +59,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
                 )
             if not entry.compares:
                 return _of_recording(function, signature, entry, arguments[0], options)
-            arguments = tuple(
-                each.codes if isinstance(each, Recording) else each for each in arguments
-            )
+        if entry.compares:
+            arguments = tuple(_codes(each) for each in arguments)
         given = signature.bind(*arguments, **options).arguments
         if given.get("generator") is None:
             _as_recording(signature, entry, given)
@@ -69,6 +68,13 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         return cast(Callable[..., R], function)(**given)
 
     return cast(Assay[P, R], measure)
+
+
+def _codes(value: Any) -> Any:
+    """The codes of a recording, or of each recording in a list; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return [_codes(each) for each in value]
+    return value.codes if isinstance(value, Recording) else value
 
 
 def _of_recording(
@@ -91,13 +97,29 @@ def _of_recording(
 
     if drawn_anew:
         return work()
-    # An array prints shortened, so its text does not identify it.
-    arrays = any(hasattr(value, "shape") for value in options.values())
-    return work() if arrays else cast(R, recording.share(_key(entry.name, options), work))
+    text = options_text(options)
+    return work() if text is None else cast(R, recording.share((entry.name, text), work))
 
 
-def _key(name: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    return name, repr(sorted(options.items()))
+def options_text(options: Mapping[str, Any]) -> str | None:
+    """Options as text that tells them apart; None if one of them cannot be written down.
+
+    The text of an array is shortened and that of a network leaves out its weights.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [plain(item) for item in value]
+        if isinstance(value, dict):
+            return {plain(key): plain(item) for key, item in value.items()}
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        raise TypeError(type(value).__name__)
+
+    try:
+        return repr([(name, plain(options[name])) for name in sorted(options)])
+    except TypeError:
+        return None
 
 
 def shared_result(function: Assay[..., R], recording: Recording) -> R:
@@ -137,7 +159,7 @@ def _as_recording(signature: inspect.Signature, entry: Entry, given: dict[str, A
     So the base samples are the same whether a recording or its posterior is given.
     """
     model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
-    for name, part in zip(signature.parameters, entry.takes, strict=False):
+    for name, part in _places(signature, entry).items():
         value = given.get(name)
         if (part == "recording" and value is not None) or (
             part == "recording_or_codes" and isinstance(value, Posterior)
@@ -208,12 +230,14 @@ def _latents(given: Mapping[str, Any]) -> int:
 
 
 def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
-    """Refuse options that the function does not have."""
+    """Refuse options that the function does not have, and arrays that the recording gives."""
+    places = _places(signature, entry)
+    given = {name for name, part in places.items() if part not in CHOSEN}
+    known = [name for name in signature.parameters if name not in given]
     for option in options:
-        if option not in signature.parameters:
+        if option not in known:
             raise ConfigError(
-                f"{entry.name}: it has no option {option!r}. "
-                f"{did_you_mean(option, [*options_of(signature)])}"
+                f"{entry.name}: it has no option {option!r}. {did_you_mean(option, known)}"
             )
 
 
@@ -293,6 +317,9 @@ def _conditional_kl(recording: Recording) -> Tensor | None:
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
+
+CHOSEN = {"base", "plane", "first_code", "last_code"}
+"""Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how a recording answers.
 PARTS: dict[str, Callable[[Recording], Any]] = {

@@ -6,6 +6,7 @@ one fails. An assay that does not apply, or has no answer, leaves its reason; on
 anything else is kept as a failure with its traceback; the others go on.
 """
 
+import functools
 import hashlib
 import inspect
 import re
@@ -18,11 +19,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zscope import __version__
 from zscope.assays import CATALOGUE, groups
-from zscope.assays.arguments import check_option_names, options_of, unmet
+from zscope.assays.arguments import check_option_names, options_of, options_text, unmet
 from zscope.assays.entry import Entry
-from zscope.errors import ConfigError, Stopped, Undefined, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
-from zscope.results import Result, plain
+from zscope.results import Result
 
 __all__ = ["Failure", "Measurements", "Progress", "choose", "measure", "passes"]
 
@@ -62,6 +63,7 @@ class Measurements:
     missing: dict[str, str] = field(default_factory=dict)  # the reason why there is no result
     failed: dict[str, Failure] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)  # where fewer samples were used, and why
+    warnings: list[str] = field(default_factory=list)
 
 
 def choose(names: Iterable[str] | str | None) -> list[Entry]:
@@ -93,6 +95,11 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
             )
         entries = choose([name])
         signatures = {entry.name: inspect.signature(entry.load()) for entry in entries}
+        if "generator" in values:
+            raise ConfigError(
+                f"options: {name}.generator; random numbers follow from the seed and the name of "
+                "the assay. Choose the seed instead."
+            )
         for option, value in values.items():
             able = [each for each in entries if option in signatures[each.name].parameters]
             if not able:
@@ -103,7 +110,17 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
 
 
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
-    """How many passes of the model an assay will take, as its entry states."""
+    """How many passes of the model an assay will take, as its entry states.
+
+    0 for options that make no sense: the assay itself will refuse them.
+    """
+    try:
+        return _passes(entry, recording, options)
+    except (TypeError, ValueError, NameError):
+        return 0
+
+
+def _passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
     sizes = _sizes(entry, recording, options)
     if entry.limited(options):
         sizes[entry.scales] = entry.affordable(sizes)
@@ -126,6 +143,11 @@ def measure(
     get one from `resamples` resamples. `kept` holds results of earlier measurements, which are
     taken over when nothing that matters has changed.
     """
+    if resamples < 0 or resamples == 1:
+        raise ConfigError(
+            f"assay: resamples={resamples} gives no interval; at least 2 are needed, 200 give "
+            "stable intervals. Leave it at 0 for none."
+        )
     chosen, checked = choose(names), check_options(options)
     found = Measurements()
     for entry in chosen:
@@ -151,12 +173,15 @@ def _run(
 ) -> None:
     """Run one assay and put what came of it where it belongs."""
     try:
-        key = None if kept is None else _key(entry, recording, options)
+        text = options_text(options)
+        key = None if kept is None or text is None else _key(recording, text)
         result = None if kept is None or key is None else kept.get(entry.name, key)
-        if result is None:
+        if result is not None:  # other assays of this recording may need it
+            result = recording.share((entry.name, text), lambda: result)
+        else:
             result = entry.load()(recording, **options)
             if kept is not None and key is not None:
-                kept.put(entry.name, key, result)
+                _keep(kept, entry.name, key, result, found)
         found.results[entry.name] = result
         if note := _note(entry, recording, options):
             found.notes[entry.name] = note
@@ -210,20 +235,36 @@ def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str
     )
 
 
-def _key(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """All that a result depends on; None if some of it cannot be written down."""
+def _keep(kept: Kept, name: str, key: dict[str, Any], result: Result, found: Measurements) -> None:
+    """Keep a result; where that fails, the result stands and a warning says so."""
     try:
-        values = plain(dict(sorted(options.items())))
-    except (TypeError, Undefined):
-        return None
-    source = inspect.getsourcefile(inspect.unwrap(entry.load()))
+        kept.put(name, key, result)
+    except (ZscopeError, OSError) as error:
+        text = " ".join(str(error).split())
+        if not found.warnings:
+            found.warnings.append(f"Results were not kept with the run: {text}")
+
+
+def _key(recording: Recording, options: str) -> dict[str, Any]:
+    """All that a result depends on."""
     return {
-        "options": repr(values),
+        "options": options,
         "recording": recording.fingerprint,
         "seed": recording.seed,
         "zscope": __version__,
-        "source": hashlib.sha256(Path(source or "").read_bytes()).hexdigest(),
+        "source": _source(),
     }
+
+
+@functools.cache
+def _source() -> str:
+    """Changes with the source of the assays and of what they share."""
+    here = Path(__file__).parent
+    shared = [here.parent / f"{name}.py" for name in ("recording", "factors", "sampling")]
+    digest = hashlib.sha256()
+    for file in sorted([*here.rglob("*.py"), *shared]):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 class _Clock:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 STEPS = 3000
+NUMBERS = ("kl", "variance", "response")
 ASSAYS = ["response-matrix", "holes", "variable-types", "mig", "dci", "sap"]  # seconds in all
 
 
@@ -31,6 +32,7 @@ def demo(
     Called again, it resumes the training, or shows the same results.
     """
     from zscope import data, models
+    from zscope.cli.assay import finish
     from zscope.recording import record
     from zscope.training import train
 
@@ -78,7 +80,10 @@ def demo(
         print_table(report.latents)
         print(summary(report.latents))
         print("\n".join(map(str, report.findings)))
+        for name, failure in report.failed.items():
+            print(f"{name}: {failure.message}")
         print(f"Look next at {page} (in a browser) and {figure}, then: zscope explore {out}")
+    finish(report.measurements, [])
 
 
 def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
@@ -127,7 +132,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
     for column in ("KL (nats)", "mean variance", "response"):
         table.add_column(column, justify="right")
     for row in rows:
-        numbers = (f"{row[key]:.2f}" for key in ("kl", "variance", "response"))
+        numbers = (f"{row[key]:.2f}" if key in row else "" for key in NUMBERS)
         table.add_row(str(row["latent"]), row["type"], *numbers)
     Console().print(table)
 

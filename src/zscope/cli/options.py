@@ -60,8 +60,13 @@ Kinds = Annotated[
 Variances = Annotated[
     Path | None, Option(help="For a file of codes: the file of posterior variances.")
 ]
-Samples = Annotated[int, Option(help="Observations to encode.")]
-Resamples = Annotated[int, Option(help="Resamples for 95 % intervals, e.g. 200; 0 for none.")]
+Samples = Annotated[
+    int | None,
+    Option(min=1, help="Observations to encode (default 10,000; of a file of codes, all)."),
+]
+Resamples = Annotated[
+    int, Option(min=0, help="Resamples for 95 % intervals, e.g. 200; 0 for none.")
+]
 Weights = Annotated[
     Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
 ]

@@ -23,7 +23,7 @@ def report(
     factors: options.FactorsFile = None,
     kinds: options.Kinds = None,
     variances: options.Variances = None,
-    samples: options.Samples = 10_000,
+    samples: options.Samples = None,
     resamples: options.Resamples = 20,
     set_: options.AssayOption = None,
     seed: options.Seed = 0,

@@ -61,7 +61,9 @@ def score(
     for name in names:
         if name not in known:
             raise ConfigError(f"score: no score is called {name!r}. {did_you_mean(name, known)}")
-    options = {**with_flavour(flavour, names), **assay_options(set_)}
+    options = with_flavour(flavour, names)
+    for name, values in assay_options(set_).items():
+        options[name] = {**options.get(name, {}), **values}
     recording = recording_of_files(codes, factors, variances=variances, kinds=kinds, seed=seed)
     if recording.factors is None:
         raise ConfigError(

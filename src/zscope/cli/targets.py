@@ -25,7 +25,7 @@ def measure_target(
     names: list[str] | None,
     *,
     set_: list[str] | None,
-    samples: int,
+    samples: int | None,
     resamples: int,
     seed: int,
     root: Path | None,
@@ -80,7 +80,7 @@ def recording_of(
     factors: Path | None = None,
     variances: Path | None = None,
     kinds: str | None = None,
-    samples: int,
+    samples: int | None,
     seed: int,
     root: Path | None = None,
 ) -> "Recording":
@@ -88,7 +88,7 @@ def recording_of(
     from zscope.data.columns import SUFFIXES
     from zscope.errors import ConfigError
     from zscope.loading import load
-    from zscope.recording import record
+    from zscope.recording import SAMPLES, record
 
     of_models = {"--data": data, "--data-option": data_option, "--weights": weights}
     of_codes = {"--factors": factors, "--variances": variances, "--kinds": kinds}
@@ -111,7 +111,7 @@ def recording_of(
     return record(
         load(target, weights=weights),
         data_for(target, data, data_option, root),
-        samples=samples,
+        samples=samples or SAMPLES,
         seed=seed,
     )
 

@@ -119,6 +119,7 @@ class Report:
                 f"{first_names(self.missing)}"
             )
         lines += [f"{name}: {failure.message}" for name, failure in self.failed.items()]
+        lines += self.measurements.warnings
         return ["", *lines] if lines else []
 
     def to_dict(self, *, pictures: bool = True) -> dict[str, Any]:
@@ -230,22 +231,28 @@ def assay(
     """Measure everything that applies to a model, and explain what it means.
 
     `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
-    tensor, of which `samples` observations are encoded; or a Recording, which has its own data
-    and seed. `names` are assays or groups of the catalogue, by default all. `options` are by
-    assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
-    `resamples` resamples (0: none). `progress` is called before each assay; None shows it on
-    a terminal, False never.
+    tensor, of which `samples` observations are encoded (a run knows its own data); or a
+    Recording, which has its own data and seed. `names` are assays or groups of the
+    catalogue, by default all. `options` are by assay: {"response-map": {"dims": (3, 5)}}.
+    Scores that can have an interval get one from `resamples` resamples (0: none). `progress`
+    is called before each assay; None shows it on a terminal, False never.
     """
-    from zscope.loading import load
+    from zscope.loading import load, run_data
 
     chosen = [entry.name for entry in choose(names)]
     words = [] if names is None else [f"names={chosen}"]
     words += [f"options={options!r}"] if options else []
     with show_progress(progress) as watch:
         if isinstance(autoencoder, Recording):
+            if data is not None:
+                raise ConfigError(
+                    "assay: a recording and data; a recording has its own data and seed. Leave "
+                    "data out, or give the model instead of its recording."
+                )
             recording = autoencoder
             words = ["recording", *words]
         else:
+            data = run_data(autoencoder) if data is None else data
             recording = record(load(autoencoder), data, samples=samples, seed=seed)
             words = ["autoencoder", "data", *words, f"samples={samples}", f"seed={seed}"]
         words += [f"resamples={resamples}"] if resamples else []
@@ -294,12 +301,13 @@ def describe_model(
     """The table of latents with traversals, the explained variance, and some reconstructions."""
     matrix = results.get("response-matrix")
     responses = None
-    if isinstance(matrix, ResponseMatrix):
+    if isinstance(matrix, ResponseMatrix) and len(matrix.groups) == recording.latents:
         responses = matrix.relative.diagonal().tolist()
-    table = latent_table(recording, responses)
-    if recording.model is None:
-        return table, None, None
+    table: list[dict[str, Any]] = []
     try:
+        table = latent_table(recording, responses)
+        if recording.model is None:
+            return table, None, None
         first = table[:SHOWN]
         values, decoded = traversals(recording, [row["latent"] for row in first])
         for row, along, observations in zip(first, values, decoded, strict=True):

@@ -174,5 +174,5 @@ ENTRY = Entry(
     takes=("autoencoder", "observations", "posterior=posterior"),
     needs=("variances",),
     passes="samples * (latents + draws)",
-    most=4_000,
+    most=5_000,
 )

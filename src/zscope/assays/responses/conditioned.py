@@ -134,10 +134,11 @@ def conditioned_response_matrix(
     whole(who, 2, samples=samples)
     resamples = resamples_of(resamples, who)
     generator = fresh(generator)
+    # A generator of its own for the response matrix, which is not always computed here.
+    own = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
     batch, values, names = _observations(data, factors, who)
     recording = posterior if isinstance(posterior, Recording) else None
-    if isinstance(posterior, Recording):
-        posterior = posterior.posterior
+    posterior = posterior.posterior if isinstance(posterior, Recording) else posterior
     if posterior is not None and len(posterior) != len(values):
         raise DataError(
             f"{who}: {len(posterior)} posteriors for {len(values)} observations; they must be of "
@@ -166,7 +167,7 @@ def conditioned_response_matrix(
             groups=lists,
             threshold=threshold,
             rule=rule,
-            generator=generator,
+            generator=own,
         )
     used = _causal_latents(overall.causal if causal is None else causal, len(lists), who)
     matrices, unconditioned = [], []
@@ -348,5 +349,5 @@ ENTRY = Entry(
     takes=("autoencoder", "data", "posterior=recording"),
     needs=("two factors",),
     passes="2 * factors * samples * (latents + 1)",
-    most=28_000,
+    most=22_000,
 )

@@ -232,8 +232,6 @@ def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
     return distance
 
 
-# Former names, which the explorer still imports.
-
 ENTRY = Entry(
     question="How much of the prior falls into holes, far from the codes of any data?",
     takes=("autoencoder", "recording"),
