@@ -491,3 +491,77 @@ def test_scores_call_factors_by_the_names_that_the_data_give_them():
     drawn = found.plot().get_xticklabels()
     assert [label.get_text() for label in drawn] == ["left", "right"]
     assert zs.assays.mig(x, factors).factor_names is None
+
+
+def test_options_that_cannot_be_written_down_are_neither_shared_nor_kept(tmp_path):
+    """Two networks of one architecture print alike."""
+    recording = zs.record(identity(3), gaussian_codes(80, 3).float())
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        small, large = (nn.Linear(3, 3) for _ in range(2))
+        large.weight.copy_(50 * small.weight)
+    first, second = (a.sample_quality(recording, extractor=net) for net in (small, large))
+    assert second.distances["hybrid"] > 10 * first.distances["hybrid"]
+
+
+def test_a_store_that_cannot_be_written_costs_no_result_and_a_line_says_so(tmp_path):
+    run, x = trained(tmp_path)
+    (tmp_path / "assays").write_text("in the way")
+    recording = zs.record(run.model, x)
+    kept = KeptResults(store.open_run(tmp_path), recording.model)
+    found = measure(recording, ["effective-rank", "total-correlation"], kept=kept)
+    assert set(found.results) == {"effective-rank", "total-correlation"}
+    assert not found.failed
+    assert len(found.warnings) == 1
+    assert "were not kept" in found.warnings[0]
+
+
+def test_stated_kinds_and_other_observations_make_another_recording():
+    codes, factors = gaussian_codes(40, 2).float(), grid(4, 10)
+    guessed = Recording.from_arrays(codes, factors)
+    stated = Recording.from_arrays(codes, factors, kinds="categorical")
+    assert guessed.fingerprint != stated.fingerprint
+    blind = zs.wrap(lambda x: x[:, :2], lambda z: torch.cat([z, z[:, :1]], 1), latents=2)
+    x = gaussian_codes(40, 3).float()
+    moved = x + torch.tensor([0, 0, 1.0])
+    first, second = zs.record(blind, x), zs.record(blind, moved)
+    assert torch.equal(first.codes, second.codes)
+    assert first.fingerprint != second.fingerprint
+
+
+def test_a_conditioned_matrix_is_the_same_with_the_posterior_as_with_the_recording():
+    model, data = factor_world()
+    recording = zs.record(model, data)
+    first = a.conditioned_response_matrix(recording)
+    second = a.conditioned_response_matrix(model, recording.data, posterior=recording.posterior)
+    assert first.disentanglement == second.disentanglement
+    assert torch.equal(first.matrix, second.matrix)
+
+
+@pytest.mark.parametrize("option", ["codes", "factors", "variances"])
+def test_arrays_of_the_recording_are_no_options(option):
+    model, data = factor_world()
+    with pytest.raises(ConfigError, match=f"no option '{option}'"):
+        a.mig(zs.record(model, data), **{option: data.factors})
+    with pytest.raises(ConfigError, match="follow from the seed"):
+        check_options({"mig": {"generator": 5}})
+
+
+@pytest.mark.parametrize("resamples", [-1, 1])
+def test_resamples_that_give_no_interval_are_refused_at_once(resamples):
+    with pytest.raises(ConfigError, match=f"resamples={resamples} gives no interval"):
+        measure(recorded(), ["effective-rank"], resamples=resamples)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [[["a"], ["b"]], [[1], [1, 2]], np.zeros((2, 2, 2)), np.zeros((2, 0)), [[1.0], [np.nan]]],
+    ids=["words", "ragged", "cube", "empty", "nan"],
+)
+def test_factors_that_are_no_table_of_numbers_are_refused(factors):
+    with pytest.raises(zs.errors.DataError, match="from_arrays: .*factors"):
+        Recording.from_arrays(np.zeros((2, 2)), factors)
+
+
+def test_factors_may_be_tensors_of_any_type_with_or_without_gradients():
+    values = torch.tensor([[0.5], [1.5]], dtype=torch.bfloat16, requires_grad=True)
+    assert Recording.from_arrays(np.eye(2), values).factors.values.tolist() == [[0.5], [1.5]]

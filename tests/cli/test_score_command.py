@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from zscope.assays import CATALOGUE
+from zscope.cli import app
 from zscope.cli.score import score
 from zscope.errors import ConfigError, DataError, Undefined
 
@@ -180,3 +181,28 @@ def test_options_of_scores_are_checked(run, arrays):
         run(*words, "--set", "mig.flavor=dlib")
     with pytest.raises(ConfigError, match="no flavour 'dlip'"):
         run(*words, "--flavour", "dlip")
+
+
+def test_a_flavour_holds_beside_other_options_of_a_score(tmp_path):
+    factors = np.arange(120)[:, None] // [1, 6] % [6, 5]
+    np.save(tmp_path / "codes.npy", factors + 0.1 * np.random.default_rng(0).random((120, 2)))
+    np.save(tmp_path / "factors.npy", factors)
+    words = ["score", str(tmp_path / "codes.npy"), str(tmp_path / "factors.npy"), "--only", "mig"]
+    words += ["--flavour", "dlib", "--set", "mig.resamples=5", "--json"]
+    result = json.loads(CliRunner().invoke(app, words).stdout)["scores"]["mig"]
+    assert result["flavour"] == "dlib"
+    assert result["interval"] is not None
+
+
+def test_files_of_many_codes_are_used_whole_by_both_commands(tmp_path):
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 3, (10_500, 1))
+    np.save(tmp_path / "codes.npy", factors + rng.normal(size=(10_500, 2)))
+    np.save(tmp_path / "factors.npy", factors)
+    codes, labels = str(tmp_path / "codes.npy"), str(tmp_path / "factors.npy")
+    scored = CliRunner().invoke(app, ["score", codes, labels, "--only", "mig", "--json"])
+    assayed = CliRunner().invoke(app, ["assay", codes, "mig", "--factors", labels, "--json"])
+    first = json.loads(scored.stdout)["scores"]["mig"]
+    second = json.loads(assayed.stdout)["assays"]["mig"]["result"]
+    assert first["samples"] == second["samples"] == 10_500
+    assert first["score"] == pytest.approx(second["score"], abs=1e-6)
