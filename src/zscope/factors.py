@@ -67,7 +67,7 @@ def factors_of(
     labels: Mapping[str, Sequence[Any]] | None = None,
     who: str = "factors",
 ) -> Factors:
-    """Factors of a plain array (samples x factors); kinds that are not given are guessed."""
+    """Factors of a plain array (samples x factors); kinds that are not stated are guessed."""
     if isinstance(values, Factors):
         if kinds is None:
             return values
@@ -115,20 +115,20 @@ def kinds_of(
     kinds: str | Sequence[str | None] | None, count: int, who: str
 ) -> tuple[Kind | None, ...]:
     """The stated kind of each factor, one for all or one for each; None where none is stated."""
-    given = [kinds] * count if kinds is None or isinstance(kinds, str) else list(kinds)
+    stated = [kinds] * count if kinds is None or isinstance(kinds, str) else list(kinds)
     known: dict[str | None, Kind | None] = {None: None, **{kind: kind for kind in KINDS}}
-    unknown = [kind for kind in given if kind not in known]
+    unknown = [kind for kind in stated if kind not in known]
     if unknown:
         raise ConfigError(
             f"{who}: kinds={kinds!r}: {unknown[0]!r} is not a kind of factor. "
             f"{did_you_mean(str(unknown[0]), KINDS)}"
         )
-    if len(given) != count:
+    if len(stated) != count:
         raise ConfigError(
             f"{who}: kinds={kinds!r} does not describe {count} factors. Give one of "
             f"{', '.join(KINDS)} for all, or a list with one for each factor."
         )
-    return tuple(known[kind] for kind in given)
+    return tuple(known[kind] for kind in stated)
 
 
 def guess_kind(values: np.ndarray) -> Kind:

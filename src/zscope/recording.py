@@ -265,9 +265,9 @@ def record(
     with evaluation(autoencoder):
         for start in range(0, len(chosen), size):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
-            told = auxiliary_of(autoencoder, chosen, slice(start, start + size), x)
+            auxiliary = auxiliary_of(autoencoder, chosen, slice(start, start + size), x)
             posterior = (
-                autoencoder.encode(x) if told is None else autoencoder.encode(x, told)
+                autoencoder.encode(x) if auxiliary is None else autoencoder.encode(x, auxiliary)
             ).detach()
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
@@ -286,7 +286,7 @@ def record(
 def auxiliary_of(
     autoencoder: Autoencoder, data: Dataset, rows: slice, like: Tensor
 ) -> Tensor | None:
-    """The factors, for a model whose encoder must be told them."""
+    """The factors, for a model whose encoder needs them."""
     if not autoencoder.needs_auxiliary:
         return None
     if data.factors is None:
@@ -315,11 +315,11 @@ def batch_size(shape: tuple[int, ...], budget: int = BATCH_BYTES) -> int:
 def join_posteriors(parts: list[Posterior]) -> Posterior:
     """Posteriors of several batches as one."""
 
-    def joined(tensors: list[Tensor | None]) -> Tensor | None:
+    def concatenate(tensors: list[Tensor | None]) -> Tensor | None:
         return None if tensors[0] is None else torch.cat([t for t in tensors if t is not None])
 
     return Posterior(
         torch.cat([part.mean for part in parts]),
-        joined([part.std for part in parts]),
-        scale_tril=joined([part.scale_tril for part in parts]),
+        concatenate([part.std for part in parts]),
+        scale_tril=concatenate([part.scale_tril for part in parts]),
     )

@@ -17,7 +17,7 @@ from zscope.assays import CATALOGUE, groups
 from zscope.cli.report import report as command
 from zscope.data.dataset import Dataset, from_arrays
 from zscope.errors import ConfigError
-from zscope.report.build import rounded
+from zscope.report.build import round_numbers
 from zscope.report.page import TEMPLATES, mark_code, number, paragraphs, score_cell
 from zscope.report.rules import RULES
 from zscope.report.tables import as_tex
@@ -289,7 +289,7 @@ def pictures_of(report, folder):
 
 
 def test_numbers_without_end_are_written_as_words():
-    assert rounded({"a": [float("inf"), 1.23456789]}) == {"a": ["inf", 1.23457]}
+    assert round_numbers({"a": [float("inf"), 1.23456789]}) == {"a": ["inf", 1.23457]}
 
 
 def broken(recording):

@@ -61,11 +61,11 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
                 return _of_recording(function, signature, entry, arguments[0], options)
         if entry.compares:
             arguments = tuple(_codes(each) for each in arguments)
-        given = signature.bind(*arguments, **options).arguments
-        if given.get("generator") is None:
-            _as_recording(signature, entry, given)
-        _complete(signature, entry, given, 0)
-        return cast(Callable[..., R], function)(**given)
+        values = signature.bind(*arguments, **options).arguments
+        if values.get("generator") is None:
+            _as_recording(signature, entry, values)
+        _complete(signature, entry, values, 0)
+        return cast(Callable[..., R], function)(**values)
 
     return cast(Assay[P, R], measure)
 
@@ -91,9 +91,9 @@ def _of_recording(
     drawn_anew = options.get("generator") is not None
 
     def work() -> R:
-        given = {**_parts(signature, entry, recording, drawn_anew), **options}
-        _complete(signature, entry, given, recording.seed, recording)
-        return function(**given)
+        values = {**_parts(signature, entry, recording, drawn_anew), **options}
+        _complete(signature, entry, values, recording.seed, recording)
+        return function(**values)
 
     if drawn_anew:
         return work()
@@ -153,34 +153,34 @@ def _parts(
     }
 
 
-def _as_recording(signature: inspect.Signature, entry: Entry, given: dict[str, Any]) -> None:
+def _as_recording(signature: inspect.Signature, entry: Entry, values: dict[str, Any]) -> None:
     """Put bare posteriors or codes into a recording where an assay takes a whole one.
 
     So the base samples are the same whether a recording or its posterior is given.
     """
-    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
+    model = next((each for each in values.values() if isinstance(each, Autoencoder)), None)
     for name, part in _places(signature, entry).items():
-        value = given.get(name)
+        value = values.get(name)
         if (part == "recording" and value is not None) or (
             part == "recording_or_codes" and isinstance(value, Posterior)
         ):
-            given[name] = Recording(model, posterior_of(value, entry.attribute))
+            values[name] = Recording(model, posterior_of(value, entry.attribute))
 
 
 def _complete(
     signature: inspect.Signature,
     entry: Entry,
-    given: dict[str, Any],
+    values: dict[str, Any],
     seed: int,
     recording: Recording | None = None,
 ) -> None:
     """Add the generator and the number of samples where the caller left them to us."""
     parameters = signature.parameters
-    if "generator" in parameters and given.get("generator") is None:
-        given["generator"] = named_generator(seed, entry.name)
-    if not entry.limited(given):
+    if "generator" in parameters and values.get("generator") is None:
+        values["generator"] = named_generator(seed, entry.name)
+    if not entry.limited(values):
         return
-    sizes = {**options_of(signature), **given, **sizes_of(given, recording)}
+    sizes = {**options_of(signature), **values, **sizes_of(values, recording)}
     count = entry.affordable(sizes)
     if not count:
         raise Undefined(
@@ -190,7 +190,7 @@ def _complete(
             "larger groups of latents."
         )
     if entry.scales in parameters:
-        given[entry.scales] = count
+        values[entry.scales] = count
 
 
 def options_of(signature: inspect.Signature) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def options_of(signature: inspect.Signature) -> dict[str, Any]:
     }
 
 
-def sizes_of(given: Mapping[str, Any], recording: Recording | None = None) -> dict[str, int]:
+def sizes_of(values: Mapping[str, Any], recording: Recording | None = None) -> dict[str, int]:
     """Numbers of latents and factors, as far as the arguments tell."""
     if recording is not None:
         factors = recording.factors
@@ -210,30 +210,30 @@ def sizes_of(given: Mapping[str, Any], recording: Recording | None = None) -> di
             "latents": recording.latents,
             "factors": 0 if factors is None else factors.shape[1],
         }
-    table = given.get("factors")
+    table = values.get("factors")
     if table is None:
-        table = getattr(given.get("data"), "factors", None)
+        table = getattr(values.get("data"), "factors", None)
     shape: tuple[int, ...] = () if table is None else tuple(table.shape)
-    return {"latents": _latents(given), "factors": int(shape[1]) if len(shape) > 1 else 1}
+    return {"latents": _latents(values), "factors": int(shape[1]) if len(shape) > 1 else 1}
 
 
-def _latents(given: Mapping[str, Any]) -> int:
+def _latents(values: Mapping[str, Any]) -> int:
     """As the codes have it; a wrapped model may not know before it has been used."""
-    for each in given.values():
+    for each in values.values():
         if isinstance(each, Recording | Posterior):
             return each.latents
-    codes = given.get("codes")
+    codes = values.get("codes")
     if isinstance(codes, Tensor | np.ndarray):
         return int(np.prod(codes.shape[1:]))
-    model = next((each for each in given.values() if isinstance(each, Autoencoder)), None)
+    model = next((each for each in values.values() if isinstance(each, Autoencoder)), None)
     return 1 if model is None else model.latents
 
 
 def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
     """Refuse options that the function does not have, and arrays that the recording gives."""
     places = _places(signature, entry)
-    given = {name for name, part in places.items() if part not in CHOSEN}
-    known = [name for name in signature.parameters if name not in given]
+    arrays = {name for name, part in places.items() if part not in CHOSEN}
+    known = [name for name in signature.parameters if name not in arrays]
     for option in options:
         if option not in known:
             raise ConfigError(

@@ -149,19 +149,19 @@ def measure(
             "stable intervals. Leave it at 0 for none."
         )
     chosen, checked = choose(names), check_options(options)
-    found = Measurements()
+    outcome = Measurements()
     for entry in chosen:
         if reason := unmet(entry, recording):
-            found.missing[entry.name] = f"Does not apply: {reason}."
-    entries = [entry for entry in chosen if entry.name not in found.missing]
-    given = {entry.name: _options(entry, checked, resamples) for entry in entries}
-    watch = _Clock([passes(entry, recording, given[entry.name]) for entry in entries])
+            outcome.missing[entry.name] = f"Does not apply: {reason}."
+    entries = [entry for entry in chosen if entry.name not in outcome.missing]
+    options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}
+    watch = _Clock([passes(entry, recording, options_by_assay[entry.name]) for entry in entries])
     for done, entry in enumerate(entries):
         if progress is not None:
             progress(Progress(entry.name, done, len(entries), watch.left()))
-        _run(entry, recording, given[entry.name], kept, found)
+        _run(entry, recording, options_by_assay[entry.name], kept, outcome)
         watch.tick()
-    return found
+    return outcome
 
 
 def _run(
@@ -169,7 +169,7 @@ def _run(
     recording: Recording,
     options: dict[str, Any],
     kept: Kept | None,
-    found: Measurements,
+    outcome: Measurements,
 ) -> None:
     """Run one assay and put what came of it where it belongs."""
     try:
@@ -181,19 +181,19 @@ def _run(
         else:
             result = entry.load()(recording, **options)
             if kept is not None and key is not None:
-                _keep(kept, entry.name, key, result, found)
-        found.results[entry.name] = result
+                _keep(kept, entry.name, key, result, outcome)
+        outcome.results[entry.name] = result
         if note := _note(entry, recording, options):
-            found.notes[entry.name] = note
+            outcome.notes[entry.name] = note
     except Stopped:
         raise
     except ZscopeError as error:
         # Without the name of the function that raised it.
         text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
-        found.missing[entry.name] = text[:1].upper() + text[1:]
+        outcome.missing[entry.name] = text[:1].upper() + text[1:]
     except Exception as error:
         text = " ".join(str(error).split())
-        found.failed[entry.name] = Failure(
+        outcome.failed[entry.name] = Failure(
             f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
             "model it called: please report it with the traceback.",
             traceback.format_exc(),
@@ -235,14 +235,16 @@ def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str
     )
 
 
-def _keep(kept: Kept, name: str, key: dict[str, Any], result: Result, found: Measurements) -> None:
+def _keep(
+    kept: Kept, name: str, key: dict[str, Any], result: Result, outcome: Measurements
+) -> None:
     """Keep a result; where that fails, the result stands and a warning says so."""
     try:
         kept.put(name, key, result)
     except (ZscopeError, OSError) as error:
         text = " ".join(str(error).split())
-        if not found.warnings:
-            found.warnings.append(f"Results were not kept with the run: {text}")
+        if not outcome.warnings:
+            outcome.warnings.append(f"Results were not kept with the run: {text}")
 
 
 def _key(recording: Recording, options: str) -> dict[str, Any]:

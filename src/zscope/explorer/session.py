@@ -103,12 +103,12 @@ class Session:
 
     def measure(self, name: str) -> Any:
         """The result of an assay, by the runner and with the numbers of a report."""
-        found = measure(self.subject.copy, name)
-        if name in found.failed:
-            raise found.failed[name].error
-        if name in found.missing:
-            raise Undefined(f"{name}: {found.missing[name]}")
-        return found.results[name]
+        outcome = measure(self.subject.copy, name)
+        if name in outcome.failed:
+            raise outcome.failed[name].error
+        if name in outcome.missing:
+            raise Undefined(f"{name}: {outcome.missing[name]}")
+        return outcome.results[name]
 
     def generator(self, seed: int | None = None) -> torch.Generator:
         return torch.Generator().manual_seed(self.seed if seed is None else seed)
@@ -199,8 +199,8 @@ class Session:
         responses = None
         if self.recording.posterior.deterministic and count <= MEASURED_LATENTS:
             few = {"response-matrix": {"samples": max(8, min(256, 4096 // count))}}
-            found = measure(self.recording, "response-matrix", options=few)
-            matrix = found.results.get("response-matrix")
+            outcome = measure(self.recording, "response-matrix", options=few)
+            matrix = outcome.results.get("response-matrix")
             if isinstance(matrix, ResponseMatrix):  # else they are ordered by spread
                 responses = matrix.relative.diagonal().tolist()
         rows = latent_table(self.recording, responses)

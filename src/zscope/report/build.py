@@ -135,7 +135,7 @@ class Report:
                 "definition": inspect.cleandoc(entry.cite),
                 **self._outcome(name),
             }
-        content: dict[str, Any] = rounded(
+        content: dict[str, Any] = round_numbers(
             {
                 "format": 2,
                 "title": self.title,
@@ -363,10 +363,10 @@ def without_large_blocks(value: Any) -> Any:
     return value
 
 
-def rounded(value: Any) -> Any:
+def round_numbers(value: Any) -> Any:
     """Numbers to six digits, which is more than their accuracy and a third of the size."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: round_numbers(item) for key, item in value.items()}
+    return [round_numbers(item) for item in value] if isinstance(value, list | tuple) else value
