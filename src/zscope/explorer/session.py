@@ -101,9 +101,9 @@ class Session:
         result: T = self._cache[key]
         return result
 
-    def measure(self, name: str) -> Any:
+    def measure(self, name: str, **options: Any) -> Any:
         """The result of an assay, by the runner and with the numbers of a report."""
-        outcome = measure(self.subject.copy, name)
+        outcome = measure(self.subject.copy, name, options={name: options})
         if name in outcome.failed:
             raise outcome.failed[name].error
         if name in outcome.missing:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from zscope.assays.engine import respond
 from zscope.assays.responses.holes import HoleReference
-from zscope.assays.responses.maps import ResponseMap, in_plane, response_map
+from zscope.assays.responses.maps import ResponseMap, in_plane
 from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
 from zscope.explorer.session import Session
@@ -89,14 +89,10 @@ def path(session: Session, query: Path) -> dict[str, Any]:
     def compute() -> ManifoldPath:
         if query.within == "plane":
             return manifold_path(field, start, end, frames=query.frames)
-        return manifold_path(
-            session.subject.copy.autoencoder,
-            start,
-            end,
-            codes=session.codes,
-            frames=query.frames,
-            generator=session.generator(),
+        result: ManifoldPath = session.measure(
+            "manifold-path", start=start, end=end, frames=query.frames
         )
+        return result
 
     name = ("path", query.within, query.frames, *query.start, *query.end, *key)
     result = session.cached(name, compute)
@@ -154,19 +150,18 @@ def _extent(session: Session, dims: tuple[int, int]) -> list[float]:
 
 
 def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: Any) -> ResponseMap:
-    base = session.code(query.z, query.sample)
-    return session.cached(
+    field: ResponseMap = session.cached(
         ("map", *key),
-        lambda: response_map(
-            session.subject.copy.autoencoder,
-            base,
-            dims,
-            codes=session.codes,
+        lambda: session.measure(
+            "response-map",
+            base=session.code(query.z, query.sample),
+            dims=dims,
             grid=query.grid,
             extent=_extent(session, dims),
             decode_grid=0,  # the page decodes the points that the user chooses
         ),
     )
+    return field
 
 
 def _hole_scores(session: Session, field: ResponseMap) -> Tensor:
