@@ -94,8 +94,8 @@ def test_factor_kinds_and_sizes_are_found():
     assert data.factor_sizes == (3, 0)
     assert repr(data).splitlines() == [
         "Dataset array: 6 observations of 1",
-        "factor  kind        values",
-        "a       categorical      3",
+        "factor  kind         values",
+        "a       categorical       3",
         "b       continuous",
     ]
 

@@ -285,7 +285,7 @@ def test_what_several_assays_need_is_computed_once():
     assert not world.decoded
 
 
-LATENTS = [1, 2, 10, 64, 256, 1024, 16_384]
+LATENTS = [1, 2, 10, 64, 256, 304, 499, 1024, 16_384]
 
 
 @pytest.mark.parametrize("latents", LATENTS)

@@ -11,7 +11,16 @@ import zscope as zs
 from zscope.assays.run import measure
 from zscope.data.dataset import from_arrays
 from zscope.report.build import reconstruct
-from zscope.report.findings import Facts, Finding, Rule, findings, index_list, percent, title
+from zscope.report.findings import (
+    Facts,
+    Finding,
+    Rule,
+    findings,
+    index_list,
+    join_parts,
+    percent,
+    title,
+)
 from zscope.report.latents import latent_table
 from zscope.report.rules import RULES
 
@@ -416,6 +425,8 @@ def test_numbers_in_sentences_are_short():
     assert percent(0.0149) == "1.5 %"
     assert percent(0) == "0 %"
     assert percent(0.0001) == "under 0.1 %"
+    assert join_parts(["a", "b"]) == "A; b"
+    assert join_parts([str(k) for k in range(9)], 2) == "0; 1; and 7 more"
     assert index_list(range(3)) == "[0, 1, 2]"
     assert index_list(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
     assert [title(n) for n in ("sap", "mig-sup", "factor-vae-score", "explicitness")] == [

@@ -303,8 +303,8 @@ def _widest_plane(recording: Recording) -> tuple[int, int]:
 
 
 def _some_codes(recording: Recording) -> Tensor:
-    """Forty codes, evenly spread over the data, which are often sorted."""
-    rows = torch.linspace(0, len(recording) - 1, min(40, len(recording)))
+    """Thirty codes, evenly spread over the data, which are often sorted."""
+    rows = torch.linspace(0, len(recording) - 1, min(30, len(recording)))
     return recording.codes[rows.round().long()]
 
 

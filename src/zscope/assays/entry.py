@@ -25,8 +25,6 @@ from typing import Any
 __all__ = ["Entry", "read_entry"]
 
 SIZES = frozenset({"latents", "factors"})
-FEWEST = 8
-"""A measurement on fewer samples than this is not worth making."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Entry:
     passes: int | str = 0
     most: int | None = None
     scales: str = "samples"
+    fewest: int = 8  # fewer of them are not worth measuring
     compares: bool = False
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
@@ -86,14 +85,14 @@ class Entry:
     def affordable(self, sizes: Mapping[str, Any]) -> int:
         """The default of the option `scales`, lowered so that `most` passes are enough.
 
-        0 if fewer than 8 would be left.
+        0 if fewer than `fewest` would be left.
         """
         default = int(sizes.get(self.scales, 1))
         if self.most is None or self.cost(sizes) <= self.most:
             return default
         one, two = (self.cost({**sizes, self.scales: count}) for count in (1, 2))
         count = 1 + (self.most - one) // (two - one) if two > one else 0
-        return min(default, count) if count >= FEWEST else 0
+        return min(default, count) if count >= self.fewest else 0
 
 
 @cache

@@ -136,9 +136,10 @@ def index_list(items: Sequence[int]) -> str:
     return f"[{', '.join(map(str, items[:8]))}, …, {items[-1]}]"
 
 
-def join_parts(parts: Sequence[str], most: int = 8) -> str:
-    """The first parts, separated by semicolons, with a capital letter."""
-    text = "; ".join([*parts[:most], *(["…"] if parts[most:] else [])])
+def join_parts(parts: Sequence[str], most: int = 6) -> str:
+    """The first parts, separated by semicolons, with a capital letter; others are counted."""
+    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
+    text = "; ".join([*parts[:most], *more])
     return text[:1].upper() + text[1:]
 
 

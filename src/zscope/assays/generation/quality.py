@@ -152,5 +152,5 @@ ENTRY = Entry(
     question="How close to the data are reconstructions, samples and traversals?",
     takes=("autoencoder", "observations", "posterior=posterior"),
     passes="6 * samples",
-    most=6_000,
+    most=5_000,
 )

@@ -134,8 +134,6 @@ def conditioned_response_matrix(
     whole(who, 2, samples=samples)
     resamples = resamples_of(resamples, who)
     generator = fresh(generator)
-    # A generator of its own for the response matrix, which is not always computed here.
-    own = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
     batch, values, names = _observations(data, factors, who)
     recording = posterior if isinstance(posterior, Recording) else None
     posterior = posterior.posterior if isinstance(posterior, Recording) else posterior
@@ -149,6 +147,8 @@ def conditioned_response_matrix(
     ]
     # The causal latents are those of the data as a whole, not of the selected groups.
     subset = torch.randperm(len(values), generator=generator, device=generator.device)[:samples]
+    # A generator of its own for the response matrix, which is not always computed here.
+    own = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
     rows = np.unique(np.concatenate([*(pairs.rows for pairs in pairings), subset.cpu().numpy()]))
     if posterior is None:
         posterior = encode(autoencoder, batch, rows)

@@ -310,4 +310,5 @@ ENTRY = Entry(
     takes=("autoencoder", "posterior"),
     passes="interventions * samples * latents + 4 * samples",
     most=10_000,
+    fewest=2,  # each is changed in every latent, many times
 )

@@ -270,5 +270,5 @@ def _rates(autoencoder: Autoencoder, points: Codes, step: float) -> Tensor:
 ENTRY = Entry(
     question="Where do codes end up after repeated decoding and encoding?",
     takes=("autoencoder", "some_codes"),
-    passes="40 * steps + 4 * latents",
+    passes="30 * steps + 4 * latents",
 )

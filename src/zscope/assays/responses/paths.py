@@ -339,5 +339,5 @@ ENTRY = Entry(
     question="Which path leads from one code to another without leaving the data manifold?",
     takes=("autoencoder", "first_code", "last_code", "codes=codes"),
     passes="samples * (neighbours + 2) + 10_000",  # drawing out the path takes the latter
-    most=16_000,
+    most=15_000,
 )

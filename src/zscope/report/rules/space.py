@@ -119,7 +119,7 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         size = len(members)
         yield Finding(
             f"{latents_text(members)} respond to {'each other' if size == 2 else 'one another'}",
-            f"{join_parts(parts, 6)} (relative response); {matrix.samples:,} samples.",
+            f"{join_parts(parts)} (relative response); {matrix.samples:,} samples.",
             f"treat them as one {count_word(size)}-dimensional variable, with groups= in the "
             "response matrix and in hybrid sampling",
             "note",
