@@ -1,6 +1,7 @@
 """Settings for all tests: one thread a process, shapes checked, no global randomness."""
 
 import os
+import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -29,6 +30,14 @@ def the_global_seed_is_left_alone():
     before = torch.get_rng_state()
     yield
     assert torch.equal(before, torch.get_rng_state()), "the global random state was used"
+
+
+@pytest.fixture(autouse=True)
+def figures_are_closed():
+    """What a test draws and leaves open is not met by the next one."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture(autouse=True)
