@@ -58,10 +58,10 @@ def varied(codes):
 
 
 @pytest.fixture
-def made_up(monkeypatch):
-    """A catalogue of six assays."""
-    for name in list(CATALOGUE):
-        monkeypatch.delitem(CATALOGUE, name)
+def made_up():
+    """A catalogue of six assays; afterwards the true one, in its order."""
+    real = dict(CATALOGUE)
+    CATALOGUE.clear()
     facts = {
         "drawing": {"takes": ("codes",)},
         "undefined": {"takes": ("codes",)},
@@ -71,8 +71,10 @@ def made_up(monkeypatch):
         "varied": {"takes": ("codes",), "needs": ("variances",)},
     }
     for name, fields in facts.items():
-        entry = Entry("?", **fields, name=name, module=__name__)
-        monkeypatch.setitem(CATALOGUE, name, entry)
+        CATALOGUE[name] = Entry("?", **fields, name=name, module=__name__)
+    yield
+    CATALOGUE.clear()
+    CATALOGUE.update(real)
 
 
 def recorded(*, factors=None, std=None, prior=None, seed=0):
