@@ -12,6 +12,7 @@ gloo over the loopback interface, on CUDA by nccl.
 import copy
 import os
 import signal
+import sys
 import tempfile
 import threading
 import traceback
@@ -188,11 +189,16 @@ def _work(
         messages.put(("TrainingError", message))
         _leave(messages, 1)
     distributed.destroy_process_group()
+    # Not by way of the interpreter's shutdown, where threads of the library may still be
+    # running: it then aborts, rarely, after the work is done.
+    _leave(messages, 0)
 
 
 def _leave(messages: Any, code: int) -> None:
     messages.close()
     messages.join_thread()
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
 
 
