@@ -146,6 +146,28 @@ def test_unknown_options_are_refused_with_the_nearest(options, match):
         check_options(options)
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "value", "words"),
+    [
+        ("holes", "quantile", "abc", "holes: quantile='abc' is not a number"),
+        ("response-matrix", "samples", 2.5, "samples=2.5 is not a whole number"),
+        ("structure-score", "response", "median", "'median' is not sampled or mean"),
+        ("structure-score", "causal", ["a"], "is not a list, each a whole number"),
+        ("cka", "debiased", "perhaps", "is not true or false"),
+    ],
+)
+def test_values_that_an_option_cannot_have_are_refused_in_words(name, option, value, words):
+    with pytest.raises(ConfigError, match=words):
+        check_options({name: {option: value}})
+
+
+def test_values_are_converted_to_the_type_of_the_option():
+    given = {"samples": np.int64(64), "causal": np.array([1, 3]), "permutations": 1e2}
+    checked = check_options({"structure-score": given})["structure-score"]
+    assert checked == {"samples": 64, "causal": [1, 3], "permutations": 100}
+    assert all(type(checked[name]) is int for name in ("samples", "permutations"))
+
+
 def test_an_option_of_a_group_goes_to_those_that_have_it():
     checked = check_options({"regime": {"alpha": 0.2}})
     assert checked == {"variable-types": {"alpha": 0.2}}

@@ -265,6 +265,32 @@ def test_figures_have_the_format_that_was_asked_for(zscope, code_files, tmp_path
     assert f"{len(files)} figure" in out.splitlines()[-1]
 
 
+def test_a_folder_of_figures_that_cannot_be_created_is_refused_before_measuring(
+    zscope, code_files, monkeypatch
+):
+    monkeypatch.setattr(
+        "zscope.cli.targets.measure_target", lambda *_, **__: pytest.fail("measured")
+    )
+    code, out, err = zscope("assay", "codes.npy", "--figures", "codes.npy/figures")
+    assert code != 0
+    assert out == ""
+    assert "--figures codes.npy/figures cannot be created" in err
+    assert "Traceback" not in err
+
+
+def test_kinds_without_factors_are_refused(zscope, code_files):
+    code, _, err = zscope("assay", "codes.npy", "effective-rank", "--kinds", "ordinal")
+    assert code != 0
+    assert "--kinds ordinal: they are kinds of factors, and no factors were given" in err
+
+
+def test_a_value_that_makes_no_sense_is_refused_and_no_fault_of_zscope(zscope, code_files):
+    code, _, err = zscope(*("assay", "codes.npy", "effective-rank", "--set", "effective-rank.of=3"))
+    assert code != 0
+    assert "effective-rank: of=3 is not covariance or data" in err
+    assert "fault in zscope" not in err
+
+
 def test_results_of_a_run_are_reused_until_fresh(zscope, run_folder, monkeypatch):
     words = ("assay", run_folder, "response-matrix", "effective-rank", "--samples", 200)
     code, first, err = zscope(*words)

@@ -530,8 +530,8 @@ class TestResponsesFigures:
         codes = torch.tensor([[0.5, 0.5], [-0.5, 0.2], [1.5, 1.2]])
         ax = drift(responding(lambda z: z**3, 2), codes).plot()
         assert np.abs([ax.get_xlim(), ax.get_ylim()]).max() < 2
-        renders(drift(responding(lambda z: 2 * z, 2), codes, kept=0).plot())
-        renders(drift(responding(lambda z: z / 2, 3), random(5, 3), kept=0).plot())
+        renders(drift(responding(lambda z: 2 * z, 2), codes, trajectories=0).plot())
+        renders(drift(responding(lambda z: z / 2, 3), random(5, 3), trajectories=0).plot())
 
     def test_eight_fixed_points_have_eight_colours(self):
         codes = torch.tensor([[k, 0.0] for k in range(8)])

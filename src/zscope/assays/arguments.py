@@ -10,11 +10,26 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import UnionType
+from typing import (
+    Any,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+    runtime_checkable,
+)
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from zscope.assays.engine import posterior_of
@@ -239,6 +254,44 @@ def check_option_names(entry: Entry, signature: inspect.Signature, options: Iter
             raise ConfigError(
                 f"{entry.name}: it has no option {option!r}. {did_you_mean(option, known)}"
             )
+
+
+def check_option_value(entry: Entry, option: str, value: Any) -> Any:
+    """The value as the function's type hint has it ("64.0" for an int is 64), or a refusal.
+
+    Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
+    groups of latents and rules are checked by the assay itself.
+    """
+    expected = get_type_hints(inspect.unwrap(entry.load()))[option]
+    if not _is_plain(expected):
+        return value
+    value = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
+    try:
+        return TypeAdapter(expected).validate_python(value)
+    except ValidationError:
+        raise ConfigError(
+            f"{entry.name}: {option}={value!r} is not {_in_words(expected)}. The help of "
+            f"zs.assays.{entry.attribute} says what it is for."
+        ) from None
+
+
+def _is_plain(expected: Any) -> bool:
+    if get_origin(expected) is Literal or expected in (int, float, bool, str, type(None)):
+        return True
+    plain = get_origin(expected) in (Union, UnionType, Sequence, list, tuple)
+    return plain and all(map(_is_plain, get_args(expected)))
+
+
+def _in_words(expected: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    if expected in words:
+        return words[expected]
+    parts = get_args(expected)
+    if get_origin(expected) is Literal:
+        return " or ".join(map(str, parts))
+    if get_origin(expected) in (Union, UnionType):
+        return " or ".join(_in_words(each) for each in parts if each is not type(None))
+    return f"a list, each {_in_words(parts[0])}"
 
 
 def _entry_of(function: Callable[..., Any]) -> Entry:

@@ -19,7 +19,13 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from zscope import __version__
 from zscope.assays import CATALOGUE, groups
-from zscope.assays.arguments import check_option_names, options_of, options_text, unmet
+from zscope.assays.arguments import (
+    check_option_names,
+    check_option_value,
+    options_of,
+    options_text,
+    unmet,
+)
 from zscope.assays.entry import Entry
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
@@ -105,7 +111,8 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
             if not able:
                 check_option_names(entries[0], signatures[entries[0].name], [option])
             for entry in able:
-                checked.setdefault(entry.name, {})[option] = value
+                converted = check_option_value(entry, option, value)
+                checked.setdefault(entry.name, {})[option] = converted
     return checked
 
 

@@ -70,6 +70,8 @@ def assay(
             "To list the assays: zscope assay --list"
         )
     check_format(format_)
+    if figures is not None:
+        make_folder(figures)
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
 
@@ -107,13 +109,25 @@ def check_format(name: str) -> None:
         raise ConfigError(f"assay: --format {name}. {did_you_mean(name, known)}")
 
 
+def make_folder(folder: Path) -> None:
+    """Create the folder of the figures before anything is measured."""
+    from zscope.errors import ConfigError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"assay: --figures {folder} cannot be created ({error.strerror}). Name a folder that "
+            "may be written to."
+        ) from None
+
+
 def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
     """Draw every result that has a figure; returns the file of each."""
     import matplotlib.pyplot as plt
 
     from zscope.errors import Undefined
 
-    folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for name, result in report.results.items():
         try:
@@ -159,7 +173,8 @@ def show(
         for name, reason in report.missing.items():
             print(f"\n{name}: {reason}")
     if files:
-        print(f"\n{len(files)} figures in {Path(next(iter(files.values()))).parent}")
+        count = f"{len(files)} figure{'s' if len(files) > 1 else ''}"
+        print(f"\n{count} in {Path(next(iter(files.values()))).parent}")
 
 
 def finish(measurements: "Measurements", names: list[str]) -> None:

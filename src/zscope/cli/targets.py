@@ -127,7 +127,7 @@ def recording_of_files(
 ) -> "Recording":
     """Files of codes, factors and variances; an .npz file may hold all three."""
     from zscope.data.columns import array_names, factor_table, numbers, read_columns
-    from zscope.errors import DataError
+    from zscope.errors import ConfigError, DataError
     from zscope.recording import Recording, choose_rows
 
     inside = array_names(codes)
@@ -148,6 +148,11 @@ def recording_of_files(
         check_rows(variance_file, "variances", len(variance))
     factor_file = factors or (codes if "factors" in inside else None)
     if factor_file is None:
+        if kinds is not None:
+            raise ConfigError(
+                f"--kinds {kinds}: they are kinds of factors, and no factors were given with "
+                f"{codes}. Add the file of factors."
+            )
         return Recording.from_arrays(
             mean[rows], variances=None if variance is None else variance[rows], seed=seed
         )

@@ -144,7 +144,7 @@ def test_permuting_latents_and_codes_permutes_the_answer():
 
 
 def test_the_ways_of_evenly_chosen_codes_are_kept():
-    found = drift(wells(), gaussian_codes(101, 2) * 0.5, kept=3)
+    found = drift(wells(), gaussian_codes(101, 2) * 0.5, trajectories=3)
     assert found.followed == [0, 50, 100]
     assert torch.equal(found.trajectories[:, -1], found.limits[[0, 50, 100]])
 

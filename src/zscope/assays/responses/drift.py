@@ -44,7 +44,7 @@ class Drift(Result):
     """Codes after many passes. Fixed points are sorted, largest basin first."""
 
     followed: list[int]  # codes whose trajectories are stored, evenly spaced
-    trajectories: Float[Tensor, "kept passes latents"]
+    trajectories: Float[Tensor, "followed passes latents"]
     limits: Codes  # the last position of each code
     basin: Int[Tensor, " samples"]  # which fixed point each code goes to; -1: none
     fixed_points: Float[Tensor, "fixed latents"]
@@ -110,16 +110,16 @@ def drift(
     steps: int = 200,
     tolerance: float = 1e-3,
     grid: int = 40,
-    kept: int = 200,
+    trajectories: int = 200,
 ) -> Drift:
     """Follow `codes`, or grid x grid points over the plane of a response map.
 
     At most `steps` passes. `tolerance` is in units of the codes' spread; limits within 10
-    times that of each other are one fixed point. The result has the trajectories of `kept`
-    codes, evenly spaced. A map of several base vectors is followed at the first of them.
+    times that of each other are one fixed point. The result holds as many `trajectories`, of
+    codes evenly spaced. A map of several base vectors is followed at the first of them.
     """
     whole("drift", steps=steps, grid=grid)
-    whole("drift", 0, kept=kept)
+    whole("drift", 0, trajectories=trajectories)
     if steps < 1 or not tolerance > 0 or grid < 2:
         raise ConfigError(
             f"drift: steps={steps}, tolerance={tolerance}, grid={grid}; at least one pass, a "
@@ -151,13 +151,14 @@ def drift(
     # mean square deviation, or 1 if that is 0.
     deviation = (start.double() - start.double().mean(0)).square().sum(1).mean().sqrt().item()
     reach = tolerance * (deviation or 1.0)
-    followed = np.unique(np.linspace(0, len(start) - 1, min(kept, len(start))).astype(int)).tolist()
-    limits, passes, converged, trajectories = _follow(autoencoder, start, steps, reach, followed)
+    rows = np.linspace(0, len(start) - 1, min(trajectories, len(start)))
+    followed = np.unique(rows.astype(int)).tolist()
+    limits, passes, converged, positions = _follow(autoencoder, start, steps, reach, followed)
     points, basin, spread = _fixed_points(limits, converged, 10 * reach)
     counts = torch.bincount(basin[basin >= 0], minlength=len(points))
     return Drift(
         followed=followed,
-        trajectories=trajectories,
+        trajectories=positions,
         limits=limits,
         basin=basin,
         fixed_points=points,
