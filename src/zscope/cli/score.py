@@ -24,7 +24,8 @@ def score(
         list[str] | None, Option(metavar="SCORE", help="A score to compute; may be repeated.")
     ] = None,
     flavour: Annotated[
-        str | None, Option(help="dlib for the definitions of older tables, where a score has it.")
+        str | None,
+        Option(help="dlib: as in the library of Locatello et al., for scores that have it."),
     ] = None,
     kinds: Kinds = None,
     variances: Variances = None,
