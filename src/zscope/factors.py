@@ -1,7 +1,7 @@
-"""Known factors of variation: one row a sample, one column a factor, with names and kinds.
+"""Known factors of variation: one row per sample, one column per factor, with names and kinds.
 
 A factor is `categorical` (values without order), `ordinal` (ordered, discrete) or
-`continuous`. Scores treat the three differently, so the kind travels with the values: from
+`continuous`. Scores treat the three differently, so the kind is passed along with the values: from
 the dataset to the recording to the score. Where nobody stated it, it is guessed and marked.
 """
 
