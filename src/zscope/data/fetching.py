@@ -86,7 +86,7 @@ def fetch_source(
     if source.built_in:
         return {}
     saved = records(folder)
-    files = [f for f in source.files if from_dir or not _recorded(folder, f, saved)]
+    files = [f for f in source.files if from_dir or not _is_recorded(folder, f, saved)]
     if not files:
         return {file.name: saved[file.name] for file in source.files}
     places = _places(source, folder, files, from_dir)
@@ -121,7 +121,7 @@ def require_files(source: Source, folder: Path) -> dict[str, Record]:
     saved = records(folder)
     new = {}
     for file in source.files:
-        if not _recorded(folder, file, saved):
+        if not _is_recorded(folder, file, saved):
             path = folder / file.name
             size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
             new[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
@@ -137,7 +137,7 @@ def state(source: Source, folder: Path) -> State:
     if source.built_in:
         return "built in"
     saved = records(folder)
-    if all(_recorded(folder, file, saved) for file in source.files):
+    if all(_is_recorded(folder, file, saved) for file in source.files):
         return "here"
     return "can be fetched" if source.can_be_fetched else "by hand"
 
@@ -330,7 +330,7 @@ def _check(
         except UNREADABLE as error:
             raise DataError(
                 f"{source.name}: {file.name} ({size:,} bytes) cannot be read "
-                f"({type(error).__name__}: {error}). Cut short, or not the publisher's? {again}"
+                f"({type(error).__name__}: {error}). Truncated, or not the publisher's? {again}"
             ) from error
     elif hashes[checked] != getattr(file, checked):
         raise DataError(
@@ -341,7 +341,7 @@ def _check(
     return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
 
 
-def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
+def _is_recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
     """Whether a file is in place and has not changed since it was checked."""
     try:
         now = (folder / file.name).stat()
@@ -355,8 +355,8 @@ def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
 
 
 def _write_records(source: Source, folder: Path, saved: dict[str, Record]) -> None:
-    wanted = {file.name for file in source.files}
-    files = {name: asdict(record) for name, record in saved.items() if name in wanted}
+    names = {file.name for file in source.files}
+    files = {name: asdict(record) for name, record in saved.items() if name in names}
     content = {"format": FORMAT, "dataset": source.name, "files": files}
     partial = folder / f".{RECORD}.{os.getpid()}"
     with partial.open("w") as out:
