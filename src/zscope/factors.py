@@ -138,10 +138,10 @@ def guess_kind(values: np.ndarray) -> Kind:
     numbers are ordinal when at most 64 values occur ten times each on average, and
     continuous otherwise.
     """
-    few = values.min(), values.max()
+    low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
-    if whole and few[1] - few[0] <= 4 * len(values):  # counting is faster than sorting
-        different = int((np.bincount((values - few[0]).astype(np.int64)) > 0).sum())
+    if whole and high - low <= 4 * len(values):  # counting is faster than sorting
+        different = int((np.bincount((values - low).astype(np.int64)) > 0).sum())
     else:
         different = len(np.unique(values))
     if whole:

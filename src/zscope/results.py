@@ -100,7 +100,7 @@ def _annotation(cls: type, name: str) -> str | None:
     return None
 
 
-def _always(cls: type, name: str) -> bool:
+def _never_none(cls: type, name: str) -> bool:
     """Whether there is such a field or property, and by its type it is never None."""
     annotation = _annotation(cls, name)
     return annotation is not None and not re.search(r"\bNone|Optional", annotation)
@@ -218,18 +218,18 @@ class Scored(Result):
             missing += [
                 f"a field or property `{name}`, or an own measures()"
                 for name in ("score", "samples")
-                if not _always(cls, name)
+                if not _never_none(cls, name)
             ]
         if not (
             cls.why_no_interval.strip()
-            or _always(cls, "interval")
-            or _always(cls, "standard_error")
+            or _never_none(cls, "interval")
+            or _never_none(cls, "standard_error")
         ):
             missing.append(
                 "a field `interval` or `standard_error` that is never None, or the reason: "
                 'why_no_interval = "…"'
             )
-        if not (cls.why_no_chance.strip() or _always(cls, "chance")):
+        if not (cls.why_no_chance.strip() or _never_none(cls, "chance")):
             missing.append(
                 'a field `chance` that is never None, or the reason: why_no_chance = "…"'
             )

@@ -107,10 +107,10 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
                 "the name of the assay. Choose the seed instead."
             )
         for option, value in values.items():
-            able = [each for each in entries if option in signatures[each.name].parameters]
-            if not able:
+            matching = [each for each in entries if option in signatures[each.name].parameters]
+            if not matching:
                 check_option_names(entries[0], signatures[entries[0].name], [option])
-            for entry in able:
+            for entry in matching:
                 converted = check_option_value(entry, option, value)
                 checked.setdefault(entry.name, {})[option] = converted
     return checked
@@ -211,8 +211,8 @@ def _run(
 def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
     """The options an assay is called with."""
     options = dict(checked.get(entry.name, {}))
-    able = "resamples" in inspect.signature(entry.load()).parameters
-    if resamples and able and "resamples" not in options:
+    has_option = "resamples" in inspect.signature(entry.load()).parameters
+    if resamples and has_option and "resamples" not in options:
         options["resamples"] = resamples
     return options
 

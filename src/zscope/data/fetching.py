@@ -315,13 +315,13 @@ def _check(
     source: Source, file: File, path: Path, size: int, hashes: dict[str, str], *, origin: str
 ) -> Record:
     """The record of a file; a DataError if it is not the publisher's."""
-    again = f"Get the file again from {file.url or source.homepage}; nothing was stored."
+    remedy = f"Get the file again from {file.url or source.homepage}; nothing was stored."
     if origin == "put in by hand":
-        again = f"Replace {path} by the file from {file.url or source.homepage}."
+        remedy = f"Replace {path} by the file from {file.url or source.homepage}."
     if file.size is not None and size != file.size:
         raise DataError(
             f"{source.name}: {file.name} has {size:,} bytes, the publisher's has {file.size:,}. "
-            f"{'An interrupted download?' if size < file.size else 'Another version?'} {again}"
+            f"{'An interrupted download?' if size < file.size else 'Another version?'} {remedy}"
         )
     checked = "sha256" if file.sha256 else "md5" if file.md5 else "structure"
     if checked == "structure":
@@ -330,12 +330,12 @@ def _check(
         except UNREADABLE as error:
             raise DataError(
                 f"{source.name}: {file.name} ({size:,} bytes) cannot be read "
-                f"({type(error).__name__}: {error}). Truncated, or not the publisher's? {again}"
+                f"({type(error).__name__}: {error}). Truncated, or not the publisher's? {remedy}"
             ) from error
     elif hashes[checked] != getattr(file, checked):
         raise DataError(
             f"{source.name}: {file.name} ({size:,} bytes) has {checked} {hashes[checked]}, the "
-            f"publisher's has {getattr(file, checked)}. Damaged in transfer, or altered? {again}"
+            f"publisher's has {getattr(file, checked)}. Damaged in transfer, or altered? {remedy}"
         )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
@@ -383,11 +383,11 @@ def delete_partial_files(folder: Path) -> None:
     """Delete partial files of dead processes."""
     for path in folder.glob(".*"):
         number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", path.name)
-        if number and not _alive(int(number[1])):
+        if number and not _is_alive(int(number[1])):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
-def _alive(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     if process == os.getpid():
         return False
     try:
