@@ -64,8 +64,8 @@ class Truncation(Result):
         ]
         if not bar_values:
             raise Undefined(
-                f"truncation: the total correlation of all {len(self.subsets['full'])} latents and "
-                "of each type is infinite, so there are no bars to draw. See .table."
+                f"truncation: no two of the {len(self.subsets['full'])} latents share a finite "
+                "amount, so there are no bars to draw. The values are in .table."
             )
         names, values = zip(*bar_values, strict=True)
         return bars(values, names=names, y="nats shared", ax=ax)
