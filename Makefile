@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian machine: make demo, make test.
 PYTHON ?= python3
 BIN := .venv/bin
-# One thread a process: with more, test workers on few cores wait for each other.
+# One thread per process: with more, test workers on few cores wait for each other.
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 READY := .venv/ready
 
@@ -35,8 +35,8 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/mkdocs build --strict
 
-# torch goes first and alone: asked for by another package it would bring gigabytes of
-# accelerator packages along.
+# torch is installed first and alone: as a dependency of another package it would pull in
+# gigabytes of accelerator packages.
 $(READY): requirements.lock
 .venv-floors/ready: requirements-floors.lock
 $(READY) .venv-floors/ready: pyproject.toml

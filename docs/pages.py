@@ -141,8 +141,9 @@ def flavours_page() -> str:
             "# Flavours",
             "",
             "Papers, their authors' code and common practice use one name for different "
-            "definitions. The default is the one that measures what it says; the others reproduce "
-            "published tables. `dlib` is the widely used library of Locatello et al. (2019).",
+            "definitions. The default is the one that measures what its name says; the others "
+            "reproduce published tables. `dlib` is the widely used library of Locatello et al. "
+            "(2019).",
             "",
             "| score | flavour | what it does |",
             "| --- | --- | --- |",

@@ -183,7 +183,7 @@ class Autoencoder(nn.Module):
 
     A model must set `latents` and define `encode` and `decode`; everything else has a
     default. `prior` is "normal" when the latents are meant to follow N(0, I), and None when
-    there is no such prior. `name` is what pages call the model, if not by its class.
+    there is no such prior. `name` is shown on pages instead of the name of the class.
 
     *A conditional model* sets `needs_auxiliary`: its `encode` is given the factors of each
     observation, and its prior may depend on them (`prior_given`).
@@ -252,7 +252,7 @@ class Losses:
 
     @property
     def whole(self) -> Scalar:
-        """The sum that a step descends; each summand has gradients for its own weights."""
+        """The sum that a step minimises; each summand has gradients for its own weights."""
         return self.total if self.opponent is None else self.total + self.opponent
 
 

@@ -1,6 +1,6 @@
 """Models made of another model, whose weights they share: pruned and rotated ones.
 
-**Prune**: take latents away from a model without changing what its decoder sees. A passive
+**Prune**: remove latents from a model whose decoder stays as it is. A passive
 latent is noise that the decoder ignores. `prune(autoencoder, keep)` gives a model with the
 kept latents alone, which fills in a constant for the others when it decodes: 0, the mean of
 the prior, by default. Where the decoder ignores the others, reconstructions stay the same.

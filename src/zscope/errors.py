@@ -1,6 +1,6 @@
 """The few errors zscope raises on purpose.
 
-Every message has four parts: who speaks, what was seen (with numbers), the likely
+Every message has four parts: who raises it, what was seen (with numbers), the likely
 cause, and the next step. The command line prints the message as one line and exits
 with code 1; any other exception there is a bug.
 """
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 
 class ZscopeError(Exception):
-    """Something the user can put right; the message says how."""
+    """An error that the user can fix; the message says how."""
 
 
 class Undefined(ZscopeError):
@@ -26,7 +26,7 @@ class DataError(ZscopeError):
 
 
 class ConfigError(ZscopeError):
-    """An option or a configuration file holds a value that cannot be used."""
+    """An option or a configuration file has an invalid value."""
 
 
 class RunError(ZscopeError):
@@ -34,11 +34,11 @@ class RunError(ZscopeError):
 
 
 class TrainingError(ZscopeError):
-    """Training could not go on; the last good checkpoint is kept."""
+    """Training could not continue; the last good checkpoint is kept."""
 
 
 class Stopped(ZscopeError):
-    """The measurement was stopped, as nobody waits for it any more."""
+    """The measurement was cancelled, because nobody is waiting for it any more."""
 
 
 class MissingExtra(ZscopeError):

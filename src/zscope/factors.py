@@ -1,7 +1,7 @@
-"""Known factors of variation: one row a sample, one column a factor, with names and kinds.
+"""Known factors of variation: one row per sample, one column per factor, with names and kinds.
 
 A factor is `categorical` (values without order), `ordinal` (ordered, discrete) or
-`continuous`. Scores treat the three differently, so the kind travels with the values: from
+`continuous`. Scores treat the three differently, so the kind is passed along with the values: from
 the dataset to the recording to the score. Where nobody stated it, it is guessed and marked.
 """
 
@@ -138,10 +138,10 @@ def guess_kind(values: np.ndarray) -> Kind:
     numbers are ordinal when at most 64 values occur ten times each on average, and
     continuous otherwise.
     """
-    few = values.min(), values.max()
+    low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
-    if whole and few[1] - few[0] <= 4 * len(values):  # counting is faster than sorting
-        different = int((np.bincount((values - few[0]).astype(np.int64)) > 0).sum())
+    if whole and high - low <= 4 * len(values):  # counting is faster than sorting
+        different = int((np.bincount((values - low).astype(np.int64)) > 0).sum())
     else:
         different = len(np.unique(values))
     if whole:

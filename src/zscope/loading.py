@@ -204,7 +204,7 @@ def as_autoencoder(target: Any, owner: str) -> Autoencoder:
             return wrapped
     raise InterfaceError(
         f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
-        "decoder), nor has it encode and decode. Wrap it: zs.wrap(encoder, decoder)."
+        "decoder), and has no encode and decode. Wrap it: zs.wrap(encoder, decoder)."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a model made of some data: the one argument of every assay.
+"""A recording, the argument of every assay: some data, as a model encodes them.
 
     recording = zs.record(autoencoder, data)                    # encodes the data once
     recording = zs.Recording.from_arrays(codes, factors)        # codes or embeddings alone
@@ -30,7 +30,7 @@ __all__ = ["Recording", "record"]
 
 BATCH_BYTES = 32 * 2**20
 SAMPLES = 10_000
-"""Observations that are encoded unless another number is asked for."""
+"""Observations to encode by default."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Recording:
             if len(table) != len(mean):
                 raise DataError(
                     f"from_arrays: {len(mean)} codes but {len(table)} rows of factors; row i of "
-                    "both must describe the same sample. Was one of them cut or transposed?"
+                    "both must describe the same sample. Was one of them truncated or transposed?"
                 )
         posterior = Posterior(mean, None if spread is None else spread.sqrt())
         return cls(None, posterior, None, torch.arange(len(mean)), seed, table)
@@ -151,7 +151,7 @@ class Recording:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Changes with the codes, the factors and the weights of the model."""
+        """A hash of the codes, the factors and the weights of the model."""
         digest = hashlib.sha256(f"{self.seed} {len(self)}".encode())
         parts = [self.posterior.mean, self.posterior.variance]
         if self.model is not None:
@@ -169,7 +169,7 @@ class Recording:
         return digest.hexdigest()
 
     def share(self, key: Any, work: Callable[[], Any]) -> Any:
-        """What `work` returned for this key; computed the first time only."""
+        """The result of `work` for this key, computed once."""
         if key not in self.shared:
             self.shared[key] = work()
         return self.shared[key]
@@ -250,7 +250,7 @@ def record(
     """Encode up to `samples` observations, chosen at random without repeats.
 
     `data` is a Dataset, an array or a tensor. The model is put in evaluation mode on its
-    own device, and left in the mode it was found in; no gradients are kept. The chosen
+    own device, then put back into its previous mode; no gradients are tracked. The chosen
     rows depend on the seed and the size of the data alone, so that two models recorded
     with one seed have seen the same observations in the same order.
     """

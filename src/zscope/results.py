@@ -44,7 +44,7 @@ MOST_LINES = 14
 
 @dataclass(frozen=True)
 class Measure:
-    """A number with what makes it a measurement; where a part is missing, the reason."""
+    """A number with its samples, interval and chance level, or the reason why one is missing."""
 
     name: str  # "" for the score of a result
     value: float
@@ -54,16 +54,16 @@ class Measure:
 
     def __post_init__(self) -> None:
         for part in ("interval", "chance"):
-            given = getattr(self, part)
-            if given is None or (isinstance(given, str) and not given.strip()):
+            value = getattr(self, part)
+            if value is None or (isinstance(value, str) and not value.strip()):
                 raise TypeError(
-                    f"Measure {self.name or 'score'!r}: {part} is {given!r}. Give a number, or a "
+                    f"Measure {self.name or 'score'!r}: {part} is {value!r}. Give a number, or a "
                     "sentence that says why there is none."
                 )
         if not isinstance(self.samples, int) or self.samples < 1:
             raise TypeError(
-                f"Measure {self.name or 'score'!r}: samples is {self.samples!r}; expected how "
-                "many samples the number was computed from, at least 1."
+                f"Measure {self.name or 'score'!r}: samples is {self.samples!r}; expected the "
+                "number of samples it was computed from, at least 1."
             )
 
     def cells(self) -> list[str]:
@@ -100,7 +100,7 @@ def _annotation(cls: type, name: str) -> str | None:
     return None
 
 
-def _always(cls: type, name: str) -> bool:
+def _never_none(cls: type, name: str) -> bool:
     """Whether there is such a field or property, and by its type it is never None."""
     annotation = _annotation(cls, name)
     return annotation is not None and not re.search(r"\bNone|Optional", annotation)
@@ -135,7 +135,8 @@ class Result:
 
         By default every field that fits on a line, but those that measures() reports.
         """
-        fields = [f.name for f in dataclasses.fields(self) if f.name not in self._reported()]
+        reported = self._reported_fields()
+        fields = [f.name for f in dataclasses.fields(self) if f.name not in reported]
         lines = [(name, text) for name in fields if (text := _one_line(getattr(self, name)))]
         if not lines and not self.measures():  # a map or a grid: say at least how large it is
             arrays = [(name, getattr(self, name)) for name in fields]
@@ -178,7 +179,7 @@ class Result:
     def _title(self) -> str:
         return type(self).__name__
 
-    def _reported(self) -> set[str]:
+    def _reported_fields(self) -> set[str]:
         """Fields that summary() leaves to measures() and to the list of flags."""
         return {"flags"}
 
@@ -202,7 +203,7 @@ class Scored(Result):
     A class has a field or property `score`, `samples`, `interval` (or `standard_error`) and
     `chance`. Where interval or chance may be None or is missing, the class says why in
     `why_no_interval` or `why_no_chance`: a clause without a full stop. A class with other or
-    several scores overrides `measures`. What is forgotten is an error when the class is defined.
+    several scores overrides `measures`. If a part is missing, defining the class fails.
     """
 
     why_no_interval: ClassVar[str] = ""
@@ -217,18 +218,18 @@ class Scored(Result):
             missing += [
                 f"a field or property `{name}`, or an own measures()"
                 for name in ("score", "samples")
-                if not _always(cls, name)
+                if not _never_none(cls, name)
             ]
         if not (
             cls.why_no_interval.strip()
-            or _always(cls, "interval")
-            or _always(cls, "standard_error")
+            or _never_none(cls, "interval")
+            or _never_none(cls, "standard_error")
         ):
             missing.append(
                 "a field `interval` or `standard_error` that is never None, or the reason: "
                 'why_no_interval = "…"'
             )
-        if not (cls.why_no_chance.strip() or _always(cls, "chance")):
+        if not (cls.why_no_chance.strip() or _never_none(cls, "chance")):
             missing.append(
                 'a field `chance` that is never None, or the reason: why_no_chance = "…"'
             )
@@ -248,7 +249,7 @@ class Scored(Result):
         chance: float | str | None = None,
         samples: int | None = None,
     ) -> Measure:
-        """One score of this result. What is not given is that of the result, or the reason."""
+        """One score of this result; parts that are left out are those of the result itself."""
         if not name and interval is None and standard_error is None:
             interval = getattr(self, "interval", None)
             standard_error = getattr(self, "standard_error", None)
@@ -264,9 +265,9 @@ class Scored(Result):
             self.why_no_chance if chance is None else chance,
         )
 
-    def _reported(self) -> set[str]:
+    def _reported_fields(self) -> set[str]:
         own = {"score", "samples", "interval", "standard_error", "chance", *self.score_fields}
-        return super()._reported() | own
+        return super()._reported_fields() | own
 
 
 def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:

@@ -231,7 +231,7 @@ def linear_ivae_posterior(
 
 
 def ivae_prior(posterior: Posterior, groups: Tensor, *, learn_mean: bool) -> tuple[Codes, Codes]:
-    """The best prior for given posteriors: (mean, variance), one row a sample.
+    """The best prior for given posteriors: (mean, variance), one row per sample.
 
     variance = E[ sigma + (mu - prior mean)^2 | u ], prior mean = E[ mu | u ] or 0, with
     averages over the samples of one group (one value of the auxiliary u).

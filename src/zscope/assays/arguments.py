@@ -1,7 +1,7 @@
-"""What an assay is given: a recording taken apart, or arrays as they come.
+"""The arguments of an assay: the parts of a recording, or plain arrays.
 
-`accepts_recording` stands above the function of every assay. The function itself takes
-tensors; called with a `Recording`, the decorator hands it the parts that its entry names. So
+`accepts_recording` decorates the function of every assay. The function itself takes
+tensors; given a `Recording`, the decorator passes the parts that its entry names. So
 `a.mig(recording)`, `a.mig(codes, factors, ...)`, `zs.assay`, the command line and the report
 all make the same call, with the same random numbers and the same number of samples.
 """
@@ -48,7 +48,7 @@ R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
 @runtime_checkable
 class Assay(Protocol[P, R]):
-    """A function of arrays that also takes a recording instead."""
+    """A function of arrays that also accepts a recording in their place."""
 
     __name__: str
 
@@ -59,7 +59,7 @@ class Assay(Protocol[P, R]):
 
 
 def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
-    """Let a recording stand for the arrays; fill in the generator and the number of samples."""
+    """Accept a recording instead of arrays; fill in the generator and the number of samples."""
     signature = inspect.signature(function)
     name = function.__name__.replace("_", "-")
 
@@ -69,8 +69,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         if arguments and isinstance(arguments[0], Recording):
             if len(arguments) > 1 and not entry.compares:
                 raise ConfigError(
-                    f"{name}: a recording and {len(arguments) - 1} more positional arguments. The "
-                    "recording stands for all arrays; give options by keyword."
+                    f"{name}: got a recording and {len(arguments) - 1} more positional arguments. "
+                    "The recording contains all arrays; give options by keyword."
                 )
             if not entry.compares:
                 return _of_recording(function, signature, entry, arguments[0], options)
@@ -103,23 +103,23 @@ def _of_recording(
     if reason := unmet(entry, recording):
         raise Undefined(f"{entry.name}: {reason}.")
 
-    drawn_anew = options.get("generator") is not None
+    own_generator = options.get("generator") is not None
 
     def work() -> R:
-        values = {**_parts(signature, entry, recording, drawn_anew), **options}
+        values = {**_parts(signature, entry, recording, own_generator), **options}
         _complete(signature, entry, values, recording.seed, recording)
         return function(**values)
 
-    if drawn_anew:
+    if own_generator:
         return work()
     text = options_text(options)
     return work() if text is None else cast(R, recording.share((entry.name, text), work))
 
 
 def options_text(options: Mapping[str, Any]) -> str | None:
-    """Options as text that tells them apart; None if one of them cannot be written down.
+    """Options as a unique text; None if one of them has none, such as an array or a network.
 
-    The text of an array is shortened and that of a network leaves out its weights.
+    The repr of an array is shortened, and that of a network leaves out its weights.
     """
 
     def plain(value: Any) -> Any:
@@ -148,28 +148,28 @@ def shared_result(function: Assay[..., R], recording: Recording) -> R:
 
 
 def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
-    """The parameters that an entry fills, with the part of a recording each is for."""
+    """The parameters that an entry fills, with the part of a recording for each."""
     names = iter(signature.parameters)
     words = [word.rpartition("=") for word in entry.takes]
     return {keyword or next(names): part for keyword, _, part in words}
 
 
 def _parts(
-    signature: inspect.Signature, entry: Entry, recording: Recording, drawn_anew: bool
+    signature: inspect.Signature, entry: Entry, recording: Recording, own_generator: bool
 ) -> dict[str, Any]:
     """The parts that an entry names, by parameter.
 
-    A whole recording brings its base samples with it; an assay that is to draw its own, with a
-    generator of the caller, gets the posterior instead.
+    A whole recording has base samples; an assay that draws its own, with the caller's generator,
+    gets the posterior instead.
     """
     return {
-        name: PARTS["posterior" if drawn_anew and "recording" in part else part](recording)
+        name: PARTS["posterior" if own_generator and "recording" in part else part](recording)
         for name, part in _places(signature, entry).items()
     }
 
 
 def _as_recording(signature: inspect.Signature, entry: Entry, values: dict[str, Any]) -> None:
-    """Put bare posteriors or codes into a recording where an assay takes a whole one.
+    """Make a recording of plain posteriors or codes where an assay takes a whole one.
 
     So the base samples are the same whether a recording or its posterior is given.
     """
@@ -189,18 +189,18 @@ def _complete(
     seed: int,
     recording: Recording | None = None,
 ) -> None:
-    """Add the generator and the number of samples where the caller left them to us."""
+    """Add the generator and the number of samples where the caller gave none."""
     parameters = signature.parameters
     if "generator" in parameters and values.get("generator") is None:
         values["generator"] = named_generator(seed, entry.name)
-    if not entry.limited(values):
+    if not entry.is_limited(values):
         return
     sizes = {**options_of(signature), **values, **sizes_of(values, recording)}
     count = entry.affordable(sizes)
     if not count:
         raise Undefined(
             f"{entry.name}: a model with {sizes['latents']:,} latents needs more than the "
-            f"{entry.most:,} passes that it may take by default. Ask for a number of your own, for "
+            f"{entry.most:,} passes that it may take by default. Set the number yourself, for "
             f"instance {entry.scales}=16 (--set {entry.name}.{entry.scales}=16), or use fewer, "
             "larger groups of latents."
         )
@@ -218,7 +218,7 @@ def options_of(signature: inspect.Signature) -> dict[str, Any]:
 
 
 def sizes_of(values: Mapping[str, Any], recording: Recording | None = None) -> dict[str, int]:
-    """Numbers of latents and factors, as far as the arguments tell."""
+    """Numbers of latents and factors, from the recording or the arguments."""
     if recording is not None:
         factors = recording.factors
         return {
@@ -233,7 +233,7 @@ def sizes_of(values: Mapping[str, Any], recording: Recording | None = None) -> d
 
 
 def _latents(values: Mapping[str, Any]) -> int:
-    """As the codes have it; a wrapped model may not know before it has been used."""
+    """From the codes if possible: a wrapped model may not know it before its first use."""
     for each in values.values():
         if isinstance(each, Recording | Posterior):
             return each.latents
@@ -245,7 +245,7 @@ def _latents(values: Mapping[str, Any]) -> int:
 
 
 def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
-    """Refuse options that the function does not have, and arrays that the recording gives."""
+    """Refuse options that the function does not have, and arrays that come from the recording."""
     places = _places(signature, entry)
     arrays = {name for name, part in places.items() if part not in CHOSEN}
     known = [name for name in signature.parameters if name not in arrays]
@@ -257,7 +257,7 @@ def check_option_names(entry: Entry, signature: inspect.Signature, options: Iter
 
 
 def check_option_value(entry: Entry, option: str, value: Any) -> Any:
-    """The value as the function's type hint has it ("64.0" for an int is 64), or a refusal.
+    """The value converted to the type of the option ("64.0" for an int is 64), or ConfigError.
 
     Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
     groups of latents and rules are checked by the assay itself.
@@ -295,7 +295,7 @@ def _in_words(expected: Any) -> str:
 
 
 def _entry_of(function: Callable[..., Any]) -> Entry:
-    """The entry in the function's own module, or one without content for helper functions."""
+    """The entry in the function's own module, or an empty one for helper functions."""
     from zscope.assays import CATALOGUE
 
     name = function.__name__.replace("_", "-")
@@ -305,7 +305,7 @@ def _entry_of(function: Callable[..., Any]) -> Entry:
     return Entry(**{**vars(entry), "name": name, "module": function.__module__})
 
 
-# need -> (is it met, what to say if not)
+# need -> (whether a recording meets it, the message if not)
 NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
     "two factors": (
         lambda recording: recording.factors is not None and recording.factors.shape[1] >= 2,
@@ -337,8 +337,8 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         if recording.factors is None and (part == "factors" or "two factors" in entry.needs):
             return "the data come without factors. Give data with known factors"
     for need in entry.needs:
-        met, reason = NEEDS[need]
-        if not met(recording):
+        is_met, reason = NEEDS[need]
+        if not is_met(recording):
             return reason
     return None
 
@@ -374,10 +374,10 @@ def _factors(recording: Recording) -> Factors | None:
 CHOSEN = {"base", "plane", "first_code", "last_code"}
 """Parts that are only a default: the caller may choose others."""
 
-# What an entry's `takes` may name, and how a recording answers.
+# What an entry's `takes` may name, and how to get it from a recording.
 PARTS: dict[str, Callable[[Recording], Any]] = {
     "recording": lambda recording: recording,
-    "recording_or_codes": lambda recording: recording,  # bare codes are taken in their order
+    "recording_or_codes": lambda recording: recording,  # plain codes are used in their order
     "autoencoder": lambda recording: recording.autoencoder,
     "posterior": lambda recording: recording.posterior,
     "relative": lambda recording: recording.relative,

@@ -33,7 +33,7 @@ class Entry:
 
     `takes` names the parts of a recording that the function is given: recording, autoencoder,
     posterior, codes, factors, observations, data, or one made of these (`arguments.PARTS`). A
-    part given by keyword is written "keyword=part". `needs` lists what must hold besides
+    part given by keyword is written "keyword=part". `needs` lists further conditions
     (`arguments.NEEDS`). `passes` is how many codes are decoded and encoded again (or decoded
     with their derivative by one latent): a number, or an expression of latents, factors and the
     function's options. `most` is how many passes it may take by default: with more latents
@@ -76,9 +76,9 @@ class Entry:
         """Passes for these sizes: latents, factors, samples and other options."""
         if isinstance(self.passes, int):
             return self.passes
-        return int(eval(_compiled(self.passes), {"__builtins__": {}}, dict(sizes)))
+        return int(eval(_compile(self.passes), {"__builtins__": {}}, dict(sizes)))
 
-    def limited(self, options: Collection[str]) -> bool:
+    def is_limited(self, options: Collection[str]) -> bool:
         """Whether the cost is limited: not if the caller set an option that decides it."""
         return self.most is not None and not _names(str(self.passes)) & set(options)
 
@@ -103,7 +103,7 @@ def _names(expression: str) -> frozenset[str]:
 
 
 @cache
-def _compiled(expression: str) -> Any:
+def _compile(expression: str) -> Any:
     return compile(expression, "passes", "eval")
 
 

@@ -1,9 +1,9 @@
-"""The one runner: every door that measures goes through `measure`.
+"""The runner: everything that measures calls `measure`.
 
-`zs.assay`, `zscope assay`, `report`, `score`, `demo`, the explorer, sweeps and studies all ask
-here which assays apply, with which options, samples, seeds and intervals, and what happens when
-one fails. An assay that does not apply, or has no answer, leaves its reason; one that raises
-anything else is kept as a failure with its traceback; the others go on.
+It decides for `zs.assay`, `zscope assay`, `report`, `score`, `demo`, the explorer, sweeps and
+studies which assays apply, with which options, samples, seeds and intervals, and what happens
+when one fails. For an assay that does not apply, or has no answer, the reason is recorded; for
+one that raises any other exception, the traceback. The other assays continue.
 """
 
 import functools
@@ -37,12 +37,12 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 class Progress(NamedTuple):
-    """What a watcher is told before each assay."""
+    """What the progress callback gets before each assay."""
 
     name: str
     done: int
     total: int
-    left: float | None  # seconds, once something is known
+    left: float | None  # seconds; None before the first assay is done
 
 
 class Failure(NamedTuple):
@@ -73,7 +73,7 @@ class Measurements:
 
 
 def choose(names: Iterable[str] | str | None) -> list[Entry]:
-    """The entries that names of assays and groups stand for; None: all of one recording."""
+    """The entries of the named assays and groups; None: all assays of one recording."""
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
     names, known = [names] if isinstance(names, str) else list(names), groups()
@@ -83,14 +83,14 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
                 f"assay: no assay is called {name!r}. {did_you_mean(name, [*CATALOGUE, *known])} "
                 "See: zscope assay --list"
             )
-    wanted = dict.fromkeys(member for name in names for member in known.get(name, [name]))
-    return [CATALOGUE[name] for name in wanted]
+    members = dict.fromkeys(member for name in names for member in known.get(name, [name]))
+    return [CATALOGUE[name] for name in members]
 
 
 def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
-    """Options by assay, refused where an assay or an option does not exist.
+    """Options by assay; ConfigError for an assay or an option that does not exist.
 
-    A group stands for all its assays that have the option.
+    Options of a group go to all its assays that have them.
     """
     checked: dict[str, dict[str, Any]] = {}
     for name, values in (options or {}).items():
@@ -103,14 +103,14 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
         signatures = {entry.name: inspect.signature(entry.load()) for entry in entries}
         if "generator" in values:
             raise ConfigError(
-                f"options: {name}.generator; random numbers follow from the seed and the name of "
-                "the assay. Choose the seed instead."
+                f"options: {name}.generator cannot be set: random numbers follow from the seed and "
+                "the name of the assay. Choose the seed instead."
             )
         for option, value in values.items():
-            able = [each for each in entries if option in signatures[each.name].parameters]
-            if not able:
+            matching = [each for each in entries if option in signatures[each.name].parameters]
+            if not matching:
                 check_option_names(entries[0], signatures[entries[0].name], [option])
-            for entry in able:
+            for entry in matching:
                 converted = check_option_value(entry, option, value)
                 checked.setdefault(entry.name, {})[option] = converted
     return checked
@@ -119,7 +119,7 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
     """How many passes of the model an assay will take, as its entry states.
 
-    0 for options that make no sense: the assay itself will refuse them.
+    0 for invalid options: the assay itself will refuse them.
     """
     try:
         return _passes(entry, recording, options)
@@ -129,7 +129,7 @@ def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> in
 
 def _passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
     sizes = _sizes(entry, recording, options)
-    if entry.limited(options):
+    if entry.is_limited(options):
         sizes[entry.scales] = entry.affordable(sizes)
         return entry.cost(sizes) if sizes[entry.scales] else 0
     return entry.cost(sizes)
@@ -148,7 +148,7 @@ def measure(
 
     `options` are by assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval
     get one from `resamples` resamples. `kept` holds results of earlier measurements, which are
-    taken over when nothing that matters has changed.
+    reused if nothing they depend on has changed.
     """
     if resamples < 0 or resamples == 1:
         raise ConfigError(
@@ -178,7 +178,7 @@ def _run(
     kept: Kept | None,
     outcome: Measurements,
 ) -> None:
-    """Run one assay and put what came of it where it belongs."""
+    """Run one assay, and record its result, its failure or why it has no answer."""
     try:
         text = options_text(options)
         key = None if kept is None or text is None else _key(recording, text)
@@ -211,8 +211,8 @@ def _run(
 def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
     """The options an assay is called with."""
     options = dict(checked.get(entry.name, {}))
-    able = "resamples" in inspect.signature(entry.load()).parameters
-    if resamples and able and "resamples" not in options:
+    has_option = "resamples" in inspect.signature(entry.load()).parameters
+    if resamples and has_option and "resamples" not in options:
         options["resamples"] = resamples
     return options
 
@@ -229,7 +229,7 @@ def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> di
 
 def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str:
     """Why fewer samples than usual were used; nothing if as many as usual were."""
-    if not entry.limited(options):
+    if not entry.is_limited(options):
         return ""
     sizes = _sizes(entry, recording, options)
     usual, count = int(sizes.get(entry.scales, 1)), entry.affordable(sizes)
@@ -245,17 +245,17 @@ def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str
 def _keep(
     kept: Kept, name: str, key: dict[str, Any], result: Result, outcome: Measurements
 ) -> None:
-    """Keep a result; where that fails, the result stands and a warning says so."""
+    """Store a result; if that fails, it is still reported, with a warning."""
     try:
         kept.put(name, key, result)
     except (ZscopeError, OSError) as error:
         text = " ".join(str(error).split())
         if not outcome.warnings:
-            outcome.warnings.append(f"Results were not kept with the run: {text}")
+            outcome.warnings.append(f"Results were not stored with the run: {text}")
 
 
 def _key(recording: Recording, options: str) -> dict[str, Any]:
-    """All that a result depends on."""
+    """Everything that a result depends on."""
     return {
         "options": options,
         "recording": recording.fingerprint,
@@ -267,7 +267,7 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
 
 @functools.cache
 def _source() -> str:
-    """Changes with the source of the assays and of what they share."""
+    """A hash of the source of the assays and of the modules they share."""
     here = Path(__file__).parent
     shared = [here.parent / f"{name}.py" for name in ("recording", "factors", "sampling")]
     digest = hashlib.sha256()

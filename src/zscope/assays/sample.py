@@ -103,7 +103,7 @@ class Sample:
         return labels
 
     def with_split_keys(self, rng: np.random.Generator) -> "Sample":
-        """With a random number for each row, so that every subset of the rows is split alike."""
+        """With a random number for each row, so that every subset is split in the same way."""
         sample = replace(self, split_keys=rng.random(len(self)))
         sample.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
         return sample

@@ -27,7 +27,7 @@ def assay(
     resamples: options.Resamples = 0,
     set_: options.AssayOption = None,
     seed: options.Seed = 0,
-    figures: Annotated[Path | None, Option(help="Draw each result into this folder.")] = None,
+    figures: Annotated[Path | None, Option(help="Save the figures in this folder.")] = None,
     format_: Annotated[
         str, Option("--format", help="Format of the figures: png, pdf or svg.")
     ] = "png",
@@ -207,8 +207,8 @@ def print_catalogue() -> None:
             print(f"  {entry.name:{width}}  {entry.question}{cost}")
         print()
     print(
-        "A group stands for all its assays. A pass decodes one code and encodes the result again; "
-        "the\nnumber in brackets is the default cost, which more latents raise only up to the "
-        "limit given.\nOptions: zscope assay RUN ASSAY --set ASSAY.OPTION=VALUE; "
+        "The name of a group selects all its assays. A pass decodes one code and encodes the "
+        "result\nagain; the brackets show the default cost, which grows with the number of latents "
+        "up to the\nlimit. Options: zscope assay RUN ASSAY --set ASSAY.OPTION=VALUE; "
         "help(zs.assays.FUNCTION) lists them."
     )

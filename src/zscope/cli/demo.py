@@ -22,14 +22,14 @@ def demo(
     out: Annotated[Path, Option(help="The folder for run, figure and report.")] = Path(
         "zscope-demo"
     ),
-    steps: Annotated[int, Option(help="Updates to make.")] = STEPS,
+    steps: Annotated[int, Option(help="Training steps.")] = STEPS,
     seed: Seed = 0,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
     """Train a small β-VAE on built-in pictures, describe its latents, and write a report.
 
-    Called again, it resumes the training, or shows the same results.
+    Run again, it resumes training, or shows the same results.
     """
     from zscope import data, models
     from zscope.cli.assay import finish

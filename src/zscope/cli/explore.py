@@ -17,7 +17,7 @@ def explore(
     ] = None,
     samples: Annotated[int, Option(help="Observations to encode.")] = 4000,
     seed: Seed = 0,
-    port: Annotated[int, Option(help="Port to listen on; 0 takes a free one.")] = 0,
+    port: Annotated[int, Option(help="Port to listen on; 0 for any free port.")] = 0,
     host: Annotated[
         str, Option(help="Address to listen on; any but 127.0.0.1 is open to the network.")
     ] = "127.0.0.1",
@@ -28,8 +28,8 @@ def explore(
 ) -> None:
     """Explore the latent space of TARGET in the browser.
 
-    Starts a local server, opens its page, and runs until Ctrl-C. Move sliders, and see
-    what a latent does and what the encoder makes of the decoded observation.
+    Starts a local server, opens its page, and runs until Ctrl-C. Move sliders to see
+    what each latent does and how the decoded observation is encoded again.
 
     Examples:
 

@@ -37,10 +37,10 @@ Target = Annotated[
 ]
 AssayNames = Annotated[
     list[str] | None,
-    Argument(metavar="[ASSAY]...", help="Assays or groups; all that apply, if none."),
+    Argument(metavar="[ASSAY]...", help="Assays or groups (default: all that apply)."),
 ]
 DataName = Annotated[
-    str | None, Option(help="A dataset by name or a file; for a run, its own data.")
+    str | None, Option(help="The name of a dataset, or a file (default for a run: its own data).")
 ]
 DataOption = Annotated[
     list[str] | None,
@@ -55,20 +55,20 @@ FactorsFile = Annotated[
 ]
 Kinds = Annotated[
     str | None,
-    Option(help="Of factors in a file: categorical, ordinal or continuous; one for all, or a,b,c."),
+    Option(help="Kinds of the factors: categorical, ordinal or continuous; one for all, or a,b,c."),
 ]
 Variances = Annotated[
     Path | None, Option(help="For a file of codes: the file of posterior variances.")
 ]
 Samples = Annotated[
     int | None,
-    Option(min=1, help="Observations to encode (default 10,000; of a file of codes, all)."),
+    Option(min=1, help="Observations to encode (default 10,000; all for a file of codes)."),
 ]
 Resamples = Annotated[
     int, Option(min=0, help="Resamples for 95 % intervals, e.g. 200; 0 for none.")
 ]
 Weights = Annotated[
-    Path | None, Option(help="A state dict (.safetensors, .pt) for the module named.")
+    Path | None, Option(help="A state dict (.safetensors, .pt) to load into the model.")
 ]
 Seed = Annotated[int, Option(min=0, max=2**32 - 1, help="Makes every draw repeatable.")]
 Root = Annotated[
@@ -84,7 +84,7 @@ AssayOption = Annotated[
     ),
 ]
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
-Quiet = Annotated[bool, Option("--quiet", help="No progress.")]
+Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 
 

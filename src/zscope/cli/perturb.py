@@ -17,7 +17,7 @@ def perturb(
         Path | None, Option(help="Output folder (default perturbed/DATASET-EPSILON).")
     ] = None,
     restarts: Annotated[int, Option(help="Models to train, with different seeds.")] = 10,
-    pairs: Annotated[int, Option(help="Most and least entangled models to use.")] = 1,
+    pairs: Annotated[int, Option(help="Number of most and of least entangled models.")] = 1,
     model: Annotated[str, Option(help="The model to train.")] = "beta-vae",
     latents: Annotated[int | None, Option(help="Its latents (default: one per factor).")] = None,
     set_: ModelOption = None,

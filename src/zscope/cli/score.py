@@ -24,7 +24,8 @@ def score(
         list[str] | None, Option(metavar="SCORE", help="A score to compute; may be repeated.")
     ] = None,
     flavour: Annotated[
-        str | None, Option(help="dlib for the definitions of older tables, where a score has it.")
+        str | None,
+        Option(help="dlib: as in the library of Locatello et al., for scores that have it."),
     ] = None,
     kinds: Kinds = None,
     variances: Variances = None,
@@ -83,13 +84,13 @@ def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, A
 
     if flavour is None:
         return {}
-    able = [name for name in names if f'flavour="{flavour}"' in CATALOGUE[name].cite]
-    if not able:
+    supported = [name for name in names if f'flavour="{flavour}"' in CATALOGUE[name].cite]
+    if not supported:
         raise ConfigError(
             f"score: no flavour {flavour!r} of {', '.join(names)}. Use zscope or dlib; the help of "
             "each function lists its own."
         )
-    return {name: {"flavour": flavour} for name in able}
+    return {name: {"flavour": flavour} for name in supported}
 
 
 def print_json(recording: "Recording", scores: "Measurements") -> None:

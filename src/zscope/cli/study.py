@@ -1,4 +1,4 @@
-"""zscope study: repeat the experiments of a paper and check its claims."""
+"""zscope study: reproduce the experiments of a paper and check its claims."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +10,13 @@ from zscope.cli.options import AsJson, Quiet, Root
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Repeat the experiments of a paper and check its claims. Start with: zscope study list",
+    help="Reproduce the experiments of a paper and check its claims. Start with: zscope study list",
 )
 
 
 @app.command("list")
 def list_() -> None:
-    """List the studies and what each one repeats."""
+    """List the studies and what each one reproduces."""
     from zscope.experiments import studies
 
     width = max(map(len, studies.names()))
@@ -35,7 +35,7 @@ def run(
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Repeat the study NAME and print which claims hold.
+    """Reproduce the study NAME and print which claims hold.
 
     Trains and measures the models of the study. The exit code is 1 if a claim does not
     hold.

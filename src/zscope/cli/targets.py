@@ -1,4 +1,4 @@
-"""From the words on the command line to a recording and its report."""
+"""From command-line arguments to a recording and its report."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -60,7 +60,7 @@ def measure_target(
 def command_line(
     command: str, target: str, names: list[str] | None, options: Mapping[str, object]
 ) -> str:
-    """The command that makes the report again."""
+    """The command that reproduces the report."""
     import shlex
 
     words = ["zscope", command, target, *(names or [])]
@@ -97,7 +97,7 @@ def recording_of(
             if value:
                 raise ConfigError(
                     f"assay: {option} is for models, and {target} is a file of codes. Leave it "
-                    "out; factors are given by --factors FILE."
+                    "out; pass factors with --factors FILE."
                 )
         return recording_of_files(
             Path(target), factors, variances=variances, kinds=kinds, samples=samples, seed=seed
@@ -138,7 +138,7 @@ def recording_of_files(
         if count != len(mean):
             raise DataError(
                 f"{file}: {count} rows of {role} for {len(mean)} codes in {codes}; row i of both "
-                "must be the same sample. Was one of them cut?"
+                "must be the same sample. Was one of them truncated?"
             )
 
     variance_file = variances or (codes if "variances" in inside else None)
@@ -150,8 +150,8 @@ def recording_of_files(
     if factor_file is None:
         if kinds is not None:
             raise ConfigError(
-                f"--kinds {kinds}: they are kinds of factors, and no factors were given with "
-                f"{codes}. Add the file of factors."
+                f"--kinds {kinds}: no factors were given with {codes}. Add the file of factors, or "
+                "leave --kinds out."
             )
         return Recording.from_arrays(
             mean[rows], variances=None if variance is None else variance[rows], seed=seed

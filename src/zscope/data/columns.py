@@ -198,7 +198,7 @@ def file_type(path: Path, known: Sequence[str]) -> str:
             "with np.save."
         )
     if suffix != "folder" and path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty (0 bytes). Was it written to the end?")
+        raise DataError(f"{path}: the file is empty (0 bytes). Was writing it interrupted?")
     return suffix
 
 
@@ -210,8 +210,8 @@ def read_errors(path: Path) -> Iterator[None]:
     except UNREADABLE as error:
         raise DataError(
             f"{path}: cannot be read as {path.suffix or 'a folder'} ({type(error).__name__}: "
-            f"{error}). Is it complete, and what its name says? Write it again, for instance with "
-            "np.save."
+            f"{error}). Is it complete, and of the type that its name says? Write it again, for "
+            "instance with np.save."
         ) from error
 
 

@@ -86,7 +86,7 @@ def fetch_source(
     if source.built_in:
         return {}
     saved = records(folder)
-    files = [f for f in source.files if from_dir or not _recorded(folder, f, saved)]
+    files = [f for f in source.files if from_dir or not _is_recorded(folder, f, saved)]
     if not files:
         return {file.name: saved[file.name] for file in source.files}
     places = _places(source, folder, files, from_dir)
@@ -121,7 +121,7 @@ def require_files(source: Source, folder: Path) -> dict[str, Record]:
     saved = records(folder)
     new = {}
     for file in source.files:
-        if not _recorded(folder, file, saved):
+        if not _is_recorded(folder, file, saved):
             path = folder / file.name
             size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
             new[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
@@ -137,7 +137,7 @@ def state(source: Source, folder: Path) -> State:
     if source.built_in:
         return "built in"
     saved = records(folder)
-    if all(_recorded(folder, file, saved) for file in source.files):
+    if all(_is_recorded(folder, file, saved) for file in source.files):
         return "here"
     return "can be fetched" if source.can_be_fetched else "by hand"
 
@@ -315,13 +315,13 @@ def _check(
     source: Source, file: File, path: Path, size: int, hashes: dict[str, str], *, origin: str
 ) -> Record:
     """The record of a file; a DataError if it is not the publisher's."""
-    again = f"Get the file again from {file.url or source.homepage}; nothing was stored."
+    remedy = f"Get the file again from {file.url or source.homepage}; nothing was stored."
     if origin == "put in by hand":
-        again = f"Replace {path} by the file from {file.url or source.homepage}."
+        remedy = f"Replace {path} by the file from {file.url or source.homepage}."
     if file.size is not None and size != file.size:
         raise DataError(
             f"{source.name}: {file.name} has {size:,} bytes, the publisher's has {file.size:,}. "
-            f"{'An interrupted download?' if size < file.size else 'Another version?'} {again}"
+            f"{'An interrupted download?' if size < file.size else 'Another version?'} {remedy}"
         )
     checked = "sha256" if file.sha256 else "md5" if file.md5 else "structure"
     if checked == "structure":
@@ -330,18 +330,18 @@ def _check(
         except UNREADABLE as error:
             raise DataError(
                 f"{source.name}: {file.name} ({size:,} bytes) cannot be read "
-                f"({type(error).__name__}: {error}). Cut short, or not the publisher's? {again}"
+                f"({type(error).__name__}: {error}). Truncated, or not the publisher's? {remedy}"
             ) from error
     elif hashes[checked] != getattr(file, checked):
         raise DataError(
             f"{source.name}: {file.name} ({size:,} bytes) has {checked} {hashes[checked]}, the "
-            f"publisher's has {getattr(file, checked)}. Damaged in transfer, or altered? {again}"
+            f"publisher's has {getattr(file, checked)}. Damaged in transfer, or altered? {remedy}"
         )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Record(size, hashes["sha256"], checked, origin, now, path.stat().st_mtime_ns)
 
 
-def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
+def _is_recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
     """Whether a file is in place and has not changed since it was checked."""
     try:
         now = (folder / file.name).stat()
@@ -355,8 +355,8 @@ def _recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
 
 
 def _write_records(source: Source, folder: Path, saved: dict[str, Record]) -> None:
-    wanted = {file.name for file in source.files}
-    files = {name: asdict(record) for name, record in saved.items() if name in wanted}
+    names = {file.name for file in source.files}
+    files = {name: asdict(record) for name, record in saved.items() if name in names}
     content = {"format": FORMAT, "dataset": source.name, "files": files}
     partial = folder / f".{RECORD}.{os.getpid()}"
     with partial.open("w") as out:
@@ -383,11 +383,11 @@ def delete_partial_files(folder: Path) -> None:
     """Delete partial files of dead processes."""
     for path in folder.glob(".*"):
         number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", path.name)
-        if number and not _alive(int(number[1])):
+        if number and not _is_alive(int(number[1])):
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
 
 
-def _alive(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     if process == os.getpid():
         return False
     try:

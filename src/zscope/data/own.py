@@ -41,7 +41,7 @@ READERS = {
 }
 OPTIONS = {
     "factors": "Where the factors are: columns of a table (a,b,c), an array of an .npz or HDF5 "
-    "file, or beside a .npy file the path of another .npy file with one row per sample.",
+    "file, or for a .npy file the path of another .npy file with one row per sample.",
     "features": "Tables: the columns to use as observations (default: all that are not factors).",
     "array": "Files of several arrays: the name of the array of observations.",
     "names": "Names for the factors: a,b,c.",

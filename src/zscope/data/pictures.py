@@ -84,8 +84,8 @@ def _common_size(files: list[Path], side: int | None) -> tuple[int, int, int]:
         (first, one), (second, other) = list(sizes.items())[:2]
         raise DataError(
             f"{files[0].parent}: pictures of {len(sizes)} sizes, for instance {one.name} "
-            f"{first[0]} x {first[1]} and {other.name} {second[0]} x {second[1]}. Bring them to "
-            "one size with resolution=64 (the central square, resized)."
+            f"{first[0]} x {first[1]} and {other.name} {second[0]} x {second[1]}. Resize "
+            "them with resolution=64 (the central square of each)."
         )
     width, height = next(iter(sizes))
     return height, width, 3 if colour else 1
@@ -102,7 +102,7 @@ def _read_picture(file: Path, channels: int, side: int | None) -> np.ndarray:
             turned = pillow().fromarray((np.asarray(turned) >> 8).astype(np.uint8))
         if turned.mode in ("I", "F"):
             raise DataError(
-                f"{file}: a picture of 32-bit greys, whose range is not known. Save it with 8 or "
+                f"{file}: a 32-bit grey picture, whose range is not known. Save it with 8 or "
                 "16 bits, or save all pictures as one array with np.save."
             )
         pixels = np.asarray(turned.convert("RGB" if channels == 3 else "L"))

@@ -91,7 +91,7 @@ class Guard:
         except Refused as refused:
             await refuse(scope, send, refused)
             return
-        await self.app(scope, self._limited(receive), _with_headers(send))
+        await self.app(scope, self._limit_size(receive), _with_headers(send))
 
     def _check_host(self, headers: dict[str, str]) -> None:
         name = _name(headers.get("host", ""))
@@ -181,7 +181,7 @@ class Guard:
         name = self._cookie_name(headers)
         return f"{name}={self.token.decode()}; Path=/; HttpOnly; SameSite=Strict"
 
-    def _limited(self, receive: Receive) -> Receive:
+    def _limit_size(self, receive: Receive) -> Receive:
         """Limit the size of bodies without a Content-Length header while they are read."""
         size = 0
 

@@ -94,11 +94,11 @@ class ModelExit(Exception):
 def interruptible(model: Autoencoder, check: Callable[[], None]) -> Autoencoder:
     """The same model, which runs `check` before each call of its encoder or decoder."""
     for name in ("encode", "decode"):
-        setattr(model, name, _checked(getattr(model, name), check))
+        setattr(model, name, _with_check(getattr(model, name), check))
     return model
 
 
-def _checked(call: Callable[..., Any], check: Callable[[], None]) -> Callable[..., Any]:
+def _with_check(call: Callable[..., Any], check: Callable[[], None]) -> Callable[..., Any]:
     def checked(*args: Any, **options: Any) -> Any:
         check()
         return call(*args, **options)

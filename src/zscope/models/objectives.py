@@ -42,7 +42,7 @@ def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
     pixels' own entropies.
     """
     losses = F.binary_cross_entropy_with_logits(logits.to(x.dtype), x, reduction="none")
-    return losses.sum(_but_first(x))
+    return losses.sum(_feature_axes(x))
 
 
 def gaussian_nll(mean: Tensor, x: Tensor, gamma: Tensor | float) -> PerSample:
@@ -54,7 +54,7 @@ def gaussian_nll(mean: Tensor, x: Tensor, gamma: Tensor | float) -> PerSample:
 
 def squared_error(mean: Tensor, x: Tensor) -> PerSample:
     """||x - mean||², without the 1/2."""
-    return (mean.to(x.dtype) - x).square().sum(_but_first(x))
+    return (mean.to(x.dtype) - x).square().sum(_feature_axes(x))
 
 
 def kl_to_standard_normal(posterior: Posterior) -> PerSample:
@@ -225,5 +225,5 @@ def check_observations(x: Tensor, shape: tuple[int, ...], likelihood: Likelihood
     likelihood.check(x)
 
 
-def _but_first(x: Tensor) -> tuple[int, ...]:
+def _feature_axes(x: Tensor) -> tuple[int, ...]:
     return tuple(range(1, x.ndim))

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from zscope.errors import ConfigError
 from zscope.plots import theme
 from zscope.plots.pictures import GAP, as_cells, place_cells
-from zscope.plots.planes import by_factor, scatter, thinned
+from zscope.plots.planes import by_factor, evenly_spaced, scatter
 
 if TYPE_CHECKING:
     from zscope.assays.responses.drift import Drift
@@ -146,7 +146,7 @@ def drift_plane(
         _draw_basins(ax, drift, colours)
     paths = theme.array(drift.trajectories)[:, :, columns]
     ends = theme.array(drift.basin)
-    for k in thinned(len(paths), most):
+    for k in evenly_spaced(len(paths), most):
         end = ends[drift.followed[k]]
         ax.plot(
             *paths[k].T,
@@ -189,7 +189,8 @@ def drift_steps(drift: "Drift", *, title: str = "", ax: Axes | None = None) -> A
     passes = np.arange(1, steps.shape[1] + 1)
     # The line of a code ends where it has converged.
     moving = np.where(steps > 0, steps, np.nan)
-    single = ax.plot(passes, moving[thinned(len(moving), 100)].T, color=theme.FAINT, linewidth=0.5)
+    some = moving[evenly_spaced(len(moving), 100)]
+    single = ax.plot(passes, some.T, color=theme.FAINT, linewidth=0.5)
     if single:
         median = np.median(steps, axis=0)
         height = np.where(median > 0, median, np.nan)

@@ -51,7 +51,7 @@ def arrows(
         raise ConfigError(
             f"arrows: got {len(first)} starts and {len(second)} ends. Pass one end for each start."
         )
-    rows = thinned(len(first), most)
+    rows = evenly_spaced(len(first), most)
     first, second = first[rows], second[rows]
     ax = theme.axes(ax, theme.COLUMN, 2.9)
     step = second - first
@@ -79,7 +79,7 @@ def scatter(
     ax: Axes, points: np.ndarray, colour: Any, *, label: str | None = None, size: float = 4.0
 ) -> Any:
     """Small dots, at most `MOST` of them, drawn as pixels in vector files."""
-    points = points[thinned(len(points), MOST)]
+    points = points[evenly_spaced(len(points), MOST)]
     opacity = float(np.clip(400 / len(points), 0.35, 0.9))
     return ax.scatter(
         points[:, 0],
@@ -107,7 +107,7 @@ def by_factor(
         raise ConfigError(
             f"plots: got {len(values)} factor values for {len(points)} codes. Pass one per code."
         )
-    rows = thinned(len(points), most)
+    rows = evenly_spaced(len(points), most)
     (x, y), values = points[rows].T, values[rows]
     distinct, indices = np.unique(values, return_inverse=True)
     style: dict[str, Any] = {
@@ -137,7 +137,7 @@ def by_factor(
     )
 
 
-def thinned(count: int, most: int) -> np.ndarray:
+def evenly_spaced(count: int, most: int) -> np.ndarray:
     """At most `most` evenly spaced row numbers."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))
 

@@ -71,7 +71,7 @@ class Report:
 
     @property
     def failed(self) -> dict[str, Failure]:
-        """Assays that raised an exception they should not: faults, with their tracebacks."""
+        """Assays that raised an unexpected exception, with its traceback."""
         return self.measurements.failed
 
     def __contains__(self, name: object) -> bool:
@@ -246,7 +246,7 @@ def assay(
         if isinstance(autoencoder, Recording):
             if data is not None:
                 raise ConfigError(
-                    "assay: a recording and data; a recording has its own data and seed. Leave "
+                    "assay: got a recording and data; a recording has its own data and seed. Leave "
                     "data out, or give the model instead of its recording."
                 )
             recording = autoencoder

@@ -92,7 +92,7 @@ class Neighbours:
 
     def __init__(self, dataset: Dataset) -> None:
         self.samples = len(dataset)
-        # Whole numbers of which nobody stated the kind may well be in order.
+        # Whole numbers whose kind was not stated may well be ordered.
         guessed = dataset.provenance.get(GUESSED, ())
         kinds = [
             "ordinal" if kind == "categorical" and name in guessed else kind

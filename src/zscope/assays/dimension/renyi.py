@@ -37,7 +37,7 @@ class Renyi(Scored):
 
     why_no_interval = "it is not computed; repeat the estimate on other samples to see its spread"
     why_no_chance = (
-        "an entropy has none; for that of an information, shuffle the rows of one of the two"
+        "an entropy has none; for a mutual information, shuffle the rows of one of the two"
     )
 
     score: float

@@ -1,4 +1,4 @@
-"""Explicitness: can the factors be read from the codes by a linear classifier?
+"""Explicitness: can a linear classifier predict the factors from the codes?
 
 For each categorical factor a multinomial logistic regression on standardised codes is
 trained on two thirds of the rows to predict its values. On the other third, the area under
@@ -156,6 +156,6 @@ def mean_area(
 
 
 ENTRY = Entry(
-    question="Can the factors be read from the codes by a linear classifier?",
+    question="Can a linear classifier predict the factors from the codes?",
     takes=("codes", "factors", "variances=variances"),
 )

@@ -1,4 +1,4 @@
-"""Disentanglement score DS: how much better than any other does one latent predict a factor?
+"""Disentanglement score DS: how much better does one latent predict a factor than any other?
 
 Each latent alone predicts each factor from the 5 nearest neighbours (along that latent, equal
 weights), with 80 % of the rows for training and 20 % for testing:
@@ -148,6 +148,6 @@ def nearest(train: np.ndarray, test: np.ndarray, count: int = NEIGHBOURS) -> np.
 
 
 ENTRY = Entry(
-    question="How much better than any other does one latent predict a factor?",
+    question="How much better does one latent predict a factor than any other?",
     takes=("codes", "factors", "variances=variances"),
 )

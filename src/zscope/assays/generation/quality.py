@@ -52,8 +52,8 @@ class SampleQuality(Scored):
 
     why_no_interval = FrechetDistance.why_no_interval
     why_no_chance = (
-        "whole distributions are compared, whichever code belongs to which observation; compare "
-        "with the distance of other real data"
+        "it compares distributions, not codes with their observations; compare with the distance "
+        "of other real data"
     )
 
     def measures(self) -> list[Measure]:

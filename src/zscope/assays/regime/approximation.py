@@ -37,7 +37,9 @@ class Polarisation(Scored):
     """The relative gap, and the latents that count as active."""
 
     why_no_interval = "there is only one observation"
-    why_no_chance = "uninformative posteriors have no divergence for the gap to be relative to"
+    why_no_chance = (
+        "uninformative posteriors have zero divergence, so the relative gap is undefined"
+    )
     score_fields = ("gap",)
 
     gap: float

@@ -111,7 +111,7 @@ class Consistency(Scored):
             x="observed unit",
             y="intervened unit",
             label=which,
-            diverging=False,  # worse than 0 is as bad as 0; 1 is what is hoped for
+            diverging=False,  # below 0 is as bad as 0; 1 is ideal
             limit=1,
             marks=alive if self.collapsed else None,
             marked="not collapsed",

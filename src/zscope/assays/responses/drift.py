@@ -115,8 +115,9 @@ def drift(
     """Follow `codes`, or grid x grid points over the plane of a response map.
 
     At most `steps` passes. `tolerance` is in units of the codes' spread; limits within 10
-    times that of each other are one fixed point. The result holds as many `trajectories`, of
-    codes evenly spaced. A map of several base vectors is followed at the first of them.
+    times that of each other are one fixed point. The result has the
+    paths of `trajectories` evenly spaced codes. A map of several base vectors is followed at the
+    first of them.
     """
     whole("drift", steps=steps, grid=grid)
     whole("drift", 0, trajectories=trajectories)

@@ -85,7 +85,7 @@ class ResponseMap(Result):
             ("latents", f"{self.dims[0]} and {self.dims[1]}"),
             ("grid", " x ".join(str(len(axis)) for axis in self.axes)),
             ("base vectors", str(len(self.base))),
-            ("mean response", f"{float(self.magnitude.mean()):.4g}"),
+            ("mean displacement", f"{float(self.magnitude.mean()):.4g}"),
             ("mean divergence", f"{float(self.divergence.mean()):.4g}"),
             ("responses converge on", f"{100 * converging:.1f} % of the map"),
         ]

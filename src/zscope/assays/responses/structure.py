@@ -123,7 +123,8 @@ def structure_score(
     used = None
     if only_causal:
         used = _causal(autoencoder, posterior, samples_decoded, causal, generator)
-        samples_compared, responses = _only(samples_compared, used), _only(responses, used)
+        samples_compared = _zero_others(samples_compared, used)
+        responses = _zero_others(responses, used)
     discrepancy = mmd(
         samples_compared,
         responses,
@@ -205,7 +206,7 @@ def _causal(
     return used
 
 
-def _only(codes: Codes, latents: list[int]) -> Codes:
+def _zero_others(codes: Codes, latents: list[int]) -> Codes:
     """The codes with all other latents set to 0."""
     only = torch.zeros_like(codes)
     only[:, latents] = codes[:, latents]

@@ -89,7 +89,7 @@ class SimilarityHeatmap(Result):
 
     @property
     def diagonal(self) -> Tensor:
-        """The similarity of each shared layer with its namesake."""
+        """The similarity of each shared layer with the one of the same name."""
         rows = [self.rows.index(name) for name in self.shared]
         columns = [self.columns.index(name) for name in self.shared]
         return self.matrix[rows, columns]

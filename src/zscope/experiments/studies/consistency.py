@@ -150,7 +150,7 @@ def claims_of_pair(letter: str, results: dict[str, list[Scores]]) -> list[Claim]
             f"{letter}{number}",
             f"{where}, consistency training {sentences[what]}: by more than {RISE} in every seed",
             published[what],
-            _listed(results, what, 2) + f"; smallest rise {min(rises(what)):+.3f}",
+            _values_text(results, what, 2) + f"; smallest rise {min(rises(what)):+.3f}",
             all(rise > RISE for rise in rises(what)),
         )
         for number, what in enumerate(published, 1)
@@ -164,7 +164,7 @@ def claims_of_pair(letter: str, results: dict[str, list[Scores]]) -> list[Claim]
             f"{where}, it does not harm reconstruction: the squared error is at most {LOSS:g} "
             "times that without the penalty, in every seed",
             "reconstructions comparable",
-            _listed(results, "error", 4) + f"; largest ratio {max(ratios):.2f}",
+            _values_text(results, "error", 4) + f"; largest ratio {max(ratios):.2f}",
             max(ratios) <= LOSS,
         ),
         Claim(
@@ -172,7 +172,7 @@ def claims_of_pair(letter: str, results: dict[str, list[Scores]]) -> list[Claim]
             f"{where}, consistency does not come from collapse: no more units collapse, and "
             "codes of digits are preserved as well (posterior self-consistency, within 0.02)",
             "posterior: AE .96, XAE .96, XCAE .95",
-            _listed(results, "posterior", 2)
+            _values_text(results, "posterior", 2)
             + "; collapsed "
             + " and ".join(" ".join(map(str, each)) for each in collapsed),
             all(rise >= -0.02 for rise in rises("posterior"))
@@ -181,7 +181,7 @@ def claims_of_pair(letter: str, results: dict[str, list[Scores]]) -> list[Claim]
     ]
 
 
-def _listed(results: dict[str, list[Scores]], what: str, digits: int) -> str:
+def _values_text(results: dict[str, list[Scores]], what: str, digits: int) -> str:
     return ", ".join(
         f"{name.upper()} " + " ".join(f"{getattr(each, what):.{digits}f}" for each in scores)
         for name, scores in results.items()

@@ -121,7 +121,8 @@ def claims_of(results: dict[str, list[Quality]], right: float) -> list[Claim]:
             f"Fréchet distance is at most {TOLERANCE:g} times theirs, in every model and seed",
             "hybrids better, by FID, for VAE, FactorVAE and VLAE; no numbers",
             "; ".join(
-                f"{name}: hybrid {_listed(models, 'hybrid')}, prior {_listed(models, 'prior')}"
+                f"{name}: hybrid {_values_text(models, 'hybrid')}, prior "
+                f"{_values_text(models, 'prior')}"
                 for name, models in results.items()
             )
             + f"; largest ratio {max(ratios):.2f} ({every[0].extractor}, accuracy "
@@ -135,13 +136,13 @@ def claims_of(results: dict[str, list[Quality]], right: float) -> list[Claim]:
             "than samples of either kind, in every model and seed",
             "not published",
             "; ".join(
-                f"{name}: " + ", ".join(f"{kind} {_listed(models, kind)}" for kind in order)
+                f"{name}: " + ", ".join(f"{kind} {_values_text(models, kind)}" for kind in order)
                 for name, models in results.items()
             )
             + "; "
             + "; ".join(
-                f"{name}: {share} hybrid {_listed(models, 'hybrid', share)}, prior "
-                f"{_listed(models, 'prior', share)}"
+                f"{name}: {share} hybrid {_values_text(models, 'hybrid', share)}, prior "
+                f"{_values_text(models, 'prior', share)}"
                 for name, models in results.items()
                 for share in ("precision", "recall")
             ),
@@ -154,5 +155,5 @@ def claims_of(results: dict[str, list[Quality]], right: float) -> list[Claim]:
     ]
 
 
-def _listed(models: list[Quality], kind: str, what: str = "distance") -> str:
+def _values_text(models: list[Quality], kind: str, what: str = "distance") -> str:
     return " ".join(f"{getattr(each, what)[kind]:.2f}" for each in models)

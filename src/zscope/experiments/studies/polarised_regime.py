@@ -36,7 +36,7 @@ from zscope.training import train, train_ensemble
 __all__ = ["NAME", "SUMMARY", "run"]
 
 NAME = "polarised-regime"
-SUMMARY = "Active, mixed and passive latents, and what they do to every measurement."
+SUMMARY = "Active, mixed and passive latents, and how they affect every measurement."
 
 STEPS = {"small": 3000, "paper": 7500}  # 24 and 60 epochs
 BETAS = (1.0, 4.0, 8.0, 16.0)

@@ -143,7 +143,7 @@ def claims_of(results: dict[str, list[Order]], right: float) -> list[Claim]:
                 f"S{number}",
                 f"in a structural decoder {sentence}, by more than {LEAST} in every seed",
                 "seen in traversals; no number",
-                f"{_listed(results[STRUCTURAL], what)}; early minus late "
+                f"{_values_text(results[STRUCTURAL], what)}; early minus late "
                 + " ".join(f"{value:+.2f}" for value in orders)
                 + reading,
                 # A classifier that cannot classify would say nothing.
@@ -175,7 +175,7 @@ def claims_of(results: dict[str, list[Order]], right: float) -> list[Claim]:
     return claims
 
 
-def _listed(orders: list[Order], what: str) -> str:
+def _values_text(orders: list[Order], what: str) -> str:
     """The values of U_1, U_2, …, averaged over the seeds."""
     values = torch.tensor([getattr(each, what) for each in orders]).mean(0)
     return f"{what} of U_1 to U_{len(values)}: " + " ".join(f"{float(v):.2f}" for v in values)

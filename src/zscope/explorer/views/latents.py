@@ -62,7 +62,7 @@ class Project(CodeQuery):
 
 
 class Traversal(CodeQuery):
-    """A latent to move, and the latent vector that holds the others."""
+    """A latent to move; the latent vector gives the values of the others."""
 
     latent: Index
     """The latent to move."""

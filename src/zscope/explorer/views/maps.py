@@ -20,7 +20,7 @@ POINTS = 2000
 
 
 class Plane(CodeQuery):
-    """A plane of two latents; the latent vector holds the others."""
+    """A plane of two latents; the latent vector gives the values of the others."""
 
     first: Index | None = None
     """The latent of the x axis; by default the most important one."""

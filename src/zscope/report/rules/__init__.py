@@ -20,8 +20,8 @@ RULES = (
         "dead latents",
         DEAD,
         "Every latent is in use: in a variational model it is not passive (mean posterior variance "
-        "within 0.1 of the prior's, and steady), in a deterministic one its response is at least "
-        "{threshold:g}.",
+        "within 0.1 of the prior's, and nearly constant), in a deterministic one its response is "
+        "at least {threshold:g}.",
         latents.dead_latents,
     ),
     Rule(
@@ -33,7 +33,8 @@ RULES = (
     Rule(
         "holes",
         0.05,
-        "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples do.",
+        "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples when "
+        "they are decoded and encoded again.",
         space.holes,
     ),
     Rule(

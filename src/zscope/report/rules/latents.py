@@ -62,7 +62,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     if not any("type" in row or "response" in row for row in rows):
         return
     dead = [row for row in rows if is_dead(row, threshold)]
-    total, left = len(rows), len(rows) - len(dead)
+    total, used = len(rows), len(rows) - len(dead)
     samples = f"{len(facts.recording):,} observations"
     if not dead and all(row.get("response", 1.0) >= threshold for row in rows):
         least = min(rows, key=lambda row: row.get("response", row.get("kl", 0)))
@@ -70,7 +70,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             f"All {total} latents carry information"
             if total > 1
             else "The only latent carries information",
-            f"The least of them is {about(least)}; {samples}.",
+            f"The least informative is {about(least)}; {samples}.",
             level="healthy",
             matters=0.8,
         )
@@ -78,7 +78,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     evidence = f"{join_parts([about(row) for row in dead])}; {samples}"
     evidence += ". The prior has a variance of 1." if "type" in rows[0] else "."
-    if not left:
+    if not used:
         yield Finding(
             f"None of the {total} latents carries information"
             if total > 1
@@ -97,7 +97,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     yield Finding(
         f"{len(dead)} of {total} latents {'carries' if len(dead) == 1 else 'carry'} no information",
         evidence,
-        f"train with {left}, or prune with zs.prune(autoencoder, {index_list(keep)})",
+        f"train with {used}, or prune with zs.prune(autoencoder, {index_list(keep)})",
         "problem",
         0.6 + 0.3 * len(dead) / total,
     )
@@ -126,7 +126,7 @@ def mixed_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     types = facts.get("variable-types")
     if types is None:
         return
-    # By its definition "mixed" includes steady variances between 0 and 1, which are no mixture.
+    # By definition "mixed" includes constant variances between 0 and 1, which are no mixture.
     mixtures = [j for j in types.mixed if float(types.variance_of_variance[j]) > threshold]
     if mixtures:
         one = len(mixtures) == 1

@@ -26,7 +26,7 @@ def chance_text(score: Score) -> str:
 
 
 def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
-    def near(score: Score) -> bool:
+    def is_near_chance(score: Score) -> bool:
         above = score.score - score.chance
         if deviation := deviation_of(score):
             return above < max(threshold, DEVIATIONS * deviation)
@@ -36,7 +36,9 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
     scores = {name: each for name, each in facts.results.items() if isinstance(each, Score)}
     uninformative = {name: each for name, each in scores.items() if each.chance > 0.95}
     chance = {
-        name: each for name, each in scores.items() if name not in uninformative and near(each)
+        name: each
+        for name, each in scores.items()
+        if name not in uninformative and is_near_chance(each)
     }
     if chance:
         one = len(chance) == 1

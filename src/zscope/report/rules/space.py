@@ -171,7 +171,8 @@ def correlated_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             f"{latents_text(pairs[0])} are correlated{more}",
             join_parts([f"{j} and {k}: {float(correlation[j, k]):.2f}" for j, k in pairs])
             + f"; over posterior samples of {len(posterior):,} observations.",
-            "changing one alone leaves the data; penalise total correlation, or rotate the latents",
+            "changing only one of them leads away from the data; penalise total correlation, or "
+            "rotate the latents",
             "note",
             0.35,
         )
