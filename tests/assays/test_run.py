@@ -11,8 +11,8 @@ import zscope as zs
 from zscope import assays as a
 from zscope import store
 from zscope.assays import CATALOGUE, Entry, groups
-from zscope.assays.arguments import NEEDS, PARTS, accepts_recording, unmet
-from zscope.assays.run import check_options, choose, measure, passes
+from zscope.assays.arguments import NEEDS, PARTS, accepts_recording, option_names, unmet
+from zscope.assays.run import check_options, choose, compare, measure, passes
 from zscope.data.dataset import from_arrays
 from zscope.errors import ConfigError, Undefined
 from zscope.factors import factors_of
@@ -166,6 +166,69 @@ def test_values_are_converted_to_the_type_of_the_option():
     checked = check_options({"structure-score": given})["structure-score"]
     assert checked == {"samples": 64, "causal": [1, 3], "permutations": 100}
     assert all(type(checked[name]) is int for name in ("samples", "permutations"))
+
+
+def test_a_value_for_a_group_goes_to_the_assays_that_can_take_it():
+    checked = check_options({"responses": {"response": "mean"}})
+    assert set(checked) == {"structure-score", "causal-structure-score"}
+    with pytest.raises(ConfigError, match="'median' is not sampled or mean"):
+        check_options({"responses": {"response": "median"}})
+
+
+def test_options_that_an_assay_refuses_are_raised_and_not_kept_as_a_reason():
+    recording = Recording.from_arrays(gaussian_codes(50, 2))
+    with pytest.raises(ConfigError, match="bins"):
+        measure(recording, options={"mutual-information": {"bins": -3}})
+
+
+@pytest.mark.parametrize("option", ["codes", "generator", "variances"])
+def test_the_list_of_known_options_has_neither_arrays_nor_the_generator(option):
+    assert option not in option_names(CATALOGUE["mig"])
+    assert "flavour" in option_names(CATALOGUE["mig"])
+
+
+def test_a_folder_of_comparing_assays_says_who_runs_them():
+    recording = Recording.from_arrays(gaussian_codes(50, 2))
+    missing = measure(recording, "similarity").missing
+    assert "cka" in missing
+    assert all("zscope compare" in reason for reason in missing.values())
+
+
+def test_two_recordings_are_compared_by_the_runner_and_one_failure_stops_no_other(monkeypatch):
+    codes = gaussian_codes(60, 2)
+    first, second = (Recording.from_arrays(codes @ m, seed=3) for m in (torch.eye(2), SHEAR))
+    outcome = compare([first, second], debiased=False)
+    assert outcome.results["cka"].score == a.cka(first, second, debiased=False).score
+    assert outcome.results["udr"].score == a.udr([first, second]).score
+    assert not outcome.failed
+
+    def broken(*_, **__):
+        raise ZeroDivisionError("none")
+
+    monkeypatch.setattr("zscope.assays.similarity.procrustes.procrustes", broken)
+    outcome = compare([first, second])
+    assert list(outcome.failed) == ["procrustes"]
+    assert "ZeroDivisionError" in outcome.failed["procrustes"].traceback
+    assert "cka" in outcome.results
+
+
+SHEAR = torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=torch.float64)
+
+
+def test_a_comparison_draws_by_the_seed_of_its_recordings():
+    codes = gaussian_codes(60, 2)
+    chances = [a.udr([Recording.from_arrays(codes, seed=seed)] * 2).chance for seed in (0, 1, 1)]
+    assert chances[0] != chances[1]
+    assert chances[1] == chances[2]
+    assert a.udr([codes, codes]).chance == chances[0]
+
+
+def test_few_latents_and_few_rows_leave_no_note():
+    """Defaults stand in the function alone: no limit lowers them for two latents."""
+    for rows in (60, 2000):
+        recording = zs.record(identity(2, std=0.1, prior="normal"), gaussian_codes(rows, 2).float())
+        names = [entry.name for entry in choose(None) if entry.most]
+        assert not measure(recording, names).notes
 
 
 def test_an_option_of_a_group_goes_to_those_that_have_it():

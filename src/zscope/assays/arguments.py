@@ -74,12 +74,14 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
                 )
             if not entry.compares:
                 return _of_recording(function, signature, entry, arguments[0], options)
+        seed = 0
         if entry.compares:
+            seed = _seed(arguments)
             arguments = tuple(_codes(each) for each in arguments)
         values = signature.bind(*arguments, **options).arguments
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
-        _complete(signature, entry, values, 0)
+        _complete(signature, entry, values, seed)
         return cast(Callable[..., R], function)(**values)
 
     return cast(Assay[P, R], measure)
@@ -92,6 +94,15 @@ def _codes(value: Any) -> Any:
     return value.codes if isinstance(value, Recording) else value
 
 
+def _seed(values: Iterable[Any]) -> int:
+    """The seed of the first recording; 0 for bare arrays."""
+    for value in values:
+        first = value[0] if isinstance(value, list | tuple) and value else value
+        if isinstance(first, Recording):
+            return first.seed
+    return 0
+
+
 def _of_recording(
     function: Callable[..., R],
     signature: inspect.Signature,
@@ -99,7 +110,7 @@ def _of_recording(
     recording: Recording,
     options: dict[str, Any],
 ) -> R:
-    check_option_names(entry, signature, options)
+    check_option_names(entry, set(options) - {"generator"})
     if reason := unmet(entry, recording):
         raise Undefined(f"{entry.name}: {reason}.")
 
@@ -198,11 +209,12 @@ def _complete(
     sizes = {**options_of(signature), **values, **sizes_of(values, recording)}
     count = entry.affordable(sizes)
     if not count:
+        own = f"a number of your own, {entry.scales}=16 (--set {entry.name}.{entry.scales}=16)"
         raise Undefined(
             f"{entry.name}: a model with {sizes['latents']:,} latents needs more than the "
-            f"{entry.most:,} passes that it may take by default. Set the number yourself, for "
-            f"instance {entry.scales}=16 (--set {entry.name}.{entry.scales}=16), or use fewer, "
-            "larger groups of latents."
+            f"{entry.most:,} passes that it may take by default. "
+            + (f"Ask for {own}, or use" if entry.scales in parameters else "Use")
+            + " fewer, larger groups of latents."
         )
     if entry.scales in parameters:
         values[entry.scales] = count
@@ -244,11 +256,19 @@ def _latents(values: Mapping[str, Any]) -> int:
     return 1 if model is None else model.latents
 
 
-def check_option_names(entry: Entry, signature: inspect.Signature, options: Iterable[str]) -> None:
-    """Refuse options that the function does not have, and arrays that come from the recording."""
+def option_names(entry: Entry) -> list[str]:
+    """What a caller may set: not the arrays that come from the recording, nor the generator."""
+    signature = inspect.signature(entry.load())
     places = _places(signature, entry)
     arrays = {name for name, part in places.items() if part not in CHOSEN}
-    known = [name for name in signature.parameters if name not in arrays]
+    if entry.compares:
+        arrays = set(list(signature.parameters)[: len(entry.takes)])
+    return [name for name in signature.parameters if name not in arrays | {"generator"}]
+
+
+def check_option_names(entry: Entry, options: Iterable[str]) -> None:
+    """Refuse options that the function does not have, and arrays that come from the recording."""
+    known = option_names(entry)
     for option in options:
         if option not in known:
             raise ConfigError(
@@ -262,8 +282,8 @@ def check_option_value(entry: Entry, option: str, value: Any) -> Any:
     Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
     groups of latents and rules are checked by the assay itself.
     """
-    expected = get_type_hints(inspect.unwrap(entry.load()))[option]
-    if not _is_plain(expected):
+    expected = get_type_hints(inspect.unwrap(entry.load())).get(option)
+    if expected is None or not _is_plain(expected):
         return value
     value = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
     try:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from zscope.assays.matrices import Array
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 
 __all__ = ["Neighbours", "nearest_neighbours"]
 
@@ -86,7 +86,7 @@ def _as_values(codes: Array) -> Tensor:
 
 def _check_count(distinct: int, neighbours: int, total: int) -> None:
     if neighbours < 1:
-        raise Undefined(f"nearest_neighbours: neighbours={neighbours}; expected at least 1.")
+        raise ConfigError(f"nearest_neighbours: neighbours={neighbours}; expected at least 1.")
     if distinct <= neighbours:
         raise Undefined(
             f"nearest_neighbours: {distinct} distinct samples (of {total}) cannot have "

@@ -12,7 +12,8 @@ import inspect
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -22,6 +23,7 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
+    option_names,
     options_of,
     options_text,
     unmet,
@@ -31,7 +33,7 @@ from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result
 
-__all__ = ["Failure", "Measurements", "Progress", "choose", "measure", "passes"]
+__all__ = ["Failure", "Measurements", "Progress", "choose", "compare", "measure", "passes"]
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -77,6 +79,9 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
     names, known = [names] if isinstance(names, str) else list(names), groups()
+    for entry in CATALOGUE.values():  # folders of assays that `zscope compare` runs
+        if entry.compares and entry.group not in known:
+            known[entry.group] = [e.name for e in CATALOGUE.values() if e.group == entry.group]
     for name in names:
         if name not in CATALOGUE and name not in known:
             raise ConfigError(
@@ -90,7 +95,7 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
 def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Options by assay; ConfigError for an assay or an option that does not exist.
 
-    Options of a group go to all its assays that have them.
+    Options of a group go to all its assays that have them and can take the value.
     """
     checked: dict[str, dict[str, Any]] = {}
     for name, values in (options or {}).items():
@@ -100,20 +105,31 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
                 "options={'response-map': {'dims': (3, 5)}}."
             )
         entries = choose([name])
-        signatures = {entry.name: inspect.signature(entry.load()) for entry in entries}
         if "generator" in values:
             raise ConfigError(
                 f"options: {name}.generator cannot be set: random numbers follow from the seed and "
                 "the name of the assay. Choose the seed instead."
             )
         for option, value in values.items():
-            matching = [each for each in entries if option in signatures[each.name].parameters]
+            matching = [each for each in entries if option in option_names(each)]
             if not matching:
-                check_option_names(entries[0], signatures[entries[0].name], [option])
-            for entry in matching:
-                converted = check_option_value(entry, option, value)
+                check_option_names(entries[0], [option])
+            for entry, converted in _accepted(matching, option, value):
                 checked.setdefault(entry.name, {})[option] = converted
     return checked
+
+
+def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry, Any]]:
+    """The assays that can take the value, with the value as they take it; at least one."""
+    accepted, refusals = [], []
+    for entry in entries:
+        try:
+            accepted.append((entry, check_option_value(entry, option, value)))
+        except ConfigError as error:
+            refusals.append(error)
+    if not accepted:
+        raise refusals[0]
+    return accepted
 
 
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
@@ -171,6 +187,29 @@ def measure(
     return outcome
 
 
+def compare(
+    recordings: Sequence[Recording], *, options: Options | None = None, **known: Any
+) -> Measurements:
+    """Every assay that compares codes, of two recordings or more of the same observations.
+
+    `known` are options that go to every assay that has them.
+    """
+    outcome, checked = Measurements(), check_options(options)
+    spread = not any(each.posterior.deterministic for each in recordings)
+    variances = [each.variances for each in recordings] if spread else None
+    for entry in CATALOGUE.values():
+        if not entry.compares or "codes" not in entry.takes:
+            continue
+        values = {**known, "variances": variances}
+        values = {name: value for name, value in values.items() if name in option_names(entry)}
+        values |= checked.get(entry.name, {})
+        # Of two representations, or of a list of any number of them.
+        arrays = list(recordings) if len(entry.takes) > 1 else [list(recordings)]
+        with _isolated(entry, outcome, values):
+            outcome.results[entry.name] = entry.load()(*arrays, **values)
+    return outcome
+
+
 def _run(
     entry: Entry,
     recording: Recording,
@@ -178,8 +217,8 @@ def _run(
     kept: Kept | None,
     outcome: Measurements,
 ) -> None:
-    """Run one assay, and record its result, its failure or why it has no answer."""
-    try:
+    """Run one assay and store its result, its reason for having none, or its failure."""
+    with _isolated(entry, outcome, options):
         text = options_text(options)
         key = None if kept is None or text is None else _key(recording, text)
         result = None if kept is None or key is None else kept.get(entry.name, key)
@@ -190,22 +229,40 @@ def _run(
             if kept is not None and key is not None:
                 _keep(kept, entry.name, key, result, outcome)
         outcome.results[entry.name] = result
-        if note := _note(entry, recording, options):
+        if note := _note(entry, recording, options, result):
             outcome.notes[entry.name] = note
+
+
+@contextmanager
+def _isolated(entry: Entry, outcome: Measurements, options: Mapping[str, Any]) -> Iterator[None]:
+    """Keep what an assay raises, so that the others go on.
+
+    An assay that refuses options which the caller set is the caller's to know: that is raised.
+    """
+    try:
+        yield
     except Stopped:
         raise
     except ZscopeError as error:
+        if isinstance(error, ConfigError) and set(options) - {"resamples"}:
+            raise
         # Without the name of the function that raised it.
         text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
-        outcome.missing[entry.name] = text[:1].upper() + text[1:]
+        is_option = re.match(r"\w+=", text)
+        outcome.missing[entry.name] = text if is_option else text[:1].upper() + text[1:]
     except Exception as error:
-        text = " ".join(str(error).split())
-        outcome.failed[entry.name] = Failure(
-            f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
-            "model it called: please report it with the traceback.",
-            traceback.format_exc(),
-            error,
-        )
+        outcome.failed[entry.name] = failure(error)
+
+
+def failure(error: Exception) -> Failure:
+    """What is said of an exception that should not have happened."""
+    text = " ".join(str(error).split())
+    return Failure(
+        f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
+        "model it called: please report it with the traceback.",
+        "".join(traceback.format_exception(error)),
+        error,
+    )
 
 
 def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
@@ -227,13 +284,14 @@ def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> di
     }
 
 
-def _note(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> str:
-    """Why fewer samples than usual were used; nothing if as many as usual were."""
+def _note(entry: Entry, recording: Recording, options: Mapping[str, Any], result: Result) -> str:
+    """Why fewer samples than usual were used; nothing if as many as usual were, or all rows."""
     if not entry.is_limited(options):
         return ""
     sizes = _sizes(entry, recording, options)
     usual, count = int(sizes.get(entry.scales, 1)), entry.affordable(sizes)
-    if count == usual:
+    used = vars(result).get(entry.scales, count)
+    if count == usual or (isinstance(used, int) and used < count):
         return ""
     return (
         f"{count:,} {entry.scales} instead of {usual:,}, to stay within {entry.most:,} passes of "
@@ -269,7 +327,8 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
 def _source() -> str:
     """A hash of the source of the assays and of the modules they share."""
     here = Path(__file__).parent
-    shared = [here.parent / f"{name}.py" for name in ("recording", "factors", "sampling")]
+    names = ("autoencoder", "factors", "groups", "randomness", "recording", "results", "sampling")
+    shared = [here.parent / f"{name}.py" for name in names]
     digest = hashlib.sha256()
     for file in sorted([*here.rglob("*.py"), *shared]):
         digest.update(file.read_bytes())

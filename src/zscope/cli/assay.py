@@ -184,7 +184,9 @@ def finish(measurements: "Measurements", names: list[str]) -> None:
     if measurements.failed:
         raise Exit(1)
     missing = measurements.missing
-    for name in names if measurements.results else missing:
+    # Where nothing was measured: an assay that was tried says more than one that does not apply.
+    tried = sorted(missing, key=lambda name: missing[name].startswith("Does not apply"))
+    for name in names if measurements.results else [*names, *tried]:
         if name in missing:
             raise Undefined(f"{name}: {missing[name]}")
 

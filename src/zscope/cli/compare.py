@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
 
@@ -61,7 +61,9 @@ def compare(
         from json import dumps
 
         print(dumps({**result.to_dict(), "figure": None if figure is None else str(figure)}))
-        return
-    print(result)
-    if figure is not None:
-        print(f"figure: {figure}")
+    else:
+        print(result)
+        if figure is not None:
+            print(f"figure: {figure}")
+    if getattr(result, "failed", None):
+        raise Exit(1)

@@ -11,7 +11,6 @@ if it is low, stitching will fail.
 """
 
 import copy
-import inspect
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope import models, store
-from zscope.assays import CATALOGUE
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
+from zscope.assays.run import compare as compare_recordings
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import (
     Layer,
@@ -30,12 +29,12 @@ from zscope.assays.similarity.heatmap import (
     prepare_layers,
     similarity_heatmap,
 )
-from zscope.autoencoder import Autoencoder
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined
 from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
-from zscope.recording import auxiliary_of, choose_rows, record
+from zscope.recording import Recording, auxiliary_of, choose_rows, record
 from zscope.results import Result, Scored, text_table
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
@@ -49,6 +48,7 @@ class Comparison(Result):
     latents: dict[str, Scored]  # assay -> similarity of the latent means
     missing: dict[str, str]  # assay -> why it has no answer
     samples: int
+    failed: dict[str, str] = field(default_factory=dict)  # assay -> what went wrong
     flags: list[str] = field(default_factory=list)
 
     def plot(self, ax: Any = None) -> Any:
@@ -85,7 +85,8 @@ class Comparison(Result):
             chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
             flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
             rows.append((name, f"{score.value:.3f}{chance}{flags}"))
-        return [*rows, *((name, f"no answer: {why}") for name, why in self.missing.items())]
+        rows += [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        return rows + list(self.failed.items())
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,43 +159,25 @@ def compare(
         control=untrained,
         null=control,
         debiased=debiased,
-        generator=torch.Generator().manual_seed(seed_of(seed, 6)),
+        generator=named_generator(seed, "similarity-heatmap"),
     )
-    noisy = "variance" in latents and "variance" in other
-    results, missing = _compare_codes(
-        [latents["mean"], other["mean"]],
-        [latents["variance"], other["variance"]] if noisy else None,
-        debiased=debiased,
-        seed=seed,
-    )
+    recordings = [_recording(each, seed) for each in (latents, other)]
+    outcome = compare_recordings(recordings, debiased=debiased)
     flags = _shared_start(*autoencoders)
-    return Comparison(heatmap, results, missing, samples=len(observed), flags=flags)
+    return Comparison(
+        heatmap,
+        {name: result for name, result in outcome.results.items() if isinstance(result, Scored)},
+        outcome.missing,
+        samples=len(observed),
+        failed={name: each.message for name, each in outcome.failed.items()},
+        flags=flags,
+    )
 
 
-def _compare_codes(
-    codes: list[Tensor], variances: list[Tensor] | None, *, debiased: bool, seed: int
-) -> tuple[dict[str, Scored], dict[str, str]]:
-    """The result of each assay that compares codes, and for those without one the reason."""
-    results: dict[str, Scored] = {}
-    missing: dict[str, str] = {}
-    for entry in CATALOGUE.values():
-        if not entry.compares or "codes" not in entry.takes:
-            continue
-        assay = entry.load()
-        known = {
-            "debiased": debiased,
-            "variances": variances,
-            "generator": named_generator(seed, entry.name),
-        }
-        parameters = inspect.signature(assay).parameters
-        options = {name: value for name, value in known.items() if name in parameters}
-        try:
-            # Of two representations, or of a list of any number of them.
-            pair = codes if len(entry.takes) == 2 else [codes]
-            results[entry.name] = assay(*pair, **options)
-        except Undefined as error:  # a collapsed model, or fewer samples than latents
-            missing[entry.name] = str(error)
-    return results, missing
+def _recording(latents: dict[str, Tensor], seed: int) -> Recording:
+    """The codes of a model, with their variances if it has any."""
+    std = latents["variance"].sqrt() if "variance" in latents else None
+    return Recording(None, Posterior(latents["mean"], std), seed=seed)
 
 
 def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:

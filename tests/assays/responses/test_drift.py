@@ -190,7 +190,7 @@ def test_a_line_of_fixed_points_does_not_attract_along_itself():
     assert "(0 attracting)" in dict(drift(line, codes).summary())["fixed points"]
 
 
-@pytest.mark.parametrize("options", [{"kept": -1}, {"steps": -3}, {"grid": 0}])
+@pytest.mark.parametrize("options", [{"trajectories": -1}, {"steps": -3}, {"grid": 0}])
 def test_numbers_that_cannot_be_meant_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         drift(identity(2), gaussian_codes(5, 2), **options)

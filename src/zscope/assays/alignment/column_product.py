@@ -27,7 +27,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.jacobian import PerSample, Squares
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 from zscope.types import Matrix
 
@@ -77,7 +77,7 @@ def log_column_ratio(triangle: Squares, precision: float) -> PerSample:
 def rotation_excess(weights: Matrix, *, beta: float) -> float:
     """G(W): the excess loss, in nats, of a linear decoder that is not aligned with the axes."""
     if not beta > 0:
-        raise Undefined(
+        raise ConfigError(
             f"rotation_excess: beta={beta}; without noise all rotations are equal. Use beta > 0."
         )
     scaled = weights.detach().double() * (2 / beta) ** 0.5

@@ -37,7 +37,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.neighbours import Neighbours, nearest_neighbours
-from zscope.errors import MissingExtra, Undefined, did_you_mean
+from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
 from zscope.results import Scored
 
 __all__ = ["IntrinsicDimension", "intrinsic_dimension"]
@@ -120,7 +120,7 @@ def intrinsic_dimension(
         )
     required = neighbours if method == "mle" else 2
     if method == "mle" and neighbours < 3:
-        raise Undefined(
+        raise ConfigError(
             f"intrinsic_dimension: neighbours={neighbours}; the maximum likelihood estimate "
             "compares distances within a neighbourhood and needs at least 3 (20 is usual)."
         )
@@ -197,7 +197,7 @@ def _mean_and_error(local: Tensor, average: str) -> tuple[float, float]:
 
 def _two_neighbours(near: Neighbours, discard: float, first_rank: int) -> IntrinsicDimension:
     if not 0 <= discard < 1:
-        raise Undefined(
+        raise ConfigError(
             f"intrinsic_dimension: discard={discard}; expected a share of the ratios, from 0 to "
             "below 1 (0.1 is usual)."
         )

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.matrices import Array, as_rows, same_rows
-from zscope.errors import Undefined
+from zscope.errors import ConfigError
 from zscope.results import Scored
 
 __all__ = ["Renyi", "renyi_entropy", "renyi_information"]
@@ -86,7 +86,7 @@ def kernel_matrix(rows: Tensor, bandwidth: str = "silverman") -> Tensor:
         i, j = torch.triu_indices(h, h, offset=1)
         width = distances[i, j].median()
     else:
-        raise Undefined(
+        raise ConfigError(
             f"renyi: bandwidth={bandwidth!r} is not known. Use 'silverman' (as in the source) or "
             "'median' (which does not saturate on images)."
         )

@@ -89,7 +89,7 @@ def sample_quality(
     posterior: Posterior,
     extractor: Extractor = None,
     groups: Groups | None = None,
-    samples: int = 1000,
+    samples: int = 800,
     neighbours: int = 3,
     generator: Generator | None = None,
 ) -> SampleQuality:

@@ -27,7 +27,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix
@@ -84,7 +84,7 @@ def mutual_information(
             f"mutual_information: {d} latent; at least 2 are needed to share information."
         )
     if bins < 2:
-        raise Undefined(f"mutual_information: bins={bins}; at least 2 are needed (20 is usual).")
+        raise ConfigError(f"mutual_information: bins={bins}; at least 2 are needed (20 is usual).")
     labels = histogram_bins(rows, bins)
     matrix = pairwise_information(labels, bins)
     occupied = torch.tensor([len(column.unique()) for column in labels.T], dtype=torch.float64)

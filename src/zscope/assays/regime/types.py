@@ -32,7 +32,7 @@ from torch import Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors
 from zscope.results import Result
 
@@ -136,7 +136,7 @@ class VarianceMoments:
                 "or the iterator empty (an iterator can be read only once)?"
             )
         if not 0 < alpha < 0.5:
-            raise Undefined(
+            raise ConfigError(
                 f"variable_types: alpha={alpha} must lie between 0 and 0.5, or a latent could be "
                 "active and passive at once. The published value is 0.1."
             )

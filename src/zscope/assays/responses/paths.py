@@ -90,7 +90,7 @@ def manifold_path(
     temperature: float | None = None,
     points: int = 101,
     frames: int = 9,
-    samples: int = 500,
+    samples: int = 400,
     neighbours: int = 10,
     relax: int | None = None,
     generator: Generator | None = None,
