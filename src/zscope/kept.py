@@ -12,6 +12,7 @@ import dataclasses
 import io
 import json
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,18 @@ from torch import Tensor
 from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
 from zscope.results import Result
-from zscope.store import Run, write_whole
+from zscope.store import Run, is_run, open_run, write_whole
 
-__all__ = ["KeptResults"]
+__all__ = ["KeptResults", "results_of"]
+
+
+def results_of(
+    target: Any, model: Autoencoder | None, *, fresh: bool = False
+) -> "KeptResults | None":
+    """The stored results of a run, to be reused unless `fresh`; None for other targets."""
+    if not isinstance(target, str | Path) or not is_run(target):
+        return None
+    return KeptResults(open_run(target), model, fresh=fresh)
 
 
 class KeptResults:

@@ -312,6 +312,10 @@ def test_results_of_a_run_are_reused_until_fresh(zscope, run_folder, monkeypatch
     zscope(*words, "--set", "response-matrix.samples=100")
     zscope(*words, "--seed", 1)
     assert len(calls) == 3
+    zs.assay(run_folder, names=["response-matrix"], samples=200, seed=1)
+    assert len(calls) == 3  # what the command line measured serves Python as well
+    zs.assay(run_folder, names=["response-matrix"], samples=200, seed=1, fresh=True)
+    assert len(calls) == 4
 
 
 def broken(recording):

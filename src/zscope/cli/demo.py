@@ -88,7 +88,8 @@ def demo(
 
 def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
     """The report of assays that take seconds; their results are stored with the run."""
-    from zscope.cli.targets import command_line, config_of, kept_results
+    from zscope.cli.targets import command_line, config_of
+    from zscope.kept import results_of
     from zscope.report.build import build
     from zscope.report.progress import show_progress
 
@@ -100,7 +101,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
             ASSAYS,
             resamples=resamples,
             progress=watch,
-            kept=kept_results(str(out), recording, fresh=False),
+            kept=results_of(out, recording.model),
             title=str(out),
             command=command_line("report", str(out), ASSAYS, settings),
             config=config_of(str(out)),

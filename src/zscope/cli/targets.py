@@ -8,13 +8,12 @@ from zscope.cli.options import assay_options, settings
 
 if TYPE_CHECKING:
     from zscope.data.dataset import Dataset
-    from zscope.kept import KeptResults
     from zscope.recording import Recording
     from zscope.report.build import Report
     from zscope.report.progress import Watch
 
 __all__ = [
-    "command_line", "config_of", "data_for", "kept_results", "measure_target", "recording_of",
+    "command_line", "config_of", "data_for", "measure_target", "recording_of",
     "recording_of_files",
 ]  # fmt: skip
 
@@ -38,6 +37,7 @@ def measure_target(
     Unknown assays and options are refused before a model is loaded.
     """
     from zscope.assays.run import check_options, choose
+    from zscope.kept import results_of
     from zscope.report.build import build
 
     choose(names or None)
@@ -50,7 +50,7 @@ def measure_target(
         options=options,
         resamples=resamples,
         progress=progress,
-        kept=kept_results(target, recording, fresh=fresh),
+        kept=results_of(target, recording.model, fresh=fresh),
         title=target,
         command=command_line(command, target, names, words),
         config=config_of(target),
@@ -179,16 +179,6 @@ def data_for(
     if data is not None:
         return datasets.load(data, root=root, **settings(options, "--data-option"))
     return run_data(target, root=root)
-
-
-def kept_results(target: str, recording: "Recording", *, fresh: bool) -> "KeptResults | None":
-    """The results of a run, to be reused unless `fresh`; None for other targets."""
-    from zscope import store
-    from zscope.kept import KeptResults
-
-    if not store.is_run(target):
-        return None
-    return KeptResults(store.open_run(target), recording.model, fresh=fresh)
 
 
 def config_of(target: str) -> dict[str, Any] | None:

@@ -226,6 +226,7 @@ def assay(
     samples: int = SAMPLES,
     resamples: int = 0,
     seed: int = 0,
+    fresh: bool = False,
     progress: Watch | bool | None = None,
 ) -> Report:
     """Measure everything that applies to a model, and explain what it means.
@@ -234,9 +235,11 @@ def assay(
     tensor, of which `samples` observations are encoded (a run knows its own data); or a
     Recording, which has its own data and seed. `names` are assays or groups of the
     catalogue, by default all. `options` are by assay: {"response-map": {"dims": (3, 5)}}.
-    Scores that can have an interval get one from `resamples` resamples (0: none). `progress`
-    is called before each assay; None shows it on a terminal, False never.
+    Scores that can have an interval get one from `resamples` resamples (0: none).
+    Results that are stored with a run are reused unless `fresh`. `progress` is called before
+    each assay; None shows it on a terminal, False never.
     """
+    from zscope.kept import results_of
     from zscope.loading import load, run_data
 
     chosen = [entry.name for entry in choose(names)]
@@ -262,6 +265,7 @@ def assay(
             options=options,
             resamples=resamples,
             progress=watch,
+            kept=results_of(autoencoder, recording.model, fresh=fresh),
             command=f"zs.assay({', '.join(words)})",
         )
 
