@@ -1,5 +1,6 @@
 import json
 from dataclasses import dataclass
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -195,8 +196,8 @@ def test_a_folder_of_comparing_assays_says_who_runs_them():
 
 
 def test_two_recordings_are_compared_by_the_runner_and_one_failure_stops_no_other(monkeypatch):
-    codes = gaussian_codes(60, 2)
-    first, second = (Recording.from_arrays(codes @ m, seed=3) for m in (torch.eye(2), SHEAR))
+    codes, shear = gaussian_codes(60, 2), torch.tensor([[1.0, 0.5], [0, 1]]).double()
+    first, second = (Recording.from_arrays(each, seed=3) for each in (codes, codes @ shear))
     outcome = compare([first, second], debiased=False)
     assert outcome.results["cka"].score == a.cka(first, second, debiased=False).score
     assert outcome.results["udr"].score == a.udr([first, second]).score
@@ -205,14 +206,11 @@ def test_two_recordings_are_compared_by_the_runner_and_one_failure_stops_no_othe
     def broken(*_, **__):
         raise ZeroDivisionError("none")
 
-    monkeypatch.setattr("zscope.assays.similarity.procrustes.procrustes", broken)
+    monkeypatch.setattr(import_module("zscope.assays.similarity.procrustes"), "procrustes", broken)
     outcome = compare([first, second])
     assert list(outcome.failed) == ["procrustes"]
     assert "ZeroDivisionError" in outcome.failed["procrustes"].traceback
     assert "cka" in outcome.results
-
-
-SHEAR = torch.tensor([[1.0, 0.5], [0.0, 1.0]], dtype=torch.float64)
 
 
 def test_a_comparison_draws_by_the_seed_of_its_recordings():

@@ -132,7 +132,7 @@ def test_bad_input_is_one_line_and_exit_code_1(zscope, run_folder, words, said):
 def test_an_assay_that_does_not_apply_is_refused_by_name_with_the_reason(
     zscope, run_folder, tmp_path
 ):
-    np.save(tmp_path / "x.npy", np.zeros((20, 3), np.float32))
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(20, 3)).astype(np.float32))
     for words in (("mig",), ("effective-rank", "mig")):
         code, _, errors = zscope("assay", run_folder, *words, "--data", "x.npy")
         assert code == 1

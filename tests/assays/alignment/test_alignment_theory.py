@@ -141,7 +141,7 @@ def test_the_excess_of_a_turned_linear_vae_does_not_depend_on_beta(degrees, expe
 
 def test_for_small_beta_the_excess_is_beta_times_the_gap():
     assert rotation_excess(M2, beta=1e-6) / 1e-6 == pytest.approx(column_product(M2).gap, abs=1e-6)
-    with pytest.raises(Undefined, match="all rotations are equal"):
+    with pytest.raises(ConfigError, match="all rotations are equal"):
         rotation_excess(M1, beta=0)
 
 

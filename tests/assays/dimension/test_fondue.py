@@ -22,7 +22,7 @@ from zscope.assays.dimension.renyi import (
 )
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Posterior
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.experiments.elbow import (
     downstream_accuracy,
     elbow,
@@ -273,7 +273,7 @@ def test_pictures_saturate_the_usual_kernel_but_not_the_median_one():
     assert dict(trap.summary())["warning"].endswith("'median'")
     better = information_gap(x, unrelated, z, bandwidth="median")
     assert not better.saturated
-    with pytest.raises(Undefined, match="'silverman'"):
+    with pytest.raises(ConfigError, match="'silverman'"):
         renyi_entropy(x, bandwidth="scott")
 
 

@@ -17,7 +17,7 @@ from zscope.assays.dimension.intrinsic import (
     twonn_slope,
 )
 from zscope.assays.neighbours import nearest_neighbours
-from zscope.errors import MissingExtra, Undefined
+from zscope.errors import ConfigError, MissingExtra, Undefined
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 PUBLISHED = json.loads((REFERENCE / "intrinsic_dimension.json").read_text())
@@ -217,9 +217,9 @@ def test_a_grid_is_refused_rather_than_called_infinite():
 
 def test_unknown_methods_and_sizes_are_refused_with_a_way_forward():
     x = gaussian(2, 30)
-    with pytest.raises(Undefined, match="Did you mean twonn"):
+    with pytest.raises(ConfigError, match="Did you mean twonn"):
         intrinsic_dimension(x, method="twonnn")
-    with pytest.raises(Undefined, match="at least 3"):
+    with pytest.raises(ConfigError, match="at least 3"):
         intrinsic_dimension(x, neighbours=2)
     with pytest.raises(Undefined, match=r"nearest_neighbours\(codes, 20\)"):
         intrinsic_dimension(nearest_neighbours(x, 5))

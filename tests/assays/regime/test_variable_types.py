@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import zscope as zs
 from zscope.assays.regime.divergence import gaussian_kl, latent_divergence
 from zscope.assays.regime.types import VarianceMoments, variable_types, variable_types_by_kl
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.report.latents import latent_table
 
 
@@ -91,7 +91,7 @@ def test_nothing_and_not_a_number_are_refused():
         variable_types(torch.zeros(0, 3))
     with pytest.raises(Undefined, match=r"NaN or infinity.*row 1"):
         variable_types(torch.tensor([[0.1], [float("nan")]]))
-    with pytest.raises(Undefined, match=r"between 0 and 0\.5"):
+    with pytest.raises(ConfigError, match=r"between 0 and 0\.5"):
         variable_types(torch.ones(3, 1), alpha=0.5)
     with pytest.raises(Undefined, match="2 latents, earlier batches had 3"):
         VarianceMoments().add(torch.ones(2, 3)).add(torch.ones(2, 2))

@@ -114,7 +114,7 @@ def intrinsic_dimension(
         zs.assays.intrinsic_dimension(near), zs.assays.intrinsic_dimension(near, method="twonn")
     """
     if method not in ("mle", "twonn") and method.lower() not in SCIKIT_DIMENSION:
-        raise Undefined(
+        raise ConfigError(
             f"intrinsic_dimension: no method is called {method!r}. "
             + did_you_mean(method, {"mle", "twonn", *SCIKIT_DIMENSION})
         )
