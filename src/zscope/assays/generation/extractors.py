@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zscope.assays.engine import encode_alone
 from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
@@ -114,7 +115,7 @@ def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], tor
         device, dtype = extractor.place
         if isinstance(extractor, WithFeatures):
             return lambda x: extractor.features(x.to(device, dtype)), extractor
-        return lambda x: extractor.encode(x.to(device, dtype)).mean, extractor
+        return lambda x: encode_alone(extractor, x.to(device, dtype)).mean, extractor
     if not callable(extractor):
         raise ConfigError(
             f"{who}: extractor={extractor!r} is neither a model, nor a function, nor 'inception'. "
