@@ -112,8 +112,8 @@ def test_a_conditional_model_is_measured_by_all_that_need_not_encode_what_it_dec
     "measure",
     [
         lambda model, x: zs.assays.response_matrix(model, x[:, :2]),
-        lambda model, x: zs.assays.rate_distortion(model, x),
-        lambda model, x: zs.assays.loss_decomposition(model, x),
+        zs.assays.rate_distortion,
+        zs.assays.loss_decomposition,
         lambda model, x: zs.assays.frechet_distance(x, x, extractor=model),
     ],
 )
