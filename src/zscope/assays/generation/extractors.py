@@ -74,9 +74,8 @@ def name_of(extractor: Extractor) -> str:
     if isinstance(extractor, str):
         return extractor
     if isinstance(extractor, Autoencoder):
-        model = (extractor.recipe or {}).get("name", type(extractor).__name__)
         layer = "last hidden layer" if isinstance(extractor, WithFeatures) else "codes"
-        return f"{layer} of {model}"
+        return f"{layer} of {extractor.title}"
     return getattr(extractor, "__name__", type(extractor).__name__)
 
 
