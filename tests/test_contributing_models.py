@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import zscope as zs
 from zscope import autoencoder
 from zscope.cli import app
+from zscope.explorer.session import Session
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTER = (ROOT / "CONTRIBUTING.md").read_text().split("\n## A model\n")[1].split("\n## ")[0]
@@ -106,6 +107,12 @@ def test_a_conditional_model_is_measured_by_all_that_need_not_encode_what_it_dec
     only_decode = {"predicted-variance", "alignment-gap", "loss-decomposition", "hybridisation"}
     scores = {each.name for each in entries if each.group == "disentanglement"} - {"udr"}
     assert only_decode | scores | {"variable-types", "rate-distortion"} <= apply
+
+
+def test_a_conditional_model_is_not_explored(classes):
+    model, data = conditional_models(classes)["recipe"]
+    with pytest.raises(zs.ZscopeError, match=r"encoder of mine needs the factors.*zscope report"):
+        Session(model, data, name="mine")
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,12 @@ def _record(
     name: str, autoencoder: Autoencoder, data: Dataset, samples: int, seed: int
 ) -> Recording:
     """Record the model, and check that it encodes and decodes these data."""
+    if autoencoder.needs_auxiliary:
+        raise InterfaceError(
+            f"explore: the encoder of {name} needs the factors of each observation (the model is "
+            "conditional), and what is decoded in the explorer has none. Measure the model "
+            "instead: zs.assay(autoencoder, data), or zscope report RUN"
+        )
     try:
         recording = record(autoencoder, data, samples=samples, seed=seed)
         x, _ = decode_and_respond(autoencoder, recording.codes[:1])

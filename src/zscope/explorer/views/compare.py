@@ -94,8 +94,8 @@ def _reconstruction(
 
 def _layer_similarity(session: Session, other: Subject) -> SimilarityHeatmap:
     """As `zs.compare` of the two models on the same data."""
-    both = [one.copy.autoencoder for one in (session.subject, other)]
-    result = compare_models(*both, session.dataset, seed=session.seed, control=False)
+    first, second = (one.copy.autoencoder for one in (session.subject, other))
+    result = compare_models(first, second, session.dataset, seed=session.seed, control=False)
     assert isinstance(result, Comparison)  # of two models
     return result.heatmap
 
