@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import zscope as zs
 from zscope import autoencoder
 from zscope.cli import app
+from zscope.explorer.session import Session
 
 ROOT = Path(__file__).resolve().parents[1]
 CHAPTER = (ROOT / "CONTRIBUTING.md").read_text().split("\n## A model\n")[1].split("\n## ")[0]
@@ -77,6 +78,56 @@ def test_a_conditional_model_is_measured_against_its_own_prior(classes):
     torch.testing.assert_close(recording.relative.kl(), expected.detach(), rtol=1e-4, atol=1e-5)
     pruned = zs.record(zs.prune(recording.autoencoder, [1]), data)
     torch.testing.assert_close(pruned.relative.mean, recording.relative.mean[:, 1:])
+
+
+def conditional_models(classes: dict) -> dict[str, tuple[zs.Trainable, zs.Dataset]]:
+    factors = torch.stack([torch.arange(200) % 3, torch.arange(200) // 50], 1)
+    data = zs.data.from_arrays(normal(200, 6), factors.numpy(), factor_kinds=["categorical"] * 2)
+    return {
+        "recipe": (classes["ConditionalVAE"](linear(8, 4), linear(2, 6), latents=2), data),
+        "catalogue": (zs.models.build_for("ivae", data, latents=2, hidden=(8,)), data),
+    }
+
+
+@pytest.mark.parametrize("which", ["recipe", "catalogue"])
+def test_a_conditional_model_is_measured_by_all_that_need_not_encode_what_it_decodes(
+    classes, which
+):
+    model, data = conditional_models(classes)[which]
+    report = zs.assay(model, data, progress=False)
+    assert not report.failed
+    assert set(report.missing.values()) == {
+        "Does not apply: it encodes observations without their factors, which the encoder of this "
+        "model needs (it is conditional). Use assays of its codes or of its decoder."
+    }
+    assert {"response-matrix", "holes", "sample-quality"} <= set(report.missing)
+    entries = zs.assays.CATALOGUE.values()
+    apply = {each.name for each in entries if "autoencoder" not in each.takes and not each.compares}
+    assert set(report.results) == apply
+    only_decode = {"predicted-variance", "alignment-gap", "loss-decomposition", "hybridisation"}
+    scores = {each.name for each in entries if each.group == "disentanglement"} - {"udr"}
+    assert only_decode | scores | {"variable-types", "rate-distortion"} <= apply
+
+
+def test_a_conditional_model_is_not_explored(classes):
+    model, data = conditional_models(classes)["recipe"]
+    with pytest.raises(zs.ZscopeError, match=r"encoder of mine needs the factors.*zscope report"):
+        Session(model, data, name="mine")
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda model, x: zs.assays.response_matrix(model, x[:, :2]),
+        zs.assays.rate_distortion,
+        zs.assays.loss_decomposition,
+        lambda model, x: zs.assays.frechet_distance(x, x, extractor=model),
+    ],
+)
+def test_arrays_alone_are_not_encoded_by_a_conditional_model(classes, measure):
+    model, _ = conditional_models(classes)["recipe"]
+    with pytest.raises(zs.ZscopeError, match="without their factors, which the encoder of this"):
+        measure(model, normal(50, 6))
 
 
 def test_a_model_with_its_own_likelihood_pays_what_it_says(classes):

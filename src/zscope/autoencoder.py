@@ -183,7 +183,7 @@ class Autoencoder(nn.Module):
 
     A model must set `latents` and define `encode` and `decode`; everything else has a
     default. `prior` is "normal" when the latents are meant to follow N(0, I), and None when
-    there is no such prior. `name` is shown on pages instead of the name of the class.
+    there is no such prior. `name` is shown instead of the name of the class (see `title`).
 
     *A conditional model* sets `needs_auxiliary`: its `encode` is given the factors of each
     observation, and its prior may depend on them (`prior_given`).
@@ -225,6 +225,14 @@ class Autoencoder(nn.Module):
     def causes(self, noise: Codes) -> Tensor:
         """The causes computed from the noises; the noises themselves without a causal block."""
         return noise
+
+    @property
+    def title(self) -> str:
+        """What reports, pages and the explorer call the model.
+
+        Its `name`; else that of its recipe, as "beta-vae"; else that of its class.
+        """
+        return str(self.name or (self.recipe or {}).get("name") or type(self).__name__)
 
     @property
     def place(self) -> tuple[torch.device, torch.dtype]:

@@ -106,6 +106,11 @@ class Recording:
         return self.dataset
 
     @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the features of the observations, where the data have any."""
+        return () if self.dataset is None else self.dataset.feature_names
+
+    @property
     def codes(self) -> Codes:
         """The posterior means."""
         return self.posterior.mean
@@ -194,7 +199,7 @@ class Recording:
         kind = "points" if self.posterior.deterministic else "Gaussian posteriors"
         lines = [("Recording", f"{len(self):,} samples x {self.latents} latents, {kind}")]
         if self.model is not None:
-            lines.append(("model", self.model.name or type(self.model).__name__))
+            lines.append(("model", self.model.title))
         if self.dataset is not None:
             shape = " x ".join(map(str, self.dataset.shape))
             lines.append(("data", f"{self.dataset.name} ({shape})"))

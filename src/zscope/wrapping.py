@@ -51,6 +51,16 @@ class Wrapped(Autoencoder):
         self._x_shape: tuple[int, ...] | None = None
 
     @property
+    def title(self) -> str:
+        """The names of the encoder and the decoder, where they have any."""
+        if self.name is not None:
+            return self.name
+        parts = [self.encoder, self.decoder]
+        names = [getattr(each, "__name__", type(each).__name__) for each in parts]
+        known = [name for name in dict.fromkeys(names) if name.isidentifier()]
+        return " and ".join(known) or "Autoencoder"
+
+    @property
     def latents(self) -> int:  # type: ignore[override]
         if self._latents is None:
             raise InterfaceError(

@@ -71,11 +71,12 @@ def test_the_numbers_are_those_of_the_assays_and_a_measurement_changes_nothing()
     model = module()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     found = zs.adapters.LatentMonitor(X, responses=64).measure(model)
-    recording = zs.record(zs.load(model), X)
-    matrix = zs.assays.response_matrix(
-        zs.load(model), recording.posterior, samples=64, generator=torch.Generator().manual_seed(0)
-    )
-    assert found["response/1"] == pytest.approx(float(matrix.relative[1, 1]))
+    options = {"response-matrix": {"samples": 64}}
+    report = zs.assay(model, X, names=["response-matrix", "trace-gap"], options=options)
+    matrix = report.results["response-matrix"]
+    for latent in range(3):
+        assert found[f"response/{latent}"] == float(matrix.relative[latent, latent])
+    assert found["variance"] == pytest.approx(report.results["trace-gap"].score)
     assert found["causal"] == len(matrix.causal)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     with pytest.raises(ConfigError, match="every=0"):

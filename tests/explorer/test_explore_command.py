@@ -153,7 +153,7 @@ def test_the_function_explores_a_run_on_its_own_data_or_on_others(run, monkeypat
     explore(str(run), np.zeros((7, 3), np.float32))
     own, other = sessions
     assert (own.subject.name, own.recording.data.name, len(own.recording)) == ("small", "helix", 50)
-    assert own.other.name == type(zs.load(run)).__name__
+    assert own.other.name == own.to_dict()["model"] == zs.load(run).title == "vae"
     assert len(other.recording) == 7
     assert torch.get_num_threads() == threads
     for session in sessions:
@@ -196,6 +196,7 @@ def test_it_serves_inside_an_event_loop_as_that_of_a_notebook():
 
 
 def test_a_target_is_shown_by_its_last_part(tmp_path):
-    assert name_of(str(tmp_path / "runs" / "mine")) == "mine"
-    assert name_of("package.module:model") == "package.module:model"
-    assert name_of(zs.wrap(lambda x: x, lambda z: z, latents=2)) == "Wrapped"
+    model = zs.wrap(lambda x: x, lambda z: z, latents=2)
+    assert name_of(str(tmp_path / "runs" / "mine"), model) == "mine"
+    assert name_of("package.module:model", model) == "package.module:model"
+    assert name_of((None, None), model) == model.title == "Autoencoder"

@@ -13,6 +13,7 @@ from zscope.assays.engine import respond
 from zscope.errors import InterfaceError
 from zscope.explorer.rendering import Renderer
 from zscope.explorer.session import Session
+from zscope.randomness import named_generator
 
 
 def close(answer, expected, tolerance=1e-5):
@@ -55,7 +56,6 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
         pictures.model,
         z,
         pictures.recording,
-        samples=512,
     )
     assert answer["displacement"]["distance"] == pytest.approx(score.displacement.item())
     assert answer["displacement"]["percentile"] == pytest.approx(score.percentile.item())
@@ -93,7 +93,7 @@ def test_a_sample_is_the_recorded_observation_with_its_code_and_factors(client, 
 @pytest.mark.parametrize("source", ["prior", "posterior", "hybrid", "uniform"])
 def test_draws_are_those_of_zscope_sampling(client, pictures, source):
     origin = pictures.model if source == "prior" else pictures.recording.posterior
-    generator = torch.Generator().manual_seed(3)
+    generator = named_generator(3, "explorer")
     expected = getattr(sampling, source)(origin, 1, generator=generator)[0]
     close(client.ask("draw", source=source, seed=3)["z"], expected)
 
@@ -168,7 +168,6 @@ def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
         pictures.model,
         codes,
         pictures.recording,
-        samples=512,
     )
     close(answer["values"], score.ratio.reshape(5, 5), 1e-4)
 
@@ -231,13 +230,12 @@ def test_the_graph_is_that_of_the_response_matrix(client, pictures):
 
 def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
     answer = client.ask("samples", source="prior", count=20, seed=4)
-    codes = sampling.prior(pictures.model, 20, generator=torch.Generator().manual_seed(4))
+    codes = sampling.prior(pictures.model, 20, generator=named_generator(4, "explorer"))
     close(answer["codes"], codes)
     score = assays.hole_score(
         pictures.model,
         codes,
         pictures.recording,
-        samples=512,
     )
     assert [one["hole"] for one in answer["displacement"]] == [k in score.holes for k in range(20)]
     assert answer["holes"] == score.score

@@ -3,7 +3,11 @@
 import re
 
 import pytest
+import torch
 from conftest import QUIET, open_page, running, settle
+
+import zscope as zs
+from zscope.explorer.session import Session
 
 VIEWS = ["Latents", "Map", "Matrix", "Graph", "Samples", "Compare"]
 PIXELS = """canvas => Array.from(
@@ -367,6 +371,17 @@ def test_rows_are_shown_as_lines_and_tables(browser, rows_address):
         assert page.locator(".sheet svg").count() == 48
         page.get_by_role("tab", name="Compare").click()
         assert "--compare" in page.locator("[role=tabpanel]").inner_text()
+
+
+def test_features_of_rows_are_called_by_their_names(browser):
+    x = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
+    data = zs.data.from_arrays(x, feature_names=("height", "weight"))
+    session = Session(zs.wrap(lambda x: x, lambda z: z), data, name="named")
+    with running(session) as address, open_page(browser, address) as page:
+        settle(page)
+        names = page.locator(".decoded table tbody th").all_inner_texts()
+        assert names == ["height", "weight"]
+    session.close()
 
 
 def test_a_model_that_throws_is_said_on_the_page_which_goes_on(browser, pictures, caplog):

@@ -195,4 +195,4 @@ def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(browse
         page.goto(page.url.split("#")[0] + "#norms?power=1")
         settle(page)
         assert page.get_by_role("tabpanel").inner_text() == "Mean norm 7.00"
-        assert page.title() == "Norms · Wrapped · zscope"
+        assert page.title() == "Norms · Autoencoder · zscope"

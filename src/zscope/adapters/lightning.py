@@ -5,20 +5,21 @@
 After every epoch it encodes some data and logs how many latents are active, mixed and
 passive, the sum of their mean posterior variances (for variational models), how many
 latents are causal, and the response of each latent to a change of itself (the diagonal of
-the relative response matrix). It changes neither the model nor the global random state.
+the relative response matrix; conditional models have none). The numbers are those of
+`zs.assay` on the same data with the same seed and number of samples. It changes neither the
+model nor the global random state.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from zscope.adapters import MissingPackage
+from zscope.assays.regime.types import variable_types
 from zscope.assays.responses.matrix import response_matrix
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
 from zscope.recording import record
-from zscope.training.monitor import regime
+from zscope.training.monitor import counts
 
 __all__ = ["LatentMonitor"]
 
@@ -73,14 +74,12 @@ class LatentMonitor(Callback):
         recording = record(autoencoder, self.data, samples=self.samples, seed=self.seed)
         values: dict[str, float] = {}
         if not recording.posterior.deterministic:
-            counts = regime(recording.posterior.variance)
-            values |= {key: float(value) for key, value in counts.items()}
-        matrix = response_matrix(
-            autoencoder,
-            recording.posterior,
-            samples=self.responses,
-            generator=torch.Generator().manual_seed(self.seed),
-        )
+            values |= {
+                key: float(value) for key, value in counts(variable_types(recording)).items()
+            }
+        if autoencoder.needs_auxiliary:  # it cannot encode what it decodes
+            return values
+        matrix = response_matrix(recording, samples=self.responses)
         values["causal"] = float(len(matrix.causal))
         diagonal = matrix.relative.diagonal().tolist()
         return values | {f"response/{latent}": value for latent, value in enumerate(diagonal)}

@@ -32,7 +32,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from zscope.assays.engine import posterior_of
+from zscope.assays.engine import CONDITIONAL, posterior_of
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, did_you_mean
@@ -346,14 +346,20 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
 }
 
 
+NEEDS_MODEL = {"autoencoder", "decoder", "observations", "data"}
+"""Parts that a recording of arrays does not have."""
+
+
 def unmet(entry: Entry, recording: Recording) -> str | None:
     """Why an assay does not apply to a recording; None if it does."""
     if entry.compares:
         return "it compares two or more recordings. Use: zscope compare"
     for word in entry.takes:
         part = word.rpartition("=")[2]
-        if recording.model is None and part in ("autoencoder", "observations", "data"):
+        if recording.model is None and part in NEEDS_MODEL:
             return "it needs the model, and only codes were given. Record a model on data"
+        if part == "autoencoder" and recording.autoencoder.needs_auxiliary:
+            return CONDITIONAL
         if recording.factors is None and (part == "factors" or "two factors" in entry.needs):
             return "the data come without factors. Give data with known factors"
     for need in entry.needs:
@@ -387,11 +393,19 @@ def _conditional_kl(recording: Recording) -> Tensor | None:
     return None if relative is recording.posterior else relative.kl()
 
 
+def _types(recording: Recording) -> Any:
+    """The types of the latents against their prior; None for a deterministic encoder."""
+    from zscope.assays.regime.types import variable_types
+
+    deterministic = recording.posterior.deterministic
+    return None if deterministic else shared_result(variable_types, recording)
+
+
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
 
-CHOSEN = {"base", "plane", "first_code", "last_code"}
+CHOSEN = {"base", "plane", "first_code", "last_code", "types"}
 """Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how to get it from a recording.
@@ -399,6 +413,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "recording": lambda recording: recording,
     "recording_or_codes": lambda recording: recording,  # plain codes are used in their order
     "autoencoder": lambda recording: recording.autoencoder,
+    "decoder": lambda recording: recording.autoencoder,  # of which the assay only decodes
     "posterior": lambda recording: recording.posterior,
     "relative": lambda recording: recording.relative,
     "codes": lambda recording: recording.codes,
@@ -407,6 +422,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "observations": lambda recording: recording.observations,
     "data": lambda recording: recording.data,
     "conditional_kl": _conditional_kl,
+    "types": _types,
     "base": _nearest_to_mean,
     "plane": _widest_plane,
     "some_codes": _some_codes,

@@ -30,6 +30,12 @@ from zscope.types import Codes
 Recorded = Recording | Posterior | Tensor | np.ndarray
 """What was recorded of a model: a whole recording, posteriors, or codes."""
 
+CONDITIONAL = (
+    "it encodes observations without their factors, which the encoder of this model needs (it is "
+    "conditional). Use assays of its codes or of its decoder"
+)
+"""Why an assay that encodes decoded observations does not apply to a conditional model."""
+
 _BUDGET = ContextVar("bytes that one chunk may take", default=256 * 2**20)
 
 Build = Callable[[int, int], Tensor]
@@ -161,7 +167,7 @@ def encode(
         if any(p.is_floating_point() for p in autoencoder.parameters()):
             x = x.to(device, dtype)
         with evaluation(autoencoder):
-            part = autoencoder.encode(x).detach()
+            part = encode_alone(autoencoder, x).detach()
         bad = ~(part.mean.isfinite() & part.variance.isfinite()).all(1)
         if bad.any():
             row = int(rows[start + int(bad.nonzero()[0, 0])])
@@ -172,6 +178,13 @@ def encode(
             )
         parts.append(part.to("cpu"))
     return join_posteriors(parts)
+
+
+def encode_alone(autoencoder: Autoencoder, x: Tensor) -> Posterior:
+    """The posterior of observations whose factors are not known; `Undefined` if it needs them."""
+    if autoencoder.needs_auxiliary:
+        raise Undefined(f"response: {CONDITIONAL}.")
+    return autoencoder.encode(x)
 
 
 def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
@@ -237,7 +250,8 @@ def _bytes_per_code(
     if place not in sizes:
         with evaluation(autoencoder), layer_sizes(autoencoder) as layers:
             x = _decode(autoencoder, example, 0)
-            _encode(autoencoder, x, example, 0)
+            if not autoencoder.needs_auxiliary:  # else it can only decode
+                _encode(autoencoder, x, example, 0)
         sizes[place] = bytes_at_once(layers, x) / len(example)
     return sizes[place]
 
@@ -266,7 +280,7 @@ def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
 
 def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Posterior:
     """Encode and check one chunk of decoded codes. The caller sets evaluation mode."""
-    posterior = autoencoder.encode(x)
+    posterior = encode_alone(autoencoder, x)
     if posterior.mean.shape != codes.shape:
         raise InterfaceError(
             f"response: codes of shape {tuple(codes.shape)} were encoded again to shape "

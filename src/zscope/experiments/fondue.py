@@ -214,7 +214,7 @@ class Trials:
         """The types of the latents of such a model; measured anew from its run."""
         self._report(latents, None, steps, None, False)
         recording = self._record(self._train(latents, steps, None))
-        types = variable_types(recording.posterior.variance)
+        types = variable_types(recording)
         self._report(latents, None, steps, float(len(types.passive)), False)
         return types
 
@@ -278,7 +278,7 @@ class Trials:
                 self.flags.append(SATURATED)
             return gap.score
         sampled = self.criterion == "sampled"
-        return trace_gap(posterior, sampled=sampled, generator=generator).score
+        return trace_gap(recording.relative, sampled=sampled, generator=generator).score
 
     def _report(
         self, latents: int, beta: float | None, steps: int, value: float | None, remembered: bool

@@ -7,7 +7,10 @@ zs.explore(autoencoder, x, compare="runs/other")
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zscope.autoencoder import Autoencoder
 
 __all__ = ["explore"]
 
@@ -51,6 +54,7 @@ def explore(
             file=sys.stderr,
         )
     autoencoder = load(target, weights=weights)
+    other = None if compare is None else load(compare)
     if data is None:
         data = run_data(target, root=root)
     elif isinstance(data, str | Path):
@@ -62,19 +66,19 @@ def explore(
         session = Session(
             autoencoder,
             data,
-            name=name_of(target),
+            name=name_of(target, autoencoder),
             samples=samples,
             seed=seed,
-            other=None if compare is None else load(compare),
-            other_name="" if compare is None else name_of(compare),
+            other=other,
+            other_name="" if other is None else name_of(compare, other),
         )
         serve(session, host=host, port=port, browser=browser)
     finally:
         torch.set_num_threads(threads)
 
 
-def name_of(target: Any) -> str:
-    """The last part of a path, an import path as it is, the class name of an object."""
+def name_of(target: Any, autoencoder: "Autoencoder") -> str:
+    """The last part of a path, an import path as it is, the title of the model of an object."""
     if not isinstance(target, str | Path):
-        return type(target).__name__
+        return autoencoder.title
     return str(target) if ":" in str(target) else Path(target).resolve().name

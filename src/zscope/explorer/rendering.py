@@ -23,7 +23,7 @@ class Renderer:
     """
 
     def __init__(self, data: Dataset) -> None:
-        self.shape = data.shape
+        self.shape, self.features = data.shape, list(data.feature_names)
         self.picture = len(data.shape) == 3
         rows = np.unique(np.linspace(0, len(data) - 1, min(256, len(data))).astype(int))
         x = data.batch(rows)
@@ -40,6 +40,7 @@ class Renderer:
         return {
             "kind": "picture" if self.picture else "row",
             "shape": list(self.shape),
+            "features": self.features,
             "low": self.low,
             "high": self.high,
         }

@@ -20,6 +20,7 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, Undefined, ZscopeError
 from zscope.explorer.lanes import Lane, interruptible
 from zscope.explorer.rendering import Renderer
+from zscope.randomness import named_generator
 from zscope.recording import Recording, record
 from zscope.report.latents import latent_table
 
@@ -55,7 +56,7 @@ class Session:
         other: Autoencoder | None = None,
         other_name: str = "other",
     ) -> None:
-        dataset = as_dataset(data)
+        self.dataset = dataset = as_dataset(data)
         self.seed = seed
         self.live = Lane("live")
         self.slow = Lane("slow")
@@ -111,7 +112,8 @@ class Session:
         return outcome.results[name]
 
     def generator(self, seed: int | None = None) -> torch.Generator:
-        return torch.Generator().manual_seed(self.seed if seed is None else seed)
+        """For draws of the explorer alone; assays have their own."""
+        return named_generator(self.seed if seed is None else seed, "explorer")
 
     def code(self, z: list[float] | None, sample: int | None) -> Tensor:
         """The latent vector `z`, or the code of a sample (see `row`)."""
@@ -168,7 +170,7 @@ class Session:
         ]
         return {
             "name": self.subject.name,
-            "model": _model_name(self.model),
+            "model": self.model.title,
             "data": data.name,
             "samples": len(self.recording),
             "seed": self.seed,
@@ -216,14 +218,9 @@ class Session:
         return rows
 
     def _hole_reference(self) -> HoleReference | ZscopeError:
-        """The displacements of posterior samples, or why there are none."""
+        """The displacements of posterior samples, as in a report, or why there are none."""
         try:
-            return hole_reference(
-                self.model,
-                self.recording,
-                samples=max(512, self.codes.shape[1]),
-                generator=self.generator(),
-            )
+            return hole_reference(self.model, self.recording)
         except Undefined as error:
             return error
 
@@ -232,6 +229,12 @@ def _record(
     name: str, autoencoder: Autoencoder, data: Dataset, samples: int, seed: int
 ) -> Recording:
     """Record the model, and check that it encodes and decodes these data."""
+    if autoencoder.needs_auxiliary:
+        raise InterfaceError(
+            f"explore: the encoder of {name} needs the factors of each observation (the model is "
+            "conditional), and what is decoded in the explorer has none. Measure the model "
+            "instead: zs.assay(autoencoder, data), or zscope report RUN"
+        )
     try:
         recording = record(autoencoder, data, samples=samples, seed=seed)
         x, _ = decode_and_respond(autoencoder, recording.codes[:1])
@@ -251,8 +254,3 @@ def _record(
             "flat? Wrap the decoder in a function that reshapes its output."
         )
     return recording
-
-
-def _model_name(model: Autoencoder) -> str:
-    """The catalogue name of a zscope model ("beta-vae"), else the name of its class."""
-    return str((model.recipe or {}).get("name", type(model).__name__))

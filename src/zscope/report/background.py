@@ -9,9 +9,8 @@ import torch
 from zscope import __version__
 from zscope.recording import Recording
 from zscope.results import plain
-from zscope.wrapping import Wrapped
 
-__all__ = ["background", "model_name"]
+__all__ = ["background"]
 
 
 def background(
@@ -38,6 +37,7 @@ def background(
             "name": "codes" if data is None else data.name,
             "shape": [] if data is None else list(data.shape),
             "encoded": len(recording),
+            **({"features": list(names)} if (names := recording.feature_names) else {}),
             "factors": [] if factors is None else list(factors.names),
             "kinds of factors": [] if factors is None else list(factors.kinds),
             **({"recipe": plain(data.recipe)} if data is not None and data.recipe else {}),
@@ -51,16 +51,3 @@ def background(
             "system": f"{platform.system()} {platform.machine()}",
         },
     }
-
-
-def model_name(recording: Recording) -> str:
-    """The name of a model, or of its class, or of the functions that were wrapped."""
-    model = recording.model
-    if model is None:
-        return "codes"
-    if model.name is not None or not isinstance(model, Wrapped):
-        return model.name or type(model).__name__
-    parts = [model.encoder, model.decoder]
-    names = [getattr(each, "__name__", type(each).__name__) for each in parts]
-    known = [name for name in dict.fromkeys(names) if name.isidentifier()]
-    return " and ".join(known) or "Autoencoder"

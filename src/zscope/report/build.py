@@ -27,7 +27,7 @@ from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, MissingExtra
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
-from zscope.report.background import background, model_name
+from zscope.report.background import background
 from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
@@ -287,7 +287,7 @@ def build(
         recording, names, options=options, resamples=resamples, progress=progress, kept=kept
     )
     table, explained, compared = describe_model(recording, measurements.results)
-    name = title or model_name(recording)
+    name = title or ("codes" if recording.model is None else recording.model.title)
     return Report(
         title=name,
         findings=findings(Facts(recording, measurements.results, table, explained), RULES),

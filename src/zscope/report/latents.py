@@ -12,6 +12,7 @@ from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import evaluation
 from zscope.factors import Factors
+from zscope.randomness import named_generator
 from zscope.recording import Recording
 
 __all__ = ["SHOWN", "latent_table", "traversals"]
@@ -52,7 +53,7 @@ def latent_table(
         if responses is not None:
             row["response"] = float(responses[j])
     # Of samples: the mean of a passive latent may depend on factors, but drowns in the noise.
-    samples = posterior.sample(torch.Generator().manual_seed(recording.seed)).double()
+    samples = posterior.sample(named_generator(recording.seed, "latent table")).double()
     for j, (factor, share) in best_factors(samples, recording.factors).items():
         rows[j] |= {"factor": factor, "factor_share": share}
     return sorted(rows, key=lambda row: -row.get("kl", row.get("response", row["spread"])))

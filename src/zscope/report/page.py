@@ -71,10 +71,17 @@ def page(report: Report, progress: Watch | None = None) -> str:
         rows=report.latents[:SHOWN],
         vectors=len(report.about["data"]["shape"]) == 1,
         few=len(report.about["data"]["shape"]) == 1 and report.about["data"]["shape"][0] <= FEW,
+        features=feature_labels(report.about["data"]),
         colours=COLOURS,
         flat=flatten(report.about),
         style=(TEMPLATES / "report.css").read_text(),
     )
+
+
+def feature_labels(data: dict[str, Any]) -> list[str]:
+    """The names of the features of vectors, or their numbers."""
+    count = data["shape"][0] if len(data["shape"]) == 1 else 0
+    return data.get("features") or [f"feature {k}" for k in range(count)]
 
 
 def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:

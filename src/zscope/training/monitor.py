@@ -2,20 +2,24 @@
 
 from typing import Any
 
-from zscope.assays.regime.types import variable_types
+from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.types import Codes
 
 
 def regime(variances: Codes) -> dict[str, Any]:
-    """Counts of latents by type, and the sum of their mean variances, over one batch.
+    """Counts of latents by type, and the sum of their mean variances, over one batch."""
+    return counts(variable_types(variances))
+
+
+def counts(types: VariableTypes) -> dict[str, Any]:
+    """How many latents are of each type, and the sum of their mean variances.
 
     `variance` is FONDUE's criterion (Bonheme 2023, section 8.1): near 0 when every latent
     is active, near the number of latents when all are passive.
     """
-    types = variable_types(variances)
     return {
         "active": len(types.active),
         "mixed": len(types.mixed),
         "passive": len(types.passive),
-        "variance": float(variances.double().mean(0).sum()),
+        "variance": float(types.mean_variance.sum()),
     }

@@ -166,7 +166,7 @@ def test_the_extractor_is_applied_and_named():
     model = zs.models.build("classifier", shape=(1, 8, 8), latents=3)
     found = precision_recall(pictures, other, extractor=model)
     assert (found.extractor, found.features) == ("last hidden layer of classifier", 256)
-    assert name_of(zs.wrap(lambda x: x, lambda z: z)) == "codes of Wrapped"
+    assert name_of(zs.wrap(lambda x: x, lambda z: z)) == "codes of Autoencoder"
 
 
 def test_batches_do_not_matter_and_the_mode_is_kept():

@@ -151,7 +151,7 @@ def _chance(spectra: Spectra) -> float:
 
 ENTRY = Entry(
     question="Do different latents change the output in orthogonal directions?",
-    takes=("autoencoder", "posterior"),
+    takes=("decoder", "posterior"),
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,

@@ -228,7 +228,7 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
 
 ENTRY = Entry(
     question="Does the decoder stretch space along its latent axes?",
-    takes=("autoencoder", "posterior"),
+    takes=("decoder", "posterior"),
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,

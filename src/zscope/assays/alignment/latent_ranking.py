@@ -127,7 +127,7 @@ ENTRIES = {
     ),
     "nonlinear-eigenfaces": Entry(
         question="What do the most important latents do to an average observation?",
-        takes=("autoencoder", "posterior"),
+        takes=("decoder", "posterior"),
         needs=("variances",),
         passes="samples + 3 * count",
     ),

@@ -31,6 +31,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import encode_alone
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
@@ -110,7 +111,7 @@ def loss_decomposition(
     if posterior is None:
         device, dtype = autoencoder.place
         with evaluation(autoencoder):
-            posterior = autoencoder.encode(x.to(device, dtype)).detach()
+            posterior = encode_alone(autoencoder, x.to(device, dtype)).detach()
     else:
         posterior = posterior[rows.to(posterior.mean.device)].detach()
     if posterior.deterministic:
@@ -171,7 +172,7 @@ def _root(posterior: Posterior) -> Tensor:
 
 ENTRY = Entry(
     question="How much of the reconstruction error is caused by noise in the latents?",
-    takes=("autoencoder", "observations", "posterior=posterior"),
+    takes=("decoder", "observations", "posterior=posterior"),
     needs=("variances",),
     passes="samples * (latents + draws)",
     most=5_000,

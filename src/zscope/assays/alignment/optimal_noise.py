@@ -190,7 +190,7 @@ def _slope(x: Spectra, y: Spectra) -> float | None:
 
 ENTRY = Entry(
     question="Is the encoder's precision distributed over latents as theory says it should be?",
-    takes=("autoencoder", "posterior"),
+    takes=("decoder", "posterior"),
     needs=("variances", "two latents"),
     passes="samples * latents",
     most=4_000,

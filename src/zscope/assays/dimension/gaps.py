@@ -153,7 +153,7 @@ def _check(posterior: Posterior, who: str) -> None:
 ENTRIES = {
     "trace-gap": Entry(
         question="How much of the latent variance is noise?",
-        takes=("posterior",),
+        takes=("relative",),
         needs=("variances",),
     ),
     "dimension-gap": Entry(

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zscope.assays.engine import encode_alone
 from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
@@ -73,9 +74,8 @@ def name_of(extractor: Extractor) -> str:
     if isinstance(extractor, str):
         return extractor
     if isinstance(extractor, Autoencoder):
-        model = (extractor.recipe or {}).get("name", type(extractor).__name__)
         layer = "last hidden layer" if isinstance(extractor, WithFeatures) else "codes"
-        return f"{layer} of {model}"
+        return f"{layer} of {extractor.title}"
     return getattr(extractor, "__name__", type(extractor).__name__)
 
 
@@ -114,7 +114,7 @@ def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], tor
         device, dtype = extractor.place
         if isinstance(extractor, WithFeatures):
             return lambda x: extractor.features(x.to(device, dtype)), extractor
-        return lambda x: extractor.encode(x.to(device, dtype)).mean, extractor
+        return lambda x: encode_alone(extractor, x.to(device, dtype)).mean, extractor
     if not callable(extractor):
         raise ConfigError(
             f"{who}: extractor={extractor!r} is neither a model, nor a function, nor 'inception'. "

@@ -119,6 +119,6 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
 
 ENTRY = Entry(
     question="Are latents either fully used or not at all?",
-    takes=("posterior",),
+    takes=("relative",),
     needs=("variances",),
 )

@@ -150,7 +150,7 @@ def _correlation(both: Matrix) -> float:
 
 ENTRY = Entry(
     question="Does the decoder explain how precise the encoder is?",
-    takes=("autoencoder", "posterior"),
+    takes=("decoder", "posterior"),
     needs=("variances",),
     passes="samples * latents",
     most=4_000,

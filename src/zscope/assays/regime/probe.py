@@ -172,5 +172,5 @@ def _hits(
 
 ENTRY = Entry(
     question="What can a linear probe predict from the latents of each type?",
-    takes=("posterior", "factors"),
+    takes=("posterior", "factors", "types=types"),
 )

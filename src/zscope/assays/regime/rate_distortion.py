@@ -2,6 +2,7 @@
 
     distortion = E[ -log p(x | z) ],  z drawn from q(z | x)
     rate       = E[ KL( q(z | x) || N(0, I) ) ],        ELBO = -(distortion + rate)
+                 (or from the prior given the factors of x, for a model that has one)
 
 in nats per sample, summed over dimensions. Raising β moves a model along one curve
 of rate against distortion; another architecture has another curve.
@@ -24,16 +25,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import encode
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
-from zscope.types import Observations
+from zscope.types import Codes, Observations
 
 Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
@@ -78,6 +81,8 @@ def rate_distortion(
     autoencoder: Autoencoder,
     observations: Observations,
     *,
+    posterior: Posterior | None = None,
+    kl: Codes | None = None,
     likelihood: Likelihood | Literal["auto"] = "auto",
     samples: int = 2000,
     batch: int = 256,
@@ -85,39 +90,48 @@ def rate_distortion(
 ) -> RateDistortion:
     """Rate and distortion of a model on some observations, with one draw of z for each.
 
+    `posterior` is the recorded posterior of the observations; without it they are encoded. `kl`
+    is the divergence of each latent from a prior other than N(0, I).
+
     At most `samples` observations are used, evenly spaced. The likelihood "auto" is the one
     the model was trained with if it states one (zscope's models do, with its variance), else
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
+    if posterior is not None and len(posterior) != len(observations):
+        raise ConfigError(
+            f"rate_distortion: {len(observations)} observations and {len(posterior)} posteriors. "
+            "Give the posterior of these observations, in the same order."
+        )
     if samples < len(observations):
         rows = torch.linspace(0, len(observations) - 1, samples).long()
         observations = observations[rows]
+        posterior = None if posterior is None else posterior[rows]
+        kl = None if kl is None else kl[rows]
+    if posterior is None:
+        every = np.arange(len(observations))
+        posterior = encode(autoencoder, lambda rows: observations[rows], every)
     source = fresh(generator)
     name, loss = _likelihood(autoencoder, observations, likelihood)
     device, dtype = autoencoder.place
-    losses, unrelated, posteriors = [], [], []
+    losses, unrelated = [], []
     with evaluation(autoencoder):
         for start in range(0, len(observations), batch):
             x = observations[start : start + batch].to(device, dtype)
-            posterior = autoencoder.encode(x)
-            z = posterior.sample(source)
+            z = posterior[start : start + batch].sample(source).to(device, dtype)
             losses.append(loss(z, x).double().cpu())
             if len(x) > 1:
                 unrelated.append(loss(z, x.roll(1, 0)).double().cpu())
-            posteriors.append(posterior.to("cpu"))
-    terms = {
-        "distortion": torch.cat(losses),
-        "rate": torch.cat([part.kl().double().sum(1) for part in posteriors]),
-    }
+    nats = posterior.kl() if kl is None else kl
+    terms = {"distortion": torch.cat(losses), "rate": nats.double().sum(1)}
     rate = float(terms["rate"].mean())
-    spreads = [part.std for part in posteriors if part.std is not None]
     information = None
-    if spreads:
-        whole = Posterior(torch.cat([part.mean for part in posteriors]), torch.cat(spreads))
-        terms["information"] = log_density_ratios(whole, source)
-        information = min(rate, information_of(terms["information"]))
+    if posterior.std is not None:
+        terms["information"] = log_density_ratios(posterior, source)
+        information = information_of(terms["information"])
+        if kl is None:  # else the factors may tell about the code what the rate leaves out
+            information = min(rate, information)
     count = len(observations)
     return RateDistortion(
         distortion=float(terms["distortion"].mean()),
@@ -196,7 +210,7 @@ def _likelihood(
 
 ENTRY = Entry(
     question="How many nats do the latents use, and how well do they reconstruct?",
-    takes=("autoencoder", "observations"),
+    takes=("decoder", "observations", "posterior=posterior", "kl=conditional_kl"),
     needs=("variances",),
     passes="2 * samples",
 )

@@ -122,6 +122,6 @@ def truncation(
 
 ENTRY = Entry(
     question="Which type of latent makes the means differ from the samples?",
-    takes=("posterior",),
+    takes=("posterior", "types=types"),
     needs=("variances", "two latents"),
 )

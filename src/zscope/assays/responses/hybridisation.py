@@ -165,7 +165,7 @@ def _cause_hybrids(
 
 ENTRY = Entry(
     question="What changes when one latent is taken from another sample?",
-    takes=("autoencoder", "codes"),
+    takes=("decoder", "codes"),
     passes="latents + 3",
     most=4_000,
 )

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import decode, respond
+from zscope.assays.engine import decode, encode_alone, respond
 from zscope.assays.entry import Entry
 from zscope.assays.responses.chains import integral, length, relax_chain, resample, shortest
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
@@ -296,7 +296,7 @@ class _AllLatents:
             dtype = codes.dtype
         with evaluation(self.autoencoder, gradients=True):
             decoded = self.autoencoder.decode(codes.to(device, dtype))
-            response = self.autoencoder.encode(decoded).mean
+            response = encode_alone(self.autoencoder, decoded).mean
         if not response.requires_grad:
             raise InterfaceError(
                 "manifold_path: the model's response has no gradient with respect to the codes, "

@@ -15,7 +15,7 @@ export function observation(look, { size = 96, label = "", table = false } = {})
   element.show = (data, others = []) => {
     const series = [{ values: data.values, className: "one", label: "decoded" }, ...others];
     element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
-    if (table) element.append(numbers(series));
+    if (table) element.append(numbers(series, look.features));
   };
   return element;
 }
@@ -37,8 +37,8 @@ function paint(canvas, data) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** The values of several series as a table. */
-function numbers(series) {
+/** The values of several series as a table; `names` of its rows, if there are any. */
+function numbers(series, names) {
   const count = series[0].values.length;
   const rows = Math.min(count, 64);
   return h(
@@ -48,7 +48,7 @@ function numbers(series) {
       "table",
       { className: "numbers" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), series.map((one) => h("th", { scope: "col", className: one.className }, one.label)))),
-      h("tbody", {}, Array.from({ length: rows }, (_, k) => h("tr", {}, h("th", { scope: "row" }, k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
+      h("tbody", {}, Array.from({ length: rows }, (_, k) => h("tr", {}, h("th", { scope: "row" }, names[k] ?? k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
     ),
     count > rows ? h("p", { className: "hint" }, `The first ${rows} of ${count} features; the JSON has all of them.`) : null,
   );

@@ -6,15 +6,14 @@ from typing import Any, Literal
 import torch
 
 from zscope.assays.engine import decode_and_respond
-from zscope.assays.similarity.activations import activations
-from zscope.assays.similarity.heatmap import SimilarityHeatmap, similarity_heatmap
+from zscope.assays.similarity.heatmap import SimilarityHeatmap
 from zscope.errors import ConfigError
+from zscope.experiments.comparison import Comparison
+from zscope.experiments.comparison import compare as compare_models
 from zscope.explorer.rendering import LARGE
 from zscope.explorer.session import Session, Subject
 from zscope.explorer.views.latents import Sample, sample
 from zscope.explorer.views.query import Index, Query
-
-OBSERVATIONS = 512
 
 
 class Compare(Query):
@@ -48,8 +47,10 @@ def similarity(session: Session, query: Similarity) -> dict[str, Any]:
     if query.of == "latents":
         # Sampled codes rather than means: the means of a passive latent are tiny and may
         # correlate with anything, while with its noise the latent is what the decoder gets.
+        # One generator for both: with the same noise, passive latents would correlate.
+        generator = session.generator()
         first, second = (
-            one.recording.posterior.sample(session.generator()) for one in (session.subject, other)
+            one.recording.posterior.sample(generator) for one in (session.subject, other)
         )
         return {
             "of": query.of,
@@ -92,11 +93,11 @@ def _reconstruction(
 
 
 def _layer_similarity(session: Session, other: Subject) -> SimilarityHeatmap:
-    data = session.recording.data
-    rows = torch.linspace(0, len(data) - 1, min(OBSERVATIONS, len(data))).long().tolist()
-    x = data.batch(rows)
-    both = [activations(one.copy.autoencoder, x) for one in (session.subject, other)]
-    return similarity_heatmap(*both)
+    """As `zs.compare` of the two models on the same data."""
+    first, second = (one.copy.autoencoder for one in (session.subject, other))
+    result = compare_models(first, second, session.dataset, seed=session.seed, control=False)
+    assert isinstance(result, Comparison)  # of two models
+    return result.heatmap
 
 
 def _layer_name(name: str) -> str:
