@@ -30,14 +30,16 @@ from zscope.types import Codes
 __all__ = ["hybrid", "posterior", "prior", "uniform"]
 
 
-def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None = None) -> Codes:
+def prior(
+    autoencoder: Autoencoder | int, samples: int, *, generator: Generator | None = None
+) -> Codes:
     """Draws from N(0, I), for an autoencoder that has this prior or for a number of latents."""
-    if isinstance(model, Autoencoder) and model.prior is None:
+    if isinstance(autoencoder, Autoencoder) and autoencoder.prior is None:
         raise Undefined(
-            f"sampling.prior: {type(model).__name__} has no prior to draw from. Draw hybrids of "
-            "its codes instead: zs.sampling.hybrid(codes, samples)"
+            f"sampling.prior: {type(autoencoder).__name__} has no prior to draw from. Draw hybrids "
+            "of its codes instead: zs.sampling.hybrid(codes, samples)"
         )
-    latents = model.latents if isinstance(model, Autoencoder) else model
+    latents = autoencoder.latents if isinstance(autoencoder, Autoencoder) else autoencoder
     whole("sampling.prior", 1, latents=latents)
     generator = fresh(generator)
     return torch.randn(_count(samples), latents, generator=generator, device=generator.device)

@@ -102,9 +102,9 @@ class Sample:
             labels[:, k] = value_labels(self.factors[:, k])
         return labels
 
-    def with_split_keys(self, rng: np.random.Generator) -> "Sample":
+    def with_split_keys(self, generator: np.random.Generator) -> "Sample":
         """With a random number for each row, so that every subset is split in the same way."""
-        sample = replace(self, split_keys=rng.random(len(self)))
+        sample = replace(self, split_keys=generator.random(len(self)))
         sample.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
         return sample
 
@@ -112,7 +112,7 @@ class Sample:
         """Training rows and test rows (10,000 and 5,000 of 15,000)."""
         if self.split_keys is None:
             raise Undefined(
-                "split: these rows have no split keys. Call with_split_keys(rng) first."
+                "split: these rows have no split keys. Call with_split_keys(generator) first."
             )
         order = np.argsort(self.split_keys)
         cut = round(share * len(self))
