@@ -67,14 +67,16 @@ def factors_of(
     labels: Mapping[str, Sequence[Any]] | None = None,
     who: str = "factors",
 ) -> Factors:
-    """Factors of a plain array (samples x factors); kinds that are not stated are guessed."""
+    """Factors of an array or data frame (samples x factors); kinds not stated are guessed."""
     if isinstance(values, Factors):
         if kinds is None:
             return values
         names, labels, values = values.names, values.labels, values.values
+    if names is None:
+        names = [name for name in getattr(values, "columns", ()) if isinstance(name, str)]
     table = _numbers(values, who)
     count = table.shape[1]
-    columns = tuple(str(name) for name in names or [f"factor{k}" for k in range(count)])
+    columns = tuple(map(str, names)) or tuple(f"factor{k}" for k in range(count))
     if len(columns) != count or len(set(columns)) != count:
         raise ConfigError(
             f"{who}: {len(columns)} names ({', '.join(columns)}) for {count} factors. Give one "

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.data.dataset import GUESSED, Dataset, as_dataset
-from zscope.errors import DataError, InterfaceError, Undefined
+from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes
@@ -60,9 +60,9 @@ class Recording:
         """A recording of arrays: codes or embeddings, samples x latents, without a model.
 
         `factors` (samples x factors) have `kinds` (categorical, ordinal or continuous; one for
-        all or one for each; guessed and flagged if left out), `names`, and `labels` of their
-        values. `variances` are the
-        posterior variances, if the codes are the means of a variational encoder.
+        all or one for each; guessed and flagged if left out), `names` (by default the columns
+        of a data frame), and `labels` of their values. `variances` are the posterior
+        variances, if the codes are the means of a variational encoder.
         """
         mean = _matrix(codes, "codes")
         spread = None if variances is None else _matrix(variances, "variances")
@@ -75,6 +75,13 @@ class Recording:
         if spread is not None and not bool(spread.any()):
             spread = None  # a deterministic encoder
         table = None
+        about = {"kinds": kinds, "names": names, "labels": labels}
+        words = [f"{word}={value!r}" for word, value in about.items() if value is not None]
+        if factors is None and words:
+            raise ConfigError(
+                f"from_arrays: {', '.join(words)}, but no factors. Give the values of the factors "
+                "that this describes, one row for each sample, or leave it out."
+            )
         if factors is not None:
             table = factors_of(factors, kinds=kinds, names=names, labels=labels, who="from_arrays")
             if len(table) != len(mean):
@@ -212,13 +219,22 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
 def _matrix(values: Any, what: str) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:
-        rows = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        if not isinstance(values, Tensor):
+            values = np.asarray(values)
+            # A data frame and a memory map lend theirs for reading only; tensors may be written.
+            values = torch.as_tensor(values if values.flags.writeable else values.copy())
     except (TypeError, ValueError) as error:
         raise DataError(
             f"from_arrays: the {what} cannot be read as an array of numbers ({error}). Give one "
             "row of numbers for each sample."
         ) from error
-    rows = rows.detach().cpu()
+    rows: Tensor = values.detach().cpu()
+    if rows.is_complex():
+        raise DataError(
+            f"from_arrays: the {what} are complex numbers ({rows.dtype}); expected real ones. Do "
+            "they come from a Fourier transform? Give both parts as columns: "
+            "np.hstack([codes.real, codes.imag])"
+        )
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(

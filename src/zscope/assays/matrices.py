@@ -17,6 +17,11 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
     Raises `Undefined` for fewer than `least` samples, no columns, or numbers that are
     not finite.
     """
+    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+        raise Undefined(
+            f"{who}: got complex numbers; expected real ones. Do they come from a Fourier "
+            "transform? Give both parts as columns: np.hstack([values.real, values.imag])"
+        )
     if not isinstance(values, Tensor):
         try:
             values = torch.from_numpy(np.array(values, dtype=np.float64))
