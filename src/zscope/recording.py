@@ -24,7 +24,7 @@ from zscope.data.dataset import GUESSED, Dataset, as_dataset
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import named_generator, seed_of
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
 
 __all__ = ["Recording", "record"]
 
@@ -219,16 +219,12 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
 def _matrix(values: Any, what: str) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:
-        if not isinstance(values, Tensor):
-            values = np.asarray(values)
-            # A data frame and a memory map lend theirs for reading only; tensors may be written.
-            values = torch.as_tensor(values if values.flags.writeable else values.copy())
+        rows = as_tensor(values).detach().cpu()
     except (TypeError, ValueError) as error:
         raise DataError(
             f"from_arrays: the {what} cannot be read as an array of numbers ({error}). Give one "
             "row of numbers for each sample."
         ) from error
-    rows: Tensor = values.detach().cpu()
     if rows.is_complex():
         raise DataError(
             f"from_arrays: the {what} are complex numbers ({rows.dtype}); expected real ones. Do "

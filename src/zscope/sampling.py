@@ -25,7 +25,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
 
 __all__ = ["hybrid", "posterior", "prior", "uniform"]
 
@@ -88,7 +88,7 @@ def hybrid(
             f"{len(lists)} (0 to {len(lists) - 1}). Give the numbers of those to draw."
         )
     if base is not None:
-        base = torch.as_tensor(base)
+        base = as_tensor(base)
         if base.numel() != stored.shape[1]:
             raise ConfigError(
                 f"sampling.hybrid: the base has {base.numel()} numbers, but the codes have "
@@ -128,7 +128,7 @@ def recorded_codes(
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
     if isinstance(codes, Posterior):
         codes = codes.sample(generator)
-    tensor = torch.as_tensor(codes).detach()
+    tensor = as_tensor(codes).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
             f"{who}: the codes have shape {tuple(tensor.shape)} and type {tensor.dtype}; expected "

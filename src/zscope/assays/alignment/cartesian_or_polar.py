@@ -184,7 +184,7 @@ class PairTraversal(Result):
 
 def pair_traversal(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor,
+    codes: Posterior | Tensor | np.ndarray,
     latents: tuple[int, int],
     *,
     steps: int = 9,

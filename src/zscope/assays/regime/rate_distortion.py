@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -33,7 +34,7 @@ from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
-from zscope.types import Observations
+from zscope.types import Observations, as_tensor
 
 Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
@@ -76,7 +77,7 @@ class RateDistortion(Scored):
 @accepts_recording
 def rate_distortion(
     autoencoder: Autoencoder,
-    observations: Observations,
+    observations: Observations | np.ndarray,
     *,
     likelihood: Likelihood | Literal["auto"] = "auto",
     samples: int = 2000,
@@ -89,6 +90,7 @@ def rate_distortion(
     the model was trained with if it states one (zscope's models do, with its variance), else
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
+    observations = as_tensor(observations)
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
     if samples < len(observations):
