@@ -166,3 +166,7 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
 def _count(samples: int) -> int:
     whole("sampling", 1, samples=samples)
     return int(samples)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

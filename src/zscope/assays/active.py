@@ -25,6 +25,10 @@ from zscope.randomness import fresh
 from zscope.sampling import recorded_codes
 from zscope.types import Codes
 
+__all__ = [
+    "Rule", "active_latents", "check_two_active", "codes_of", "random_rows", "standard_error",
+]  # fmt: skip
+
 RULES = ("mean", "variance", "all")
 Rule = str | Sequence[int]
 """One of RULES, or the latents themselves."""

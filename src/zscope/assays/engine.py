@@ -27,6 +27,12 @@ from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, as_tensor
 
+__all__ = [
+    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "chunk_size", "decode",
+    "decode_and_respond", "encode", "layer_sizes", "location", "memory_budget", "posterior_of",
+    "respond", "respond_posterior", "responses", "use_memory",
+]  # fmt: skip
+
 Recorded = Recording | Posterior | Tensor | np.ndarray
 """What was recorded of a model: a whole recording, posteriors, or codes."""
 

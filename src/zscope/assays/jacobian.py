@@ -34,6 +34,11 @@ from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.types import Codes, as_tensor
 
+__all__ = [
+    "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
+    "likelihood_of", "linearise",
+]  # fmt: skip
+
 LIKELIHOODS = ("gaussian", "bernoulli")
 METHODS = ("auto", "forward", "differences")
 PerSample = Float[Tensor, " samples"]

@@ -7,6 +7,8 @@ from torch import Tensor
 from zscope.errors import Undefined
 from zscope.factors import Factors
 
+__all__ = ["Array", "as_rows", "centre", "same_rows"]
+
 Array = Tensor | np.ndarray | Factors
 
 

@@ -32,6 +32,11 @@ from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 from zscope.results import listed
 
+__all__ = [
+    "MIN_SAMPLES", "Sample", "all_latents", "check_choice", "has_spread", "numbers_of", "order_of",
+    "prepare", "seed_from", "used_latents", "varying_latents",
+]  # fmt: skip
+
 MIN_SAMPLES = 20
 LARGEST = 1e38
 CACHED = ("bins", "information", "plain_information", "values")

@@ -9,6 +9,8 @@ from typer import Argument, Option, Typer
 from zscope.cli.options import AsJson, Root, settings
 from zscope.cli.perturb import perturb
 
+__all__ = ["app"]
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,

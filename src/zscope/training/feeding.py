@@ -25,6 +25,8 @@ from zscope.errors import DataError
 from zscope.randomness import seed_of
 from zscope.training.config import TrainConfig
 
+__all__ = ["Feed", "Neighbours", "batch_rows"]
+
 PARTNERS = 5  # separates this stream of random numbers from the others
 
 # The order of the current epoch for each seed in use: members of an ensemble alternate.

@@ -43,6 +43,8 @@ from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Matrix
 
+__all__ = ["AlignmentGap", "alignment_gap"]
+
 
 @dataclass(frozen=True, eq=False)
 class AlignmentGap(Scored):

@@ -32,6 +32,8 @@ from zscope.errors import Undefined
 from zscope.results import Result
 from zscope.types import Matrix, as_tensor
 
+__all__ = ["ColumnProduct", "column_product", "log_column_ratio", "rotation_excess"]
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnProduct(Result):

@@ -58,6 +58,11 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.results import Scored
 from zscope.types import as_tensor
 
+__all__ = [
+    "DistanceToOrthogonality", "chance", "distance_of", "distance_to_orthogonality",
+    "nearest_signed_permutation", "random_orthogonal", "relative_gaps",
+]  # fmt: skip
+
 DEGENERATE = 1e-3
 
 

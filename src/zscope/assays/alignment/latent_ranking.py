@@ -31,6 +31,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 
+__all__ = ["LatentRanking", "NonlinearEigenfaces", "latent_ranking", "nonlinear_eigenfaces"]
+
 
 @dataclass(frozen=True, eq=False)
 class LatentRanking(Result):

@@ -40,6 +40,8 @@ from zscope.randomness import fresh
 from zscope.results import Scored
 from zscope.types import as_tensor
 
+__all__ = ["LossDecomposition", "loss_decomposition"]
+
 
 @dataclass(frozen=True, eq=False)
 class LossDecomposition(Scored):

@@ -38,6 +38,8 @@ from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.types import Codes, Matrix
 
+__all__ = ["PredictedVariance", "predicted_variance"]
+
 RESAMPLES = 100
 
 

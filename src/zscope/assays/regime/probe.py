@@ -30,6 +30,8 @@ from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored, listed
 
+__all__ = ["TypeProbe", "type_probe"]
+
 MOST_CLASSES = 100
 
 

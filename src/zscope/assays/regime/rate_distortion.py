@@ -36,6 +36,8 @@ from zscope.randomness import fresh
 from zscope.results import Measure, Scored
 from zscope.types import Observations, as_tensor
 
+__all__ = ["RateDistortion", "carried_information", "negative_log_likelihood", "rate_distortion"]
+
 Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
 

@@ -36,6 +36,10 @@ from zscope.errors import Undefined
 from zscope.factors import Factors
 from zscope.results import Result
 
+__all__ = [
+    "PerLatent", "VariableTypes", "VarianceMoments", "variable_types", "variable_types_by_kl",
+]  # fmt: skip
+
 PerLatent = Float[Tensor, " latents"]
 CHUNK_ROWS = 1 << 16
 # The limits are inclusive, also for 0.1 in float32, which is slightly more than 0.1.

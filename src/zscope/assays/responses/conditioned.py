@@ -53,6 +53,8 @@ from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
+__all__ = ["ConditionedResponseMatrix", "FactorPairs", "conditioned_response_matrix"]
+
 # Observations used of one group at most: more groups are more informative.
 MOST_PER_GROUP = 32
 

@@ -57,6 +57,8 @@ from zscope.sampling import recorded_codes, whole
 from zscope.sampling import uniform as uniform_samples
 from zscope.types import Codes, Matrix
 
+__all__ = ["Consistency", "interventional_consistency", "self_consistency"]
+
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
 Interval = tuple[float, float]
 UNRESPONSIVE = 0.9

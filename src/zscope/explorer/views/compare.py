@@ -14,6 +14,8 @@ from zscope.explorer.session import Session, Subject
 from zscope.explorer.views.latents import Sample, sample
 from zscope.explorer.views.query import Index, Query
 
+__all__ = ["Compare", "Similarity", "compare", "similarity"]
+
 OBSERVATIONS = 512
 
 
