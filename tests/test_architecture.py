@@ -217,6 +217,19 @@ def test_every_file_says_what_is_public(file):
         assert not [name for name in offered if name.startswith("_")]
 
 
+def test_type_checkers_see_every_public_name():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    declared = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("zscope")
+        for alias in node.names
+    ]
+    assert {name.rpartition(".")[2] for name in declared} == set(zscope.__all__) - {"__version__"}
+    for name, home in zscope._HOMES.items():
+        assert any(each.startswith(home) and each.endswith(f".{name}") for each in declared)
+
+
 @pytest.mark.parametrize("name", ["", *zscope._MODULES])
 def test_tab_completion_shows_public_names_alone(name):
     module = import_module(f"zscope.{name}".rstrip("."))

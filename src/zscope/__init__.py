@@ -88,7 +88,9 @@ if TYPE_CHECKING:
     from zscope.data.dataset import Dataset
     from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError
-    from zscope.experiments import compare, fondue, perturb
+    from zscope.experiments.comparison import compare
+    from zscope.experiments.fondue import fondue
+    from zscope.experiments.perturbation import perturb
     from zscope.explorer import explore
     from zscope.loading import load
     from zscope.recording import Recording, record

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.data.dataset import GUESSED, Dataset, as_dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
-from zscope.factors import Factors, factors_of
+from zscope.factors import Factors, Kinds, factors_of
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes, as_tensor
 
@@ -52,7 +52,7 @@ class Recording:
         factors: Any = None,
         *,
         variances: Any = None,
-        kinds: str | Sequence[str | None] | None = None,
+        kinds: Kinds = None,
         names: Sequence[str] | None = None,
         labels: Mapping[str, Sequence[Any]] | None = None,
         seed: int = 0,
@@ -247,15 +247,6 @@ def _matrix(values: Any, what: str) -> Tensor:
     return rows
 
 
-def _factors(data: Dataset) -> Factors | None:
-    """The factors of a dataset with their kinds, stated or guessed."""
-    if data.factors is None:
-        return None
-    guessed = tuple(data.provenance.get(GUESSED, ()))
-    labels = data.provenance.get("categories", {})
-    return Factors(data.factors, data.factor_names, data.factor_kinds, guessed, labels)
-
-
 def record(
     autoencoder: Autoencoder, data: Any, *, samples: int = SAMPLES, seed: int = 0
 ) -> Recording:
@@ -291,7 +282,12 @@ def record(
                 )
             parts.append(posterior.to("cpu"))
     return Recording(
-        autoencoder, join_posteriors(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
+        autoencoder,
+        join_posteriors(parts),
+        chosen,
+        torch.from_numpy(rows),
+        seed,
+        chosen.factors_with_kinds,
     )
 
 

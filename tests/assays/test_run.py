@@ -607,6 +607,18 @@ def test_what_describes_factors_needs_factors(about):
         Recording.from_arrays(np.eye(2), **about)
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [["continuous", None], {"dose": "continuous"}, "dose=continuous", ["dose=continuous"]],
+)
+def test_kinds_of_arrays_are_stated_as_those_of_files(kinds):
+    table = Recording.from_arrays(
+        np.eye(4), np.arange(8).reshape(4, 2), names=["dose", "plate"], kinds=kinds
+    ).factors
+    assert table.kinds == ("continuous", "categorical")
+    assert table.guessed == ("plate",)
+
+
 def test_data_frames_bring_the_names_of_their_columns():
     pd = pytest.importorskip("pandas")
     codes = pd.DataFrame(np.eye(4), columns=list("wxyz"))
