@@ -109,6 +109,22 @@ def test_an_assay_of_arrays_is_the_assay_of_tensors(name):
     assert entry.load()(**arrays).to_dict() == entry.load()(**values).to_dict()
 
 
+OF_NUMBERS = [
+    name
+    for name, entry in CATALOGUE.items()
+    if {word.rpartition("=")[2] for word in entry.takes} <= {"codes", "factors", "variances"}
+    and not entry.compares
+]
+
+
+@pytest.mark.parametrize("name", [*OF_NUMBERS, "variable-types"])
+def test_lists_of_numbers_are_arrays_too(name):
+    values = inputs(CATALOGUE[name])
+    lists = {n: v.tolist() if isinstance(v, torch.Tensor) else v for n, v in values.items()}
+    function = CATALOGUE[name].load()
+    assert function(**lists).to_dict() == function(**values).to_dict()
+
+
 def test_every_public_helper_is_listed():
     assert set(HELPERS) | WITHOUT_ARRAYS == set(_FUNCTIONS)
 

@@ -1,5 +1,8 @@
 """Arrays that assays accept, checked and converted to float64 rows."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +12,7 @@ from zscope.factors import Factors
 
 __all__ = ["Array", "as_rows", "centre", "same_rows"]
 
-Array = Tensor | np.ndarray | Factors
+Array = Tensor | np.ndarray | Factors | Sequence[Any]
 
 
 def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:

@@ -172,6 +172,8 @@ def variable_types(
     `kl`, the divergence of each latent from a prior other than N(0, I), the variances are in
     units of the prior's variance, and the rule is that of `variable_types_by_kl`.
     """
+    if isinstance(variances, list) and all(isinstance(row, list) for row in variances):
+        variances = as_rows(variances, "variable_types")  # rows of numbers, not batches
     if kl is not None:
         if not isinstance(variances, Tensor | np.ndarray | Factors):
             variances = torch.cat([as_rows(batch, "variable_types") for batch in variances])
