@@ -1,6 +1,7 @@
 """The arrows of the design: who may import whom."""
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,54 @@ def test_a_plot_method_may_draw(tmp_path):
 def test_no_file_has_a_name_that_says_nothing():
     names = {file.stem for file in ROOT.rglob("*.py")}
     assert not names & {"utils", "util", "common", "base", "helpers", "misc"}
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+LAZY = {"__init__.py", "assays/__init__.py", "plots/__init__.py"}  # they load names on demand
+
+
+def public(file: Path) -> tuple[ast.expr | None, set[str]]:
+    """What a file assigns to `__all__`, and the names that it defines or imports."""
+    names, assigned = set(), None
+    for node in ast.parse(file.read_text()).body:
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        for target in targets:
+            names |= {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
+            if isinstance(target, ast.Name) and target.id == "__all__":
+                assigned = node.value
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        names |= {getattr(node, "name", "")}
+    return assigned, names
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_file_says_what_is_public(file):
+    assigned, names = public(file)
+    assert assigned is not None, "add __all__ after the imports"
+    if file.relative_to(ROOT).as_posix() not in LAZY:
+        offered = ast.literal_eval(assigned)
+        assert set(offered) <= names
+        assert not [name for name in offered if name.startswith("_")]
+
+
+def test_type_checkers_see_every_public_name():
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    declared = [
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("zscope")
+        for alias in node.names
+    ]
+    assert {name.rpartition(".")[2] for name in declared} == set(zscope.__all__) - {"__version__"}
+    for name, home in zscope._HOMES.items():
+        assert any(each.startswith(home) and each.endswith(f".{name}") for each in declared)
+
+
+@pytest.mark.parametrize("name", ["", *zscope._MODULES])
+def test_tab_completion_shows_public_names_alone(name):
+    module = import_module(f"zscope.{name}".rstrip("."))
+    shown = dir(module)
+    assert set(shown) == set(module.__all__)
+    for each in shown:
+        assert hasattr(module, each)

@@ -4,6 +4,7 @@ import importlib.util
 import inspect
 import re
 import shlex
+from operator import attrgetter
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -151,22 +152,92 @@ def test_every_decision_is_listed(pages):
         assert file.name in index
 
 
-def test_every_public_name_exists():
-    names = (
-        "response_matrix conditioned_response_matrix structure_score response_map manifold_path "
-        "interventional_consistency mig dci sap irs modularity explicitness factor_vae_score "
-        "beta_vae_score predictability_gap mig_sup jemmig dcimig mcc udr variable_types "
-        "total_correlation mutual_information effective_rank cka procrustes svcca pwcca "
-        "intrinsic_dimension fondue distance_to_orthogonality frechet_distance precision_recall"
-    )
-    for name in names.split():
-        assert callable(getattr(zs.assays, name)), name
-    names = (
-        "Posterior wrap load record Recording assay train train_ensemble compare fondue perturb "
-        "explore prune rotate_latents"
-    )
-    for name in names.split():
-        assert callable(getattr(zs, name)), name
-    for name in ("prior", "posterior", "hybrid", "uniform"):
-        assert callable(getattr(zs.sampling, name)), name
-    assert callable(zs.theory.linear_vae)
+SCORES = (
+    "mig dci sap irs modularity explicitness factor_vae_score beta_vae_score predictability_gap "
+    "mig_sup jemmig dcimig mcc"
+)
+# Names that scripts of other people rely on, with those of their arguments.
+PROMISED = {
+    "Posterior": "mean std scale_tril",
+    "wrap": "encoder decoder latents prior example",
+    "load": "target",
+    "record": "autoencoder data samples seed",
+    "Recording.from_arrays": "codes factors variances kinds names",
+    "assay": "autoencoder data names options samples resamples seed",
+    "data.load": "name root",
+    "models.build": "name shape latents",
+    "train": "model data steps batch rate seed out resume",
+    "train_ensemble": "build data seeds out",
+    "compare": "first second",
+    "fondue": "data",
+    "perturb": "data",
+    "explore": "target",
+    "prune": "autoencoder keep",
+    "rotate_latents": "autoencoder U",
+    "theory.linear_vae": "",
+    "sampling.prior": "autoencoder samples generator",
+    "sampling.posterior": "recorded samples generator",
+    "sampling.hybrid": "codes samples generator",
+    "sampling.uniform": "codes samples generator",
+    **dict.fromkeys(
+        (f"assays.{name}" for name in SCORES.split()),
+        "codes factors flavour variances kinds resamples",
+    ),
+    "assays.udr": "codes flavour variances resamples",
+    "assays.response_matrix": "autoencoder posterior",
+    "assays.conditioned_response_matrix": "autoencoder data factors",
+    "assays.structure_score": "autoencoder",
+    "assays.response_map": "autoencoder",
+    "assays.manifold_path": "",
+    "assays.interventional_consistency": "autoencoder codes",
+    "assays.variable_types": "variances alpha",
+    "assays.total_correlation": "codes",
+    "assays.mutual_information": "codes",
+    "assays.effective_rank": "codes",
+    **dict.fromkeys(("assays.procrustes", "assays.svcca", "assays.pwcca"), "x y"),
+    "assays.cka": "x y debiased",
+    "assays.intrinsic_dimension": "codes method neighbours",
+    "assays.fondue": "evaluate start threshold limit",
+    "assays.distance_to_orthogonality": "autoencoder codes",
+    "assays.frechet_distance": "x y",
+    "assays.precision_recall": "x y",
+}
+
+
+def parameters(name):
+    found = dict(inspect.signature(inspect.unwrap(attrgetter(name)(zs))).parameters)
+    found.pop("cls", None)  # of a class method that was unwrapped
+    return found
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_every_public_name_exists_with_its_arguments(name):
+    promised, found = PROMISED[name].split(), parameters(name)
+    assert set(promised) <= set(found)
+    in_order = [each.name for each in found.values() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    assert promised[: len(in_order)] == in_order[: len(promised)]
+
+
+WORDS = {
+    "model": "autoencoder",
+    "z": "codes",
+    "rng": "generator",
+    "count": "samples",
+    "n": "samples",
+}
+NAMES_OF_MODELS = {"train", "fondue", "perturb"}  # the model to train, or its name
+PUBLIC = {"": zs, "assays.": zs.assays, "sampling.": zs.sampling, "experiments.": zs.experiments}
+
+
+def test_one_word_for_one_thing_in_signatures():
+    functions = {
+        prefix + name
+        for prefix, module in PUBLIC.items()
+        for name in module.__all__
+        if inspect.isroutine(getattr(module, name))
+    }
+    assert len(functions) > 90
+    for name in functions:
+        known = {"model"} if name.rpartition(".")[2] in NAMES_OF_MODELS else set()
+        wrong = set(parameters(name)) & set(WORDS) - known
+        assert not wrong, f"{name}: write {', '.join(WORDS[word] for word in sorted(wrong))}"

@@ -156,6 +156,8 @@ def test_every_scored_result_has_its_parts_or_reasons(cls):
         assert reason == reason.strip()
         assert not reason.endswith(".")
         assert reason == "" or len(reason.split()) > 2
+        # Whoever makes the result gives its parts: a reason is about the measurement.
+        assert not reason.endswith(("was given", "were given"))
     fields = {field.name for field in dataclasses.fields(cls)}
     assert set(cls.score_fields) <= fields
 

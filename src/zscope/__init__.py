@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         assays,
         data,
         errors,
+        experiments,
         models,
         plots,
         sampling,
@@ -87,6 +88,10 @@ if TYPE_CHECKING:
     from zscope.data.dataset import Dataset
     from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError
+    from zscope.experiments.comparison import compare
+    from zscope.experiments.fondue import fondue
+    from zscope.experiments.perturbation import perturb
+    from zscope.explorer import explore
     from zscope.loading import load
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay

@@ -31,12 +31,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
 from zscope.randomness import Source, normal
-from zscope.types import Codes, PerSample, Scalar
+from zscope.types import Codes, PerSample, Scalar, as_tensor
 
 __all__ = [
     "Autoencoder", "Losses", "Posterior", "Prior", "Rival", "Trainable", "WithCausalBlock",
@@ -60,8 +61,15 @@ class Posterior:
     scale_tril: Tensor | None
 
     def __init__(
-        self, mean: Tensor, std: Tensor | None = None, *, scale_tril: Tensor | None = None
+        self,
+        mean: Tensor | np.ndarray,
+        std: Tensor | np.ndarray | None = None,
+        *,
+        scale_tril: Tensor | np.ndarray | None = None,
     ) -> None:
+        mean = as_tensor(mean)
+        std = None if std is None else as_tensor(std)
+        scale_tril = None if scale_tril is None else as_tensor(scale_tril)
         if mean.ndim != 2:
             raise InterfaceError(
                 f"Posterior: the mean has shape {tuple(mean.shape)}; expected a row of latents for "

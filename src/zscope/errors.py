@@ -8,6 +8,11 @@ with code 1; any other exception there is a bug.
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+__all__ = [
+    "ConfigError", "DataError", "InterfaceError", "MissingExtra", "RunError", "Stopped",
+    "TrainingError", "Undefined", "ZscopeError",
+]  # fmt: skip
+
 
 class ZscopeError(Exception):
     """An error that the user can fix; the message says how."""
@@ -58,3 +63,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"Did you mean {' or '.join(near)}?"
     return f"Known: {', '.join(known)}."
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

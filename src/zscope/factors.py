@@ -7,16 +7,21 @@ the dataset to the recording to the score. Where nobody stated it, it is guessed
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
 from zscope.errors import ConfigError, DataError, did_you_mean
 
-__all__ = ["KINDS", "Factors", "Kind", "factors_of", "guess_kind", "kinds_of"]
+__all__ = [
+    "KINDS", "Factors", "Kind", "Kinds", "complete_kinds", "factors_of",
+    "guess_kind", "kinds_of",
+]  # fmt: skip
 
 Kind = Literal["categorical", "ordinal", "continuous"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+Kinds = str | Sequence[str | None] | Mapping[str, str | None] | None
+"""How a user states kinds; see `kinds_of`."""
 FEW_VALUES = 64
 
 
@@ -62,28 +67,29 @@ class Factors:
 def factors_of(
     values: Any,
     *,
-    kinds: str | Sequence[str | None] | None = None,
+    kinds: Kinds = None,
     names: Sequence[str] | None = None,
     labels: Mapping[str, Sequence[Any]] | None = None,
     who: str = "factors",
 ) -> Factors:
-    """Factors of a plain array (samples x factors); kinds that are not stated are guessed."""
+    """Factors of an array or data frame (samples x factors); kinds not stated are guessed."""
     if isinstance(values, Factors):
         if kinds is None:
             return values
         names, labels, values = values.names, values.labels, values.values
+    if names is None:
+        names = [name for name in getattr(values, "columns", ()) if isinstance(name, str)]
     table = _numbers(values, who)
     count = table.shape[1]
-    columns = tuple(str(name) for name in names or [f"factor{k}" for k in range(count)])
+    columns = tuple(map(str, names)) or tuple(f"factor{k}" for k in range(count))
     if len(columns) != count or len(set(columns)) != count:
         raise ConfigError(
             f"{who}: {len(columns)} names ({', '.join(columns)}) for {count} factors. Give one "
             "name for each factor, all different."
         )
-    stated = kinds_of(kinds, count, who)
-    resolved = tuple(kind or guess_kind(table[:, k]) for k, kind in enumerate(stated))
+    stated = kinds_of(kinds, columns, who)
     guessed = tuple(name for name, kind in zip(columns, stated, strict=True) if kind is None)
-    return Factors(table, columns, resolved, guessed, labels or {})
+    return Factors(table, columns, complete_kinds(stated, table), guessed, labels or {})
 
 
 def _numbers(values: Any, who: str) -> np.ndarray:
@@ -111,24 +117,42 @@ def _numbers(values: Any, who: str) -> np.ndarray:
     return table
 
 
-def kinds_of(
-    kinds: str | Sequence[str | None] | None, count: int, who: str
-) -> tuple[Kind | None, ...]:
-    """The stated kind of each factor, one for all or one for each; None where none is stated."""
-    stated = [kinds] * count if kinds is None or isinstance(kinds, str) else list(kinds)
-    known: dict[str | None, Kind | None] = {None: None, **{kind: kind for kind in KINDS}}
-    unknown = [kind for kind in stated if kind not in known]
-    if unknown:
-        raise ConfigError(
-            f"{who}: kinds={kinds!r}: {unknown[0]!r} is not a kind of factor. "
-            f"{did_you_mean(str(unknown[0]), KINDS)}"
-        )
-    if len(stated) != count:
-        raise ConfigError(
-            f"{who}: kinds={kinds!r} does not describe {count} factors. Give one of "
-            f"{', '.join(KINDS)} for all, or a list with one for each factor."
-        )
-    return tuple(known[kind] for kind in stated)
+def kinds_of(kinds: Kinds, names: Sequence[str], who: str) -> tuple[Kind | None, ...]:
+    """The stated kind of each factor, None where none is stated.
+
+    Kinds are stated by one word for all factors, one for each in order, or some by name, as a
+    mapping or as words (dose=continuous); words may be separated by commas.
+    """
+    if kinds is None:
+        return (None,) * len(names)
+    if not isinstance(kinds, Mapping):
+        words = kinds.split(",") if isinstance(kinds, str) else kinds
+        listed = [word.strip() if isinstance(word, str) else word for word in words]
+        if any("=" in str(word) for word in listed):
+            kinds = dict(str(word).partition("=")[::2] for word in listed)
+        elif isinstance(kinds, str) and len(listed) == 1:
+            kinds = dict.fromkeys(names, listed[0])
+        elif len(listed) == len(names):
+            kinds = dict(zip(names, listed, strict=True))
+        else:
+            raise ConfigError(
+                f"{who}: {len(listed)} kinds for {len(names)} factors ({', '.join(names)}). Give "
+                "one for each, or name them: dose=continuous."
+            )
+    for name, kind in kinds.items():
+        if name not in names:
+            raise ConfigError(f"{who}: kinds names {name!r}. {did_you_mean(name, names)}")
+        if kind is not None and kind not in KINDS:
+            raise ConfigError(
+                f"{who}: the kind of {name} is {kind!r}. {did_you_mean(str(kind), KINDS)}"
+            )
+    stated = cast(Mapping[str, Kind | None], kinds)
+    return tuple(stated.get(name) for name in names)
+
+
+def complete_kinds(stated: Sequence[Kind | None], values: np.ndarray) -> tuple[Kind, ...]:
+    """The kind of each column: as stated, else guessed."""
+    return tuple(kind or guess_kind(values[:, k]) for k, kind in enumerate(stated))
 
 
 def guess_kind(values: np.ndarray) -> Kind:

@@ -15,6 +15,8 @@ from typing import SupportsIndex
 import torch
 from torch import Generator, Tensor
 
+__all__ = ["Shapes", "Source", "Tape", "fresh", "named_generator", "normal", "seed_of"]
+
 
 class Tape:
     """Random tensors drawn beforehand, returned in order."""

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.data.dataset import GUESSED, Dataset, as_dataset
-from zscope.errors import DataError, InterfaceError, Undefined
-from zscope.factors import Factors, factors_of
+from zscope.data.dataset import Dataset, as_dataset
+from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
+from zscope.factors import Factors, Kinds, factors_of
 from zscope.randomness import named_generator, seed_of
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
 
 __all__ = ["Recording", "record"]
 
@@ -52,7 +52,7 @@ class Recording:
         factors: Any = None,
         *,
         variances: Any = None,
-        kinds: str | Sequence[str | None] | None = None,
+        kinds: Kinds = None,
         names: Sequence[str] | None = None,
         labels: Mapping[str, Sequence[Any]] | None = None,
         seed: int = 0,
@@ -60,9 +60,9 @@ class Recording:
         """A recording of arrays: codes or embeddings, samples x latents, without a model.
 
         `factors` (samples x factors) have `kinds` (categorical, ordinal or continuous; one for
-        all or one for each; guessed and flagged if left out), `names`, and `labels` of their
-        values. `variances` are the
-        posterior variances, if the codes are the means of a variational encoder.
+        all or one for each; guessed and flagged if left out), `names` (by default the columns
+        of a data frame), and `labels` of their values. `variances` are the posterior
+        variances, if the codes are the means of a variational encoder.
         """
         mean = _matrix(codes, "codes")
         spread = None if variances is None else _matrix(variances, "variances")
@@ -75,6 +75,13 @@ class Recording:
         if spread is not None and not bool(spread.any()):
             spread = None  # a deterministic encoder
         table = None
+        about = {"kinds": kinds, "names": names, "labels": labels}
+        words = [f"{word}={value!r}" for word, value in about.items() if value is not None]
+        if factors is None and words:
+            raise ConfigError(
+                f"from_arrays: {', '.join(words)}, but no factors. Give the values of the factors "
+                "that this describes, one row for each sample, or leave it out."
+            )
         if factors is not None:
             table = factors_of(factors, kinds=kinds, names=names, labels=labels, who="from_arrays")
             if len(table) != len(mean):
@@ -217,13 +224,18 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
 def _matrix(values: Any, what: str) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:
-        rows = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+        rows = as_tensor(values).detach().cpu()
     except (TypeError, ValueError) as error:
         raise DataError(
             f"from_arrays: the {what} cannot be read as an array of numbers ({error}). Give one "
             "row of numbers for each sample."
         ) from error
-    rows = rows.detach().cpu()
+    if rows.is_complex():
+        raise DataError(
+            f"from_arrays: the {what} are complex numbers ({rows.dtype}); expected real ones. Do "
+            "they come from a Fourier transform? Give both parts as columns: "
+            "np.hstack([codes.real, codes.imag])"
+        )
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(
@@ -238,15 +250,6 @@ def _matrix(values: Any, what: str) -> Tensor:
             f"numbers, the first is row {int(bad.nonzero()[0, 0])}. Leave those rows out."
         )
     return rows
-
-
-def _factors(data: Dataset) -> Factors | None:
-    """The factors of a dataset with their kinds, stated or guessed."""
-    if data.factors is None:
-        return None
-    guessed = tuple(data.provenance.get(GUESSED, ()))
-    labels = data.provenance.get("categories", {})
-    return Factors(data.factors, data.factor_names, data.factor_kinds, guessed, labels)
 
 
 def record(
@@ -284,7 +287,12 @@ def record(
                 )
             parts.append(posterior.to("cpu"))
     return Recording(
-        autoencoder, join_posteriors(parts), chosen, torch.from_numpy(rows), seed, _factors(chosen)
+        autoencoder,
+        join_posteriors(parts),
+        chosen,
+        torch.from_numpy(rows),
+        seed,
+        chosen.factors_with_kinds,
     )
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "Measure",
     "Result",
     "Scored",
+    "frame_of",
     "html_table",
     "listed",
     "plain",
@@ -149,12 +150,7 @@ class Result:
 
     def to_frame(self, assay: str = "") -> "pd.DataFrame":
         """The scores as a pandas DataFrame, one row each; `assay` fills the first column."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra("to_frame", "pandas", "frames") from None
-        frame = pd.DataFrame(rows(self, assay), columns=list(COLUMNS))
-        return frame.astype(dict.fromkeys(("value", "low", "high", "chance"), float))
+        return frame_of(rows(self, assay))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
@@ -287,6 +283,16 @@ def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:
         )
         table.append(dict(zip(COLUMNS, values, strict=True)))
     return table
+
+
+def frame_of(table: list[dict[str, Any]]) -> "pd.DataFrame":
+    """Scores in long form as a pandas DataFrame; missing numbers are NaN."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise MissingExtra("to_frame", "pandas", "frames") from None
+    frame = pd.DataFrame(table, columns=list(COLUMNS))
+    return frame.astype(dict.fromkeys(("value", "low", "high", "chance"), float))
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

@@ -25,19 +25,21 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, partition
 from zscope.randomness import fresh
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
 
 __all__ = ["hybrid", "posterior", "prior", "uniform"]
 
 
-def prior(model: Autoencoder | int, samples: int, *, generator: Generator | None = None) -> Codes:
+def prior(
+    autoencoder: Autoencoder | int, samples: int, *, generator: Generator | None = None
+) -> Codes:
     """Draws from N(0, I), for an autoencoder that has this prior or for a number of latents."""
-    if isinstance(model, Autoencoder) and model.prior is None:
+    if isinstance(autoencoder, Autoencoder) and autoencoder.prior is None:
         raise Undefined(
-            f"sampling.prior: {type(model).__name__} has no prior to draw from. Draw hybrids of "
-            "its codes instead: zs.sampling.hybrid(codes, samples)"
+            f"sampling.prior: {type(autoencoder).__name__} has no prior to draw from. Draw hybrids "
+            "of its codes instead: zs.sampling.hybrid(codes, samples)"
         )
-    latents = model.latents if isinstance(model, Autoencoder) else model
+    latents = autoencoder.latents if isinstance(autoencoder, Autoencoder) else autoencoder
     whole("sampling.prior", 1, latents=latents)
     generator = fresh(generator)
     return torch.randn(_count(samples), latents, generator=generator, device=generator.device)
@@ -86,7 +88,7 @@ def hybrid(
             f"{len(lists)} (0 to {len(lists) - 1}). Give the numbers of those to draw."
         )
     if base is not None:
-        base = torch.as_tensor(base)
+        base = as_tensor(base)
         if base.numel() != stored.shape[1]:
             raise ConfigError(
                 f"sampling.hybrid: the base has {base.numel()} numbers, but the codes have "
@@ -126,7 +128,7 @@ def recorded_codes(
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
     if isinstance(codes, Posterior):
         codes = codes.sample(generator)
-    tensor = torch.as_tensor(codes).detach()
+    tensor = as_tensor(codes).detach()
     if tensor.ndim != 2 or tensor.numel() == 0 or not tensor.is_floating_point():
         raise Undefined(
             f"{who}: the codes have shape {tuple(tensor.shape)} and type {tensor.dtype}; expected "
@@ -164,3 +166,7 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
 def _count(samples: int) -> int:
     whole("sampling", 1, samples=samples)
     return int(samples)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -371,3 +371,7 @@ def clear_leftovers(path: Path) -> None:
     """Delete partial files of dead processes."""
     for file in [*path.glob(".*.part"), *(path / "checkpoints").glob(".*.part")]:
         file.unlink(missing_ok=True)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

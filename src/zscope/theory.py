@@ -299,3 +299,7 @@ def _positive(who: str, **values: float) -> None:
     for name, value in values.items():
         if not value > 0:
             raise Undefined(f"{who}: {name}={value}; expected a number above 0.")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,8 +4,23 @@ The annotations are read by people and by the test suite, which checks every cal
 against them; in normal use they cost nothing.
 """
 
+from typing import Any
+
+import numpy as np
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
+
+__all__ = [
+    "Codes",
+    "Factors",
+    "Matrix",
+    "Observations",
+    "PerSample",
+    "Scalar",
+    "Spectrum",
+    "as_tensor",
+]
 
 Codes = Float[Tensor, "samples latents"]
 Factors = Shaped[Tensor, "samples factors"]
@@ -14,3 +29,12 @@ PerSample = Float[Tensor, " samples"]
 Scalar = Float[Tensor, ""]
 Spectrum = Float[Tensor, " directions"]
 Matrix = Float[Tensor, "rows columns"]
+
+
+def as_tensor(values: Any) -> Tensor:
+    """An array, a list or a data frame as a tensor of its type; a tensor as it is."""
+    if isinstance(values, Tensor):
+        return values
+    array = np.asarray(values)
+    # Data frames and memory maps may be read-only, which tensors cannot be.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())

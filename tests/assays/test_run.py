@@ -650,3 +650,44 @@ def test_factors_that_are_no_table_of_numbers_are_refused(factors):
 def test_factors_may_be_tensors_of_any_type_with_or_without_gradients():
     values = torch.tensor([[0.5], [1.5]], dtype=torch.bfloat16, requires_grad=True)
     assert Recording.from_arrays(np.eye(2), values).factors.values.tolist() == [[0.5], [1.5]]
+
+
+@pytest.mark.parametrize("codes", [np.ones((4, 2)) * 1j, torch.ones(4, 2) * 1j, [[1j], [2j]]])
+def test_complex_codes_are_refused(codes):
+    with pytest.raises(zs.errors.DataError, match="complex.*codes.real, codes.imag"):
+        Recording.from_arrays(codes)
+    with pytest.raises(zs.errors.Undefined, match="complex"):
+        zs.assays.effective_rank(codes if isinstance(codes, torch.Tensor) else np.array(codes))
+
+
+@pytest.mark.parametrize(
+    "about", [{"kinds": "ordinal"}, {"names": ["a", "b"]}, {"labels": {"a": ["x"]}}]
+)
+def test_what_describes_factors_needs_factors(about):
+    with pytest.raises(ConfigError, match=f"{next(iter(about))}=.*no factors"):
+        Recording.from_arrays(np.eye(2), **about)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [["continuous", None], {"dose": "continuous"}, "dose=continuous", ["dose=continuous"]],
+)
+def test_kinds_of_arrays_are_stated_as_those_of_files(kinds):
+    table = Recording.from_arrays(
+        np.eye(4), np.arange(8).reshape(4, 2), names=["dose", "plate"], kinds=kinds
+    ).factors
+    assert table.kinds == ("continuous", "categorical")
+    assert table.guessed == ("plate",)
+
+
+def test_data_frames_bring_the_names_of_their_columns():
+    pd = pytest.importorskip("pandas")
+    codes = pd.DataFrame(np.eye(4), columns=list("wxyz"))
+    factors = pd.DataFrame({"dose": [0.5, 1.5, 2.5, 3.5], "plate": [0, 1, 0, 1]})
+    recording = Recording.from_arrays(codes, factors)  # without a warning of torch
+    assert recording.factors.names == ("dose", "plate")
+    assert recording.factors.kinds == ("continuous", "categorical")
+    assert torch.equal(recording.codes, torch.eye(4, dtype=torch.float64))
+    assert Recording.from_arrays(codes, factors, names=["a", "b"]).factors.names == ("a", "b")
+    plain = pd.DataFrame(np.eye(4))  # its columns are only numbered
+    assert Recording.from_arrays(codes, plain).factors.names[0] == "factor0"

@@ -358,6 +358,12 @@ def test_runs_are_compared_by_their_paths_on_their_own_data(zscope, runs):
     assert any("no informative latent" in flag for flag in result.latents["udr"].flags)
     assert result.latents["procrustes"].angle > 0
     assert dict(result.summary())["samples"] == "300"
+    frame = result.to_frame()
+    assert set(frame["assay"]) == set(result.latents)
+    first = frame.groupby("assay")["value"].first()
+    assert all(first[name] == each.score for name, each in result.latents.items())
+    assert frame["value"].tolist() == [measure.value for measure in result.measures()]
+    assert {measure.name.split(",")[0] for measure in result.measures()} == set(result.latents)
     plain = compare(*runs, samples=300, debiased=False)
     assert not plain.latents["cka"].debiased
     with pytest.raises(ConfigError, match="does not say which data"):

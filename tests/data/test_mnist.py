@@ -150,7 +150,7 @@ def test_the_real_fashion_mnist_has_its_published_counts_and_mean(imported):
     data = zscope.data.load("fashion-mnist", root=imported)
     assert np.bincount(data.factors[:, 0]).tolist() == [6000] * 10
     assert data.images[:].mean() / 255 == pytest.approx(0.2860, abs=5e-5)
-    assert data.provenance["categories"]["class"][9] == "Ankle boot"
+    assert data.factor_labels["class"][9] == "Ankle boot"
     test = zscope.data.load("fashion-mnist", root=imported, part="test")
     assert np.bincount(test.factors[:, 0]).tolist() == [1000] * 10
 

@@ -32,7 +32,7 @@ def test_pictures_come_in_the_order_of_the_grid(tmp_path, tiny, pictures, save):
     grid = pictures.reshape(*SIZES, 64, 64, 3)
     row = np.flatnonzero((data.factors == (1, 2, 0, 0, 1, 1, 0)).all(1))
     assert np.array_equal(data.images[row[0]], grid[1, 2, 0, 0, 1, 1, 0].transpose(2, 0, 1))
-    assert data.provenance["categories"]["object_shape"] == ["cone", "cube", "cylinder"]
+    assert data.factor_labels["object_shape"] == ["cone", "cube", "cylinder"]
 
 
 def test_an_import_writes_down_the_hash_for_want_of_a_public_one(tmp_path, tiny, pictures):

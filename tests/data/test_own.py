@@ -114,7 +114,7 @@ def test_one_column_of_labels_is_named_after_its_array(tmp_path):
     assert data.factor_names == ("y",)
     assert data.factor_kinds == ("categorical",)
     assert data.factors[:, 0].tolist() == [1, 0, 1, 2]
-    assert data.provenance["categories"] == {"y": ["a", "b", "c"]}
+    assert data.factor_labels == {"y": ["a", "b", "c"]}
 
 
 def test_several_arrays_can_be_named_as_factors(tmp_path):
@@ -281,7 +281,7 @@ def test_columns_are_features_except_the_factors(tmp_path, kind):
     assert data.factor_kinds == ("continuous", "categorical")
     assert data.factors[:, 0] == pytest.approx([0.1, 0.2, 0.1])
     assert data.factors[:, 1].tolist() == [0, 1, 0]
-    assert data.provenance["categories"] == {"plate": ["x", "y"]}
+    assert data.factor_labels == {"plate": ["x", "y"]}
     assert data.feature_names == ("a", "b")
 
 
@@ -292,7 +292,7 @@ def test_numbers_that_are_not_whole_can_be_ordinal(tmp_path, kind):
     assert data.images.tolist() == [[2.5], [4], [-60]]
     assert data.factors[:, 0].tolist() == [0, 1, 0]
     assert data.factors.dtype == np.int64
-    assert data.provenance["categories"] == {"dose": [0.1, 0.2]}
+    assert data.factor_labels == {"dose": [0.1, 0.2]}
     assert data.factor_sizes == (2,)
 
 
@@ -403,7 +403,7 @@ def test_sub_folders_are_classes(tmp_path, draw):
     assert data.factors[:, 0].tolist() == [0, 0, 1]
     assert data.factor_names == ("class",)
     assert data.factor_kinds == ("categorical",)
-    assert data.provenance["categories"] == {"class": ["cats", "dogs"]}
+    assert data.factor_labels == {"class": ["cats", "dogs"]}
     save(tmp_path / "stray.png", np.zeros((4, 4), np.uint8))
     with pytest.raises(DataError, match="1 pictures are next to sub-folders with 3 more"):
         load_path(tmp_path)

@@ -107,7 +107,11 @@ def test_the_control_is_uniform_noise_in_a_file_like_any_other(sprites, tmp_path
     assert result.provenance["epsilon"] == 0.1
     assert result.provenance["change"] == "uniform noise"
     assert result.provenance["made_from"] == sprites.recipe
-    assert result.provenance["categories"]["shape"] == ["ellipse", "heart"]
+    assert result.factor_labels["shape"] == ["ellipse", "heart"]
+    assert result.factors_with_kinds.labels["shape"] == ["ellipse", "heart"]
+    assert result.factors_with_kinds.guessed == ()
+    # Labels and guesses are read from the factors, not from the provenance.
+    assert not {"categories", "guessed_kinds"} & set(result.provenance)
     assert isinstance(result.images, np.memmap)
     assert 24 / 255 < largest_change(sprites, result) <= 0.1
     again = zs.data.from_recipe(result.recipe)
@@ -134,7 +138,9 @@ def test_rows_outside_the_unit_range_are_moved_but_not_folded(tmp_path):
     )
     np.testing.assert_allclose(changed.images[:] - rows, 0.05, atol=1e-6)
     assert changed.feature_names == ("a", "b", "c")
-    assert changed.provenance["guessed_kinds"] == ["factor0", "factor1"]
+    assert changed.guessed_kinds == ("factor0", "factor1")
+    renamed = zs.data.load(str(tmp_path / "x.npz"), names="dose,plate")
+    assert renamed.factors_with_kinds.guessed == ("dose", "plate")
     assert largest_change(data, changed) <= 0.05
 
 

@@ -71,9 +71,9 @@ def test_the_toys_of_a_part_are_numbered_from_0_and_keep_their_names(tiny, views
     folder, arrays = views
     data = tiny.load(folder, part="train")
     assert data.factor_sizes[1] == 5
-    names = np.array(data.provenance["categories"]["instance"], int)
+    names = np.array(data.factor_labels["instance"], int)
     assert np.array_equal(names[data.factors[:, 1]], arrays["train"][2][:, 0])
-    assert data.provenance["categories"]["category"][4] == "car"
+    assert data.factor_labels["category"][4] == "car"
 
 
 def test_pictures_can_be_brought_to_64(tiny, views):

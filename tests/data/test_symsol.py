@@ -63,7 +63,7 @@ def test_each_picture_has_its_shape_and_the_rotation_it_was_rendered_with(archiv
 def test_some_shapes_can_be_chosen(archive, shapes):
     data = symsol.build(COUNTS).load(archive[0], shapes=shapes)
     assert sorted(set(data.factors[:, 0])) == [0, 1]
-    assert data.provenance["categories"]["shape"] == ["cube", "marked sphere"]
+    assert data.factor_labels["shape"] == ["cube", "marked sphere"]
     assert np.array_equal(data.images[:][:, 0, 0, 0], [30, 31, 32, 210, 211, 212])
     assert data.factor_sizes[0] == 2
 

@@ -489,6 +489,7 @@ def test_a_saved_table_holds_every_score(scored, tmp_path):
 
     frame = scored.to_frame()
     assert list(frame.columns) == list(COLUMNS)
+    assert {frame[name].dtype.kind for name in ("value", "low", "high", "chance")} == {"f"}
     assert set(frame["assay"]) >= {"mig", "dci", "effective-rank"}
     mig = frame[frame["assay"] == "mig"].iloc[0]
     assert mig["value"] == scored.results["mig"].score

@@ -15,6 +15,7 @@ Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -24,13 +25,17 @@ from zscope.randomness import fresh
 from zscope.sampling import recorded_codes
 from zscope.types import Codes
 
+__all__ = [
+    "Rule", "active_latents", "check_two_active", "codes_of", "random_rows", "standard_error",
+]  # fmt: skip
+
 RULES = ("mean", "variance", "all")
 Rule = str | Sequence[int]
 """One of RULES, or the latents themselves."""
 
 
 def active_latents(
-    who: str, autoencoder: Autoencoder, codes: Posterior | Tensor, active: Rule | None
+    who: str, autoencoder: Autoencoder, codes: Posterior | Tensor | np.ndarray, active: Rule | None
 ) -> list[int]:
     """The latents to use; None means "mean" for a model with a prior, else "all"."""
     mean = codes_of(codes, who)
@@ -66,7 +71,7 @@ def check_two_active(who: str, active: list[int], latents: int) -> None:
         )
 
 
-def codes_of(codes: Posterior | Tensor, who: str) -> Codes:
+def codes_of(codes: Posterior | Tensor | np.ndarray, who: str) -> Codes:
     """The means, after checking that they are finite rows of latents."""
     return recorded_codes(codes.mean if isinstance(codes, Posterior) else codes, who)
 

@@ -25,7 +25,13 @@ from zscope.errors import ConfigError, InterfaceError, Undefined
 from zscope.recording import Recording, join_posteriors
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
+
+__all__ = [
+    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "chunk_size", "decode",
+    "decode_and_respond", "encode", "layer_sizes", "location", "memory_budget", "posterior_of",
+    "respond", "respond_posterior", "responses", "use_memory",
+]  # fmt: skip
 
 Recorded = Recording | Posterior | Tensor | np.ndarray
 """What was recorded of a model: a whole recording, posteriors, or codes."""
@@ -117,14 +123,16 @@ def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) ->
     return parts[0][: len(base)]
 
 
-def respond(autoencoder: Autoencoder, codes: Codes) -> Codes:
+def respond(autoencoder: Autoencoder, codes: Codes | np.ndarray) -> Codes:
     """The response R(z) of each code: the posterior mean of the decoded code."""
+    codes = as_tensor(codes)
     parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b])
     return torch.cat([codes[:0].detach(), *(posterior.mean for _, _, posterior in parts)])
 
 
-def respond_posterior(autoencoder: Autoencoder, codes: Codes) -> Posterior:
+def respond_posterior(autoencoder: Autoencoder, codes: Codes | np.ndarray) -> Posterior:
     """The whole posterior of the decoded codes, from which responses can be sampled (eq. 3)."""
+    codes = as_tensor(codes)
     if len(codes) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     build = lambda a, b: codes[a:b]  # noqa: E731

@@ -20,6 +20,8 @@ from zscope.errors import ConfigError
 from zscope.randomness import fresh
 from zscope.types import Matrix
 
+__all__ = ["Interval", "half_width", "halves_interval"]
+
 Interval = tuple[float, float]
 
 

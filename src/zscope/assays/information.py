@@ -24,6 +24,11 @@ from functools import lru_cache
 
 import numpy as np
 
+__all__ = [
+    "BINS", "Information", "bins_for", "entropy", "expected_information", "information",
+    "quantile_bins", "ratio", "width_bins",
+]  # fmt: skip
+
 BINS = 20
 LEVEL = 0.01  # probability that any latent of a set of noise codes is classified as informative
 

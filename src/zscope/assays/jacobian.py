@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -31,7 +32,12 @@ from torch.func import jvp, vmap
 from zscope.assays.engine import bytes_at_once, layer_sizes, location, memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
+
+__all__ = [
+    "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
+    "likelihood_of", "linearise",
+]  # fmt: skip
 
 LIKELIHOODS = ("gaussian", "bernoulli")
 METHODS = ("auto", "forward", "differences")
@@ -115,11 +121,12 @@ def linearise(
 
 def decoder_jacobian(
     autoencoder: Autoencoder,
-    codes: Codes,
+    codes: Codes | np.ndarray,
     *,
     method: str = "auto",
 ) -> Float[Tensor, "samples pixels latents"]:
     """The whole Jacobian J at each code, in the precision of the decoder."""
+    codes = as_tensor(codes)
     latents = list(range(codes.shape[1]))
     walk = Walk(autoencoder, codes, latents, method=method)
     return torch.cat([J.cpu() for _, _, J in walk]).mT

@@ -1,5 +1,8 @@
 """Arrays that assays accept, checked and converted to float64 rows."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -7,7 +10,9 @@ from torch import Tensor
 from zscope.errors import Undefined
 from zscope.factors import Factors
 
-Array = Tensor | np.ndarray | Factors
+__all__ = ["Array", "as_rows", "centre", "same_rows"]
+
+Array = Tensor | np.ndarray | Factors | Sequence[Any]
 
 
 def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
@@ -17,6 +22,11 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
     Raises `Undefined` for fewer than `least` samples, no columns, or numbers that are
     not finite.
     """
+    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+        raise Undefined(
+            f"{who}: got complex numbers; expected real ones. Do they come from a Fourier "
+            "transform? Give both parts as columns: np.hstack([values.real, values.imag])"
+        )
     if not isinstance(values, Tensor):
         try:
             values = torch.from_numpy(np.array(values, dtype=np.float64))

@@ -32,6 +32,11 @@ from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 from zscope.results import listed
 
+__all__ = [
+    "MIN_SAMPLES", "Sample", "all_latents", "check_choice", "has_spread", "numbers_of", "order_of",
+    "prepare", "seed_from", "used_latents", "varying_latents",
+]  # fmt: skip
+
 MIN_SAMPLES = 20
 LARGEST = 1e38
 CACHED = ("bins", "information", "plain_information", "values")
@@ -102,9 +107,9 @@ class Sample:
             labels[:, k] = value_labels(self.factors[:, k])
         return labels
 
-    def with_split_keys(self, rng: np.random.Generator) -> "Sample":
+    def with_split_keys(self, generator: np.random.Generator) -> "Sample":
         """With a random number for each row, so that every subset is split in the same way."""
-        sample = replace(self, split_keys=rng.random(len(self)))
+        sample = replace(self, split_keys=generator.random(len(self)))
         sample.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
         return sample
 
@@ -112,7 +117,7 @@ class Sample:
         """Training rows and test rows (10,000 and 5,000 of 15,000)."""
         if self.split_keys is None:
             raise Undefined(
-                "split: these rows have no split keys. Call with_split_keys(rng) first."
+                "split: these rows have no split keys. Call with_split_keys(generator) first."
             )
         order = np.argsort(self.split_keys)
         cut = round(share * len(self))

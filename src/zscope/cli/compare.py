@@ -7,6 +7,8 @@ from typer import Argument, Exit, Option
 
 from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
 
+__all__ = ["compare"]
+
 
 def compare(
     first: Annotated[str, Argument(help="A run, a checkpoint file, or package.module:attribute.")],

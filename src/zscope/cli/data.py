@@ -9,6 +9,8 @@ from typer import Argument, Option, Typer
 from zscope.cli.options import AsJson, Root, settings
 from zscope.cli.perturb import perturb
 
+__all__ = ["app"]
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -200,11 +202,9 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
 def _own_data(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """How a file or folder of the user is read."""
     from zscope.data import load
-    from zscope.data.dataset import GUESSED
     from zscope.data.own import OPTIONS
 
     data = load(name, **options)
-    categories = data.provenance.get("categories", {})
     factors = zip(data.factor_names, data.factor_sizes, data.factor_kinds, strict=True)
     return {
         "name": name,
@@ -217,8 +217,8 @@ def _own_data(name: str, options: dict[str, Any]) -> dict[str, Any]:
                 "name": factor,
                 "size": size,
                 "kind": kind,
-                "guessed": factor in data.provenance.get(GUESSED, ()),
-                "values": categories.get(factor, []),
+                "guessed": factor in data.guessed_kinds,
+                "values": list(data.factor_labels.get(factor, [])),
             }
             for factor, size, kind in factors
         ],

@@ -6,6 +6,8 @@ from typer import Argument, Option
 
 from zscope.cli.options import DataName, DataOption, Root, Seed, Weights
 
+__all__ = ["explore"]
+
 
 def explore(
     target: Annotated[str, Argument(help="A run, or package.module:attribute.")],

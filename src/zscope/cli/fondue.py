@@ -7,6 +7,8 @@ from typer import Argument, Option
 
 from zscope.cli.options import AsJson, DataOption, ModelOption, Root, Seed, settings
 
+__all__ = ["Trace", "fondue"]
+
 
 def fondue(
     dataset: Annotated[str, Argument(help="A name from `zscope data list`, or a file.")],

@@ -6,6 +6,8 @@ from typer import Argument, Typer
 
 from zscope.cli.options import AsJson
 
+__all__ = ["app"]
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,

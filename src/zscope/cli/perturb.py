@@ -7,6 +7,8 @@ from typer import Argument, Option
 
 from zscope.cli.options import AsJson, DataOption, ModelOption, Quiet, Root, Seed, settings
 
+__all__ = ["perturb"]
+
 
 def perturb(
     dataset: Annotated[

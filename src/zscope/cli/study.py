@@ -7,6 +7,8 @@ from typer import Argument, Exit, Option, Typer
 
 from zscope.cli.options import AsJson, Quiet, Root
 
+__all__ = ["app"]
+
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,

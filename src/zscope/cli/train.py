@@ -16,6 +16,8 @@ from zscope.cli.options import (
     settings,
 )
 
+__all__ = ["train"]
+
 
 def train(
     model: Annotated[str | None, Argument(help="A name from `zscope models list`.")] = None,

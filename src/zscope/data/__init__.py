@@ -116,3 +116,7 @@ def _with_recipe(
     where = {} if root is None else {"root": str(root)}
     recipe = {"name": name, "options": options}
     return replace(data, recipe=recipe, provenance={**data.provenance, **where})
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from zscope.data.dataset import Kind
 from zscope.data.fetching import UNREADABLE
-from zscope.errors import ConfigError, DataError, did_you_mean
+from zscope.errors import ConfigError, DataError
+from zscope.factors import Kind, Kinds, kinds_of
 
 __all__ = [
     "FactorTable", "array_columns", "array_names", "comma_separated", "factor_table", "file_type",
@@ -28,8 +28,6 @@ ARRAYS = (".npz", ".h5", ".hdf5")
 SUFFIXES = (".npy", *ARRAYS, ".csv", ".tsv", ".parquet")
 ROLES = ("codes", "factors", "variances")
 MISSING = ("", "na", "n/a", "null", "none", "?", "-")  # in place of a number
-
-Kinds = str | Sequence[str] | Mapping[str, str] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,13 +101,13 @@ def factor_table(
     Numbers that are not whole but stated as ordinal or categorical are numbered in order
     of size.
     """
-    stated = _stated_kinds(kinds, list(columns), name)
+    stated = dict(zip(columns, kinds_of(kinds, list(columns), name), strict=True))
     table: list[np.ndarray] = []
     table_kinds: list[Kind | None] = []
     categories: dict[str, list[Any]] = {}
     for label, column in columns.items():
         words = column.dtype.kind not in "biuf"
-        kind = stated.get(label, "categorical" if words else None)
+        kind = stated[label] or ("categorical" if words else None)
         if words and kind == "continuous":
             raise ConfigError(
                 f"{name}: kinds says that {label} is continuous, but it holds words such as "
@@ -213,31 +211,6 @@ def read_errors(path: Path) -> Iterator[None]:
             f"{error}). Is it complete, and of the type that its name says? Write it again, for "
             "instance with np.save."
         ) from error
-
-
-def _stated_kinds(kinds: Kinds, names: list[str], who: str) -> dict[str, Kind]:
-    """The stated kinds of factors by name."""
-    if kinds is None:
-        return {}
-    if not isinstance(kinds, Mapping):
-        listed = comma_separated(kinds) or []
-        if any("=" in kind for kind in listed):
-            kinds = dict(kind.partition("=")[::2] for kind in listed)
-        elif len(listed) in (1, len(names)):
-            kinds = dict(zip(names, listed * (len(names) // len(listed)), strict=True))
-        else:
-            raise ConfigError(
-                f"{who}: {len(listed)} kinds for {len(names)} factors ({', '.join(names)}). Give "
-                "one for each, or name them: dose=continuous."
-            )
-    for label, kind in kinds.items():
-        if label not in names:
-            raise ConfigError(f"{who}: kinds names {label!r}. {did_you_mean(label, names)}")
-        if kind not in get_args(Kind):
-            raise ConfigError(
-                f"{who}: the kind of {label} is {kind!r}. {did_you_mean(kind, get_args(Kind))}"
-            )
-    return cast(dict[str, Kind], dict(kinds))
 
 
 def comma_separated(value: Any) -> list[str] | None:

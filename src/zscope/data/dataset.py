@@ -8,7 +8,7 @@ at once: `batch` converts only the requested rows.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from operator import index
@@ -19,16 +19,15 @@ import torch
 from torch import Tensor
 
 from zscope.errors import DataError, did_you_mean
-from zscope.factors import KINDS, Kind, guess_kind
+from zscope.factors import KINDS, Factors, Kind, complete_kinds
 from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
 
 __all__ = [
-    "GUESSED", "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
+    "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
     "grid_factors",
 ]  # fmt: skip
 
-GUESSED = "guessed_kinds"  # key of the provenance: factors whose kind was not stated
 MOST_ROWS = 12  # factors in a printed dataset
 
 
@@ -50,7 +49,9 @@ class Dataset:
 
     `factors` is samples x factors (integers for categorical and ordinal factors, real
     numbers if any is continuous) or None. `factor_sizes` counts the values of each factor,
-    0 for a continuous one. `feature_names` names the features of rows, where they have
+    0 for a continuous one. Kinds that are not stated are guessed, and `guessed_kinds` names
+    those factors; `factor_labels` says what the values 0, 1, … of a factor stand for.
+    `factors_with_kinds` has all of it. `feature_names` names the features of rows, where they have
     names. `recipe` holds the arguments with which `zs.data.load` makes the dataset again.
     """
 
@@ -63,6 +64,8 @@ class Dataset:
     feature_names: tuple[str, ...] = ()
     recipe: dict[str, Any] | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    factor_labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    guessed_kinds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
@@ -110,9 +113,8 @@ class Dataset:
                 "the categories 0, 1, 2, … and leave out rows with missing values."
             )
         names = self.factor_names or tuple(f"factor{k}" for k in range(values.shape[1]))
-        kinds = self.factor_kinds or tuple(guess_kind(values[:, k]) for k in range(values.shape[1]))
-        if not self.factor_kinds:
-            object.__setattr__(self, "provenance", {**self.provenance, GUESSED: list(names)})
+        kinds = self.factor_kinds or complete_kinds((None,) * values.shape[1], values)
+        guessed = self.guessed_kinds if self.factor_kinds else names
         sizes = self.factor_sizes or tuple(
             0 if kind == "continuous" else len(np.unique(column))
             for column, kind in zip(values.T, kinds, strict=False)
@@ -134,6 +136,7 @@ class Dataset:
             ("factor_names", tuple(names)),
             ("factor_kinds", tuple(kinds)),
             ("factor_sizes", tuple(int(size) for size in sizes)),
+            ("guessed_kinds", tuple(guessed)),
         ):
             object.__setattr__(self, field_name, value)
 
@@ -169,6 +172,19 @@ class Dataset:
         ]
         more = [[f"… {len(rows) - MOST_ROWS} more", "", ""]] if len(rows) > MOST_ROWS else []
         return [["factor", "kind", "values"], *rows[:MOST_ROWS], *more] if rows else []
+
+    @property
+    def factors_with_kinds(self) -> Factors | None:
+        """The factors with their names, kinds and labels, and which kinds were guessed."""
+        if self.factors is None:
+            return None
+        return Factors(
+            self.factors,
+            self.factor_names,
+            self.factor_kinds,
+            self.guessed_kinds,
+            self.factor_labels,
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 
 from zscope.data.columns import comma_separated, factor_table, file_type, read_errors
-from zscope.data.dataset import GUESSED, Dataset, from_arrays
+from zscope.data.dataset import Dataset, from_arrays
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
 from zscope.errors import ConfigError, DataError
-from zscope.factors import guess_kind
+from zscope.factors import Kinds, factors_of
 
-__all__ = ["OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path"]
+__all__ = [
+    "GUESSED", "LABELS", "OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path",
+]  # fmt: skip
 
 # Suffix -> module:function that reads it.
 READERS = {
@@ -39,6 +41,8 @@ READERS = {
     ".parquet": "tables:read_table",
     "folder": "pictures:read_folder",
 }
+# Keys of the provenance in a file that zscope wrote, next to its factors.
+LABELS, GUESSED = "categories", "guessed_kinds"
 OPTIONS = {
     "factors": "Where the factors are: columns of a table (a,b,c), an array of an .npz or HDF5 "
     "file, or for a .npy file the path of another .npy file with one row per sample.",
@@ -75,7 +79,7 @@ def load_path(
     features: Any = None,
     array: str | None = None,
     names: Any = None,
-    kinds: str | Sequence[str] | Mapping[str, str] | None = None,
+    kinds: Kinds = None,
     resolution: Any = None,
 ) -> Dataset:
     """The dataset in a file or folder. The options are described in `OPTIONS`."""
@@ -112,8 +116,11 @@ def load_path(
             path.name, images, feature_names=tuple(contents.feature_names), provenance=about
         )
     columns = _rename(contents.factors, comma_separated(names), path.name)
+    new_names = dict(zip(contents.factors, columns, strict=True))
+    labels = {new_names[name]: values for name, values in about.pop(LABELS, {}).items()}
+    guessed = tuple(new_names[name] for name in about.pop(GUESSED, ()))
     if kinds is not None:
-        about.pop(GUESSED, None)  # of a file that zscope wrote
+        guessed = ()
     elif contents.kinds is not None:
         if len(contents.kinds) != len(columns):
             raise DataError(
@@ -123,20 +130,15 @@ def load_path(
             )
         kinds = contents.kinds
     table = factor_table(columns, kinds, name=path.name)
-    factor_kinds = tuple(
-        kind or guess_kind(values) for kind, values in zip(table.kinds, table.values.T, strict=True)
-    )
-    if table.categories:
-        about["categories"] = table.categories
-    guessed = [name for name, kind in zip(table.names, table.kinds, strict=True) if kind is None]
-    if guessed:
-        about[GUESSED] = guessed
+    named = factors_of(table.values, kinds=table.kinds, names=table.names, who=path.name)
     return Dataset(
         path.name,
         images,
-        table.values if "continuous" in factor_kinds else table.values.astype(np.int64),
+        table.values if "continuous" in named.kinds else table.values.astype(np.int64),
         factor_names=table.names,
-        factor_kinds=factor_kinds,
+        factor_kinds=named.kinds,
+        factor_labels={**labels, **table.categories},
+        guessed_kinds=named.guessed or guessed,
         feature_names=tuple(contents.feature_names),
         provenance=about,
     )

@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from zscope.data.dataset import GUESSED, Dataset
-from zscope.data.own import load_path
+from zscope.data.dataset import Dataset
+from zscope.data.own import GUESSED, LABELS, load_path
 from zscope.data.unpacking import PIECE
 from zscope.errors import ConfigError, DataError
 from zscope.randomness import seed_of
@@ -111,12 +111,14 @@ def write_perturbed(
         arrays["factors"] = np.asarray(data.factors)
         arrays["factor_names"] = np.array(data.factor_names)
         arrays["factor_kinds"] = np.array(data.factor_kinds)
-    provenance = {
+    provenance: dict[str, Any] = {
         "made_from": data.recipe or data.name,
         "epsilon": epsilon,
         **about,
-        **{key: data.provenance[key] for key in ("categories", GUESSED) if key in data.provenance},
     }
+    if data.factors is not None:
+        provenance[LABELS] = {name: list(each) for name, each in data.factor_labels.items()}
+        provenance[GUESSED] = list(data.guessed_kinds)
     arrays["provenance"] = np.array(json.dumps(provenance))
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

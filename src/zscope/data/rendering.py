@@ -74,9 +74,10 @@ def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Ch
         images = SelectedRows(images, rows.ravel())
     pairs = list(zip(axes, picks, strict=True))
     fields = factor_arguments([axis.factor(pick) for axis, pick in pairs])
-    fields["provenance"]["pictures"] = painter.key
-    fields["provenance"]["values"] = {a.name: [a.values[k] for k in pick] for a, pick in pairs}
-    return Dataset(name, images, grid_factors(fields["factor_sizes"]), **fields)
+    values = {axis.name: [axis.values[k] for k in pick] for axis, pick in pairs}
+    provenance = {"pictures": painter.key, "values": values}
+    factors = grid_factors(fields["factor_sizes"])
+    return Dataset(name, images, factors, **fields, provenance=provenance)
 
 
 def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:

@@ -100,10 +100,10 @@ def pixels(who: str, option: str, value: Any) -> int:
 
 def factor_arguments(factors: Sequence[Factor]) -> dict[str, Any]:
     """The arguments of a Dataset that describe its factors."""
-    categories = {factor.name: list(factor.values) for factor in factors if factor.values}
+    labels = {factor.name: list(factor.values) for factor in factors if factor.values}
     return {
         "factor_names": tuple(factor.name for factor in factors),
         "factor_sizes": tuple(factor.size for factor in factors),
         "factor_kinds": tuple(factor.kind for factor in factors),
-        "provenance": {"categories": categories} if categories else {},
+        "factor_labels": labels,
     }

@@ -20,3 +20,7 @@ __all__ = [
     "perturb",
     "similarity_preservation",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

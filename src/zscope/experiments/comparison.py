@@ -11,9 +11,9 @@ if it is low, stitching will fail.
 """
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -35,14 +35,19 @@ from zscope.errors import ConfigError, RunError, Undefined
 from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
 from zscope.recording import Recording, auxiliary_of, choose_rows, record
-from zscope.results import Result, Scored, text_table
+from zscope.results import Measure, Result, Scored, frame_of, rows, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison(Result):
+class Comparison(Scored):
     """The heatmap of all layers, and further similarities of the latent means."""
+
+    why_no_interval = why_no_chance = "each similarity states its own"
 
     heatmap: SimilarityHeatmap
     latents: dict[str, Scored]  # assay -> similarity of the latent means
@@ -54,9 +59,24 @@ class Comparison(Result):
     def plot(self, ax: Any = None) -> Any:
         return self.heatmap.plot(ax)
 
+    def measures(self) -> list[Measure]:
+        """The similarities of the latent means, by assay."""
+        return [
+            replace(measure, name=f"{name}, {measure.name}" if measure.name else name)
+            for name, result in self.latents.items()
+            for measure in result.measures()
+        ]
+
+    def to_frame(self, assay: str = "") -> "pd.DataFrame":
+        """The similarities of the latent means, one row each, with the assay that made it."""
+        return frame_of(
+            [row for name, each in self.latents.items() for row in rows(each, assay or name)]
+        )
+
     def summary(self) -> list[tuple[str, str]]:
-        samples = ("samples", str(self.samples))
-        return [*self.heatmap.summary(), *self._latent_similarities(), samples]
+        missing = [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        rest = [*missing, *self.failed.items(), ("samples", str(self.samples))]
+        return [*self.heatmap.summary(), *rest]
 
     def __repr__(self) -> str:
         latents = [("latent means", "score"), *self._latent_similarities()]
@@ -257,7 +277,7 @@ def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[
     return prepare_layers(outputs), latents
 
 
-def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
+def untrained_copy(autoencoder: Autoencoder, *, seed: int = 0) -> Autoencoder:
     """The same architecture with fresh weights, as a control.
 
     A model of zscope is built again; in any other, every module that can reset its parameters
@@ -265,11 +285,11 @@ def untrained_copy(model: Autoencoder, *, seed: int = 0) -> Autoencoder:
     to its own initial weights, a model that learned little would look as if it had learned
     nothing. The global random state is left unchanged.
     """
-    recipe = model.recipe
+    recipe = autoencoder.recipe
     if recipe is not None:
         options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
         return models.from_recipe({**recipe, "options": options}).eval()
-    twin = copy.deepcopy(model)
+    twin = copy.deepcopy(autoencoder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, 7))
         for module in twin.modules():

@@ -161,9 +161,9 @@ class Session:
     def to_dict(self) -> dict[str, Any]:
         """The facts that the page starts with."""
         data = self.recording.data
-        categories = data.provenance.get("categories", {})
+        labels = data.factor_labels
         factors = [
-            {"name": name, "kind": kind, "size": size, "values": list(categories.get(name, []))}
+            {"name": name, "kind": kind, "size": size, "values": list(labels.get(name, []))}
             for name, kind, size in zip(
                 data.factor_names, data.factor_kinds, data.factor_sizes, strict=True
             )

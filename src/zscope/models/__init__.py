@@ -296,3 +296,7 @@ def _read_shape(name: str, shape: Any) -> tuple[int, ...]:
             "(features,) or (channels, height, width), without the batch. Use data.shape."
         )
     return size
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

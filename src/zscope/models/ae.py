@@ -12,6 +12,8 @@ from zscope.autoencoder import Losses
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry
 
+__all__ = ["autoencoder"]
+
 
 def autoencoder(batch: Batch) -> Losses:
     return Losses(batch.reconstruction, {"reconstruction": batch.reconstruction})

@@ -13,6 +13,8 @@ from zscope.models.entry import Entry, Option, not_negative, whole
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
+__all__ = ["annealed_vae", "capacity_at"]
+
 
 def capacity_at(step: int, capacity: float, capacity_steps: int) -> float:
     """C(t), in nats."""

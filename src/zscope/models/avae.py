@@ -18,6 +18,8 @@ from zscope.models.objectives import kl_to_gaussian, kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.types import Codes, Scalar
 
+__all__ = ["avae", "self_consistency"]
+
 
 def avae(batch: Batch, *, rho: float) -> Losses:
     code = batch.code

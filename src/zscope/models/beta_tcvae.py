@@ -37,6 +37,8 @@ from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.types import Codes, Scalar
 
+__all__ = ["beta_tcvae", "log_densities", "stratified_weights", "total_correlation"]
+
 
 def beta_tcvae(batch: Batch, *, beta: float, estimator: str) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()

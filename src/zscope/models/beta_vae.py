@@ -15,6 +15,8 @@ from zscope.models.entry import Entry, Option, not_negative
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
+__all__ = ["BETA", "beta_vae"]
+
 
 def beta_vae(batch: Batch, *, beta: float) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()

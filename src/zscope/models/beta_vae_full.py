@@ -13,6 +13,8 @@ from zscope.models.beta_vae import BETA, beta_vae
 from zscope.models.entry import Entry
 from zscope.models.vae import POINT
 
+__all__ = ["ENTRY"]
+
 ENTRY = Entry(
     name="beta-vae-full",
     title="β-VAE with full covariance: a β-VAE whose latents may be correlated in the posterior",

@@ -29,6 +29,8 @@ from zscope.errors import ConfigError
 from zscope.randomness import Source, normal
 from zscope.types import Codes
 
+__all__ = ["TEMPERATURES", "CausalBlock", "logistic"]
+
 HIDDEN = 10
 OPEN = 1.0  # initial logit: every edge is open until training closes it
 TEMPERATURES = (1.0, 0.1)

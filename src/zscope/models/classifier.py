@@ -16,6 +16,8 @@ from zscope.errors import ConfigError, InterfaceError
 from zscope.models.composed import Batch, StatefulObjective
 from zscope.models.entry import Entry, Option, whole
 
+__all__ = ["Classifier"]
+
 
 class Classifier(StatefulObjective):
     """The objective: cross-entropy of one factor, whose values number the classes from 0."""

@@ -30,6 +30,8 @@ from zscope.models.objectives import POSTERIORS, Likelihood, check_observations
 from zscope.randomness import Source
 from zscope.types import Codes, PerSample, Scalar
 
+__all__ = ["Batch", "Composed", "Objective", "StatefulObjective"]
+
 
 class Batch:
     """What an objective can use. Each property is computed when it is first used, once."""

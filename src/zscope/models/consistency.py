@@ -27,6 +27,8 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Option, not_negative, whole
 from zscope.randomness import normal
 
+__all__ = ["OPTIONS", "PENALTIES", "draw", "equivariance", "invariance"]
+
 OPTIONS = {
     "consistency_weight": Option(4.0, "Weight of the consistency penalty.", not_negative),
     "interventions": Option(

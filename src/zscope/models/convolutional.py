@@ -24,6 +24,15 @@ from zscope.models.layers import (
     join,
 )
 
+__all__ = [
+    "consistency_decoder", "consistency_decoder_blocks", "consistency_encoder",
+    "consistency_encoder_blocks", "locatello_decoder", "locatello_decoder_blocks",
+    "locatello_encoder", "locatello_encoder_blocks", "responses_decoder",
+    "responses_decoder_blocks", "responses_encoder", "responses_encoder_blocks",
+    "structural_decoder", "structural_decoder_blocks", "structural_encoder",
+    "structural_encoder_blocks",
+]  # fmt: skip
+
 
 def _encoder(
     shape: Shape,

@@ -20,6 +20,11 @@ from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.types import Codes, Matrix, Scalar
 
+__all__ = [
+    "FIRST", "SECOND", "aggregate_covariance", "covariance", "covariance_penalty", "dip_vae_i",
+    "dip_vae_ii",
+]  # fmt: skip
+
 
 def dip_vae_i(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
     penalty = covariance_penalty(covariance(batch.posterior.mean), offdiagonal, diagonal)

@@ -32,6 +32,8 @@ from zscope.models.vae import POINT
 from zscope.randomness import Source, normal
 from zscope.types import Codes, Scalar
 
+__all__ = ["Discriminator", "FactorVAE", "shuffle"]
+
 SLOPE = 0.2
 
 

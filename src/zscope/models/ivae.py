@@ -31,6 +31,8 @@ from zscope.models.layers import Encoder, check_shape, dense
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 
+__all__ = ["IVAE", "ConditionalEncoder", "Scaling"]
+
 Column = int | Sequence[float]  # a number of categories, or the range (least, most)
 LARGEST = 10.0  # of |log σ†|
 

@@ -14,6 +14,11 @@ from torch import Generator, Tensor, nn
 from zscope.errors import InterfaceError
 from zscope.randomness import seed_of
 
+__all__ = [
+    "ACTIVATIONS", "WEIGHTS", "Block", "Crop", "Decoder", "Encoder", "GroupNorm", "Shape",
+    "ZeroLinear", "check_latents", "check_shape", "dense", "halvings", "initialise", "join",
+]  # fmt: skip
+
 WEIGHTS = 2**40  # separates this stream of random numbers from those of training steps
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {

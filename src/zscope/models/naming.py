@@ -16,6 +16,8 @@ from typing import Any
 from zscope.errors import ConfigError
 from zscope.models import causal, consistency, structural
 
+__all__ = ["Name", "composed_names", "parse", "with_variables_of"]
+
 FAMILIES = {
     "sae": ("ae", "structural"),
     "adaae": ("ae", "adaptive"),

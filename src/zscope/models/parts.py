@@ -22,6 +22,10 @@ from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone
 from zscope.models.objectives import LIKELIHOODS, POSTERIORS
 from zscope.models.structural import LadderEncoder, StructuralDecoder
 
+__all__ = [
+    "BELONGS", "DECODING", "PARTS", "QUIET", "Assembly", "assemble", "check_parts", "penalty",
+]  # fmt: skip
+
 DECODERS = ("hourglass", "structural", "adaptive", "ladder")
 PENALTIES = ("none", *consistency.PENALTIES)
 

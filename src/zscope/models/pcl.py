@@ -21,6 +21,8 @@ from zscope.models.slow_vae import partner_of
 from zscope.randomness import normal
 from zscope.types import Codes
 
+__all__ = ["PCL"]
+
 
 class PCL(nn.Module):
     """The objective, with the parameters that compare two codes."""

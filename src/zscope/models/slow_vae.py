@@ -27,6 +27,8 @@ from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.types import Codes, PerSample
 
+__all__ = ["kl_to_laplace", "partner_of", "slow_vae"]
+
 
 def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float) -> Losses:
     first, second = batch.x, partner_of(batch, "slow-vae")

@@ -35,6 +35,8 @@ from zscope.models.layers import (
     join,
 )
 
+__all__ = ["Constant", "LadderEncoder", "Shift", "StructuralDecoder", "Transform", "split_evenly"]
+
 WIDTH = 48
 
 

@@ -12,6 +12,8 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry
 from zscope.models.objectives import kl_to_standard_normal
 
+__all__ = ["POINT", "vae"]
+
 
 def vae(batch: Batch) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()

@@ -20,6 +20,8 @@ from zscope.models.entry import Entry, Option, not_negative
 from zscope.randomness import normal
 from zscope.types import Codes, Scalar
 
+__all__ = ["SCALES", "mmd", "wae"]
+
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 

@@ -24,7 +24,7 @@ from zscope.assays import CATALOGUE
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, measure
 from zscope.autoencoder import evaluation
-from zscope.errors import ConfigError, MissingExtra
+from zscope.errors import ConfigError
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
 from zscope.report.background import background
@@ -33,7 +33,7 @@ from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
 from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines
-from zscope.results import COLUMNS, Result, html_table, rows, text_table
+from zscope.results import Result, frame_of, html_table, rows, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,11 +175,7 @@ class Report:
 
     def to_frame(self) -> "pd.DataFrame":
         """Every score as a pandas DataFrame, one row each."""
-        try:
-            import pandas as pd
-        except ImportError:
-            raise MissingExtra("to_frame", "pandas", "frames") from None
-        return pd.DataFrame(self.rows(), columns=list(COLUMNS))
+        return frame_of(self.rows())
 
     def save(self, path: str | Path, *, progress: Watch | None = None) -> Path:
         """Write the report; the ending of the name decides how.

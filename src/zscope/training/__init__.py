@@ -5,3 +5,7 @@ from zscope.training.ensemble import train_ensemble
 from zscope.training.loop import train
 
 __all__ = ["TrainConfig", "read_config", "train", "train_ensemble"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,6 +12,8 @@ from zscope.errors import ConfigError, TrainingError
 from zscope.training.config import TrainConfig
 from zscope.training.feeding import batch_rows
 
+__all__ = ["check_finite", "check_first_batch", "check_weights"]
+
 
 def check_first_batch(
     model: Trainable, dataset: Dataset, config: TrainConfig, device: torch.device

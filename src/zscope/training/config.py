@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from zscope.errors import ConfigError
 from zscope.store import FORMAT
 
+__all__ = ["DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate"]
+
 
 class Split(BaseModel):
     """One part of a dataset split at random (`Dataset.split`)."""

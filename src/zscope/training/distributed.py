@@ -34,6 +34,8 @@ from zscope.randomness import Source
 from zscope.training.config import TrainConfig
 from zscope.training.keeping import begin, load_finished
 
+__all__ = ["Shared", "gather", "mean_over_processes", "train_on_many"]
+
 
 class Shared:
     """losses(x, generator, ...) of a model whose gradients are averaged over the processes."""

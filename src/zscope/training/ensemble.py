@@ -36,6 +36,8 @@ from zscope.training.loop import (
 )
 from zscope.training.progress import show
 
+__all__ = ["Noise", "train_ensemble"]
+
 # The sum to descend, the loss, its terms, and the mean and std of the posteriors.
 Outputs = tuple[Tensor, Tensor, dict[str, Tensor], Any]
 

@@ -20,10 +20,12 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Trainable
-from zscope.data.dataset import GUESSED, Dataset
+from zscope.data.dataset import Dataset
 from zscope.errors import DataError
 from zscope.randomness import seed_of
 from zscope.training.config import TrainConfig
+
+__all__ = ["Feed", "Neighbours", "batch_rows"]
 
 PARTNERS = 5  # separates this stream of random numbers from the others
 
@@ -93,9 +95,8 @@ class Neighbours:
     def __init__(self, dataset: Dataset) -> None:
         self.samples = len(dataset)
         # Whole numbers whose kind was not stated may well be ordered.
-        guessed = dataset.provenance.get(GUESSED, ())
         kinds = [
-            "ordinal" if kind == "categorical" and name in guessed else kind
+            "ordinal" if kind == "categorical" and name in dataset.guessed_kinds else kind
             for name, kind in zip(dataset.factor_names, dataset.factor_kinds, strict=True)
         ]
         if kinds and all(kind == "categorical" for kind in kinds):

@@ -15,6 +15,8 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, RunError
 from zscope.training.config import TrainConfig
 
+__all__ = ["History", "begin", "delete_old_checkpoints", "how_to_resume", "load_finished"]
+
 
 def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
     """A new run, or the one to resume. Nothing is written yet: if a check before the first step

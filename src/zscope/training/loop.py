@@ -39,6 +39,11 @@ from zscope.training.keeping import (
 from zscope.training.monitor import regime
 from zscope.training.progress import Progress, show
 
+__all__ = [
+    "configure", "describe", "make_optimisers", "pick_device", "run_loop", "train", "trainable",
+    "update", "watch_interrupts",
+]  # fmt: skip
+
 
 def train(
     model: Autoencoder,

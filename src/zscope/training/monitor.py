@@ -5,6 +5,8 @@ from typing import Any
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.types import Codes
 
+__all__ = ["regime"]
+
 
 def regime(variances: Codes) -> dict[str, Any]:
     """Counts of latents by type, and the sum of their mean variances, over one batch."""

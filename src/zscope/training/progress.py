@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any
 
+__all__ = ["Bar", "Lines", "Progress", "sentence", "show"]
+
 NAMES = {"reconstruction": "rec", "divergence": "KL"}
 
 

@@ -45,7 +45,7 @@ def test_eigenfaces_move_the_mean_code_along_the_latents_that_matter():
     mean = gaussian_codes(500, 4)
     variances = torch.tensor([0.5, 0.1, 0.9, 0.2]).double().expand(500, 4)
     found = nonlinear_eigenfaces(
-        world, zs.Posterior(mean, variances.sqrt()), count=2, reach=2.0, samples=300
+        world, zs.Posterior(mean, variances.sqrt()), shown=2, reach=2.0, samples=300
     )
     assert found.latents == [1, 3]
     assert found.images.shape == (2, 3, 1, 3, 4)
@@ -57,8 +57,8 @@ def test_eigenfaces_move_the_mean_code_along_the_latents_that_matter():
     torch.testing.assert_close(shown[1, 2] - shown[1, 1], expected)
     torch.testing.assert_close(shown[1, 0] - shown[1, 1], -expected)
     assert found.plot().get_images()
-    with pytest.raises(ConfigError, match="count=0"):
-        nonlinear_eigenfaces(world, zs.Posterior(mean, variances), count=0)
+    with pytest.raises(ConfigError, match="shown=0"):
+        nonlinear_eigenfaces(world, zs.Posterior(mean, variances), shown=0)
 
 
 # Cartesian or polar

@@ -68,9 +68,9 @@ def test_unknown_words_are_refused_with_the_known_ones(name):
     codes, factors = normal((60, 2)), grid()[:60]
     with pytest.raises(ConfigError, match=rf"{name}: flavour='odd'.*{FLAVOURS[name][0]}"):
         score(name, codes, factors, flavour="odd")
-    with pytest.raises(ConfigError, match=rf"{name}: kinds='metric'.*categorical"):
+    with pytest.raises(ConfigError, match=rf"{name}: the kind of factor0 is 'metric'.*categorical"):
         score(name, codes, factors, kinds="metric")
-    with pytest.raises(ConfigError, match=rf"{name}: kinds=.*3 factors"):
+    with pytest.raises(ConfigError, match=rf"{name}: 1 kinds for 3 factors"):
         score(name, codes, factors, kinds=["ordinal"])
     with pytest.raises(ConfigError, match=rf"{name}: resamples=1"):
         score(name, codes, factors, resamples=1)

@@ -21,6 +21,7 @@ the gap of a VAE's ELBO tends (Reizinger et al., NeurIPS 2022). The name is ours
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -41,6 +42,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Matrix
+
+__all__ = ["AlignmentGap", "alignment_gap"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +86,7 @@ class AlignmentGap(Scored):
 @accepts_recording
 def alignment_gap(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor,
+    codes: Posterior | Tensor | np.ndarray,
     *,
     active: Rule | None = None,
     samples: int = 256,

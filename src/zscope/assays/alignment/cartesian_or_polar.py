@@ -42,6 +42,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
 
+__all__ = ["CartesianOrPolar", "Pair", "PairTraversal", "cartesian_or_polar", "pair_traversal"]
+
 THRESHOLD = 0.1  # below this score neither chart fits
 
 
@@ -184,7 +186,7 @@ class PairTraversal(Result):
 
 def pair_traversal(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor,
+    codes: Posterior | Tensor | np.ndarray,
     latents: tuple[int, int],
     *,
     steps: int = 9,

@@ -22,6 +22,7 @@ Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6; Gresel
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -29,7 +30,9 @@ from torch import Tensor
 from zscope.assays.jacobian import PerSample, Squares
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
-from zscope.types import Matrix
+from zscope.types import Matrix, as_tensor
+
+__all__ = ["ColumnProduct", "column_product", "log_column_ratio", "rotation_excess"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,9 +49,9 @@ class ColumnProduct(Result):
         return self.log_columns - self.log_volume
 
 
-def column_product(matrix: Matrix) -> ColumnProduct:
+def column_product(matrix: Matrix | np.ndarray) -> ColumnProduct:
     """log col(J), log det†(J) and their gap, for a matrix with one column for each latent."""
-    J = matrix.detach().double()
+    J = as_tensor(matrix).detach().double()
     rows, columns = J.shape
     lengths = J.norm(dim=0)
     if rows < columns or not (lengths > 0).all():
@@ -74,13 +77,13 @@ def log_column_ratio(triangle: Squares, precision: float) -> PerSample:
     return -share.clamp(min=precision, max=1).log().sum(1)
 
 
-def rotation_excess(weights: Matrix, *, beta: float) -> float:
+def rotation_excess(weights: Matrix | np.ndarray, *, beta: float) -> float:
     """G(W): the excess loss, in nats, of a linear decoder that is not aligned with the axes."""
     if not beta > 0:
         raise ConfigError(
             f"rotation_excess: beta={beta}; without noise all rotations are equal. Use beta > 0."
         )
-    scaled = weights.detach().double() * (2 / beta) ** 0.5
+    scaled = as_tensor(weights).detach().double() * (2 / beta) ** 0.5
     eye = torch.eye(scaled.shape[1], dtype=torch.float64)
     # Columns of [I; W'] have squared lengths 1 + |w'_j|^2 and the volume det(I + W'^T W').
     return beta * column_product(torch.cat([eye, scaled])).gap

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -55,6 +56,12 @@ from zscope.assays.jacobian import (
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.results import Scored
+from zscope.types import as_tensor
+
+__all__ = [
+    "DistanceToOrthogonality", "chance", "distance_of", "distance_to_orthogonality",
+    "nearest_signed_permutation", "random_orthogonal", "relative_gaps",
+]  # fmt: skip
 
 DEGENERATE = 1e-3
 
@@ -112,7 +119,7 @@ class DistanceToOrthogonality(Scored):
 @accepts_recording
 def distance_to_orthogonality(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor,
+    codes: Posterior | Tensor | np.ndarray,
     *,
     active: Rule | None = None,
     samples: int = 256,
@@ -179,10 +186,11 @@ def _warnings(local: Linearised, degenerate: int) -> list[str]:
     return flags
 
 
-def nearest_signed_permutation(V: Squares) -> Squares:
+def nearest_signed_permutation(V: Squares | np.ndarray) -> Squares:
     """The signed permutation nearest to each V, in entrywise L1 and in the Frobenius norm."""
     from scipy.optimize import linear_sum_assignment
 
+    V = as_tensor(V)
     nearest = torch.zeros_like(V)
     for permutation, matrix in zip(nearest, V, strict=True):
         rows, columns = linear_sum_assignment(-matrix.abs().numpy())

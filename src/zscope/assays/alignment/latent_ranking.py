@@ -31,6 +31,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 
+__all__ = ["LatentRanking", "NonlinearEigenfaces", "latent_ranking", "nonlinear_eigenfaces"]
+
 
 @dataclass(frozen=True, eq=False)
 class LatentRanking(Result):
@@ -91,19 +93,19 @@ def nonlinear_eigenfaces(
     autoencoder: Autoencoder,
     posterior: Posterior,
     *,
-    count: int = 5,
+    shown: int = 5,
     reach: float = 2.5,
     samples: int = 300,
     generator: Generator | None = None,
 ) -> NonlinearEigenfaces:
-    """Decode the mean code of `samples` observations, moved along the `count` top latents."""
+    """Decode the mean code of `samples` observations, moved along the `shown` top latents."""
     ranking = latent_ranking(posterior)
-    if count < 1 or not reach > 0:
+    if shown < 1 or not reach > 0:
         raise ConfigError(
-            f"nonlinear_eigenfaces: count={count}, reach={reach}; at least one latent must be "
+            f"nonlinear_eigenfaces: shown={shown}, reach={reach}; at least one latent must be "
             "moved, by more than 0."
         )
-    top = ranking.order[:count]
+    top = ranking.order[:shown]
     rows = random_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
     centre = posterior.mean.detach().cpu()[rows].mean(0)
     codes = centre.repeat(len(top), 3, 1)
@@ -129,6 +131,6 @@ ENTRIES = {
         question="What do the most important latents do to an average observation?",
         takes=("decoder", "posterior"),
         needs=("variances",),
-        passes="samples + 3 * count",
+        passes="samples + 3 * shown",
     ),
 }

@@ -26,6 +26,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -38,6 +39,9 @@ from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
 from zscope.results import Scored
+from zscope.types import as_tensor
+
+__all__ = ["LossDecomposition", "loss_decomposition"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +88,7 @@ class LossDecomposition(Scored):
 @accepts_recording
 def loss_decomposition(
     autoencoder: Autoencoder,
-    observations: Tensor,
+    observations: Tensor | np.ndarray,
     *,
     posterior: Posterior | None = None,
     samples: int = 64,
@@ -98,6 +102,7 @@ def loss_decomposition(
     `draws` (an even number) of each posterior are decoded.
     """
     who = "loss_decomposition"
+    observations = as_tensor(observations)
     if draws < 2 or draws % 2:
         raise ConfigError(f"{who}: draws={draws}; an even number is needed, ideally 64 or more.")
     if posterior is not None and len(posterior) != len(observations):

@@ -51,6 +51,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
 
+__all__ = ["OptimalNoise", "optimal_noise"]
+
 
 @dataclass(frozen=True, eq=False)
 class OptimalNoise(Scored):

@@ -117,18 +117,18 @@ class InformationGap(Scored):
 
 
 def information_gap(
-    x: Array,
+    observations: Array,
     decoded: Array,
-    z: Array,
+    codes: Array,
     *,
     batch: int = 100,
     bandwidth: str = "silverman",
 ) -> InformationGap:
     """Rényi entropy of the codes minus the information between input and reconstruction."""
-    entropy = renyi_entropy(z, batch=batch, bandwidth=bandwidth)
-    information = renyi_information(x, decoded, batch=batch, bandwidth=bandwidth)
+    entropy = renyi_entropy(codes, batch=batch, bandwidth=bandwidth)
+    information = renyi_information(observations, decoded, batch=batch, bandwidth=bandwidth)
     ceiling = math.log2(information.batch)
-    input_entropy = renyi_entropy(x, batch=batch, bandwidth=bandwidth).score
+    input_entropy = renyi_entropy(observations, batch=batch, bandwidth=bandwidth).score
     # Integer hundredths: in floats 6.63 - 6.64 is slightly above the threshold.
     hundredths = [math.floor(100 * value) for value in (entropy.score, information.score)]
     return InformationGap(
@@ -137,7 +137,7 @@ def information_gap(
         information=information.score,
         ceiling=ceiling,
         saturated=input_entropy > 0.99 * ceiling,
-        samples=len(torch.as_tensor(x)),
+        samples=len(torch.as_tensor(observations)),
     )
 
 

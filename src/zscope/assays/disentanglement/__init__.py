@@ -24,3 +24,5 @@ from the default in this:
 
 DS (`predictability_gap`) has the flavours `zscope` and `paper`, MCC `linear` and `rank`.
 """
+
+__all__: list[str] = []

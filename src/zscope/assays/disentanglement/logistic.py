@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+__all__ = ["ignore_fit_warnings", "logistic_regression"]
+
 
 def logistic_regression(
     points: np.ndarray, labels: np.ndarray, *, strength: float = 1.0, steps: int = 100

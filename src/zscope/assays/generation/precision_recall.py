@@ -53,8 +53,8 @@ class PrecisionRecall(Scored):
 
 
 def precision_recall(
-    real: Any,
-    generated: Any,
+    x: Any,
+    y: Any,
     *,
     neighbours: int = 3,
     extractor: Extractor = None,
@@ -62,11 +62,12 @@ def precision_recall(
 ) -> PrecisionRecall:
     """Precision and recall of generated observations, or of rows of features.
 
+    `x` are real and `y` generated observations, or features of them.
     `name` replaces the name of the extractor in the result.
     """
     whole("precision_recall", 1, neighbours=neighbours)
-    first = extract(real, extractor, "precision_recall")
-    second = extract(generated, extractor, "precision_recall")
+    first = extract(x, extractor, "precision_recall")
+    second = extract(y, extractor, "precision_recall")
     if first.shape[1] != second.shape[1]:
         raise Undefined(
             f"precision_recall: features of shape {tuple(first.shape)} and {tuple(second.shape)} "

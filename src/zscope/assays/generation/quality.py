@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -34,7 +35,7 @@ from zscope.groups import Groups
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
 from zscope.sampling import hybrid, prior, whole
-from zscope.types import Codes, Observations
+from zscope.types import Codes, Observations, as_tensor
 
 __all__ = ["SampleQuality", "sample_quality"]
 
@@ -84,7 +85,7 @@ class SampleQuality(Scored):
 @accepts_recording
 def sample_quality(
     autoencoder: Autoencoder,
-    observations: Observations,
+    observations: Observations | np.ndarray,
     *,
     posterior: Posterior,
     extractor: Extractor = None,
@@ -101,6 +102,7 @@ def sample_quality(
     """
     whole("sample_quality", 8, samples=samples)
     generator = fresh(generator)
+    observations = as_tensor(observations)
     count = min(samples, len(observations) // 2)
     if count < 8 or len(posterior) != len(observations):
         raise Undefined(

@@ -31,6 +31,8 @@ from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
 
+__all__ = ["Polarisation", "polarisation", "settled_fraction"]
+
 
 @dataclass(frozen=True, eq=False)
 class Polarisation(Scored):

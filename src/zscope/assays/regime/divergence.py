@@ -26,6 +26,8 @@ from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Codes
 
+__all__ = ["Divergence", "gaussian_kl", "latent_divergence"]
+
 
 @dataclass(frozen=True, eq=False)
 class Divergence(Scored):

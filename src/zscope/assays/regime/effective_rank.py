@@ -30,6 +30,8 @@ from zscope.errors import Undefined
 from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix, Spectrum
 
+__all__ = ["EffectiveRank", "effective_rank", "matrix_rank", "spectral_rank"]
+
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRank(Scored):

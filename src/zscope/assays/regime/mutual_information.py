@@ -32,6 +32,8 @@ from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix
 
+__all__ = ["MutualInformation", "mutual_information"]
+
 
 @dataclass(frozen=True, eq=False)
 class MutualInformation(Scored):

@@ -23,6 +23,7 @@ Bernoulli likelihood J^T J is the Fisher information of the pixels and γ = 1 (t
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
@@ -36,6 +37,8 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.types import Codes, Matrix
+
+__all__ = ["PredictedVariance", "predicted_variance"]
 
 RESAMPLES = 100
 
@@ -83,7 +86,7 @@ class PredictedVariance(Scored):
 @accepts_recording
 def predicted_variance(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor,
+    codes: Posterior | Tensor | np.ndarray,
     *,
     gamma: float | None = None,
     diagonal: bool = False,

@@ -13,7 +13,7 @@ to drop them rather than keep them, because the decoder never uses them.
 Bonheme 2023, section 6.4.1.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored, listed
 
+__all__ = ["TypeProbe", "type_probe"]
+
 MOST_CLASSES = 100
 
 
@@ -43,16 +45,14 @@ class TypeProbe(Scored):
     probed: list[int]  # the factors predicted: those with 2 to 100 values
     train: int  # samples
     test: int
-    errors: dict[str, dict[str, float]] = field(default_factory=dict)  # standard errors
-
-    why_no_interval = "no standard errors were given"
+    standard_error: dict[str, dict[str, float]]  # of `accuracy`
 
     def measures(self) -> list[Measure]:
         return [
             self.measure(
                 f"{kind}, {subset}",
                 value,
-                standard_error=self.errors.get(kind, {}).get(subset),
+                standard_error=self.standard_error[kind][subset],
                 samples=self.test,
             )
             for kind, row in self.accuracy.items()
@@ -128,7 +128,7 @@ def type_probe(
             for kind, row in correct.items()
         },
         # Over rows: a row that is wrong for one factor is often wrong for others too.
-        errors={
+        standard_error={
             kind: {name: float(each.mean(0).std() / len(test) ** 0.5) for name, each in row.items()}
             for kind, row in correct.items()
         },

@@ -36,7 +36,9 @@ from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
-from zscope.types import Codes, Observations
+from zscope.types import Codes, Observations, as_tensor
+
+__all__ = ["RateDistortion", "carried_information", "negative_log_likelihood", "rate_distortion"]
 
 Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
@@ -79,7 +81,7 @@ class RateDistortion(Scored):
 @accepts_recording
 def rate_distortion(
     autoencoder: Autoencoder,
-    observations: Observations,
+    observations: Observations | np.ndarray,
     *,
     posterior: Posterior | None = None,
     kl: Codes | None = None,
@@ -97,6 +99,7 @@ def rate_distortion(
     the model was trained with if it states one (zscope's models do, with its variance), else
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
+    observations = as_tensor(observations)
     if len(observations) == 0:
         raise Undefined("rate_distortion: no observations were given.")
     if posterior is not None and len(posterior) != len(observations):

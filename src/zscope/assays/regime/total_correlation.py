@@ -28,6 +28,8 @@ from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Matrix
 
+__all__ = ["TotalCorrelation", "covariance_total_correlation", "total_correlation"]
+
 CONSTANT = 1e-12  # a latent with at most this variance does not vary
 
 

@@ -24,6 +24,8 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
 from zscope.results import Result
 
+__all__ = ["CorrelationTracking", "correlation_tracking"]
+
 
 @dataclass(frozen=True, eq=False)
 class CorrelationTracking(Result):

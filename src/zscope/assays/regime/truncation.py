@@ -30,6 +30,8 @@ from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Result
 
+__all__ = ["Truncation", "truncation", "type_subsets"]
+
 MEASURES = ("total correlation", "mutual information", "effective rank")
 
 

@@ -36,6 +36,10 @@ from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors
 from zscope.results import Result
 
+__all__ = [
+    "PerLatent", "VariableTypes", "VarianceMoments", "variable_types", "variable_types_by_kl",
+]  # fmt: skip
+
 PerLatent = Float[Tensor, " latents"]
 CHUNK_ROWS = 1 << 16
 # The limits are inclusive, also for 0.1 in float32, which is slightly more than 0.1.
@@ -168,6 +172,8 @@ def variable_types(
     `kl`, the divergence of each latent from a prior other than N(0, I), the variances are in
     units of the prior's variance, and the rule is that of `variable_types_by_kl`.
     """
+    if isinstance(variances, list) and all(isinstance(row, list) for row in variances):
+        variances = as_rows(variances, "variable_types")  # rows of numbers, not batches
     if kl is not None:
         if not isinstance(variances, Tensor | np.ndarray | Factors):
             variances = torch.cat([as_rows(batch, "variable_types") for batch in variances])

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+__all__ = ["integral", "length", "relax_chain", "resample", "shortest"]
+
 FINE = 512
 """Points at which the cost of a path is evaluated."""
 

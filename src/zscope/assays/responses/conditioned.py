@@ -53,6 +53,8 @@ from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
+__all__ = ["ConditionedResponseMatrix", "FactorPairs", "conditioned_response_matrix"]
+
 # Observations used of one group at most: more groups are more informative.
 MOST_PER_GROUP = 32
 
@@ -71,14 +73,12 @@ class ConditionedResponseMatrix(Scored):
     samples: list[int]  # observations used, by factor
     unusable: list[int]  # by factor: observations without one that differs in it alone
     factor_names: list[str]
+    chance: dict[str, float]  # of both scores, if all factors vary at once
     interval: Float[Tensor, "2 factors latents"] | None = None
     disentanglement_interval: tuple[float, float] | None = None
     completeness_interval: tuple[float, float] | None = None
-    disentanglement_chance: float | None = None  # if all factors vary at once
-    completeness_chance: float | None = None
 
     why_no_interval = NOT_REQUESTED
-    why_no_chance = "no chance level was given"
 
     def measures(self) -> list[Measure]:
         return [
@@ -86,7 +86,7 @@ class ConditionedResponseMatrix(Scored):
                 name,
                 getattr(self, name),
                 interval=getattr(self, f"{name}_interval"),
-                chance=getattr(self, f"{name}_chance"),
+                chance=self.chance[name],
                 samples=min(self.samples),
             )
             for name in ("disentanglement", "completeness")
@@ -210,11 +210,10 @@ def conditioned_response_matrix(
         samples=[len(pairs.rows) for pairs in pairings],
         unusable=[pairs.unusable for pairs in pairings],
         factor_names=names,
+        chance=dict(zip(("disentanglement", "completeness"), chance, strict=True)),
         interval=None if both is None else torch.stack([e for e in entries if e is not None], 1),
         disentanglement_interval=None if both is None else (float(both[0, 0]), float(both[1, 0])),
         completeness_interval=None if both is None else (float(both[0, 1]), float(both[1, 1])),
-        disentanglement_chance=chance[0],
-        completeness_chance=chance[1],
     )
 
 

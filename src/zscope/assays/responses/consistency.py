@@ -31,7 +31,7 @@ every distribution that the model has: prior, posterior, hybrid and uniform.
 and the scores after it; table 2 for the distributions of self-consistency.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -57,6 +57,8 @@ from zscope.sampling import recorded_codes, whole
 from zscope.sampling import uniform as uniform_samples
 from zscope.types import Codes, Matrix
 
+__all__ = ["Consistency", "interventional_consistency", "self_consistency"]
+
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
 Interval = tuple[float, float]
 UNRESPONSIVE = 0.9
@@ -67,7 +69,6 @@ class Consistency(Scored):
     """Rows: the unit intervened on. Columns: the unit observed."""
 
     why_no_interval = "not requested (resamples=0), or too many units to resample"
-    why_no_chance = "no chance level was given"
 
     invariance: Matrix
     equivariance: Matrix
@@ -80,14 +81,12 @@ class Consistency(Scored):
     groups: list[list[int]]
     interventions: int
     samples: int
-    chances: dict[str, float] = field(default_factory=dict)  # of `means`, with other codes
-    intervals: dict[str, Interval] = field(default_factory=dict)  # of `means`
+    chance: dict[str, float]  # of `means`, if responses belonged to other codes
+    intervals: dict[str, Interval]  # of `means`; empty without resamples
 
     def measures(self) -> list[Measure]:
         return [
-            self.measure(
-                name, value, interval=self.intervals.get(name), chance=self.chances.get(name)
-            )
+            self.measure(name, value, interval=self.intervals.get(name), chance=self.chance[name])
             for name, value in self.means.items()
         ]
 
@@ -201,7 +200,7 @@ def interventional_consistency(
         groups=lists,
         interventions=interventions,
         samples=samples,
-        chances=_means(1 - errors.unrelated[0], 1 - errors.unrelated[1], unrelated, alive),
+        chance=_means(1 - errors.unrelated[0], 1 - errors.unrelated[1], unrelated, alive),
         intervals=intervals if len(alive) > 1 else {},
     )
 

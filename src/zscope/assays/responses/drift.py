@@ -38,6 +38,8 @@ from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
+__all__ = ["Drift", "drift"]
+
 
 @dataclass(frozen=True, eq=False)
 class Drift(Result):

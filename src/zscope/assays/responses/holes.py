@@ -37,6 +37,8 @@ from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
+__all__ = ["HoleReference", "HoleScore", "hole_reference", "hole_score", "holes"]
+
 RESPONSIVE = 0.1  # least spread of the responses, in units of that of the samples
 
 

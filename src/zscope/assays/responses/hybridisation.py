@@ -32,6 +32,8 @@ from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import recorded_codes
 from zscope.types import Codes
 
+__all__ = ["Hybridisation", "hybridisation"]
+
 
 @dataclass(frozen=True, eq=False)
 class Hybridisation(Result):

@@ -31,6 +31,8 @@ from zscope.results import Scored
 from zscope.sampling import whole
 from zscope.types import Matrix
 
+__all__ = ["Independence", "independence"]
+
 
 @dataclass(frozen=True, eq=False)
 class Independence(Scored):

@@ -18,6 +18,8 @@ from zscope.autoencoder import Autoencoder
 from zscope.groups import membership, sums
 from zscope.types import Codes
 
+__all__ = ["Errors", "Flavour", "norms", "spread_of"]
+
 Flavour = Literal["scale-free", "paper"]
 BLOCKS = 16  # of samples, for resampling
 MOST_UNITS = 256  # with more units there is a single block and no resampling

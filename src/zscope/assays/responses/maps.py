@@ -41,6 +41,10 @@ from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
+__all__ = [
+    "Axis", "ResponseMap", "as_codes", "divergence", "in_plane", "planar_field", "response_map",
+]  # fmt: skip
+
 Axis = Float[Tensor, " points"]
 Plane = Float[Tensor, "first second"]
 Field = Float[Tensor, "first second 2"]

@@ -51,6 +51,8 @@ from zscope.types import Codes, Matrix
 if TYPE_CHECKING:
     import networkx as nx
 
+__all__ = ["NEGLIGIBLE", "ResponseMatrix", "Rule", "response_matrix", "squared_changes"]
+
 Rule = Literal["absolute", "relative"]
 NEGLIGIBLE = 1e-4
 

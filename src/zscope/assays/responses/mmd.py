@@ -28,13 +28,16 @@ Tolstikhin et al., "Wasserstein auto-encoders", ICLR 2018, for the kernels.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.sampling import whole
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
+
+__all__ = ["SCALES", "Discrepancy", "mmd"]
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 BLOCK_BYTES = 64 * 2**20
@@ -51,8 +54,8 @@ class Discrepancy:
 
 
 def mmd(
-    x: Codes,
-    y: Codes,
+    x: Codes | np.ndarray,
+    y: Codes | np.ndarray,
     *,
     variance: float = 1.0,
     biased: bool = False,
@@ -65,6 +68,7 @@ def mmd(
     rows. With `permutations=0` there is no p-value.
     """
     whole("mmd", 0, permutations=permutations)
+    x, y = as_tensor(x), as_tensor(y)
     if x.shape != y.shape or len(x) < 4:
         raise Undefined(
             f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two of equal shape with "

@@ -43,6 +43,8 @@ from zscope.results import Result
 from zscope.sampling import whole
 from zscope.types import Codes
 
+__all__ = ["ManifoldPath", "manifold_path"]
+
 # Moves in the 32 nearest directions of a grid, up to sign: with only the 8 nearest a path
 # can be 8 % too long, with these 1.3 %, and relaxation removes the rest.
 _MOVES = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 1), (2, -1), (1, 2), (1, -2)]

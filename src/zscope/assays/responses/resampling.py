@@ -18,6 +18,8 @@ from torch import Generator, Tensor
 from zscope.errors import ConfigError
 from zscope.sampling import whole
 
+__all__ = ["block_tail", "block_weights", "interval", "resamples_of", "tail"]
+
 ENOUGH = 200  # for stable ends of a 95 % interval
 
 

@@ -29,6 +29,8 @@ from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
+__all__ = ["Response", "response"]
+
 
 @dataclass(frozen=True, eq=False)
 class Response(Result):

@@ -42,6 +42,8 @@ from zscope.sampling import prior as prior_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
+__all__ = ["StructureScore", "causal_structure_score", "structure_score"]
+
 
 @dataclass(frozen=True, eq=False)
 class StructureScore(Scored):

@@ -28,6 +28,8 @@ from zscope.errors import ConfigError
 from zscope.results import Result
 from zscope.sampling import recorded_codes, whole
 
+__all__ = ["TraversalResponses", "traversal_responses"]
+
 
 @dataclass(frozen=True, eq=False)
 class TraversalResponses(Result):

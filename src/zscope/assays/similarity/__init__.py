@@ -1,1 +1,3 @@
 """How similar are two representations of the same samples?"""
+
+__all__: list[str] = []

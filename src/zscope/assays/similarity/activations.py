@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import seed_of
-from zscope.types import Observations
+from zscope.types import Observations, as_tensor
 
 __all__ = ["activations"]
 
@@ -31,9 +32,9 @@ POINTWISE = (
 
 def activations(
     autoencoder: Autoencoder,
-    observations: Observations,
+    observations: Observations | np.ndarray,
     *,
-    auxiliary: Tensor | None = None,
+    auxiliary: Tensor | np.ndarray | None = None,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> dict[str, Tensor]:
@@ -47,6 +48,8 @@ def activations(
     """
     if len(observations) == 0:
         raise Undefined("activations: got no observations; expected at least one.")
+    observations = as_tensor(observations)
+    auxiliary = None if auxiliary is None else as_tensor(auxiliary)
     source = generator
     device, dtype = autoencoder.place
     total = len(observations)

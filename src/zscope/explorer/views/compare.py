@@ -15,6 +15,8 @@ from zscope.explorer.session import Session, Subject
 from zscope.explorer.views.latents import Sample, sample
 from zscope.explorer.views.query import Index, Query
 
+__all__ = ["Compare", "Similarity", "compare", "similarity"]
+
 
 class Compare(Query):
     """A sample to encode and decode with both models."""

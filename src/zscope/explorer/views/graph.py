@@ -8,6 +8,8 @@ from zscope.explorer.session import Session
 from zscope.explorer.views.matrix import Matrix, matrix
 from zscope.explorer.views.query import Query
 
+__all__ = ["Graph", "graph"]
+
 
 class Graph(Query):
     """Which edges to show."""

@@ -14,6 +14,11 @@ from zscope.explorer.rendering import LARGE, SMALL
 from zscope.explorer.session import Session
 from zscope.explorer.views.query import CodeQuery, Index, Query, Seed, Vector
 
+__all__ = [
+    "Decode", "Draw", "Latents", "Project", "Sample", "Traversal", "decode", "displacements",
+    "draw", "draw_codes", "latents", "project", "sample", "traversal",
+]  # fmt: skip
+
 Source = Literal["prior", "posterior", "hybrid", "uniform"]
 TOLERANCE = 1e-3
 """A code has converged when a pass moves it by less than this fraction of the codes' spread."""

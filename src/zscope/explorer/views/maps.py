@@ -14,6 +14,8 @@ from zscope.errors import ConfigError
 from zscope.explorer.session import Session
 from zscope.explorer.views.query import CodeQuery, Index, Pair
 
+__all__ = ["Map", "Path", "Plane", "path", "response_plane"]
+
 Layer = Literal["divergence", "curvature", "magnitude", "holes", "none"]
 POINTS = 2000
 """The largest number of codes to draw."""

@@ -6,6 +6,8 @@ from zscope.errors import Undefined
 from zscope.explorer.session import Session
 from zscope.explorer.views.query import Query
 
+__all__ = ["Matrix", "matrix"]
+
 Kind = Literal["response", "relative", "conditioned", "importance", "invariance"]
 ASSAYS = {
     "response": "response-matrix",

@@ -11,6 +11,8 @@ from zscope.explorer.session import Session
 from zscope.explorer.views.latents import displacements, draw_codes
 from zscope.explorer.views.query import Query, Seed
 
+__all__ = ["Samples", "samples"]
+
 
 class Samples(Query):
     """A sheet of samples."""
