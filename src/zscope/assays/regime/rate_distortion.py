@@ -170,7 +170,7 @@ def log_density_ratios(posterior: Posterior, generator: Generator) -> Tensor:
     """log q(z|x) - log q(z) for one draw from each posterior."""
     mean, variance = posterior.mean.double(), posterior.variance.double()
     z = posterior.sample(generator).double()
-    n, d = mean.shape
+    n = len(mean)
     log_norm = variance.log().sum(1)
     own = -0.5 * (((z - mean).square() / variance).sum(1) + log_norm)
     log_q = _log_sum_of_densities(z, mean, variance, log_norm) - math.log(n)
@@ -180,21 +180,23 @@ def log_density_ratios(posterior: Posterior, generator: Generator) -> Tensor:
 def _log_sum_of_densities(z: Tensor, mean: Tensor, variance: Tensor, log_norm: Tensor) -> Tensor:
     """log sum_j exp( -((z - mean_j)^2 / variance_j + log_norm_j) / 2 ) for each row of z."""
     n, d = mean.shape
+    precision = 1 / variance
     centre = mean.mean(0)
-    z, mean, precision = z - centre, mean - centre, 1 / variance
-    constants = (mean.square() * precision).sum(1) + log_norm
+    near, weighted = z - centre, (mean - centre) * precision
+    constants = ((mean - centre) * weighted).sum(1) + log_norm
     sums, step = torch.empty(len(z), dtype=torch.float64), max(1, CHUNK_BYTES // (8 * n))
     for start in range(0, len(z), step):
-        part = z[start : start + step]
+        part = near[start : start + step]
         squares = part.square() @ precision.T
-        logits = -0.5 * (squares - 2 * part @ (mean * precision).T + constants)
-        if squares.max() > 1e5:
+        logits = -0.5 * (squares - 2 * part @ weighted.T + constants)
+        largest = float(squares.max())
+        if largest > 1e5:
             # Sharp posteriors: the three terms cancel, which would cost more than 1e-10 nats.
             # Differences are taken for the few densities that count, within a factor exp(-100).
-            pairs = (logits > logits.amax(1, keepdim=True) - 100).nonzero()
-            for some in pairs.split(max(1, CHUNK_BYTES // (8 * d))):
+            least = logits.amax(1, keepdim=True) - (100 + 1e-14 * largest)
+            for some in (logits > least).nonzero().split(max(1, CHUNK_BYTES // (8 * d))):
                 i, j = some.T
-                gaps = ((part[i] - mean[j]).square() * precision[j]).sum(1)
+                gaps = ((z[start + i] - mean[j]).square() * precision[j]).sum(1)
                 logits[i, j] = -0.5 * (gaps + log_norm[j])
         sums[start : start + step] = torch.logsumexp(logits, 1)
     return sums
