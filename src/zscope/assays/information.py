@@ -40,21 +40,27 @@ def quantile_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
     """
     samples = len(values)
     result = np.empty(values.shape, dtype=np.int64, order="F")
-    for column in range(values.shape[1]):
-        order = np.argsort(values[:, column])
-        ordered = values[order, column]
-        new = np.empty(samples, dtype=bool)
-        new[0] = True
-        np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
-        first = np.flatnonzero(new)
-        if len(first) > bins:
-            # Equal values share their middle rank.
-            middle = first + np.diff(first, append=samples) / 2
-            place = (bins * middle / samples).astype(np.int64)
-        else:
-            place = np.arange(len(first))
-        result[order, column] = np.repeat(place, np.diff(first, append=samples))
+    distinct = _bin_starts((bins * (np.arange(samples) + 0.5) / samples).astype(np.int64))
+    for column, numbers in enumerate(np.ascontiguousarray(values.T)):
+        ordered, (starts, places) = np.sort(numbers), distinct
+        repeated = ordered[1:] == ordered[:-1]
+        if samples <= bins or repeated.any():
+            first = np.flatnonzero(np.append(True, ~repeated))
+            ordered, place = ordered[first], np.arange(len(first))
+            if len(first) > bins:  # equal values share their middle rank
+                middle = first + np.diff(first, append=samples) / 2
+                place = (bins * middle / samples).astype(np.int64)
+            starts, places = _bin_starts(place)
+        # Comparing with the smallest value of each bin is faster than sorting the rows.
+        reached = numbers >= ordered[starts, None]
+        result[:, column] = places[reached.sum(0, dtype=np.min_scalar_type(bins)) - 1]
     return result
+
+
+def _bin_starts(place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the bins of ordered values change, and these bins."""
+    starts = np.flatnonzero(np.diff(place, prepend=-1))
+    return starts, place[starts]
 
 
 def width_bins(values: np.ndarray, bins: int = BINS) -> np.ndarray:
@@ -127,6 +133,7 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
     height = int(bins.max(initial=0)) + 1
     code_counts = np.stack([np.bincount(bins[:, j], minlength=height) for j in range(latents)])
     code_entropy = entropy(code_counts)
+    margins = [counts.tobytes() for counts in np.sort(code_counts, 1)]
     shape = (latents, factors)
     plain, expected, threshold = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     factor_entropy = np.zeros(factors)
@@ -148,7 +155,7 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
             continue
         for j in range(latents):
             # Quantile bins of continuous codes all have the same counts.
-            key = (np.sort(code_counts[j]).tobytes(), k)
+            key = (margins[j], k)
             if key not in cache:
                 cache[key] = expected_information(code_counts[j], factor_counts)
             expected[j, k] = cache[key]

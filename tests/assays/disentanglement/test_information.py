@@ -129,3 +129,18 @@ def test_a_code_that_tells_its_factor_has_share_one():
     found = information(quantile_bins(factors[:, ::-1] * -2.0), factors)
     np.testing.assert_allclose(found.share[[0, 1], [1, 0]], 1)
     assert found.share[[0, 1], [0, 1]].max() < 0.05
+
+
+@pytest.mark.parametrize("digits", [0, 1, 2, 8])
+@pytest.mark.parametrize("samples", [3, 20, 21, 500])
+def test_quantile_bins_follow_the_middle_rank_of_equal_values(digits, samples):
+    values = np.random.default_rng(0).normal(size=(samples, 3)).round(digits)
+    values[:, 2] = np.repeat([0.0, -0.0, 1.0], samples)[::3]
+    bins = quantile_bins(values, 20)
+    for column, found in zip(values.T, bins.T, strict=True):
+        below = (column[None] < column[:, None]).sum(1)
+        equal = (column[None] == column[:, None]).sum(1)
+        distinct = np.unique(column)
+        few = len(distinct) <= 20
+        middle = (20 * (below + equal / 2) / samples).astype(int)
+        assert (found == (np.searchsorted(distinct, column) if few else middle)).all()

@@ -1,5 +1,7 @@
 """Divergence of each latent from its prior."""
 
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from torch.distributions import Normal, kl_divergence
 
 from zscope.assays.regime.divergence import gaussian_kl, latent_divergence
+from zscope.assays.regime.rate_distortion import log_density_ratios
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 
@@ -60,3 +63,18 @@ def test_shapes_that_do_not_fit_and_deterministic_encoders_are_refused():
         gaussian_kl(torch.zeros(3, 2), torch.zeros(3, 1))
     with pytest.raises(Undefined, match="deterministic"):
         latent_divergence(Posterior(torch.zeros(3, 2)))
+
+
+@pytest.mark.parametrize(("scale", "std"), [(0.01, 1.0), (1.0, 0.3), (5.0, 2e-3), (100.0, 1e-6)])
+def test_log_density_ratios_equal_those_from_differences(scale, std):
+    """Also for sharp posteriors, whose squares cancel when they are multiplied out."""
+    source = torch.Generator().manual_seed(0)
+    mean = 3 + scale * torch.randn(60, 4, generator=source, dtype=torch.float64)
+    mean[1::2] = mean[::2] + std  # neighbours that overlap, so that more than one term counts
+    spread = std * (0.5 + torch.rand(60, 4, generator=source, dtype=torch.float64))
+    posterior = Posterior(mean, spread)
+    z = posterior.sample(torch.Generator().manual_seed(1))
+    logs = Normal(mean, spread).log_prob(z[:, None]).sum(2)
+    expected = logs.diagonal() - torch.logsumexp(logs, 1) + math.log(60)
+    ratios = log_density_ratios(posterior, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(ratios, expected, rtol=0, atol=1e-9)

@@ -11,7 +11,7 @@ from worlds import gaussian_codes, identity, seeded
 from zscope.assays.responses.conditioned import conditioned_response_matrix
 from zscope.assays.responses.consistency import interventional_consistency
 from zscope.assays.responses.matrix import response_matrix
-from zscope.assays.responses.resampling import block_tail, block_weights, tail
+from zscope.assays.responses.resampling import block_tail, block_weights, interval, tail
 from zscope.errors import ConfigError
 
 
@@ -59,3 +59,12 @@ def test_few_resamples_are_made_enough_to_reach_the_ends():
     )
     assert torch.equal(few, enough)
     assert not torch.equal(enough, more)
+
+
+def test_the_ends_of_an_interval_are_the_percentiles_of_the_resamples():
+    draws = torch.rand(201, 3, 4, generator=seeded(0), dtype=torch.float64)
+    draws[7, 1, 1] = math.nan
+    ends = torch.tensor([0.02, 0.98], dtype=torch.float64)
+    expected = torch.quantile(draws[1:].flatten(1), ends, dim=0).reshape(2, 3, 4)
+    torch.testing.assert_close(interval(draws, 0.02), expected, equal_nan=True)
+    assert interval(draws[:1], 0.02) is None

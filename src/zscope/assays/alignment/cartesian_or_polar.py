@@ -32,7 +32,6 @@ from torch import Tensor
 
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.mig import largest_excess, top_two
 from zscope.assays.entry import Entry
 from zscope.assays.information import Information, bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
@@ -125,27 +124,28 @@ def cartesian_or_polar(
     z = sample.codes - sample.codes.mean(0)
     spread = z.std(0)
     z = z / np.where(spread > 0, spread, 1)
-    z = z[:, [sample.latents.index(j) for j in active]]
-    columns = [*sample.columns, -1]  # no factor: index -1 in _chart_score, and -1 in the result
+    z = np.asfortranarray(z[:, [sample.latents.index(j) for j in active]])
+    columns = [*sample.columns, -1]  # no factor: index -1 in _chart_scores, and -1 in the result
     cartesian = _information(z, sample.labels)
     pairs = []
     for j, a in enumerate(active[:-1]):
-        x, y = z[:, j : j + 1], z[:, j + 1 :]
         # All pairs with this latent at once: angles, then radii.
-        polar = _information(np.hstack([np.arctan2(y, x), np.hypot(x, y)]), sample.labels)
+        x, y = z.T[j], z.T[j + 1 :]
+        polar = _information(np.vstack([np.arctan2(y, x), np.hypot(x, y)]).T, sample.labels)
+        others = np.arange(len(y))
+        charts = {
+            "cartesian": _chart_scores(cartesian, np.full_like(others, j), others + j + 1),
+            "polar": _chart_scores(polar, others, others + len(others)),
+        }
         for k, b in enumerate(active[j + 1 :]):
-            scores = {
-                "cartesian": _chart_score(cartesian, [j, j + 1 + k]),
-                "polar": _chart_score(polar, [k, k + y.shape[1]]),
-            }
-            winner = max(scores, key=lambda name: scores[name][0])
-            score, (first, second) = scores[winner]
+            scores = {name: float(chart[0][k]) for name, chart in charts.items()}
+            winner = max(scores, key=lambda name: scores[name])
+            first, second = charts[winner][1][k]
             pairs.append(
                 Pair(
                     latents=(a, b),
-                    cartesian=scores["cartesian"][0],
-                    polar=scores["polar"][0],
-                    verdict=winner if score >= THRESHOLD else "neither",
+                    **scores,
+                    verdict=winner if scores[winner] >= THRESHOLD else "neither",
                     factors=(columns[first], columns[second]),
                 )
             )
@@ -157,16 +157,19 @@ def _information(coordinates: np.ndarray, labels: np.ndarray) -> Information:
     return information(quantile_bins(coordinates, bins_for(len(labels))), labels)
 
 
-def _chart_score(shared: Information, coordinates: list[int]) -> tuple[float, tuple[int, int]]:
-    """The score of a chart, and the factor of each of its two coordinates (-1: none)."""
-    first, top, second = top_two(shared.excess[coordinates])
-    largest = largest_excess(shared, np.array(coordinates)[first])
-    gaps = (top - second) / np.maximum(largest, 1e-12)
-    best, factor_of = [0.0, 0.0], [-1, -1]
-    for k, (coordinate, gap) in enumerate(zip(first, gaps, strict=True)):
-        if gap > best[coordinate]:
-            best[coordinate], factor_of[coordinate] = float(gap), k
-    return sum(best) / 2, (factor_of[0], factor_of[1])
+def _chart_scores(
+    shared: Information, first: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The score of each chart (pairs), and the factors of its two coordinates (-1: none)."""
+    coordinates = np.stack([first, second])
+    excess = shared.excess[coordinates]  # 2 x pairs x factors
+    winner = excess.argmax(0)
+    chance = np.take_along_axis(shared.chance[coordinates], winner[None], 0)[0]
+    largest = np.maximum(shared.factor_entropy - chance, 1e-12)
+    gaps = (excess.max(0) - excess.min(0)) / largest
+    own = np.where(winner == np.arange(2)[:, None, None], gaps, 0.0)
+    best = own.max(2)
+    return best.sum(0) / 2, np.where(best > 0, own.argmax(2), -1).T
 
 
 @dataclass(frozen=True, eq=False)

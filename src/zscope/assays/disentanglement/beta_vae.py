@@ -46,6 +46,8 @@ from zscope.assays.sample import (
 
 __all__ = ["beta_vae_score"]
 
+CACHED_NUMBERS = 2**17  # 1 MB
+
 
 @accepts_recording
 def beta_vae_score(
@@ -114,12 +116,25 @@ def difference_features(
         for start in range(0, count, AT_ONCE):
             size = min(AT_ONCE, count - start)
             shared = rng.choice(len(weights), size=size * BATCH, p=weights)
-            pairs = groups.pairs(shared, rng)
-            first, second = (np.take(codes, side, axis=0) for side in pairs)
-            differences = np.abs(first - second).reshape(size, BATCH, -1)
-            points[place : place + size] = np.einsum("pbj->pj", differences) / BATCH
+            first, second = groups.pairs(shared, rng)
+            points[place : place + size] = _mean_differences(codes, first, second)
             place += size
     return points, labels
+
+
+def _mean_differences(codes: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The mean |difference| of every 64 pairs of rows."""
+    latents = codes.shape[1]
+    points = np.empty((len(first) // BATCH, latents))
+    step = max(1, CACHED_NUMBERS // (BATCH * latents))
+    for start in range(0, len(points), step):
+        rows = slice(start * BATCH, (start + step) * BATCH)
+        gaps = np.take(codes, first[rows], axis=0)
+        gaps -= np.take(codes, second[rows], axis=0)
+        np.abs(gaps, out=gaps)
+        means = np.einsum("pbj->pj", gaps.reshape(-1, BATCH, latents)) / BATCH
+        points[start : start + step] = means
+    return points
 
 
 ENTRY = Entry(

@@ -215,7 +215,7 @@ def _lightgbm(
         "min_data_in_leaf": 1,
         "verbosity": -1,
         "deterministic": True,
-        "force_row_wise": True,
+        "force_col_wise": True,
         "num_threads": 1,
         "seed": 0,
     }
