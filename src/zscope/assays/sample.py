@@ -27,7 +27,7 @@ from zscope.assays.information import (
     width_bins,
 )
 from zscope.assays.matrices import Array, as_rows
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 from zscope.results import listed
@@ -302,12 +302,3 @@ def all_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
 def seed_from(generator: Generator | None) -> int:
     """A seed drawn from the generator, from which all randomness of a score is derived."""
     return int(torch.randint(2**62, (1,), generator=fresh(generator))[0])
-
-
-def check_choice(who: str, name: str, value: str, known: Sequence[str]) -> None:
-    """Raise ConfigError if `value` is not one of `known`."""
-    if value not in known:
-        raise ConfigError(
-            f"{who}: {name}={value!r} is not known. Use one of: {', '.join(known)}. They are "
-            f"explained in the documentation of zscope.assays.{who}."
-        )

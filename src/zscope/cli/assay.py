@@ -41,7 +41,7 @@ def assay(
     ] = False,
     quiet: options.Quiet = False,
     json: options.AsJson = False,
-    csv: Annotated[bool, Option("--csv", help="Print the scores as CSV.")] = False,
+    csv: options.AsCsv = False,
 ) -> None:
     """Measure the latent space of TARGET: findings first, then one table of scores.
 
@@ -69,6 +69,7 @@ def assay(
             "assay: TARGET is missing: a run folder, package.module:attribute, or a file of codes. "
             "To list the assays: zscope assay --list"
         )
+    options.check_output("assay", json=json, csv=csv)
     check_format(format_)
     if figures is not None:
         make_folder(figures)
@@ -180,13 +181,15 @@ def show(
 def finish(measurements: "Measurements", names: list[str]) -> None:
     """Exit with code 1 if an assay failed, or if one that was named has no result."""
     from zscope.errors import Undefined
+    from zscope.report.tables import names_by_text
 
     if measurements.failed:
         raise Exit(1)
     missing = measurements.missing
-    for name in names if measurements.results else missing:
-        if name in missing:
-            raise Undefined(f"{name}: {missing[name]}")
+    wanted = names if measurements.results else missing
+    reasons = names_by_text((name, missing[name]) for name in wanted if name in missing)
+    for reason, assays in reasons.items():
+        raise Undefined(f"{assays}: {reason}")
 
 
 def print_catalogue() -> None:

@@ -32,8 +32,8 @@ from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
-from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines
-from zscope.results import COLUMNS, Result, html_table, rows, text_table
+from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
+from zscope.results import COLUMNS, Result, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,7 +171,7 @@ class Report:
 
     def rows(self) -> list[dict[str, Any]]:
         """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
-        return [row for name, result in self.results.items() for row in rows(result, name)]
+        return long_rows(self.results)
 
     def to_frame(self) -> "pd.DataFrame":
         """Every score as a pandas DataFrame, one row each."""

@@ -32,7 +32,7 @@ from torch import Generator, Tensor
 from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.jacobian import PerSample, decode, linearise
+from zscope.assays.jacobian import Method, PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -88,7 +88,7 @@ def loss_decomposition(
     posterior: Posterior | None = None,
     samples: int = 64,
     draws: int = 64,
-    method: str = "auto",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> LossDecomposition:
     """The parts of the squared error on at most `samples` of the observations.

@@ -24,6 +24,7 @@ NeurIPS 2018, section 3.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -35,7 +36,6 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    check_choice,
     prepare,
     used_latents,
     varying_latents,
@@ -49,14 +49,13 @@ def explicitness(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "raw", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor, .matrix (size of the standardised weights, shares per factor)."""
-    check_choice("explicitness", "flavour", flavour, ("zscope", "raw", "dlib"))
     sample, flags = prepare("explicitness", codes, factors, kinds)
     if flavour == "dlib":
         flags += sample.class_flags()

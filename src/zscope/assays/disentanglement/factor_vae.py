@@ -21,6 +21,7 @@ Kim & Mnih, "Disentangling by factorising", ICML 2018, the disentanglement metri
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -29,7 +30,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
-from zscope.assays.sample import Sample, check_choice, order_of, prepare, used_latents
+from zscope.assays.sample import Sample, order_of, prepare, used_latents
 from zscope.errors import Undefined
 from zscope.results import listed
 
@@ -76,14 +77,13 @@ def factor_vae_score(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (votes that agree), .matrix (share of a factor's votes by latent)."""
-    check_choice("factor_vae_score", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("factor_vae_score", codes, factors, kinds)
     flags += group_flags("factor_vae_score", sample)
     ours = flavour == "zscope"

@@ -21,6 +21,7 @@ ICA: a unifying framework", AISTATS 2020, the mean correlation coefficient.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -31,7 +32,6 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    check_choice,
     prepare,
     used_latents,
     varying_latents,
@@ -53,14 +53,13 @@ def mcc(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "linear",
+    flavour: Literal["linear", "rank"] = "linear",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> MCC:
     """.score, .matching (factor to latent), .per_factor, .matrix (absolute correlations)."""
-    check_choice("mcc", "flavour", flavour, ("linear", "rank"))
     sample, flags = prepare("mcc", codes, factors, kinds)
     unordered = [
         k

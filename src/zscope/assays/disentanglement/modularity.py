@@ -21,6 +21,7 @@ NeurIPS 2018, section 3.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -33,7 +34,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -47,14 +47,13 @@ def modularity(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_latent (modularity of each latent), .matrix (information, nats)."""
-    check_choice("modularity", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("modularity", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

@@ -23,6 +23,7 @@ from unlabeled observations", ICLR 2018, section 3.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -37,7 +38,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -52,14 +52,13 @@ def sap(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (gaps), .matrix (how well each latent alone predicts each factor)."""
-    check_choice("sap", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("sap", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:

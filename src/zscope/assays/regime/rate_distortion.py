@@ -29,13 +29,13 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
+from zscope.assays.jacobian import Likelihood
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
 from zscope.types import Observations
 
-Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
 
 
