@@ -18,6 +18,7 @@ from zscope.errors import ConfigError, Undefined
 from zscope.factors import factors_of
 from zscope.kept import KeptResults
 from zscope.recording import Recording
+from zscope.report.tables import flag_lines
 from zscope.results import Result
 
 
@@ -278,7 +279,7 @@ def test_bare_factors_have_their_guessed_kinds_flagged_and_those_of_a_recording_
     guessed = a.mig(recording.codes, data.factors)
     assert guessed.flags[0] == (
         "Kinds of factors were guessed: factor0 categorical, factor1 categorical. State them "
-        "with kinds=."
+        "with kinds= (--kinds in the shell)."
     )
     assert not any("guessed" in flag for flag in a.mig(recording.codes, recording.factors).flags)
     assert "Kinds of factors were guessed" in str(
@@ -511,6 +512,7 @@ def test_scores_call_factors_by_the_names_that_the_data_give_them():
     data = from_arrays(x, factors, factor_names=("left", "still", "right"))
     found = a.mig(zs.record(identity(2), data))
     assert found.factors == [0, 2]  # what does not vary is left out
+    assert "Factor still is constant over these 300 samples and left out." in found.flags
     assert found.factor_names == ["left", "right"]
     drawn = found.plot().get_xticklabels()
     assert [label.get_text() for label in drawn] == ["left", "right"]
@@ -589,3 +591,22 @@ def test_factors_that_are_no_table_of_numbers_are_refused(factors):
 def test_factors_may_be_tensors_of_any_type_with_or_without_gradients():
     values = torch.tensor([[0.5], [1.5]], dtype=torch.bfloat16, requires_grad=True)
     assert Recording.from_arrays(np.eye(2), values).factors.values.tolist() == [[0.5], [1.5]]
+
+
+def test_flags_call_factors_by_name_and_count_latents_and_do_not_name_the_score():
+    codes = np.column_stack([np.zeros(120), np.arange(120) % 6])
+    factors = np.column_stack([np.arange(120) % 6, np.zeros(120)])
+    recording = Recording.from_arrays(
+        codes, factors, kinds="categorical", names=["shape", "still"], variances=np.ones((120, 2))
+    )
+    results = measure(recording, "disentanglement").results
+    flags = {flag for result in results.values() for flag in result.flags}
+    assert "Factor still is constant over these 120 samples and left out." in flags
+    assert "Factor shape has 6 values: its gap can be at most 0.83." in flags
+    assert "Factor shape is categorical but treated as ordered." in flags
+    assert "Latent 1 is passive (the posterior is the prior) and left out." in flags
+    definition = [line for line in flag_lines(results) if "by definition" in line]
+    assert len(definition) == 1
+    assert definition[0].endswith(" more: No latent is in use, so the score is 0 by definition.")
+    unnamed = a.sap(codes, factors[:, :1], kinds="categorical").flags
+    assert "Factor 0 has 6 values: its gap can be at most 0.83." in unnamed

@@ -61,10 +61,10 @@ def explicitness(
         flags += sample.class_flags()
     else:
         flags += [
-            f"Factor {k} has {values} values: a linear classifier with the usual penalty cannot "
+            f"Factor {name} has {values} values: a linear classifier with the usual penalty cannot "
             "fully separate that many along one direction."
-            for k, kind, values in zip(
-                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            for name, kind, values in zip(
+                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
             )
             if kind == "categorical" and values > 10
         ]
@@ -100,8 +100,8 @@ def _explicitness(sample: Sample, _: np.random.Generator, *, flavour: str) -> Es
         area, missing = mean_area(model.predict_proba(codes[test]), model.classes_, labels[test])
         if missing:
             flags.append(
-                f"{missing} values of factor {sample.columns[place]} are missing from one part "
-                "of the split and were left out."
+                f"{missing} values of factor {sample.factor_words[place]} are missing from one "
+                "part of the split and were left out."
             )
         scores[place] = max(0.0, 2 * area - 1) if flavour == "zscope" else area
         if hasattr(model, "coef_"):

@@ -82,9 +82,9 @@ def irs(
                 "continuous? Say so with kinds='continuous', or record more samples."
             )
         flags += [
-            f"Factor {k} is continuous: it is fixed to a bin only, so that a perfect latent scores "
-            "slightly below 1."
-            for k, kind in zip(sample.columns, sample.kinds, strict=True)
+            f"Factor {name} is continuous: it is fixed to a bin only, so that a perfect latent "
+            "scores slightly below 1."
+            for name, kind in zip(sample.factor_words, sample.kinds, strict=True)
             if kind == "continuous"
         ]
     if resamples:

@@ -37,7 +37,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
-from zscope.results import listed
+from zscope.results import subject
 
 __all__ = ["modularity"]
 
@@ -78,11 +78,11 @@ def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
-            f"Latents {listed(silent)} have no more information about any factor than noise and "
-            "were left out."
+            f"{subject('Latent', silent)} no more informative about any factor than noise and left "
+            "out."
         )
     if not informative.any():
-        flags.append("No latent is informative, so modularity is 0 by definition.")
+        flags.append("No latent is informative, so the score is 0 by definition.")
     per_latent = np.where(informative, modularity_of_codes(info.excess), 0)
     score = float(per_latent[informative].mean()) if informative.any() else 0.0
     return Estimate(score, info.share.max(0), per_latent, info.excess, flags)

@@ -63,9 +63,9 @@ def sap(
     ours = flavour == "zscope"
     if ours:
         flags += [
-            f"Factor {k} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
-            for k, kind, values in zip(
-                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            f"Factor {name} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
+            for name, kind, values in zip(
+                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
             )
             if kind == "categorical"
         ]

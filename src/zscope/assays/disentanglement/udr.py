@@ -42,7 +42,7 @@ from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.sample import MIN_SAMPLES, numbers_of, seed_from
 from zscope.errors import ConfigError, Undefined
-from zscope.results import NOT_REQUESTED, Scored
+from zscope.results import NOT_REQUESTED, Scored, subject
 
 __all__ = ["UDR", "udr"]
 
@@ -112,7 +112,9 @@ def udr(
     informative = [rows[:, mask] for rows, mask in zip(models, masks, strict=True)]
     silent = [a for a, rows in enumerate(informative) if not rows.shape[1]]
     if silent:
-        flags.append(f"Models {silent} have no informative latent, so their UDR is 0.")
+        flags.append(
+            f"{subject('Model', silent, 'has', 'have')} no informative latent and a UDR of 0."
+        )
     pairwise = _pairwise(informative, similarity, flavour)
     scores = _medians(pairwise)
     score = float(np.mean(scores))
