@@ -147,6 +147,15 @@ def test_unknown_options_are_refused_with_the_nearest(options, match):
         check_options(options)
 
 
+@pytest.mark.parametrize("options", [[1], "dims=3", 5])
+def test_options_that_are_not_by_assay_are_refused(options):
+    import inspect
+
+    unchecked = inspect.unwrap(check_options)  # past the types that only tests check
+    with pytest.raises(ConfigError, match=r"options: got a \w+; expected options by assay"):
+        unchecked(options)
+
+
 @pytest.mark.parametrize(
     ("name", "option", "value", "words"),
     [

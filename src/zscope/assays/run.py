@@ -12,7 +12,8 @@ import inspect
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -31,7 +32,7 @@ from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result
 
-__all__ = ["Failure", "Measurements", "Progress", "choose", "measure", "passes"]
+__all__ = ["Failure", "Measurements", "Progress", "choose", "isolate", "measure", "passes"]
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -93,6 +94,11 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
     Options of a group go to all its assays that have them.
     """
     checked: dict[str, dict[str, Any]] = {}
+    if not isinstance(options, Mapping | None):
+        raise ConfigError(
+            f"options: got a {type(options).__name__}; expected options by assay, for instance "
+            "options={'response-map': {'dims': (3, 5)}}."
+        )
     for name, values in (options or {}).items():
         if not isinstance(values, Mapping):
             raise ConfigError(
@@ -179,28 +185,41 @@ def _run(
     outcome: Measurements,
 ) -> None:
     """Run one assay, and record its result, its failure or why it has no answer."""
+    with isolate(entry.name, outcome.failed):
+        try:
+            text = options_text(options)
+            key = None if kept is None or text is None else _key(recording, text)
+            result = None if kept is None or key is None else kept.get(entry.name, key)
+            if result is not None:  # other assays of this recording may need it
+                result = recording.share((entry.name, text), lambda: result)
+            else:
+                result = entry.load()(recording, **options)
+                if kept is not None and key is not None:
+                    _keep(kept, entry.name, key, result, outcome)
+            outcome.results[entry.name] = result
+            if note := _note(entry, recording, options):
+                outcome.notes[entry.name] = note
+        except Stopped:
+            raise
+        except ZscopeError as error:
+            # Without the name of the function that raised it.
+            text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
+            outcome.missing[entry.name] = text[:1].upper() + text[1:]
+
+
+@contextmanager
+def isolate(name: str, failed: dict[str, Failure]) -> Iterator[None]:
+    """Record an unexpected exception in `failed`, so that everything else goes on.
+
+    `name` is an assay, or another part of the report: a figure, a finding, the traversals.
+    """
     try:
-        text = options_text(options)
-        key = None if kept is None or text is None else _key(recording, text)
-        result = None if kept is None or key is None else kept.get(entry.name, key)
-        if result is not None:  # other assays of this recording may need it
-            result = recording.share((entry.name, text), lambda: result)
-        else:
-            result = entry.load()(recording, **options)
-            if kept is not None and key is not None:
-                _keep(kept, entry.name, key, result, outcome)
-        outcome.results[entry.name] = result
-        if note := _note(entry, recording, options):
-            outcome.notes[entry.name] = note
+        yield
     except Stopped:
         raise
-    except ZscopeError as error:
-        # Without the name of the function that raised it.
-        text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
-        outcome.missing[entry.name] = text[:1].upper() + text[1:]
     except Exception as error:
         text = " ".join(str(error).split())
-        outcome.failed[entry.name] = Failure(
+        failed[name] = Failure(
             f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
             "model it called: please report it with the traceback.",
             traceback.format_exc(),

@@ -1,5 +1,6 @@
 """zscope assay: measure the latent space of a model, or codes alone."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +73,7 @@ def assay(
     options.check_output("assay", json=json, csv=csv)
     check_format(format_)
     if figures is not None:
-        make_folder(figures)
+        make_folder("assay: --figures", figures)
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
 
@@ -110,15 +111,15 @@ def check_format(name: str) -> None:
         raise ConfigError(f"assay: --format {name}. {did_you_mean(name, known)}")
 
 
-def make_folder(folder: Path) -> None:
-    """Create the folder of the figures before anything is measured."""
+def make_folder(option: str, folder: Path) -> None:
+    """Create the folder that an option names before anything is measured."""
     from zscope.errors import ConfigError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"assay: --figures {folder} cannot be created ({error.strerror}). Name a folder that "
+            f"{option} {folder} cannot be created ({error.strerror}). Name a folder that "
             "may be written to."
         ) from None
 
@@ -127,19 +128,18 @@ def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
     """Draw every result that has a figure; returns the file of each."""
     import matplotlib.pyplot as plt
 
+    from zscope.assays.run import isolate
     from zscope.errors import Undefined
 
     files = {}
     for name, result in report.results.items():
-        try:
+        with isolate(f"figure of {name}", report.failed), suppress(Undefined):  # without a figure
             drawing = result.plot()
-        except Undefined:  # a result that has no figure
-            continue
-        figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-        file = folder / f"{name}.{suffix}"
-        figure.savefig(file)
-        plt.close(figure)
-        files[name] = str(file)
+            figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
+            file = folder / f"{name}.{suffix}"
+            figure.savefig(file)
+            plt.close(figure)
+            files[name] = str(file)
     return files
 
 
