@@ -248,9 +248,10 @@ def assay(
     `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
     tensor, of which `samples` observations (by default 10,000) are encoded, with `seed` (by
     default 0); a run knows its own data. Or it is a Recording, with its own data, samples and
-    seed. `names` are assays or groups of the catalogue, by default all. `options` are by
-    assay: {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from `resamples` resamples (0: none). `progress`
-    is called before each assay; None shows it on a terminal, False never.
+    seed. `names` are assays or groups of the catalogue, by default all. `options` are by assay:
+    {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
+    `resamples` resamples (0: none). `progress` is called before each assay; None shows it on a
+    terminal, False never.
     """
     from zscope.loading import load, run_data
 

@@ -129,6 +129,6 @@ ENTRIES = {
         question="What do the most important latents do to an average observation?",
         takes=("autoencoder", "posterior"),
         needs=("variances",),
-        passes="samples + 3 * count",
+        passes="3 * count",
     ),
 }
