@@ -185,3 +185,17 @@ def test_a_plot_method_may_draw(tmp_path):
 def test_no_file_has_a_name_that_says_nothing():
     names = {file.stem for file in ROOT.rglob("*.py")}
     assert not names & {"utils", "util", "common", "base", "helpers", "misc"}
+
+
+def test_commands_name_no_assay():
+    """A list of names in a command would miss an assay that is added later."""
+    from zscope.assays import CATALOGUE
+
+    for file in (Path(zscope.__file__).parent / "cli").glob("*.py"):
+        constants = {
+            node.value
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        named = constants & set(CATALOGUE) - {"response"}  # also a column of the table of latents
+        assert not named, file.name

@@ -282,6 +282,34 @@ def test_a_score_is_the_same_by_every_door(name, tmp_path, capsys):
     assert bare.score == function(zero).score
 
 
+def test_a_trained_run_has_the_same_scores_by_every_door(tmp_path):
+    """Python with a recording, zs.assay, zscope assay RUN, zscope report RUN."""
+    from typer.testing import CliRunner
+
+    from zscope.cli import app
+
+    sizes = {"scale": 2, "orientation": 4, "position_x": 6, "position_y": 6}
+    data = zs.data.load("sprites", resolution=16, **sizes)
+    run = tmp_path / "run"
+    model = zs.models.build(
+        "vae", shape=data.shape, latents=3, backbone="mlp", hidden=(32,), seed=0
+    )
+    zs.train(model, data, steps=100, rate=1e-2, seed=0, out=run, progress=False)
+    recording = zs.record(zs.load(run), data, samples=400, seed=3)
+    expected = {name: CATALOGUE[name].load()(recording).score for name in SCORES}
+    report = zs.assay(run, names="disentanglement", samples=400, seed=3)
+    assert {name: result.score for name, result in report.results.items()} == expected
+    words = [str(run), "disentanglement", "--samples", "400", "--seed", "3", "--fresh"]
+    assayed = CliRunner().invoke(app, ["assay", *words, "--json"])
+    page = ["-o", str(tmp_path / "page.html"), "--resamples", "0"]
+    reported = CliRunner().invoke(app, ["report", *words, *page])
+    assert reported.exit_code == 0
+    for text in (assayed.stdout, (tmp_path / "page.json").read_text()):
+        assays = json.loads(text)["assays"]
+        scores = {name: each["result"]["score"] for name, each in assays.items()}
+        assert scores == pytest.approx(expected, abs=1e-5)
+
+
 def test_bare_factors_have_their_guessed_kinds_flagged_and_those_of_a_recording_have_not():
     model, data = factor_world()
     recording = zs.record(model, data)
@@ -632,7 +660,7 @@ def test_flags_call_factors_by_name_and_count_latents_and_do_not_name_the_score(
     assert "Factor shape has 6 values: its gap can be at most 0.83." in flags
     assert "Factor shape is categorical but treated as ordered." in flags
     assert "Latent 1 is passive (the posterior is the prior) and left out." in flags
-    definition = [line for line in flag_lines(results) if "by definition" in line]
+    definition = [line for line in flag_lines(results) if "0 by definition" in line]
     assert len(definition) == 1
     assert definition[0].endswith(" more: No latent is in use, so the score is 0 by definition.")
     unnamed = a.sap(codes, factors[:, :1], kinds="categorical").flags

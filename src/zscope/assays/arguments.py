@@ -266,7 +266,7 @@ def check_option_value(entry: Entry, option: str, value: Any) -> Any:
     Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
     groups of latents and rules are checked by the assay itself.
     """
-    expected = get_type_hints(inspect.unwrap(entry.load())).get(option)
+    expected: Any = get_type_hints(inspect.unwrap(entry.load())).get(option)
     if not _is_plain(expected):
         return value
     value = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
