@@ -34,6 +34,12 @@ def _classes() -> dict:
     return names
 
 
+def test_each_model_is_about_ten_lines():
+    for block in CLASSES:
+        lines = block[block.index("class ") :].splitlines()
+        assert sum(bool(line.strip()) for line in lines) <= 13
+
+
 def linear(inputs: int, outputs: int) -> nn.Module:
     layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
     layer.weight.data = 0.3 * normal(outputs, inputs)

@@ -154,3 +154,35 @@ def test_weights_that_do_not_fit_are_refused(users_module):
     (users_module / "text.pt").write_text("hello")
     with pytest.raises(InterfaceError, match="could not be read"):
         zs.load("usermodel:Pair", weights="text.pt")
+
+
+def test_a_run_object_is_loaded_with_its_model_or_from_its_folder(tmp_path):
+    data = zs.data.load("digits")
+    model = zs.models.build("vae", shape=data.shape, latents=2, hidden=(8,), backbone="mlp", seed=0)
+    memory = zs.train(model, data, steps=2, progress=False)
+    assert zs.load(memory) is memory.model
+    run = zs.train(model, data, steps=2, out=tmp_path / "run", progress=False)
+    opened = zs.store.open_run(tmp_path / "run")
+    assert opened.model is None
+    x = data.batch(range(3))
+    assert torch.equal(zs.load(opened).encode(x).mean, zs.load(run).eval().encode(x).mean)
+    by_object = zs.assay(run, names="effective-rank", samples=100)
+    by_folder = zs.assay(tmp_path / "run", names="effective-rank", samples=100)
+    assert by_object.results["effective-rank"].score == by_folder.results["effective-rank"].score
+    assert len(zs.assay(memory, data, names="effective-rank", samples=50).results) == 1
+
+
+@pytest.mark.parametrize("words", [("compare", "codes.npy", "codes.npy"), ("explore", "codes.npy")])
+def test_a_file_of_codes_is_no_model_and_the_error_says_what_takes_it(words, tmp_path, monkeypatch):
+    import numpy as np
+    from typer.testing import CliRunner
+
+    from zscope.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    np.save("codes.npy", np.eye(3))
+    error = CliRunner().invoke(app, [*words]).exception
+    assert isinstance(error, InterfaceError)
+    assert "codes.npy is a file of codes" in str(error)
+    assert "zscope assay codes.npy" in str(error)
+    assert "--out" not in str(error)

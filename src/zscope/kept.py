@@ -31,6 +31,7 @@ def results_of(
     target: Any, model: Autoencoder | None, *, fresh: bool = False
 ) -> "KeptResults | None":
     """The stored results of a run, to be reused unless `fresh`; None for other targets."""
+    target = target.path if isinstance(target, Run) else target
     if not isinstance(target, str | Path) or not is_run(target):
         return None
     return KeptResults(open_run(target), model, fresh=fresh)

@@ -18,6 +18,7 @@ from torch import nn
 from zscope import adapters, store
 from zscope import data as datasets
 from zscope.autoencoder import Autoencoder
+from zscope.data.columns import SUFFIXES
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
 from zscope.wrapping import wrap
@@ -28,7 +29,7 @@ __all__ = ["load", "load_weights", "run_data"]
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     """The model that `target` names, ready to be measured.
 
-    - a run directory written by `zs.train` (or a checkpoint file in one);
+    - a run directory written by `zs.train` (or a checkpoint file in one), or the `Run` itself;
     - "package.module:attribute", or "path/to/file.py:attribute": an Autoencoder, a module
       with encode and decode (or encoder and decoder), a pair (encoder, decoder), or a class
       or function that returns one of these when called without arguments;
@@ -50,9 +51,15 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
             return from_onnx_files(text)
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
+            _refuse_codes(owner, Path(text))
             adapted = None if store.is_run(text) else adapters.recognise_folder(Path(text))
             return from_run(Path(text)) if adapted is None else adapted
         target = import_object(text)
+    if isinstance(target, store.Run):
+        _refuse_weights(owner, weights)
+        if target.model is None and target.path is not None:
+            return from_run(target.path)
+        target = target.model
     if isinstance(target, type) or (callable(target) and not isinstance(target, nn.Module)):
         target = call_factory(target, owner)
     if weights is not None:
@@ -63,6 +70,8 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
 def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     """The data a run was trained on, or its held-out part if the data were split."""
     recipe, name = None, type(target).__name__
+    if isinstance(target, store.Run):
+        recipe, name = target.config.get("data"), target.name
     if isinstance(target, str | Path):
         folder, name = Path(target), str(target)
         folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
@@ -258,4 +267,12 @@ def _refuse_weights(owner: str, weights: Any) -> None:
         raise InterfaceError(
             f"{owner}: weights= is for a module of your own; this target has its own weights. "
             "Leave weights out, or give the module as 'package.module:attribute'."
+        )
+
+
+def _refuse_codes(owner: str, file: Path) -> None:
+    if file.suffix.lower() in SUFFIXES and not file.is_dir():
+        raise InterfaceError(
+            f"{owner} is a file of codes or data, and a model is needed here: a run, or "
+            f"package.module:attribute. For codes alone use: zscope assay {file}"
         )

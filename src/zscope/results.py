@@ -33,6 +33,7 @@ __all__ = [
     "listed",
     "plain",
     "rows",
+    "subject",
     "text_table",
 ]
 
@@ -331,6 +332,11 @@ def listed(items: Iterable[object], most: int = 12) -> str:
     if len(texts) > most:
         return f"{', '.join(texts[:most])}, … ({len(texts)} in all)"
     return ", ".join(texts) or "none"
+
+
+def subject(noun: str, items: Sequence[object], one: str = "is", more: str = "are") -> str:
+    """The beginning of a sentence: "Latent 2 is", or "Latents 2, 3 are"."""
+    return f"{noun} {listed(items)} {one}" if len(items) == 1 else f"{noun}s {listed(items)} {more}"
 
 
 def plain(value: Any) -> Any:

@@ -166,7 +166,7 @@ def test_a_score_without_an_answer_is_named_and_asked_for_alone_is_an_error(
     save(arrays)
     monkeypatch.setattr(import_module(CATALOGUE["sap"].module), "sap", no_answer)
     printed = run("codes.npy", "factors.npy")
-    assert "sap is missing. No answer." in printed.splitlines()
+    assert "No score of sap. No answer." in printed.splitlines()
     assert "\nmig " in printed
     with pytest.raises(Undefined, match="sap: No answer"):
         run("codes.npy", "factors.npy", "--only", "sap")
@@ -206,3 +206,37 @@ def test_files_of_many_codes_are_used_whole_by_both_commands(tmp_path):
     second = json.loads(assayed.stdout)["assays"]["mig"]["result"]
     assert first["samples"] == second["samples"] == 10_500
     assert first["score"] == pytest.approx(second["score"], abs=1e-6)
+
+
+def test_a_flavour_is_found_by_the_type_of_the_option_not_by_the_text_of_its_help(run, arrays):
+    save(arrays)
+    words = ("codes.npy", "factors.npy", "--only", "dcimig", "--only", "mcc", "--json")
+    scores = json.loads(run(*words, "--flavour", "zscope"))["scores"]
+    assert [scores[name]["flavour"] for name in ("dcimig", "mcc")] == ["zscope", "linear"]
+    scores = json.loads(run(*words, "--flavour", "rank"))["scores"]
+    assert [scores[name]["flavour"] for name in ("dcimig", "mcc")] == ["zscope", "rank"]
+
+
+def test_constant_factors_give_one_reason_and_no_empty_table(tmp_path):
+    np.save(tmp_path / "codes.npy", np.random.default_rng(0).random((50, 2)))
+    np.save(tmp_path / "factors.npy", np.ones((50, 2)))
+    words = ["score", str(tmp_path / "codes.npy"), str(tmp_path / "factors.npy")]
+    result = CliRunner().invoke(app, words)
+    everything = f"{result.output}{result.exception}"
+    assert isinstance(result.exception, Undefined)
+    assert everything.count("factors are constant") == 1
+    assert "explicitness and 7 more: All 2 factors are constant" in everything
+    assert "by factor" not in everything
+    assert "95 %" not in everything
+
+
+def test_csv_is_that_of_the_assay_command_and_excludes_json(run, arrays, tmp_path):
+    save(arrays)
+    printed = run("codes.npy", "factors.npy", *FEW, "--csv")
+    assert printed.startswith("assay,measure,value,low,high,chance,n,flavour\nmig,score,")
+    words = ["assay", "codes.npy", "--factors", "factors.npy", "mig", "irs"]
+    assert CliRunner().invoke(app, [*words, "--csv"]).stdout == printed
+    with pytest.raises(ConfigError, match="score: got --json and --csv"):
+        run("codes.npy", "factors.npy", *FEW, "--csv", "--json")
+    error = CliRunner().invoke(app, [*words, "--csv", "--json"]).exception
+    assert "assay: got --json and --csv" in str(error)

@@ -144,7 +144,7 @@ def test_where_all_latents_are_used_it_is_said_so(std):
 def test_a_collapsed_model_is_the_first_thing_to_know():
     model = keeping(3, [], prior="normal", std=torch.tensor(1.0))
     looked = facts(model, normal(latents=3), "response-matrix", explained=0.3)
-    first = findings(looked, RULES)[0]
+    first = findings(looked, RULES, {})[0]
     assert first.text == "None of the 3 latents carries information"
     assert first.matters == 1.0
 
@@ -408,7 +408,7 @@ def test_problems_come_first_then_what_matters_more():
         always(Finding("b", "", level="note", matters=0.2), Finding("c", "", matters=0.4)),
         always(Finding("d", "", level="problem", matters=0.1)),
     ]
-    assert [each.text for each in findings(facts(identity(2), normal(latents=2)), rules)] == [
+    assert [each.text for each in findings(facts(identity(2), normal(latents=2)), rules, {})] == [
         *("d", "c", "b", "a")
     ]
 

@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from importlib import import_module
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -314,6 +315,61 @@ def test_a_failing_assay_is_reported_in_its_place_and_the_rest_goes_on(monkeypat
     assert "Traceback" not in str(report)
 
 
+@pytest.mark.parametrize(
+    ("part", "place", "name"),
+    [
+        ("latent_table", "zscope.report.build", "table of latents"),
+        ("traversals", "zscope.report.build", "traversals"),
+        ("reconstruct", "zscope.report.build", "reconstructions"),
+        ("plot", "zscope.assays.responses.matrix:ResponseMatrix", "figure of response-matrix"),
+    ],
+)
+def test_a_fault_beside_the_assays_is_kept_with_its_traceback_and_the_rest_goes_on(
+    part, place, name, monkeypatch, tmp_path
+):
+    module, _, owner = place.partition(":")
+    target = getattr(import_module(module), owner) if owner else import_module(module)
+    monkeypatch.setattr(target, part, lambda *_: broken(None))
+    report = zs.assay(Pictures(), pictures(), names=["response-matrix", "sap"])
+    text = report.save(tmp_path / "report.html").read_text()
+    assert set(report.results) == {"response-matrix", "sap"}
+    assert list(report.failed) == [name]
+    assert "in broken\n" in text
+    assert f"{name.capitalize()}: Failed with ValueError" in text
+    assert "<em>" not in text
+    fault = json.loads((tmp_path / "report.json").read_text())["faults"][name]
+    assert "in broken" in fault["traceback"]
+    assert f"{name}: Failed with ValueError" in str(report)
+
+
+def test_a_rule_that_fails_costs_no_other_finding(monkeypatch):
+    from zscope.report.findings import Rule
+
+    whole = zs.assay(Pictures(), pictures(), names=FEW)
+    bad = Rule("bad", 0.0, "Bad.", lambda facts, threshold: broken(None))
+    monkeypatch.setattr("zscope.report.build.RULES", (bad, *RULES))
+    report = zs.assay(Pictures(), pictures(), names=FEW)
+    assert list(map(str, report.findings)) == list(map(str, whole.findings))
+    assert list(report.failed) == ["finding on bad"]
+
+
+def test_a_fault_in_a_figure_or_a_rule_makes_the_commands_exit_with_1(monkeypatch, tmp_path):
+    from zscope.assays.regime.effective_rank import EffectiveRank
+    from zscope.cli import app
+
+    np.save(tmp_path / "codes.npy", np.random.default_rng(0).random((50, 3)))
+    monkeypatch.setattr(EffectiveRank, "plot", lambda *_: broken(None))
+    target = [str(tmp_path / "codes.npy"), "effective-rank", "mutual-information"]
+    figures = ["--figures", str(tmp_path / "figures")]
+    assayed = CliRunner().invoke(app, ["assay", *target, *figures])
+    reported = CliRunner().invoke(app, ["report", *target, "-o", str(tmp_path / "report.html")])
+    for result in (assayed, reported):
+        assert result.exit_code == 1
+        assert isinstance(result.exception, SystemExit)
+        assert "figure of effective-rank: Failed with ValueError" in result.output
+    assert [file.name for file in (tmp_path / "figures").iterdir()] == ["mutual-information.png"]
+
+
 def test_a_model_whose_decoder_throws_still_gets_a_page(tmp_path):
     def decoder(z):
         raise RuntimeError("out of order")
@@ -595,3 +651,21 @@ def test_many_codes_without_a_model_get_a_short_table_too(tmp_path):
     assert "first 64 of 100" in Page(text).text
     assert "from low to high" not in text
     assert text.count('<th scope="row">') < 100
+
+
+def test_a_page_in_a_folder_that_cannot_exist_is_refused_before_measuring(tmp_path, monkeypatch):
+    from zscope.cli import app
+
+    np.save(tmp_path / "codes.npy", np.eye(3))
+    monkeypatch.setattr("zscope.cli.targets.measure_target", broken)
+    words = ["report", str(tmp_path / "codes.npy"), "-o", str(tmp_path / "codes.npy" / "x.html")]
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, ConfigError)
+    assert "codes.npy cannot be created" in str(error)
+
+
+def test_a_recording_keeps_its_own_samples_and_seed():
+    recording = zs.record(identity(4), vectors())
+    for options in ({"seed": 5}, {"samples": 10}, {"data": vectors()}):
+        with pytest.raises(ConfigError, match=f"a recording and {next(iter(options))}.*zs.record"):
+            zs.assay(recording, names=["effective-rank"], **options)

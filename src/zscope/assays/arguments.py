@@ -40,7 +40,7 @@ from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 
-__all__ = ["NEEDS", "PARTS", "accepts_recording", "shared_result", "unmet"]
+__all__ = ["NEEDS", "PARTS", "accepts_recording", "choices", "shared_result", "unmet"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
@@ -66,6 +66,10 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
     @functools.wraps(function)
     def measure(*arguments: Any, **options: Any) -> R:
         entry = _entry_of(function)
+        for option, value in options.items():
+            known = choices(function, option)
+            if known and value not in known:
+                raise ConfigError(_refusal(entry.attribute, entry, option, value, Literal[known]))
         if arguments and isinstance(arguments[0], Recording):
             if len(arguments) > 1 and not entry.compares:
                 raise ConfigError(
@@ -282,17 +286,31 @@ def check_option_value(entry: Entry, option: str, value: Any) -> Any:
     Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
     groups of latents and rules are checked by the assay itself.
     """
-    expected = get_type_hints(inspect.unwrap(entry.load())).get(option)
+    expected: Any = get_type_hints(inspect.unwrap(entry.load())).get(option)
     if expected is None or not _is_plain(expected):
         return value
     value = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
     try:
         return TypeAdapter(expected).validate_python(value)
     except ValidationError:
-        raise ConfigError(
-            f"{entry.name}: {option}={value!r} is not {_in_words(expected)}. The help of "
-            f"zs.assays.{entry.attribute} says what it is for."
-        ) from None
+        raise ConfigError(_refusal(entry.name, entry, option, value, expected)) from None
+
+
+@functools.cache
+def choices(function: Callable[..., Any], option: str) -> tuple[Any, ...]:
+    """The values that an option may have, if its type names them; otherwise nothing."""
+    expected = get_type_hints(inspect.unwrap(function)).get(option)
+    parts = get_args(expected) if get_origin(expected) in (Union, UnionType) else (expected,)
+    if any(get_origin(part) is not Literal for part in parts):
+        return ()
+    return tuple(value for part in parts for value in get_args(part))
+
+
+def _refusal(who: str, entry: Entry, option: str, value: Any, expected: Any) -> str:
+    return (
+        f"{who}: {option}={value!r} is not {_in_words(expected)}. The help of "
+        f"zs.assays.{entry.attribute} says what it is for."
+    )
 
 
 def _is_plain(expected: Any) -> bool:

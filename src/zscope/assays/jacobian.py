@@ -22,6 +22,7 @@ Hessian of a Bernoulli log-likelihood at its optimum, as J^T J is that of |x - d
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -39,8 +40,8 @@ __all__ = [
     "likelihood_of", "linearise",
 ]  # fmt: skip
 
-LIKELIHOODS = ("gaussian", "bernoulli")
-METHODS = ("auto", "forward", "differences")
+Likelihood = Literal["gaussian", "bernoulli"]
+Method = Literal["auto", "forward", "differences"]
 PerSample = Float[Tensor, " samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
@@ -92,7 +93,7 @@ def linearise(
     method: str = "auto",
 ) -> Linearised:
     """The triangle R of the decoder's Jacobian at each code; `latents` selects columns."""
-    _check_choice("likelihood", likelihood, LIKELIHOODS)
+    _check_choice("likelihood", likelihood, get_args(Likelihood))
     chosen = list(range(codes.shape[1])) if latents is None else [int(j) for j in latents]
     if len(codes) == 0 or not chosen:
         raise Undefined(
@@ -146,7 +147,7 @@ class Walk:
         *,
         method: str,
     ) -> None:
-        _check_choice("method", method, METHODS)
+        _check_choice("method", method, get_args(Method))
         if not codes.isfinite().all():
             raise Undefined(
                 "jacobian: some codes contain NaN or infinite numbers. Has training diverged, or "
@@ -297,7 +298,7 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor
     return torch.cat([part.cpu() for part in parts])
 
 
-def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> str:
+def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> Likelihood:
     """The likelihood a model was trained with, or the best guess.
 
     The one the model states (`likelihood_name`); otherwise Bernoulli for images decoded to

@@ -33,7 +33,9 @@ from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result
 
-__all__ = ["Failure", "Measurements", "Progress", "choose", "compare", "measure", "passes"]
+__all__ = [
+    "Failure", "Measurements", "Progress", "choose", "compare", "isolate", "measure", "passes",
+]  # fmt: skip
 
 Options = Mapping[str, Mapping[str, Any]]
 
@@ -98,6 +100,11 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
     Options of a group go to all its assays that have them and can take the value.
     """
     checked: dict[str, dict[str, Any]] = {}
+    if not isinstance(options, Mapping | None):
+        raise ConfigError(
+            f"options: got a {type(options).__name__}; expected options by assay, for instance "
+            "options={'response-map': {'dims': (3, 5)}}."
+        )
     for name, values in (options or {}).items():
         if not isinstance(values, Mapping):
             raise ConfigError(
@@ -205,7 +212,7 @@ def compare(
         values |= checked.get(entry.name, {})
         # Of two representations, or of a list of any number of them.
         arrays = list(recordings) if len(entry.takes) > 1 else [list(recordings)]
-        with _isolated(entry, outcome, values):
+        with _collect(entry, outcome, values):
             outcome.results[entry.name] = entry.load()(*arrays, **values)
     return outcome
 
@@ -218,7 +225,7 @@ def _run(
     outcome: Measurements,
 ) -> None:
     """Run one assay and store its result, its reason for having none, or its failure."""
-    with _isolated(entry, outcome, options):
+    with _collect(entry, outcome, options):
         text = options_text(options)
         key = None if kept is None or text is None else _key(recording, text)
         result = None if kept is None or key is None else kept.get(entry.name, key)
@@ -234,35 +241,46 @@ def _run(
 
 
 @contextmanager
-def _isolated(entry: Entry, outcome: Measurements, options: Mapping[str, Any]) -> Iterator[None]:
-    """Keep what an assay raises, so that the others go on.
+def _collect(entry: Entry, outcome: Measurements, options: Mapping[str, Any]) -> Iterator[None]:
+    """Record why an assay has no answer, or its failure, so that the others go on.
 
-    An assay that refuses options which the caller set is the caller's to know: that is raised.
+    A refusal of options that the caller set is raised: the caller can correct them.
+    """
+    refusal = None
+    with isolate(entry.name, outcome.failed):
+        try:
+            yield
+        except Stopped:
+            raise
+        except ZscopeError as error:
+            # Without the name of the function that raised it.
+            text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
+            is_option = re.match(r"\w+=", text)
+            outcome.missing[entry.name] = text if is_option else text[:1].upper() + text[1:]
+            if isinstance(error, ConfigError) and set(options) - {"resamples"}:
+                refusal = error
+    if refusal is not None:
+        raise refusal
+
+
+@contextmanager
+def isolate(name: str, failed: dict[str, Failure]) -> Iterator[None]:
+    """Record an unexpected exception in `failed`, so that everything else goes on.
+
+    `name` is an assay, or another part of the report: a figure, a finding, the traversals.
     """
     try:
         yield
     except Stopped:
         raise
-    except ZscopeError as error:
-        if isinstance(error, ConfigError) and set(options) - {"resamples"}:
-            raise
-        # Without the name of the function that raised it.
-        text = re.sub(r"^[\w-]+: ", "", " ".join(str(error).split()))
-        is_option = re.match(r"\w+=", text)
-        outcome.missing[entry.name] = text if is_option else text[:1].upper() + text[1:]
     except Exception as error:
-        outcome.failed[entry.name] = failure(error)
-
-
-def failure(error: Exception) -> Failure:
-    """What is said of an exception that should not have happened."""
-    text = " ".join(str(error).split())
-    return Failure(
-        f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
-        "model it called: please report it with the traceback.",
-        "".join(traceback.format_exception(error)),
-        error,
-    )
+        text = " ".join(str(error).split())
+        failed[name] = Failure(
+            f"Failed with {type(error).__name__}: {text}. This is a fault in zscope, or in the "
+            "model it called: please report it with the traceback.",
+            traceback.format_exc(),
+            error,
+        )
 
 
 def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:

@@ -27,13 +27,13 @@ from zscope.assays.information import (
     width_bins,
 )
 from zscope.assays.matrices import Array, as_rows
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
-from zscope.results import listed
+from zscope.results import subject
 
 __all__ = [
-    "MIN_SAMPLES", "Sample", "all_latents", "check_choice", "has_spread", "numbers_of", "order_of",
+    "MIN_SAMPLES", "Sample", "all_latents", "has_spread", "numbers_of", "order_of",
     "prepare", "seed_from", "used_latents", "varying_latents",
 ]  # fmt: skip
 
@@ -62,6 +62,12 @@ class Sample:
     def discrete(self) -> np.ndarray:
         return np.array([kind != "continuous" for kind in self.kinds])
 
+    @property
+    def factor_words(self) -> list[str]:
+        """The factors as messages call them: by their names, or by their indices."""
+        names = self.names or ("",) * len(self.columns)
+        return [factor_word(k, name) for k, name in zip(self.columns, names, strict=True)]
+
     @cached_property
     def bins(self) -> np.ndarray:
         return quantile_bins(self.codes, bins_for(len(self)))
@@ -75,10 +81,10 @@ class Sample:
         """A flag for each factor with more values than a binned latent can distinguish."""
         bins = bins_for(len(self))
         return [
-            f"Factor {k} has {values} values but codes are cut into {bins} bins: a latent can "
+            f"Factor {name} has {values} values but codes are cut into {bins} bins: a latent can "
             f"explain at most {np.log(bins) / entropy:.2f} of its entropy."
-            for k, values, entropy in zip(
-                self.columns,
+            for name, values, entropy in zip(
+                self.factor_words,
                 self.labels.max(0, initial=0) + 1,
                 self.information.factor_entropy,
                 strict=True,
@@ -89,8 +95,8 @@ class Sample:
     def class_flags(self) -> list[str]:
         """A flag for each continuous factor, for flavours that do not bin factors."""
         return [
-            f"Factor {k} is continuous; this flavour treats each of its values as a class."
-            for k, kind in zip(self.columns, self.kinds, strict=True)
+            f"Factor {name} is continuous; this flavour treats each of its values as a class."
+            for name, kind in zip(self.factor_words, self.kinds, strict=True)
             if kind == "continuous"
         ]
 
@@ -183,11 +189,11 @@ def prepare(
             "there is nothing to predict from the codes. Are the rows the first ones of a sorted "
             "dataset? Choose rows at random."
         )
-    flags = guess_flags(table) + [
-        f"Factor {k} is constant over these {len(values)} samples and was skipped."
-        for k in range(values.shape[1])
-        if k not in vary
-    ]
+    flags = guess_flags(table)
+    if skipped := [factor_word(k, name) for k, name in enumerate(table.names) if k not in vary]:
+        flags.append(
+            f"{subject('Factor', skipped)} constant over these {len(values)} samples and left out."
+        )
     labels = np.empty((len(values), len(vary)), dtype=np.int64, order="F")
     for place, k in enumerate(vary):
         column = values[:, k : k + 1]
@@ -205,6 +211,11 @@ def prepare(
         tuple(table.names[k] for k in vary) if isinstance(factors, Factors) else (),
     )
     return sample, flags
+
+
+def factor_word(index: int, name: str) -> str:
+    """The name of a factor; its index if the name says no more."""
+    return str(index) if name in ("", f"factor{index}") else name
 
 
 def numbers_of(values: Array, who: str, what: str, *, least: int) -> np.ndarray:
@@ -231,7 +242,9 @@ def guess_flags(factors: Factors) -> list[str]:
         return []
     kinds = dict(zip(factors.names, factors.kinds, strict=True))
     guesses = ", ".join(f"{name} {kinds[name]}" for name in factors.guessed)
-    return [f"Kinds of factors were guessed: {guesses}. State them with kinds=."]
+    return [
+        f"Kinds of factors were guessed: {guesses}. State them with kinds= (--kinds in the shell)."
+    ]
 
 
 def value_labels(values: np.ndarray) -> np.ndarray:
@@ -263,7 +276,7 @@ def used_latents(
 ) -> tuple[list[int], list[int], list[str]]:
     """The latents in use, the passive ones, and flags that say why these are passive."""
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
-    flags = [f"Latent {j} is constant." for j in sorted(passive)]
+    flags = [f"{subject('Latent', sorted(passive))} constant."] if passive else []
     if variances is not None and has_spread(variances, who):
         from zscope.assays.regime.types import variable_types
 
@@ -273,14 +286,13 @@ def used_latents(
                 f"{who}: variances of {types.latents} latents for codes of "
                 f"{sample.codes.shape[1]}. Pass posterior.variance of the same model."
             )
-        silent, reason = set(types.passive), "their posterior is the prior"
+        silent, reason = set(types.passive), "the posterior is the prior"
     else:
         silent = {int(j) for j in np.flatnonzero(~sample.information.informative)}
         reason = "no more information about any factor than noise"
     if silent - passive:
-        flags.append(
-            f"Latents {listed(sorted(silent - passive))} are passive ({reason}) and were left out."
-        )
+        latents = subject("Latent", sorted(silent - passive))
+        flags.append(f"{latents} passive ({reason}) and left out.")
     passive |= silent
     active = [j for j in range(sample.codes.shape[1]) if j not in passive]
     return active, sorted(passive), flags
@@ -295,7 +307,7 @@ def varying_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
     """As `used_latents`, for scores that uninformative latents do not distort."""
     constant = (sample.codes == sample.codes[0]).all(0)
     passive = [int(j) for j in np.flatnonzero(constant)]
-    flags = [f"Latent {j} is constant and was left out." for j in passive]
+    flags = [f"{subject('Latent', passive)} constant and left out."] if passive else []
     return [int(j) for j in np.flatnonzero(~constant)], passive, flags
 
 
@@ -307,12 +319,3 @@ def all_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
 def seed_from(generator: Generator | None) -> int:
     """A seed drawn from the generator, from which all randomness of a score is derived."""
     return int(torch.randint(2**62, (1,), generator=fresh(generator))[0])
-
-
-def check_choice(who: str, name: str, value: str, known: Sequence[str]) -> None:
-    """Raise ConfigError if `value` is not one of `known`."""
-    if value not in known:
-        raise ConfigError(
-            f"{who}: {name}={value!r} is not known. Use one of: {', '.join(known)}. They are "
-            f"explained in the documentation of zscope.assays.{who}."
-        )

@@ -1,5 +1,6 @@
 """zscope assay: measure the latent space of a model, or codes alone."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,7 @@ def assay(
     ] = False,
     quiet: options.Quiet = False,
     json: options.AsJson = False,
-    csv: Annotated[bool, Option("--csv", help="Print the scores as CSV.")] = False,
+    csv: options.AsCsv = False,
 ) -> None:
     """Measure the latent space of TARGET: findings first, then one table of scores.
 
@@ -69,9 +70,10 @@ def assay(
             "assay: TARGET is missing: a run folder, package.module:attribute, or a file of codes. "
             "To list the assays: zscope assay --list"
         )
+    options.check_output("assay", json=json, csv=csv)
     check_format(format_)
     if figures is not None:
-        make_folder(figures)
+        make_folder("assay: --figures", figures)
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
 
@@ -109,15 +111,15 @@ def check_format(name: str) -> None:
         raise ConfigError(f"assay: --format {name}. {did_you_mean(name, known)}")
 
 
-def make_folder(folder: Path) -> None:
-    """Create the folder of the figures before anything is measured."""
+def make_folder(option: str, folder: Path) -> None:
+    """Create the folder that an option names before anything is measured."""
     from zscope.errors import ConfigError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"assay: --figures {folder} cannot be created ({error.strerror}). Name a folder that "
+            f"{option} {folder} cannot be created ({error.strerror}). Name a folder that "
             "may be written to."
         ) from None
 
@@ -126,19 +128,18 @@ def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
     """Draw every result that has a figure; returns the file of each."""
     import matplotlib.pyplot as plt
 
+    from zscope.assays.run import isolate
     from zscope.errors import Undefined
 
     files = {}
     for name, result in report.results.items():
-        try:
+        with isolate(f"figure of {name}", report.failed), suppress(Undefined):  # without a figure
             drawing = result.plot()
-        except Undefined:  # a result that has no figure
-            continue
-        figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-        file = folder / f"{name}.{suffix}"
-        figure.savefig(file)
-        plt.close(figure)
-        files[name] = str(file)
+            figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
+            file = folder / f"{name}.{suffix}"
+            figure.savefig(file)
+            plt.close(figure)
+            files[name] = str(file)
     return files
 
 
@@ -180,15 +181,17 @@ def show(
 def finish(measurements: "Measurements", names: list[str]) -> None:
     """Exit with code 1 if an assay failed, or if one that was named has no result."""
     from zscope.errors import Undefined
+    from zscope.report.tables import names_by_text
 
     if measurements.failed:
         raise Exit(1)
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.
     tried = sorted(missing, key=lambda name: missing[name].startswith("Does not apply"))
-    for name in names if measurements.results else [*names, *tried]:
-        if name in missing:
-            raise Undefined(f"{name}: {missing[name]}")
+    named = names if measurements.results else [*names, *tried]
+    reasons = names_by_text((name, missing[name]) for name in named if name in missing)
+    for reason, assays in reasons.items():
+        raise Undefined(f"{assays}: {reason}")
 
 
 def print_catalogue() -> None:

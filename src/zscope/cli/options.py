@@ -9,6 +9,7 @@ from typer import Argument, Option
 from zscope.errors import ConfigError
 
 __all__ = [
+    "AsCsv",
     "AsJson",
     "AssayNames",
     "AssayOption",
@@ -27,6 +28,7 @@ __all__ = [
     "Variances",
     "Weights",
     "assay_options",
+    "check_output",
     "fractions",
     "settings",
     "value",
@@ -86,6 +88,15 @@ AssayOption = Annotated[
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
+AsCsv = Annotated[bool, Option("--csv", help="Print the scores as CSV.")]
+
+
+def check_output(command: str, *, json: bool, csv: bool) -> None:
+    """Refuse two formats at once, before anything is measured."""
+    if json and csv:
+        raise ConfigError(
+            f"{command}: got --json and --csv, and only one of them can be printed. Leave one out."
+        )
 
 
 def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:

@@ -44,12 +44,13 @@ def report(
 
       zscope report mymodel:VAE --weights vae.pt --data images.npy response-matrix holes
     """
-    from zscope.cli.assay import finish
+    from zscope.cli.assay import finish, make_folder
     from zscope.cli.targets import measure_target
     from zscope.report.build import check_suffix
     from zscope.report.progress import show_progress
 
     check_suffix(out)
+    make_folder("report: --out, the folder", out.parent)
     with show_progress(False if quiet or json else None) as watch:
         content = measure_target(
             "report",

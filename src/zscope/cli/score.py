@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from zscope.cli.options import AsJson, AssayOption, Kinds, Quiet, Resamples, Seed, Variances
+from zscope.cli.options import (
+    AsCsv,
+    AsJson,
+    AssayOption,
+    Kinds,
+    Quiet,
+    Resamples,
+    Seed,
+    Variances,
+)
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
@@ -34,6 +43,7 @@ def score(
     seed: Seed = 0,
     quiet: Quiet = False,
     json: AsJson = False,
+    csv: AsCsv = False,
 ) -> None:
     """Score how well CODES disentangle known FACTORS.
 
@@ -52,11 +62,12 @@ def score(
     from zscope.assays import groups
     from zscope.assays.run import measure
     from zscope.cli.assay import finish
-    from zscope.cli.options import assay_options
+    from zscope.cli.options import assay_options, check_output
     from zscope.cli.targets import recording_of_files
     from zscope.errors import ConfigError, did_you_mean
     from zscope.report.progress import show_progress
 
+    check_output("score", json=json, csv=csv)
     known = groups()["disentanglement"]
     names = [name.replace("_", "-") for name in only or known]
     for name in names:
@@ -71,24 +82,26 @@ def score(
             f"score: factors are missing. Give them as a second file: zscope score {codes} "
             "factors.npy, or put both into one .npz as arrays called codes and factors."
         )
-    with show_progress(False if quiet or json else None) as watch:
+    with show_progress(False if quiet or json or csv else None) as watch:
         scores = measure(recording, names, options=options, resamples=resamples, progress=watch)
-    (print_json if json else print_tables)(recording, scores)
+    (print_json if json else print_csv if csv else print_tables)(recording, scores)
     finish(scores, names if only else [])
 
 
 def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, Any]]:
     """The flavour for every score that has it; the others keep their own definition."""
     from zscope.assays import CATALOGUE
-    from zscope.errors import ConfigError
+    from zscope.assays.arguments import choices
+    from zscope.errors import ConfigError, did_you_mean
 
     if flavour is None:
         return {}
-    supported = [name for name in names if f'flavour="{flavour}"' in CATALOGUE[name].cite]
+    known = {name: choices(CATALOGUE[name].load(), "flavour") for name in names}
+    supported = [name for name in names if flavour in known[name]]
     if not supported:
         raise ConfigError(
-            f"score: no flavour {flavour!r} of {', '.join(names)}. Use zscope or dlib; the help of "
-            "each function lists its own."
+            f"score: no flavour {flavour!r} of {', '.join(names)}. "
+            f"{did_you_mean(flavour, {each for row in known.values() for each in row})}"
         )
     return {name: {"flavour": flavour} for name in supported}
 
@@ -109,9 +122,15 @@ def print_json(recording: "Recording", scores: "Measurements") -> None:
     print(dumps(content, indent=2, ensure_ascii=False))
 
 
+def print_csv(_: "Recording", scores: "Measurements") -> None:
+    from zscope.report.tables import as_csv, long_rows
+
+    print(as_csv(long_rows(scores.results)).decode(), end="")
+
+
 def print_tables(recording: "Recording", scores: "Measurements") -> None:
     """The scores, the score of each factor, then flags and what has no score."""
-    from zscope.report.tables import flag_lines
+    from zscope.report.tables import flag_lines, names_by_text
     from zscope.results import text_table
 
     names = () if recording.factors is None else recording.factors.names
@@ -127,9 +146,12 @@ def print_tables(recording: "Recording", scores: "Measurements") -> None:
         cells = [f"{values[k]:.3f}" if k in values else "" for k in range(len(names))]
         by_factor.append([name, *cells])
     print(f"{len(recording):,} samples, {recording.latents} latents, {recording.factors!r}")
-    print(f"\n{text_table(table)}\n\n{text_table(by_factor)}\n")
-    print("\n".join(flag_lines(results)))
-    for name, reason in scores.missing.items():
-        print(f"{name} is missing. {reason}")
+    if results:
+        print(f"\n{text_table(table)}\n\n{text_table(by_factor)}\n")
+        print("\n".join(flag_lines(results)))
+    reasons = names_by_text(scores.missing.items())
+    if results or len(reasons) > 1:  # a single reason is the error message that follows
+        for reason, assays in reasons.items():
+            print(f"No score of {assays}. {reason}")
     for name, failure in scores.failed.items():
         print(f"{name}: {failure.message}")

@@ -12,6 +12,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,9 +23,9 @@ import torch
 from zscope import store
 from zscope.assays import CATALOGUE
 from zscope.assays.responses.matrix import ResponseMatrix
-from zscope.assays.run import Failure, Measurements, Options, choose, measure
+from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
 from zscope.autoencoder import evaluation
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, ZscopeError
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
 from zscope.report.background import background
@@ -32,8 +33,8 @@ from zscope.report.findings import Facts, Finding, findings
 from zscope.report.latents import SHOWN, latent_table, traversals
 from zscope.report.progress import Watch, show_progress
 from zscope.report.rules import RULES
-from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines
-from zscope.results import Result, frame_of, html_table, rows, text_table
+from zscope.report.tables import as_csv, as_parquet, as_tex, first_names, flag_lines, long_rows
+from zscope.results import Result, frame_of, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,8 +72,16 @@ class Report:
 
     @property
     def failed(self) -> dict[str, Failure]:
-        """Assays that raised an unexpected exception, with its traceback."""
+        """Assays that raised an unexpected exception, with its traceback.
+
+        Also other parts of the report: "traversals", "finding on holes", "figure of mig".
+        """
         return self.measurements.failed
+
+    @property
+    def faults(self) -> dict[str, Failure]:
+        """Those of `failed` that are not assays."""
+        return {name: each for name, each in self.failed.items() if name not in CATALOGUE}
 
     def __contains__(self, name: object) -> bool:
         return name in self.results or name in self.missing or name in self.failed
@@ -129,6 +138,8 @@ class Report:
         """
         assays = {}
         for name in [*self.results, *self.missing, *self.failed]:
+            if name in self.faults:
+                continue
             entry = CATALOGUE[name]
             assays[name] = {
                 "question": entry.question,
@@ -151,6 +162,10 @@ class Report:
                     for row in self.latents
                 ],
                 "assays": assays,
+                "faults": {
+                    name: {"failed": fault.message, "traceback": fault.traceback}
+                    for name, fault in self.faults.items()
+                },
                 "about": self.about,
             }
         )
@@ -171,7 +186,7 @@ class Report:
 
     def rows(self) -> list[dict[str, Any]]:
         """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
-        return [row for name, result in self.results.items() for row in rows(result, name)]
+        return long_rows(self.results)
 
     def to_frame(self) -> "pd.DataFrame":
         """Every score as a pandas DataFrame, one row each."""
@@ -219,21 +234,21 @@ def assay(
     *,
     names: Iterable[str] | str | None = None,
     options: Options | None = None,
-    samples: int = SAMPLES,
+    samples: int | None = None,
     resamples: int = 0,
-    seed: int = 0,
+    seed: int | None = None,
     fresh: bool = False,
     progress: Watch | bool | None = None,
 ) -> Report:
     """Measure everything that applies to a model, and explain what it means.
 
     `autoencoder` is anything that `zs.load` takes, with `data`: a Dataset, an array or a
-    tensor, of which `samples` observations are encoded (a run knows its own data); or a
-    Recording, which has its own data and seed. `names` are assays or groups of the
-    catalogue, by default all. `options` are by assay: {"response-map": {"dims": (3, 5)}}.
-    Scores that can have an interval get one from `resamples` resamples (0: none).
-    Results that are stored with a run are reused unless `fresh`. `progress` is called before
-    each assay; None shows it on a terminal, False never.
+    tensor, of which `samples` observations (by default 10,000) are encoded, with `seed` (by
+    default 0); a run knows its own data. Or it is a Recording, with its own data, samples and
+    seed. `names` are assays or groups of the catalogue, by default all. `options` are by assay:
+    {"response-map": {"dims": (3, 5)}}. Scores that can have an interval get one from
+    `resamples` resamples (0: none). Results that are stored with a run are reused unless
+    `fresh`. `progress` is called before each assay; None shows it on a terminal, False never.
     """
     from zscope.kept import results_of
     from zscope.loading import load, run_data
@@ -243,15 +258,18 @@ def assay(
     words += [f"options={options!r}"] if options else []
     with show_progress(progress) as watch:
         if isinstance(autoencoder, Recording):
-            if data is not None:
+            given = {"data": data, "samples": samples, "seed": seed}
+            if also := [option for option, value in given.items() if value is not None]:
                 raise ConfigError(
-                    "assay: got a recording and data; a recording has its own data and seed. Leave "
-                    "data out, or give the model instead of its recording."
+                    f"assay: got a recording and {', '.join(also)}; a recording has its own data, "
+                    f"{len(autoencoder):,} samples and seed {autoencoder.seed}. Leave them out, or "
+                    "make another recording: zs.record(model, data, samples=..., seed=...)"
                 )
             recording = autoencoder
             words = ["recording", *words]
         else:
             data = run_data(autoencoder) if data is None else data
+            samples, seed = SAMPLES if samples is None else samples, seed or 0
             recording = record(load(autoencoder), data, samples=samples, seed=seed)
             words = ["autoencoder", "data", *words, f"samples={samples}", f"seed={seed}"]
         words += [f"resamples={resamples}"] if resamples else []
@@ -282,11 +300,12 @@ def build(
     measurements = measure(
         recording, names, options=options, resamples=resamples, progress=progress, kept=kept
     )
-    table, explained, compared = describe_model(recording, measurements.results)
+    table, explained, compared = describe_model(recording, measurements)
+    facts = Facts(recording, measurements.results, table, explained)
     name = title or ("codes" if recording.model is None else recording.model.title)
     return Report(
         title=name,
-        findings=findings(Facts(recording, measurements.results, table, explained), RULES),
+        findings=findings(facts, RULES, measurements.failed),
         measurements=measurements,
         latents=table,
         explained=explained,
@@ -296,25 +315,27 @@ def build(
 
 
 def describe_model(
-    recording: Recording, results: dict[str, Result]
+    recording: Recording, measurements: Measurements
 ) -> tuple[list[dict[str, Any]], float | None, dict[str, Any] | None]:
     """The table of latents with traversals, the explained variance, and some reconstructions."""
-    matrix = results.get("response-matrix")
+    matrix, failed = measurements.results.get("response-matrix"), measurements.failed
     responses = None
     if isinstance(matrix, ResponseMatrix) and len(matrix.groups) == recording.latents:
         responses = matrix.relative.diagonal().tolist()
     table: list[dict[str, Any]] = []
-    try:
+    explained, compared = None, None
+    # Errors of zscope are left to the assays, which say what is wrong with the decoder.
+    with isolate("table of latents", failed), suppress(ZscopeError):
         table = latent_table(recording, responses)
-        if recording.model is None:
-            return table, None, None
+    if recording.model is None or not table:
+        return table, None, None
+    with isolate("traversals", failed), suppress(ZscopeError):
         first = table[:SHOWN]
         values, decoded = traversals(recording, [row["latent"] for row in first])
         for row, along, observations in zip(first, values, decoded, strict=True):
             row["traversal"] = {"values": along.tolist(), "picture": pictures.strip(observations)}
+    with isolate("reconstructions", failed), suppress(ZscopeError):
         explained, compared = reconstruct(recording)
-    except Exception:  # the assays report what is wrong with the decoder
-        return table, None, None
     return table, explained, compared
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from zscope.assays import CATALOGUE
+from zscope.assays.run import Failure, isolate
 from zscope.recording import Recording
 from zscope.results import Result
 
@@ -86,9 +87,12 @@ class Rule:
         ]
 
 
-def findings(facts: Facts, rules: Iterable[Rule]) -> list[Finding]:
-    """The findings of all rules, the most important first."""
-    unsorted = [finding for rule in rules for finding in rule(facts)]
+def findings(facts: Facts, rules: Iterable[Rule], failed: dict[str, Failure]) -> list[Finding]:
+    """The findings of all rules, the most important first; rules that fail go to `failed`."""
+    unsorted: list[Finding] = []
+    for rule in rules:
+        with isolate(f"finding on {rule.name}", failed):
+            unsorted += rule(facts)
     return sorted(unsorted, key=lambda each: (LEVELS.index(each.level), -each.matters))
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from zscope.assays import CATALOGUE, Entry
-from zscope.assays.run import Progress
-from zscope.errors import MissingExtra, Undefined
+from zscope.assays.run import Failure, Progress, isolate
+from zscope.errors import MissingExtra, Undefined, ZscopeError
 from zscope.report import pictures
 from zscope.report.build import Report
 from zscope.report.findings import MEANING
@@ -98,11 +98,15 @@ def describe(entry: Entry, report: Report, room: int = ROOM) -> dict[str, Any]:
         "summary": [] if result is None else result.summary(),
         "scores": [] if result is None else [each.to_dict() for each in result.measures()],
         "flags": [] if result is None else getattr(result, "flags", []),
-        **({"figures": [], "undrawn": ""} if result is None else figures(result, entry.name, room)),
+        **(
+            {"figures": [], "undrawn": ""}
+            if result is None
+            else figures(result, entry.name, room, report.failed)
+        ),
     }
 
 
-def figures(result: Result, name: str, room: int) -> dict[str, Any]:
+def figures(result: Result, name: str, room: int, failed: dict[str, Failure]) -> dict[str, Any]:
     """All figures of a result: those of `plot` and of methods called `plot_...`."""
     drawings: list[Drawing] = []
     undrawn = ""
@@ -110,15 +114,18 @@ def figures(result: Result, name: str, room: int) -> dict[str, Any]:
         return {"figures": [], "undrawn": "The figure was left out to keep the page small."}
     for method in ["plot", *(m for m in dir(result) if m.startswith("plot_"))]:
         draw: Callable[[], Any] = getattr(result, method)
-        try:
-            address, width = pictures.figure(draw(), f"{name}-{method}")
-        except Undefined:  # it has no figure
-            continue
-        except Exception as error:  # the other figures are still drawn
-            undrawn = f"A figure could not be drawn ({type(error).__name__}: {error})."
-            continue
         kind = method.removeprefix("plot").strip("_")
-        drawings.append((address, width, f"{name}{': ' + kind if kind else ''}"))
+        title = f"{name}{': ' + kind if kind else ''}"
+        with isolate(f"figure of {title}", failed):
+            try:
+                address, width = pictures.figure(draw(), f"{name}-{method}")
+                drawings.append((address, width, title))
+            except Undefined:  # it has no figure
+                continue
+            except ZscopeError as error:
+                undrawn = f"A figure could not be drawn: {error}"
+        if f"figure of {title}" in failed:
+            undrawn = "A figure could not be drawn; the traceback follows the findings."
     return {"figures": drawings, "undrawn": undrawn}
 
 

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from zscope.errors import MissingExtra
-from zscope.results import COLUMNS, Result
+from zscope.results import COLUMNS, Result, rows
 
-__all__ = ["as_csv", "as_parquet", "as_tex", "first_names", "flag_lines", "score_text"]
+__all__ = [
+    "as_csv", "as_parquet", "as_tex", "first_names", "flag_lines", "long_rows", "names_by_text",
+    "score_text",
+]  # fmt: skip
 
 
 def score_text(value: float | None) -> str:
@@ -31,11 +34,23 @@ def first_names(names: Iterable[str], most: int = 6) -> str:
 
 def flag_lines(results: Mapping[str, Result]) -> list[str]:
     """What must be known to read the results, each flag once, with the assays it is about."""
-    flags: dict[str, list[str]] = {}
-    for name, result in results.items():
-        for flag in getattr(result, "flags", []):
-            flags.setdefault(flag, []).append(name)
-    return [f"{first_names(names)}: {flag}" for flag, names in flags.items()]
+    flags = names_by_text(
+        (name, flag) for name, result in results.items() for flag in getattr(result, "flags", [])
+    )
+    return [f"{names}: {flag}" for flag, names in flags.items()]
+
+
+def names_by_text(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Each text once, with the names of the assays that it is about."""
+    names: dict[str, list[str]] = {}
+    for name, text in pairs:
+        names.setdefault(text, []).append(name)
+    return {text: first_names(each) for text, each in names.items()}
+
+
+def long_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Every score in long form: assay, measure, value, low, high, chance, n, flavour."""
+    return [row for name, result in results.items() for row in rows(result, name)]
 
 
 def as_csv(table: list[dict[str, Any]]) -> bytes:

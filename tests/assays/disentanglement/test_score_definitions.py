@@ -441,7 +441,7 @@ def test_a_factor_without_a_latent_counts_zero_in_mcc():
     factors = normal((500, 3))
     found = a.mcc(factors[:, :2], factors)
     assert found.score == pytest.approx(2 / 3, abs=0.02)
-    assert any("have no latent" in flag for flag in found.flags)
+    assert any("Factor 2 has no latent" in flag for flag in found.flags)
 
 
 def test_udr_of_models_that_agree_and_of_models_that_do_not():

@@ -6,7 +6,8 @@ import torch
 from known_codes import FLAVOURS, NAMES, PAIRS, aligned, drawn, grid, normal, score
 
 import zscope.assays as a
-from zscope.assays.run import measure
+from zscope.assays.arguments import choices
+from zscope.assays.run import check_options, measure
 from zscope.assays.sample import prepare
 from zscope.errors import ConfigError, MissingExtra, Undefined
 from zscope.factors import guess_kind
@@ -148,3 +149,12 @@ def test_boosting_without_its_package_names_the_extra(monkeypatch):
     found = measure(Recording.from_arrays(aligned(factors), factors), ["disentanglement"])
     assert "boost" in found.missing["dci"]
     assert "mig" in found.results
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_type_of_an_option_names_its_choices(name):
+    function = getattr(a, name)
+    assert choices(function, "flavour") == FLAVOURS[name]
+    assert choices(function, "resamples") == ()
+    with pytest.raises(ConfigError, match="flavour='odd' is not .* or "):
+        check_options({name.replace("_", "-"): {"flavour": "odd"}})

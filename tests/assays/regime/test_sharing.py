@@ -78,14 +78,18 @@ def test_total_correlation_agrees_with_the_log_determinant():
     assert total_correlation(codes).score == pytest.approx(expected)
 
 
-def test_dependent_columns_read_infinity_and_constant_ones_are_dropped():
+def test_dependent_columns_are_refused_and_constant_ones_are_dropped():
     codes = normal(50, 3)
     tied = torch.cat([codes, codes[:, :1] + codes[:, 1:2]], 1)
-    assert total_correlation(tied).score == math.inf
-    assert total_correlation(tied).to_dict()["score"] == "inf"
+    with pytest.raises(Undefined, match="4 latents of 50 samples are linearly dependent"):
+        total_correlation(tied)
+    with pytest.raises(Undefined, match="4 samples of 3 latents always look linearly dependent"):
+        total_correlation(codes[:4])
+    assert total_correlation(codes[:5]).score > 0
     constant = torch.cat([torch.ones(50, 1), codes], 1)
     result = total_correlation(constant)
     assert result.dropped == [0]
+    assert result.flags == ["Latent 0 is constant and left out."]
     assert result.score == pytest.approx(total_correlation(codes).score)
     assert total_correlation(codes[:, :1]).score == 0
     assert total_correlation(constant, columns=[0, 2]).dropped == [0]

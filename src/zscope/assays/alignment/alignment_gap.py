@@ -37,7 +37,7 @@ from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.jacobian import PerSample, Spectra, linearise
+from zscope.assays.jacobian import Likelihood, Method, PerSample, Spectra, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
@@ -90,8 +90,8 @@ def alignment_gap(
     *,
     active: Rule | None = None,
     samples: int = 256,
-    likelihood: str = "gaussian",
-    method: str = "auto",
+    likelihood: Likelihood = "gaussian",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> AlignmentGap:
     """a(J), averaged over at most `samples` of the codes (of a posterior, its means).

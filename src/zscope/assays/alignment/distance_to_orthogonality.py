@@ -48,7 +48,9 @@ from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
+    Likelihood,
     Linearised,
+    Method,
     PerSample,
     Spectra,
     Squares,
@@ -123,8 +125,8 @@ def distance_to_orthogonality(
     *,
     active: Rule | None = None,
     samples: int = 256,
-    likelihood: str = "gaussian",
-    method: str = "auto",
+    likelihood: Likelihood = "gaussian",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> DistanceToOrthogonality:
     """DtO, averaged over at most `samples` of the codes (of a posterior, its means).

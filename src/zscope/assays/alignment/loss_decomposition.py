@@ -34,7 +34,7 @@ from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode_alone
 from zscope.assays.entry import Entry
-from zscope.assays.jacobian import PerSample, decode, linearise
+from zscope.assays.jacobian import Method, PerSample, decode, linearise
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -93,7 +93,7 @@ def loss_decomposition(
     posterior: Posterior | None = None,
     samples: int = 64,
     draws: int = 64,
-    method: str = "auto",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> LossDecomposition:
     """The parts of the squared error on at most `samples` of the observations.

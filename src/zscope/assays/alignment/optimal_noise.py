@@ -26,7 +26,7 @@ Zietlow, PhD thesis, Tübingen 2022, eq. 3.14-3.19 and 5.11, corollary 1, theore
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Generator
@@ -42,6 +42,8 @@ from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
+    Likelihood,
+    Method,
     PerSample,
     Spectra,
     likelihood_of,
@@ -105,8 +107,8 @@ def optimal_noise(
     *,
     active: Rule | None = None,
     samples: int = 256,
-    likelihood: str = "auto",
-    method: str = "auto",
+    likelihood: Likelihood | Literal["auto"] = "auto",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> OptimalNoise:
     """Compare the noise of at most `samples` posteriors with the best noise of equal budget.

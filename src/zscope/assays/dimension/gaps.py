@@ -57,6 +57,11 @@ def trace_gap(
     as in the source.
     """
     _check(posterior, "trace_gap")
+    if len(posterior) < 2:
+        raise Undefined(
+            "trace_gap: 1 observation has no variance of means; at least 2 are needed. Record "
+            "more: zs.record(model, data, samples=N)"
+        )
     mean = posterior.mean.double()
     of_means = float(mean.var(0, correction=1).sum())
     if sampled:

@@ -19,6 +19,7 @@ framework", ICLR 2017 (openreview:Sy2fzU9gl), the disentanglement metric.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -39,7 +40,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -54,14 +54,13 @@ def beta_vae_score(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (accuracy on pairs that share it), .matrix (mean differences)."""
-    check_choice("beta_vae_score", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("beta_vae_score", codes, factors, kinds)
     flags += group_flags("beta_vae_score", sample)
     if len(sample.columns) == 1:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Generator
@@ -44,7 +44,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     has_spread,
     prepare,
     used_latents,
@@ -81,8 +80,8 @@ def dci(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
-    predictor: str = "boosting",
+    flavour: Literal["zscope", "dlib"] = "zscope",
+    predictor: Literal["boosting", "linear"] = "boosting",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
@@ -90,8 +89,6 @@ def dci(
 ) -> DCI:
     """.disentanglement .completeness .informativeness .importance; .per_factor (completeness)
     and .per_latent (disentanglement)."""
-    check_choice("dci", "flavour", flavour, ("zscope", "dlib"))
-    check_choice("dci", "predictor", predictor, ("boosting", "linear"))
     sample, flags = prepare("dci", codes, factors, kinds)
     ours = flavour == "zscope"
     used = used_latents("dci", sample, variances) if ours else all_latents(sample)

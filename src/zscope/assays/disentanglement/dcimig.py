@@ -18,6 +18,7 @@ Sepliarskaia, Kiseleva & de Rijke, "How to not measure disentanglement", arXiv:1
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -30,7 +31,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -43,14 +43,13 @@ def dcimig(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (share of its entropy), .per_latent (gaps, nats), .matrix."""
-    check_choice("dcimig", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("dcimig", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

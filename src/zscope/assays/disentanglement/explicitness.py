@@ -24,6 +24,7 @@ NeurIPS 2018, section 3.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -35,7 +36,6 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    check_choice,
     prepare,
     used_latents,
     varying_latents,
@@ -49,23 +49,22 @@ def explicitness(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "raw", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor, .matrix (size of the standardised weights, shares per factor)."""
-    check_choice("explicitness", "flavour", flavour, ("zscope", "raw", "dlib"))
     sample, flags = prepare("explicitness", codes, factors, kinds)
     if flavour == "dlib":
         flags += sample.class_flags()
     else:
         flags += [
-            f"Factor {k} has {values} values: a linear classifier with the usual penalty cannot "
+            f"Factor {name} has {values} values: a linear classifier with the usual penalty cannot "
             "fully separate that many along one direction."
-            for k, kind, values in zip(
-                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            for name, kind, values in zip(
+                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
             )
             if kind == "categorical" and values > 10
         ]
@@ -101,8 +100,8 @@ def _explicitness(sample: Sample, _: np.random.Generator, *, flavour: str) -> Es
         area, missing = mean_area(model.predict_proba(codes[test]), model.classes_, labels[test])
         if missing:
             flags.append(
-                f"{missing} values of factor {sample.columns[place]} are missing from one part "
-                "of the split and were left out."
+                f"{missing} values of factor {sample.factor_words[place]} are missing from one "
+                "part of the split and were left out."
             )
         scores[place] = max(0.0, 2 * area - 1) if flavour == "zscope" else area
         if hasattr(model, "coef_"):

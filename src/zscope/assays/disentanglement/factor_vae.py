@@ -21,6 +21,7 @@ Kim & Mnih, "Disentangling by factorising", ICML 2018, the disentanglement metri
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -29,9 +30,9 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
-from zscope.assays.sample import Sample, check_choice, order_of, prepare, used_latents
+from zscope.assays.sample import Sample, order_of, prepare, used_latents
 from zscope.errors import Undefined
-from zscope.results import listed
+from zscope.results import subject
 
 __all__ = ["factor_vae_score"]
 
@@ -76,14 +77,13 @@ def factor_vae_score(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (votes that agree), .matrix (share of a factor's votes by latent)."""
-    check_choice("factor_vae_score", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("factor_vae_score", codes, factors, kinds)
     flags += group_flags("factor_vae_score", sample)
     ours = flavour == "zscope"
@@ -107,7 +107,7 @@ def _wide_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
     wide = sample.codes.std(0, ddof=1) >= DLIB_STD
     passive = [int(j) for j in np.flatnonzero(~wide)]
     flags = (
-        [f"Latents {listed(passive)} have a standard deviation below {DLIB_STD}."]
+        [f"{subject('Latent', passive, 'has', 'have')} a standard deviation below {DLIB_STD}."]
         if passive
         else []
     )
@@ -117,16 +117,16 @@ def _wide_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:
 def group_flags(who: str, sample: Sample) -> list[str]:
     """Flags for values that cannot be fixed; Undefined if no value of a factor can."""
     flags = []
-    for k, labels in zip(sample.columns, sample.labels.T, strict=True):
+    for name, labels in zip(sample.factor_words, sample.labels.T, strict=True):
         groups = Groups.of(labels)
         if groups.counts.max() < 2:
             raise Undefined(
-                f"{who}: no two of {len(sample)} rows share a value of factor {k}, so it cannot "
-                "be fixed. Is it continuous? Say so with kinds=, or record more samples."
+                f"{who}: no two of {len(sample)} rows share a value of factor {name}, so it "
+                "cannot be fixed. Is it continuous? Say so with kinds=, or record more samples."
             )
         if groups.small:
             flags.append(
-                f"{groups.small} values of factor {k} occur in one row only and were left out."
+                f"{groups.small} values of factor {name} occur in one row only and were left out."
             )
     return flags
 

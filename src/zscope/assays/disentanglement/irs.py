@@ -26,6 +26,7 @@ interventional robustness", ICML 2019, the interventional robustness score.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -37,7 +38,6 @@ from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    check_choice,
     order_of,
     prepare,
     used_latents,
@@ -64,14 +64,13 @@ def irs(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> IRS:
     """.score, .per_latent (row maxima), .parents, .matrix (robustness of each pair)."""
-    check_choice("irs", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("irs", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:
@@ -83,9 +82,9 @@ def irs(
                 "continuous? Say so with kinds='continuous', or record more samples."
             )
         flags += [
-            f"Factor {k} is continuous: it is fixed to a bin only, so that a perfect latent scores "
-            "slightly below 1."
-            for k, kind in zip(sample.columns, sample.kinds, strict=True)
+            f"Factor {name} is continuous: it is fixed to a bin only, so that a perfect latent "
+            "scores slightly below 1."
+            for name, kind in zip(sample.factor_words, sample.kinds, strict=True)
             if kind == "continuous"
         ]
     if resamples:

@@ -21,6 +21,7 @@ Do & Tran, "Theory and evaluation metrics for learning disentangled representati
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -34,7 +35,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -47,14 +47,13 @@ def jemmig(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score (1 is best), .per_factor, .matrix (information, nats)."""
-    check_choice("jemmig", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("jemmig", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

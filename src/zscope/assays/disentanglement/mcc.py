@@ -21,6 +21,7 @@ ICA: a unifying framework", AISTATS 2020, the mean correlation coefficient.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -31,12 +32,11 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
-    check_choice,
     prepare,
     used_latents,
     varying_latents,
 )
-from zscope.results import listed
+from zscope.results import subject
 
 __all__ = ["MCC", "mcc"]
 
@@ -53,24 +53,23 @@ def mcc(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "linear",
+    flavour: Literal["linear", "rank"] = "linear",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> MCC:
     """.score, .matching (factor to latent), .per_factor, .matrix (absolute correlations)."""
-    check_choice("mcc", "flavour", flavour, ("linear", "rank"))
     sample, flags = prepare("mcc", codes, factors, kinds)
     unordered = [
-        k
-        for k, kind, values in zip(
-            sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+        name
+        for name, kind, values in zip(
+            sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
         )
         if kind == "categorical" and values > 2
     ]
     if unordered:
-        flags.append(f"Factors {listed(unordered)} are categorical but treated as ordered.")
+        flags.append(f"{subject('Factor', unordered)} categorical but treated as ordered.")
     return compute_score(
         MCC,
         "mcc",
@@ -94,8 +93,11 @@ def _match(sample: Sample, _: np.random.Generator, *, ranks: bool) -> Estimate:
     per_factor = np.zeros(len(sample.columns))
     per_factor[columns] = matrix[rows, columns]
     matching = {sample.columns[k]: sample.latents[j] for j, k in zip(rows, columns, strict=True)}
-    missing = sorted(set(sample.columns) - set(matching))
-    flags = [f"Factors {listed(missing)} have no latent and count as 0."] if missing else []
+    words = zip(sample.columns, sample.factor_words, strict=True)
+    missing = [name for k, name in words if k not in matching]
+    flags = []
+    if missing:
+        flags.append(f"{subject('Factor', missing, 'has', 'have')} no latent, counted as 0.")
     per_latent = np.zeros(len(matrix))
     per_latent[rows] = matrix[rows, columns]
     more = {"matching": matching}

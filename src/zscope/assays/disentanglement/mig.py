@@ -21,6 +21,7 @@ MIG; Zietlow, PhD thesis, University of Tübingen, 2022, eq. 2.8.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -33,7 +34,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -46,14 +46,13 @@ def mig(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """The mutual information gap: .score, .per_factor (gaps), .matrix (information, nats)."""
-    check_choice("mig", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("mig", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

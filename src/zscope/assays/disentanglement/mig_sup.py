@@ -17,6 +17,7 @@ the factor, as in their code (other implementations divide by that of the latent
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -29,7 +30,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -42,14 +42,13 @@ def mig_sup(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """The gap between factors for each latent: .score, .per_latent (gaps), .matrix (shares)."""
-    check_choice("mig_sup", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("mig_sup", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

@@ -21,6 +21,7 @@ NeurIPS 2018, section 3.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -33,11 +34,10 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
-from zscope.results import listed
+from zscope.results import subject
 
 __all__ = ["modularity"]
 
@@ -47,14 +47,13 @@ def modularity(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_latent (modularity of each latent), .matrix (information, nats)."""
-    check_choice("modularity", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("modularity", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(
@@ -79,11 +78,11 @@ def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
-            f"Latents {listed(silent)} have no more information about any factor than noise and "
-            "were left out."
+            f"{subject('Latent', silent)} no more informative about any factor than noise and left "
+            "out."
         )
     if not informative.any():
-        flags.append("No latent is informative, so modularity is 0 by definition.")
+        flags.append("No latent is informative, so the score is 0 by definition.")
     per_latent = np.where(informative, modularity_of_codes(info.excess), 0)
     score = float(per_latent[informative].mean()) if informative.any() else 0.0
     return Estimate(score, info.share.max(0), per_latent, info.excess, flags)

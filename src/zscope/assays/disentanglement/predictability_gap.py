@@ -28,6 +28,7 @@ Martius, "Variational autoencoders pursue PCA directions (by accident)", CVPR 20
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -40,7 +41,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -55,14 +55,13 @@ def predictability_gap(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "paper"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (gaps), .matrix (A / M: how well each latent predicts each factor)."""
-    check_choice("predictability_gap", "flavour", flavour, ("zscope", "paper"))
     sample, flags = prepare("predictability_gap", codes, factors, kinds)
     ours = flavour == "zscope"
     return compute_score(

@@ -23,6 +23,7 @@ from unlabeled observations", ICLR 2018, section 3.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from torch import Generator
@@ -37,7 +38,6 @@ from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
     all_latents,
-    check_choice,
     prepare,
     used_latents,
 )
@@ -52,21 +52,20 @@ def sap(
     codes: Array,
     factors: Array,
     *,
-    flavour: str = "zscope",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     variances: Array | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (gaps), .matrix (how well each latent alone predicts each factor)."""
-    check_choice("sap", "flavour", flavour, ("zscope", "dlib"))
     sample, flags = prepare("sap", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:
         flags += [
-            f"Factor {k} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
-            for k, kind, values in zip(
-                sample.columns, sample.kinds, sample.labels.max(0) + 1, strict=True
+            f"Factor {name} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
+            for name, kind, values in zip(
+                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
             )
             if kind == "categorical"
         ]

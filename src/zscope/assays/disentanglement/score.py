@@ -131,7 +131,7 @@ def compute_score(
     else:
         result = empty_estimate(sample)
         shuffles, parts = [result], [result] * resamples
-        flags.append(f"No latent is in use, so {name} is 0 by definition.")
+        flags.append("No latent is in use, so the score is 0 by definition.")
     score, chance, interval = _measurement("", result, shuffles, parts)
     numbers = [key for key, value in result.more.items() if isinstance(value, float)]
     return kind(

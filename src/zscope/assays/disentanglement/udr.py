@@ -29,7 +29,7 @@ learning", ICLR 2020 (arXiv:1905.12614), the definition of UDR.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from torch import Generator
@@ -40,9 +40,9 @@ from zscope.assays.entry import Entry
 from zscope.assays.halves import half_width
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array, as_rows
-from zscope.assays.sample import MIN_SAMPLES, check_choice, numbers_of, seed_from
+from zscope.assays.sample import MIN_SAMPLES, numbers_of, seed_from
 from zscope.errors import ConfigError, Undefined
-from zscope.results import NOT_REQUESTED, Scored
+from zscope.results import NOT_REQUESTED, Scored, subject
 
 __all__ = ["UDR", "udr"]
 
@@ -88,14 +88,12 @@ def udr(
     *,
     kl: Sequence[Array] | None = None,
     variances: Sequence[Array] | None = None,
-    similarity: str = "lasso",
-    flavour: str = "zscope",
+    similarity: Literal["lasso", "spearman"] = "lasso",
+    flavour: Literal["zscope", "dlib"] = "zscope",
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> UDR:
     """Codes of the same observations by two or more models, in the same order of rows."""
-    check_choice("udr", "flavour", flavour, ("zscope", "dlib"))
-    check_choice("udr", "similarity", similarity, ("lasso", "spearman"))
     if resamples == 1 or resamples < 0:
         raise ConfigError(
             f"udr: resamples={resamples} gives no interval; use at least 2, or 200 for a stable "
@@ -114,7 +112,9 @@ def udr(
     informative = [rows[:, mask] for rows, mask in zip(models, masks, strict=True)]
     silent = [a for a, rows in enumerate(informative) if not rows.shape[1]]
     if silent:
-        flags.append(f"Models {silent} have no informative latent, so their UDR is 0.")
+        flags.append(
+            f"{subject('Model', silent, 'has', 'have')} no informative latent and a UDR of 0."
+        )
     pairwise = _pairwise(informative, similarity, flavour)
     scores = _medians(pairwise)
     score = float(np.mean(scores))

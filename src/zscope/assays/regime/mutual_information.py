@@ -30,7 +30,7 @@ from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import NOT_REQUESTED, Scored
+from zscope.results import NOT_REQUESTED, Scored, subject
 from zscope.types import Matrix
 
 __all__ = ["MutualInformation", "mutual_information"]
@@ -53,6 +53,11 @@ class MutualInformation(Scored):
     @property
     def chance(self) -> float:
         return self.floor
+
+    @property
+    def flags(self) -> list[str]:
+        constant = (self.matrix.diagonal() == 0).nonzero().flatten().tolist()
+        return [f"{subject('Latent', constant)} constant, sharing nothing."] if constant else []
 
     @property
     def corrected(self) -> float:

@@ -21,7 +21,7 @@ Bernoulli likelihood J^T J is the Fisher information of the pixels and γ = 1 (t
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from zscope.assays.active import codes_of, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
-from zscope.assays.jacobian import likelihood_of, linearise
+from zscope.assays.jacobian import Likelihood, Method, likelihood_of, linearise
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
@@ -90,9 +90,9 @@ def predicted_variance(
     *,
     gamma: float | None = None,
     diagonal: bool = False,
-    likelihood: str = "auto",
+    likelihood: Likelihood | Literal["auto"] = "auto",
     samples: int = 256,
-    method: str = "auto",
+    method: Method = "auto",
     generator: Generator | None = None,
 ) -> PredictedVariance:
     """The optimal variance of each latent, predicted from the decoder's Jacobian at each code.

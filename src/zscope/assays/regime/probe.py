@@ -25,6 +25,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.truncation import type_subsets
 from zscope.assays.regime.types import VariableTypes, variable_types
+from zscope.assays.sample import MIN_SAMPLES
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -89,6 +90,16 @@ def type_probe(
         raise Undefined(
             f"type_probe: {len(posterior)} posteriors but {len(values)} rows of factors; row i of "
             "both must be the same sample."
+        )
+    if posterior.deterministic and types is None:
+        raise Undefined(
+            f"type_probe: the {len(posterior)} posteriors have no variance, so their latents have "
+            "no types. It applies to variational models; for others give types=."
+        )
+    if len(values) < MIN_SAMPLES:
+        raise Undefined(
+            f"type_probe: only {len(values)} samples; expected at least {MIN_SAMPLES}, to train a "
+            "probe on two thirds and test it on the others. Record more observations."
         )
     source = fresh(generator)
     types = variable_types(posterior.variance) if types is None else types
@@ -158,11 +169,12 @@ def _hits(
         return np.asarray(y_test == y[0])
     # Standardised: otherwise the penalty would suppress the tiny means of passive latents.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
-    search = GridSearchCV(
-        model,
-        {"logisticregression__C": np.logspace(-4, 4, penalties)},
-        cv=KFold(folds, shuffle=True, random_state=state),
-    )
+    splits = KFold(folds, shuffle=True, random_state=state).split(x)
+    # A rare class may be missing from one part of a split, which then has nothing to learn.
+    both = [(part, rest) for part, rest in splits if len(np.unique(y[part])) > 1]
+    if not both:
+        return np.asarray(y_test == np.bincount(y).argmax())
+    search = GridSearchCV(model, {"logisticregression__C": np.logspace(-4, 4, penalties)}, cv=both)
     with warnings.catch_warnings():
         # With weak penalties a separable factor has no optimum; the accuracy settles earlier.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -173,4 +185,5 @@ def _hits(
 ENTRY = Entry(
     question="What can a linear probe predict from the latents of each type?",
     takes=("posterior", "factors", "types=types"),
+    needs=("variances",),
 )

@@ -32,6 +32,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode
 from zscope.assays.entry import Entry
+from zscope.assays.jacobian import Likelihood
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -40,7 +41,6 @@ from zscope.types import Codes, Observations, as_tensor
 
 __all__ = ["RateDistortion", "carried_information", "negative_log_likelihood", "rate_distortion"]
 
-Likelihood = Literal["bernoulli", "gaussian"]
 CHUNK_BYTES = 64 << 20
 
 

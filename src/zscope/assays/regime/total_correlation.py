@@ -2,13 +2,14 @@
 
 With C the covariance and R the correlation matrix of the codes,
 
-    TC = 1/2 ( sum_j log C_jj - log det C ) = -1/2 log det R,        0 <= TC <= infinity
+    TC = 1/2 ( sum_j log C_jj - log det C ) = -1/2 log det R,        0 <= TC < infinity
 
-0 when the latents are uncorrelated, infinite when one is a linear combination of the
-others. Unchanged by shifting or scaling any latent and by the order of the latents, so a
-passive latent whose means hardly vary counts as much as any other. Changed by rotation.
-Latents that do not vary are left out and listed. Independent columns add nothing beyond
-the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
+0 when the latents are uncorrelated; undefined (infinite) when one is a linear combination
+of the others, or there are fewer samples than latents + 2. Unchanged by shifting or
+scaling any latent and by the order of the latents, so a passive latent whose means hardly
+vary counts as much as any other. Changed by rotation. Latents that do not vary are left
+out and listed. Independent columns add nothing beyond the bias of the estimate, about d
+(d-1) / (4 N): compare with `floor`.
 
 Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
 """
@@ -25,7 +26,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import Undefined
-from zscope.results import Scored
+from zscope.results import Scored, subject
 from zscope.types import Matrix
 
 __all__ = ["TotalCorrelation", "covariance_total_correlation", "total_correlation"]
@@ -51,6 +52,11 @@ class TotalCorrelation(Scored):
     def chance(self) -> float:
         return self.floor
 
+    @property
+    def flags(self) -> list[str]:
+        dropped = self.dropped
+        return [f"{subject('Latent', dropped)} constant and left out."] if dropped else []
+
 
 @accepts_recording
 def total_correlation(
@@ -70,7 +76,18 @@ def total_correlation(
     constant = covariance.diagonal() <= CONSTANT
     varying = (~constant).nonzero().flatten()
     n, d = len(rows), len(varying)
+    if d > 1 and n < d + 2:
+        raise Undefined(
+            f"total_correlation: {n} samples of {d} latents always look linearly dependent. Record "
+            f"at least {d + 2}, and thousands for a reliable value."
+        )
     score = covariance_total_correlation(covariance[varying][:, varying])
+    if math.isinf(score):
+        raise Undefined(
+            f"total_correlation: the {d} latents of {n} samples are linearly dependent, so it is "
+            "infinite. Is a latent a copy of another? See the correlations of the codes: "
+            "np.corrcoef(codes.T)"
+        )
     codes = rows[:, [chosen[int(j)] for j in varying]]
 
     def score_of_half(half: Matrix) -> float:

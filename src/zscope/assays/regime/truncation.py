@@ -13,7 +13,6 @@ downstream model that is sensitive to collinear or near-constant features.
 Bonheme 2023, section 6.4.4, figures 6.4 to 6.8; corollary 6.3.1.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +42,7 @@ class Truncation(Result):
     subsets: dict[str, list[int]]
     samples: int
     floors: dict[str, dict[str, float]] = field(default_factory=dict)  # of independent columns
+    flags: list[str] = field(default_factory=list)  # why a subset is missing from the table
 
     def summary(self) -> list[tuple[str, str]]:
         lines = []
@@ -62,7 +62,6 @@ class Truncation(Result):
             (f"{subset} {kind}", value)
             for subset, pair in row.items()
             for kind, value in zip(("mean", "sampled"), pair, strict=True)
-            if math.isfinite(value)  # infinite for linearly dependent latents
         ]
         if not bar_values:
             raise Undefined(
@@ -107,7 +106,7 @@ def truncation(
     mean, sampled = posterior.mean.double(), posterior.sample(fresh(generator)).double()
     table: dict[str, dict[str, tuple[float, float]]] = {measure: {} for measure in MEASURES}
     floors: dict[str, dict[str, float]] = {measure: {} for measure in MEASURES[:2]}
-    subsets = type_subsets(types)
+    subsets, flags = type_subsets(types), []
     for name, columns in subsets.items():
         if len(columns) < 2:
             continue
@@ -115,11 +114,17 @@ def truncation(
             ("total correlation", total_correlation),
             ("mutual information", mutual_information),
         ):
-            of_means, of_samples = of(mean, columns=columns), of(sampled, columns=columns)
+            try:
+                of_means, of_samples = of(mean, columns=columns), of(sampled, columns=columns)
+            except Undefined as reason:
+                flags.append(f"No {measure} of the subset {name}: {reason}")
+                continue
             table[measure][name] = of_means.score, of_samples.score
             floors[measure][name] = of_samples.floor
     table["effective rank"]["full"] = (effective_rank(mean).score, effective_rank(sampled).score)
-    return Truncation(table=table, subsets=subsets, samples=len(posterior), floors=floors)
+    return Truncation(
+        table=table, subsets=subsets, samples=len(posterior), floors=floors, flags=flags
+    )
 
 
 ENTRY = Entry(

@@ -168,6 +168,6 @@ def _cause_hybrids(
 ENTRY = Entry(
     question="What changes when one latent is taken from another sample?",
     takes=("decoder", "codes"),
-    passes="latents + 3",
+    passes="latents + 2",
     most=4_000,
 )
