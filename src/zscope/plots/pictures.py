@@ -104,8 +104,8 @@ def hybrid_grid(
         )
     grid = np.concatenate([sources[:, :1], decoded, sources[:, 1:2]], axis=1)
     labels = theme.labels(decoded.shape[1], names)
-    ax = image_grid(grid, columns=["base", *labels, "other"], title=title, ax=ax)
-    ax.set_xlabel("latent from the other")
+    columns, x = ["base", *labels, "other"], "latent from the other"
+    ax = image_grid(grid, columns=columns, x=x, title=title, ax=ax)
     return _frame_columns(ax, [0, grid.shape[1] - 1])
 
 

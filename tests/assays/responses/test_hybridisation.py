@@ -111,3 +111,12 @@ def test_a_unit_of_several_causes_is_set_as_a_whole():
 def test_causes_need_a_causal_block():
     with pytest.raises(Undefined, match=r"no causal block.*on='causes'"):
         hybridisation(identity(3), three()[:2], on="causes")
+
+
+def test_of_many_units_the_figure_shows_those_with_the_largest_change():
+    codes = torch.zeros(2, 100)
+    codes[1] = torch.arange(100.0)
+    ax = hybridisation(identity(100), codes).plot()
+    names = [label.get_text() for label in ax.get_xticklabels()]
+    assert names == ["base", *map(str, range(88, 100)), "other"]
+    assert ax.get_xlabel() == "latent from the other (12 of 100, the largest changes)"

@@ -34,6 +34,8 @@ from zscope.types import Codes
 
 __all__ = ["Hybridisation", "hybridisation"]
 
+SHOWN = 12  # units in the figure
+
 
 @dataclass(frozen=True, eq=False)
 class Hybridisation(Result):
@@ -66,9 +68,18 @@ class Hybridisation(Result):
         ]
 
     def plot(self, ax: Any = None) -> Any:
+        """The hybrids; of more than 12 units, those that change the base most."""
         from zscope.plots import hybrid_grid
 
-        return hybrid_grid(self.decoded, self.decoded_sources, ax=ax)
+        change = self.change.diagonal() if self.double else self.change
+        units = sorted(change.argsort(descending=True, stable=True)[:SHOWN].tolist())
+        decoded = self.decoded[units][:, units] if self.double else self.decoded[units]
+        names = [str(unit) for unit in units]
+        ax = hybrid_grid(decoded, self.decoded_sources, names=names, ax=ax)
+        if len(units) < len(change):
+            note = f"({len(units)} of {len(change)}, the largest changes)"
+            ax.set_xlabel(f"{ax.get_xlabel()} {note}")
+        return ax
 
 
 @accepts_recording
