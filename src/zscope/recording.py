@@ -122,7 +122,7 @@ class Recording:
         """The posterior means."""
         return self.posterior.mean
 
-    @property
+    @cached_property
     def variances(self) -> Codes:
         """The posterior variances, in units of the prior's; 0 for a deterministic encoder."""
         return self.relative.variance

@@ -408,6 +408,41 @@ def test_what_several_assays_need_is_computed_once():
     assert not world.decoded
 
 
+@pytest.mark.parametrize("variational", [True, False])
+def test_information_and_types_are_computed_once_for_all_scores(monkeypatch, variational):
+    """And each score is what it is by itself, on a recording of its own."""
+    sample, types = (import_module(f"zscope.assays.{n}") for n in ("sample", "regime.types"))
+    tables, decisions = [], []
+
+    def information(bins, labels, **options):
+        tables.append(bins.tobytes() + labels.tobytes())
+        return real_information(bins, labels, **options)
+
+    def variable_types(*arguments, **options):
+        decisions.append(arguments)
+        return real_types(*arguments, **options)
+
+    def recording():
+        codes = gaussian_codes(400, 3).numpy()
+        factors = np.column_stack([np.digitize(codes[:, 0], [-0.5, 0.5]), codes[:, 1] > 0])
+        variances = np.full((400, 3), 0.05)
+        variances[:, 2] = 1  # passive
+        kinds = ["ordinal", "categorical"]
+        return Recording.from_arrays(
+            codes, factors, variances=variances if variational else None, kinds=kinds
+        )
+
+    alone = {name: measure(recording(), name).results[name] for name in groups()["disentanglement"]}
+    real_information, real_types = sample.information, types.variable_types
+    monkeypatch.setattr(sample, "information", information)
+    monkeypatch.setattr(types, "variable_types", variable_types)
+    together = measure(recording(), "disentanglement").results
+    assert {n: r.score for n, r in together.items()} == {n: r.score for n, r in alone.items()}
+    assert len(tables) > 10  # of the chance levels too, whose rows are permuted
+    assert len(set(tables)) == len(tables)
+    assert len(decisions) == (1 if variational else 0)
+
+
 LATENTS = [1, 2, 10, 64, 256, 304, 499, 1024, 16_384]
 
 

@@ -14,6 +14,7 @@ codes exceeds in 1 % of cases.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -39,7 +40,6 @@ __all__ = [
 
 MIN_SAMPLES = 20
 LARGEST = 1e38
-CACHED = ("bins", "information", "plain_information", "values")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,7 @@ class Sample:
     columns: tuple[int, ...]  # the indices of the factors
     names: tuple[str, ...] = ()  # of the factors, if known
     split_keys: np.ndarray | None = None  # a random number per row, which decides the split
+    origin: "Sample | None" = None  # the same codes and factors, which computes things once
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -70,12 +71,12 @@ class Sample:
 
     @cached_property
     def bins(self) -> np.ndarray:
-        return quantile_bins(self.codes, bins_for(len(self)))
+        return self.origin.bins if self.origin else quantile_bins(self.codes, bins_for(len(self)))
 
     @cached_property
     def information(self) -> Information:
         """Chance-corrected information, from quantile bins."""
-        return information(self.bins, self.labels)
+        return self.origin.information if self.origin else information(self.bins, self.labels)
 
     def bin_flags(self) -> list[str]:
         """A flag for each factor with more values than a binned latent can distinguish."""
@@ -103,11 +104,15 @@ class Sample:
     @cached_property
     def plain_information(self) -> Information:
         """As in the library of Locatello et al.: 20 equal-width bins, factors not binned."""
+        if self.origin:
+            return self.origin.plain_information
         return information(width_bins(self.codes), self.values, chance=False)
 
     @cached_property
     def values(self) -> np.ndarray:
         """The index of each value; continuous factors are not binned either."""
+        if self.origin:
+            return self.origin.values
         labels = self.labels.copy(order="F")
         for k in np.flatnonzero(~self.discrete):
             labels[:, k] = value_labels(self.factors[:, k])
@@ -115,9 +120,7 @@ class Sample:
 
     def with_split_keys(self, generator: np.random.Generator) -> "Sample":
         """With a random number for each row, so that every subset is split in the same way."""
-        sample = replace(self, split_keys=generator.random(len(self)))
-        sample.__dict__.update({k: v for k, v in self.__dict__.items() if k in CACHED})
-        return sample
+        return replace(self, split_keys=generator.random(len(self)), origin=self)
 
     def split(self, share: float = 2 / 3) -> tuple[np.ndarray, np.ndarray]:
         """Training rows and test rows (10,000 and 5,000 of 15,000)."""
@@ -129,20 +132,26 @@ class Sample:
         cut = round(share * len(self))
         return order[:cut], order[cut:]
 
+    @cached_property
+    def _subsets(self) -> dict[tuple[int, ...], "Sample"]:
+        return {}
+
     def keep(self, latents: list[int]) -> "Sample":
-        """Only these latents."""
+        """Only these latents; the same object each time, so that it computes things once."""
         if latents == list(self.latents):
             return self
-        places = [self.latents.index(j) for j in latents]
-        sample = replace(self, codes=self.codes[:, places], latents=tuple(latents))
-        if "bins" in self.__dict__:
-            sample.__dict__["bins"] = self.bins[:, places]
-        return sample
+        if (subset := self._subsets.get(tuple(latents))) is None:
+            places = [self.latents.index(j) for j in latents]
+            subset = replace(self, codes=self.codes[:, places], latents=tuple(latents), origin=None)
+            if "bins" in self.__dict__:
+                subset.__dict__["bins"] = self.bins[:, places]
+            self._subsets[tuple(latents)] = subset
+        return subset
 
     def permute(self, rows: np.ndarray) -> "Sample":
         """Pair row i of the factors with row rows[i] of the codes, so that they are unrelated."""
-        shuffled = replace(self, codes=self.codes[rows])
-        if "bins" in self.__dict__:  # a permutation does not change the bin of a code
+        shuffled = replace(self, codes=self.codes[rows], origin=None)
+        if "bins" in (self.origin or self).__dict__:  # they move with their codes
             shuffled.__dict__["bins"] = np.asfortranarray(self.bins[rows])
         return shuffled
 
@@ -162,10 +171,27 @@ class Sample:
         )
 
 
+_PREPARED: WeakKeyDictionary[Factors, tuple[Array, Sample, list[str]]] = WeakKeyDictionary()
+
+
 def prepare(
-    who: str, codes: Array, factors: Array, kinds: str | Sequence[str] | None
+    who: str, codes: Array, factors: Array | Factors, kinds: str | Sequence[str] | None
 ) -> tuple[Sample, list[str]]:
-    """The sample with all latents and all factors that vary, and flags about the other factors."""
+    """The sample with all latents and all factors that vary, and flags about the other factors.
+
+    Made once for the codes and factors of a recording, and shared by all scores.
+    """
+    if not isinstance(factors, Factors) or kinds is not None:
+        return _prepare(who, codes, factors, kinds)
+    known = _PREPARED.get(factors)
+    if known is None or known[0] is not codes:
+        known = _PREPARED[factors] = (codes, *_prepare(who, codes, factors, None))
+    return known[1], list(known[2])
+
+
+def _prepare(
+    who: str, codes: Array, factors: Array | Factors, kinds: str | Sequence[str] | None
+) -> tuple[Sample, list[str]]:
     rows = numbers_of(codes, who, "codes", least=2)
     values = numbers_of(factors, who, "factors", least=2)
     if len(rows) != len(values):
@@ -274,7 +300,20 @@ def order_of(labels: np.ndarray) -> np.ndarray:
 def used_latents(
     who: str, sample: Sample, variances: Array | None
 ) -> tuple[list[int], list[int], list[str]]:
-    """The latents in use, the passive ones, and flags that say why these are passive."""
+    """The latents in use, the passive ones, and flags that say why these are passive.
+
+    Decided once for a sample and its variances, and shared by all scores.
+    """
+    known = sample.__dict__.get("_used")
+    if known is None or known[0] is not variances:
+        known = sample.__dict__["_used"] = variances, _used_latents(who, sample, variances)
+    active, passive, flags = known[1]
+    return list(active), list(passive), list(flags)
+
+
+def _used_latents(
+    who: str, sample: Sample, variances: Array | None
+) -> tuple[list[int], list[int], list[str]]:
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"{subject('Latent', sorted(passive))} constant."] if passive else []
     if variances is not None and has_spread(variances, who):

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.assays.information import bins_for, information, quantile_bins
 from zscope.assays.regime.divergence import latent_divergence
 from zscope.assays.regime.types import variable_types
+from zscope.assays.sample import prepare
 from zscope.autoencoder import evaluation
+from zscope.errors import Undefined
 from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
@@ -67,20 +68,16 @@ def ranges(codes: Tensor) -> Tensor:
 
 def best_factors(codes: Tensor, factors: Factors | None) -> dict[int, tuple[str, float]]:
     """The factor that each latent is most informative about, if it is about any."""
-    if factors is None or len(codes) < 20:
+    if factors is None:
         return {}
-    labels = np.column_stack(
-        [
-            quantile_bins(column[:, None].astype(float), bins_for(len(codes)))[:, 0]
-            if kind == "continuous"
-            else np.unique(column, return_inverse=True)[1]
-            for column, kind in zip(factors.values.T, factors.kinds, strict=True)
-        ]
-    )
-    shared = information(quantile_bins(codes.numpy(), bins_for(len(codes))), labels)
+    try:
+        sample, _ = prepare("table of latents", codes, factors, None)
+    except Undefined:  # too few samples, or no factor that varies
+        return {}
+    shared = sample.information
     best = shared.share.argmax(1)
     return {
-        j: (factors.names[k], float(shared.share[j, k]))
+        j: (factors.names[sample.columns[k]], float(shared.share[j, k]))
         for j, k in enumerate(best)
         if shared.plain[j, k] > shared.threshold[j, k]
     }
