@@ -188,7 +188,7 @@ def finish(measurements: "Measurements", names: list[str]) -> None:
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.
     tried = sorted(missing, key=lambda name: missing[name].startswith("Does not apply"))
-    named = names if measurements.results else [*names, *tried]
+    named = names if measurements.results else dict.fromkeys([*names, *tried])
     reasons = names_by_text((name, missing[name]) for name in named if name in missing)
     for reason, assays in reasons.items():
         raise Undefined(f"{assays}: {reason}")

@@ -36,7 +36,7 @@ calls = [
     (lambda **o: a.holes(model, codes, **o), "samples"),
     (lambda **o: a.hole_score(model, codes, codes, **o), "samples"),
     (lambda **o: a.response_map(model, codes[0], codes=codes, **o), "grid decode_grid"),
-    (lambda **o: a.drift(plane, **o), "steps grid kept"),
+    (lambda **o: a.drift(plane, **o), "steps grid trajectories"),
     (
         lambda **o: a.manifold_path(model, codes[0], codes[1], codes=codes, **o),
         "points frames samples neighbours relax",
@@ -77,4 +77,4 @@ def test_a_count_is_a_whole_number_of_any_type_and_a_name_is_a_known_one():
     typo, counted, wrong = json.loads(ran.stdout)
     assert counted == 35
     assert wrong == []
-    assert "on='cause'; use on='noises'" in typo
+    assert "on='cause' is not noises or causes" in typo

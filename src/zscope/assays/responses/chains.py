@@ -86,7 +86,7 @@ def relax_chain(
             jac=True,
             method="L-BFGS-B",
             bounds=None if bounds is None else bounds.repeat(len(inner), 1).tolist(),
-            options={"maxiter": steps, "ftol": 1e-9},
+            options={"maxiter": steps, "maxfun": steps + steps // 4, "ftol": 1e-9},
         )
         chain = torch.cat([first, torch.from_numpy(solution.x).reshape(inner.shape), last])
         pieces *= 2

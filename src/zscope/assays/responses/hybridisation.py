@@ -95,13 +95,9 @@ def hybridisation(
     """Decode the base with each unit of the alternative(s) in turn.
 
     Two codes (three for `double`) are the base and the alternative(s), in this order; from
-    more codes, they are drawn at random.
+    more codes, they are drawn at random. Units are `on` the noises (the codes) or, in a model
+    with a causal block, on the causes.
     """
-    if on not in ("noises", "causes"):
-        raise ConfigError(
-            f"hybridisation: on={on!r}; use on='noises' (the codes) or, in a model with a causal "
-            "block, on='causes'."
-        )
     generator = fresh(generator)
     if isinstance(codes, Posterior):
         codes = codes.mean
