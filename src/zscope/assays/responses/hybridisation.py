@@ -24,7 +24,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock, evaluation
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import Result
