@@ -1,12 +1,14 @@
 """The arrows of the design: who may import whom."""
 
 import ast
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import zscope
+from zscope.adapters import MissingPackage
 
 ROOT = Path(zscope.__file__).parent
 
@@ -236,7 +238,8 @@ def test_tab_completion_shows_public_names_alone(name):
     shown = dir(module)
     assert set(shown) == set(module.__all__)
     for each in shown:
-        assert hasattr(module, each)
+        with suppress(MissingPackage):  # of a library that is not installed
+            getattr(module, each)
 
 
 def test_commands_name_no_assay():

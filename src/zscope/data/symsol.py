@@ -138,7 +138,8 @@ def build(counts: dict[str, int], **facts: Any) -> Source:
             from scipy.spatial.transform import Rotation
 
             for rows in rotations(folder / FILE, part):
-                yield Rotation.from_matrix(rows).as_rotvec()
+                # A copy: older versions of scipy refuse arrays that cannot be written to.
+                yield Rotation.from_matrix(np.array(rows)).as_rotvec()
 
         target = folder / f"rotations-{part}-{record.sha256[:12]}.npy"
         with disk_errors("symsol", folder):

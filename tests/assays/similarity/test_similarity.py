@@ -195,7 +195,7 @@ def test_procrustes_agrees_with_the_best_turn_found_by_scipy(p, q):
     x, y = normal(25, p, seed=1), normal(25, q, seed=2)
     a = np.zeros((25, max(p, q)))
     b = np.zeros((25, max(p, q)))
-    a[:, :p], b[:, :q] = x - x.mean(0), y - y.mean(0)
+    a[:, :p], b[:, :q] = (x - x.mean(0)).numpy(), (y - y.mean(0)).numpy()
     a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
     turn, _ = scipy.linalg.orthogonal_procrustes(a, b)
     result = procrustes(x, y)
