@@ -25,6 +25,7 @@ from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
 from zscope.randomness import named_generator, seed_of
 from zscope.types import Codes, as_tensor
+from zscope.usage import Usage, usage_of_codes, usage_of_decoder, usage_of_posterior
 
 __all__ = ["Recording", "record"]
 
@@ -146,6 +147,27 @@ class Recording:
         if prior is None or self.posterior.deterministic:
             return self.posterior
         return self.posterior.relative_to(prior.detach().to("cpu"))
+
+    @cached_property
+    def usage(self) -> Usage:
+        """Which latents count, and by which measure (`zscope.usage`)."""
+        model = self.model
+        if not self.posterior.deterministic:
+            return usage_of_posterior(self.relative)
+        if model is None or type(model).decode is Autoencoder.decode:
+            return usage_of_codes(self.codes)
+        device, dtype = model.place
+
+        def decode(codes: Codes) -> Tensor:
+            return model.decode(codes.to(device, dtype)).float().cpu()
+
+        with evaluation(model):
+            return usage_of_decoder(self.base_samples, decode)
+
+    @property
+    def used(self) -> list[int]:
+        """The latents that count: the one answer for all assays, findings and counts."""
+        return self.usage.used
 
     @cached_property
     def observations(self) -> Tensor:

@@ -112,9 +112,11 @@ def test_dead_latents_are_counted_and_what_is_left_is_named(std):
     std = None if std is None else torch.tensor(std)
     model = keeping(4, [0, 2], prior=prior, std=std)
     found = only(said("dead latents", model, normal(), "response-matrix"))
-    assert found.level == "problem"
+    assert found.level == "note"  # capacity that is not needed does no harm
     assert found.text == "2 of 4 latents carry no information"
-    assert str(found).startswith(f"{found.text}: train with 2, or prune with zs.")
+    assert str(found).startswith(
+        f"{found.text}: harmless; to remove them, train with 2, or prune with zs."
+    )
     assert "zs.prune(autoencoder, [0, 2])" in found.action
     assert "latent 3" in found.evidence
     assert "600 observations" in found.evidence
@@ -149,8 +151,25 @@ def test_a_collapsed_model_is_the_first_thing_to_know():
     assert first.matters == 1.0
 
 
-def test_without_spread_and_responses_nothing_is_said_of_dead_latents():
-    assert said("dead latents", keeping(4, [0]), normal()) == []
+def test_of_an_encoder_alone_nothing_is_said_of_dead_latents():
+    recording = zs.Recording.from_arrays(normal())
+    assert BY_NAME["dead latents"](Facts(recording, {}, latent_table(recording))) == []
+
+
+def test_a_deterministic_latent_that_the_encoder_loses_is_named():
+    model = World(lambda z: z, lambda x: x[:, [0, 0, 2]], 3)
+    found = only(said("ignored latents", model, normal(latents=3), "response-matrix"))
+    assert found.text == "Latent 1 is lost when decoded and encoded again"
+
+
+def test_the_latents_of_a_deterministic_model_are_ordered_by_effect_not_by_response():
+    """As of PCA with a noise component: its response is 1, but it changes next to nothing."""
+    scale = torch.tensor([0.02, 1.0, 3.0])
+    model = identity(3)
+    recording = zs.record(model, from_arrays(normal(latents=3) * scale))
+    table = latent_table(recording, [1.0, 0.9, 0.8])
+    assert [row["latent"] for row in table] == [2, 1, 0]
+    assert [row["used"] for row in table] == [True, True, False]
 
 
 def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_named():

@@ -122,7 +122,7 @@ def test_links_lead_somewhere_and_no_two_places_share_a_name(whole):
 def test_findings_stand_at_the_top_with_evidence_and_rule(whole):
     report, text, numbers = whole
     plain = Page(text).text
-    assert "1 of 3 latents carries no information: train with 2, or prune with" in plain
+    assert "1 of 3 latents carries no information: harmless; to remove it, train with 2" in plain
     assert "<strong>1 of 3 latents carries no information</strong>" in text
     places = [plain.index(finding.text) for finding in report.findings]
     assert places == sorted(places)
@@ -396,7 +396,9 @@ def test_progress_names_each_assay_that_applies():
 def test_a_report_prints_its_findings():
     report = zs.assay(Pictures(), pictures(), names=FEW, resamples=0)
     lines = str(report).splitlines()
-    assert lines[0].startswith("1 of 3 latents carries no information: train with 2")
+    assert lines[0].startswith(
+        "1 of 3 latents carries no information: harmless; to remove it, train with 2"
+    )
     assert len([line for line in lines if line.startswith("mig ")]) == 1
     assert repr(report) == f"Pictures\n{report}"
 

@@ -1,12 +1,13 @@
 """Which latents enter a measure of alignment: the active ones.
 
 A passive latent has a column of zeros in the decoder's Jacobian; if it were included, it
-would be its own singular direction and look perfectly aligned. The source has two rules, and
-we add two:
+would be its own singular direction and look perfectly aligned. By default the latents in use
+count, as in all other assays (`zscope.usage`). The source has two rules of its own:
 
+    "used"       the latents in use (`recording.used`)
     "mean"       the standard deviation of its codes is above 0.5 (chapter 3)
     "variance"   its posterior variance is below 0.8 on average (chapter 4)
-    "all"        every latent: for models without a prior, whose codes have no natural scale
+    "all"        every latent
     [0, 3, 4]    the listed latents
 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
@@ -15,11 +16,11 @@ Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.assays.engine import Recorded, posterior_of, used_latents
+from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.randomness import fresh
 from zscope.sampling import recorded_codes
@@ -29,30 +30,29 @@ __all__ = [
     "Rule", "active_latents", "check_two_active", "codes_of", "random_rows", "standard_error",
 ]  # fmt: skip
 
-RULES = ("mean", "variance", "all")
+RULES = ("used", "mean", "variance", "all")
 Rule = str | Sequence[int]
 """One of RULES, or the latents themselves."""
 
 
-def active_latents(
-    who: str, autoencoder: Autoencoder, codes: Posterior | Tensor | np.ndarray, active: Rule | None
-) -> list[int]:
-    """The latents to use; None means "mean" for a model with a prior, else "all"."""
-    mean = codes_of(codes, who)
+def active_latents(who: str, autoencoder: Autoencoder, codes: Recorded, active: Rule) -> list[int]:
+    """The latents to use, by one of the rules above."""
+    posterior = posterior_of(codes, who)
+    mean = codes_of(posterior, who)
     latents = mean.shape[1]
-    if active is None:
-        active = "all" if autoencoder.prior is None else "mean"
+    if active == "used":
+        return used_latents(autoencoder, codes, who)
     if active == "all":
         return list(range(latents))
     if active == "mean":
         return _indices(mean.double().std(0, correction=0) > 0.5)
     if active == "variance":
-        if not isinstance(codes, Posterior) or codes.deterministic:
+        if posterior.deterministic:
             raise ConfigError(
                 f"{who}: active='variance' needs the variances of the posterior. Give "
                 "recording.posterior of a variational model instead of codes."
             )
-        return _indices(codes.variance.double().mean(0) < 0.8)
+        return _indices(posterior.variance.double().mean(0) < 0.8)
     if isinstance(active, str):
         raise ConfigError(f"{who}: active={active!r}. {did_you_mean(active, RULES)}")
     chosen = [int(j) for j in active]
@@ -71,9 +71,9 @@ def check_two_active(who: str, active: list[int], latents: int) -> None:
         )
 
 
-def codes_of(codes: Posterior | Tensor | np.ndarray, who: str) -> Codes:
+def codes_of(codes: Recorded, who: str) -> Codes:
     """The means, after checking that they are finite rows of latents."""
-    return recorded_codes(codes.mean if isinstance(codes, Posterior) else codes, who)
+    return recorded_codes(posterior_of(codes, who).mean, who)
 
 
 def random_rows(count: int, samples: int, generator: Generator | None, who: str) -> Tensor:

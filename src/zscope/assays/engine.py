@@ -30,7 +30,7 @@ from zscope.types import Codes, as_tensor
 __all__ = [
     "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "chunk_size", "decode",
     "decode_and_respond", "encode", "layer_sizes", "location", "memory_budget", "posterior_of",
-    "respond", "respond_posterior", "responses", "use_memory",
+    "respond", "respond_posterior", "responses", "use_memory", "used_latents",
 ]  # fmt: skip
 
 Recorded = Recording | Posterior | Tensor | np.ndarray
@@ -85,6 +85,13 @@ def posterior_of(recorded: Recorded, who: str) -> Posterior:
     if isinstance(recorded, Recording):
         return recorded.posterior
     return recorded if isinstance(recorded, Posterior) else Posterior(recorded_codes(recorded, who))
+
+
+def used_latents(autoencoder: Autoencoder, recorded: Recorded, who: str) -> list[int]:
+    """The latents that count (`zscope.usage`), of a recording or of a model and its posterior."""
+    if not isinstance(recorded, Recording):
+        recorded = Recording(autoencoder, posterior_of(recorded, who))
+    return recorded.used
 
 
 def base_samples(recorded: Recorded, samples: int, who: str, generator: Generator) -> Codes:

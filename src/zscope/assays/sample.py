@@ -5,8 +5,8 @@ are guessed, and a flag says so. Scores that group rows by value never re-bin a 
 factor; a continuous one is cut into 20 bins with equal counts. Constant factors are skipped,
 and a flag names them.
 
-Passive latents: constant ones always; with `variances` (posterior variances, samples x
-latents) those of the type "passive"; without, or if all variances are 0 (a deterministic
+Latents that are left out: constant ones always; with `variances` (posterior variances, samples
+x latents) those not in use (`zscope.usage`); without, or if all variances are 0 (a deterministic
 encoder), those whose information about every factor stays below a level that a set of noise
 codes exceeds in 1 % of cases.
 """
@@ -28,10 +28,12 @@ from zscope.assays.information import (
     width_bins,
 )
 from zscope.assays.matrices import Array, as_rows
+from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 from zscope.results import subject
+from zscope.usage import usage_of_posterior
 
 __all__ = [
     "MIN_SAMPLES", "Sample", "all_latents", "has_spread", "numbers_of", "order_of",
@@ -317,15 +319,14 @@ def _used_latents(
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"{subject('Latent', sorted(passive))} constant."] if passive else []
     if variances is not None and has_spread(variances, who):
-        from zscope.assays.regime.types import variable_types
-
-        types = variable_types(variances)
-        if types.latents != sample.codes.shape[1]:
+        rows = as_rows(variances, who)
+        if rows.shape != sample.codes.shape:
             raise Undefined(
-                f"{who}: variances of {types.latents} latents for codes of "
-                f"{sample.codes.shape[1]}. Pass posterior.variance of the same model."
+                f"{who}: variances of shape {tuple(rows.shape)} for codes of shape "
+                f"{sample.codes.shape}. Pass posterior.variance of the same observations."
             )
-        silent, reason = set(types.passive), "the posterior is the prior"
+        posterior = Posterior(torch.from_numpy(sample.codes), rows.sqrt())
+        silent, reason = set(usage_of_posterior(posterior).unused), "its posterior tells nothing"
     else:
         silent = {int(j) for j in np.flatnonzero(~sample.information.informative)}
         reason = "no more information about any factor than noise"

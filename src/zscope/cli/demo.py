@@ -140,11 +140,8 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """How many latents are used, in words."""
-    counts = {kind: sum(row["type"] == kind for row in rows) for kind in ("active", "mixed")}
-    unused = len(rows) - counts["active"] - counts["mixed"]
-    used = counts["active"] + counts["mixed"]
+    used = sum(row["used"] for row in rows)
     return (
-        f"{used} of {len(rows)} latents carry information ({counts['active']} active, "
-        f"{counts['mixed']} mixed); {unused} carry none. The pictures vary in 5 factors: shape, "
+        f"{used} of {len(rows)} latents carry information. The pictures vary in 5 factors: shape, "
         "scale, orientation, x and y."
     )

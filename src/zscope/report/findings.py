@@ -20,8 +20,8 @@ LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
 MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
 __all__ = [
-    "DEAD", "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "and_list", "count_word",
-    "findings", "index_list", "is_dead", "join_parts", "latents_text", "percent", "title",
+    "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "and_list", "count_word",
+    "findings", "index_list", "join_parts", "latents_text", "percent", "title",
 ]  # fmt: skip
 
 
@@ -63,8 +63,8 @@ class Facts:
 
     @property
     def used(self) -> list[int]:
-        """The latents that carry information, by the rule on dead latents."""
-        return [row["latent"] for row in self.rows if not is_dead(row)]
+        """The latents that count."""
+        return self.recording.used
 
 
 @dataclass(frozen=True)
@@ -94,17 +94,6 @@ def findings(facts: Facts, rules: Iterable[Rule], failed: dict[str, Failure]) ->
         with isolate(f"finding on {rule.name}", failed):
             unsorted += rule(facts)
     return sorted(unsorted, key=lambda each: (LEVELS.index(each.level), -each.matters))
-
-
-DEAD = 0.1
-"""A latent of a deterministic model with a smaller response is dead."""
-
-
-def is_dead(row: Mapping[str, Any], threshold: float = DEAD) -> bool:
-    """Whether a latent carries no information: passive; if deterministic, without response."""
-    if "type" in row:
-        return bool(row["type"] == "passive")
-    return bool(row.get("response", 1.0) < threshold)
 
 
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

@@ -29,21 +29,27 @@ def latent_table(
 ) -> list[dict[str, Any]]:
     """One row for each latent, most informative first.
 
-    Columns, as far as the model and the data have them: latent; type (active, mixed, passive);
-    kl (nats); variance (mean posterior variance, in units of the prior's); spread (standard
-    deviation of the means); low and high (the range of 98 % of the means); response (`responses`,
-    the diagonal of the relative response matrix); factor (the one that samples of the latent are
-    most informative about) and factor_share (the share of that factor's entropy that they
-    explain beyond chance).
+    Columns, as far as the model and the data have them: latent; used (whether it counts, see
+    `zscope.usage`); effect (on the decoded observation, of a deterministic model); type (active,
+    mixed, passive); kl (nats); variance (mean posterior variance, in units of the prior's);
+    spread (standard deviation of the means); low and high (the range of 98 % of the means);
+    response (`responses`, the diagonal of the relative response matrix); factor (the one that
+    samples of the latent are most informative about) and factor_share (the share of that factor's
+    entropy that they explain beyond chance).
     """
     posterior = recording.posterior
     codes = posterior.mean.double()
     spread = codes.std(0, unbiased=False).tolist()
     low, high = ranges(codes).T.tolist()
     rows: list[dict[str, Any]] = [
-        {"latent": j, "spread": spread[j], "low": low[j], "high": high[j]}
+        {"latent": j, "used": False, "spread": spread[j], "low": low[j], "high": high[j]}
         for j in range(posterior.latents)
     ]
+    for j in recording.used:
+        rows[j]["used"] = True
+    if recording.usage.measure == "effect":
+        for row, effect in zip(rows, recording.usage.values.tolist(), strict=True):
+            row["effect"] = effect
     if not posterior.deterministic:
         types = variable_types(recording)
         names = {j: name for name in ("active", "mixed", "passive") for j in getattr(types, name)}
@@ -57,7 +63,7 @@ def latent_table(
     samples = posterior.sample(named_generator(recording.seed, "latent table")).double()
     for j, (factor, share) in best_factors(samples, recording.factors).items():
         rows[j] |= {"factor": factor, "factor_share": share}
-    return sorted(rows, key=lambda row: -row.get("kl", row.get("response", row["spread"])))
+    return sorted(rows, key=lambda row: -row.get("kl", row.get("effect", row["spread"])))
 
 
 def ranges(codes: Tensor) -> Tensor:

@@ -89,11 +89,12 @@ def test_dependent_columns_have_no_volume():
         alignment_gap(decoder(J), gaussian_codes(3, 2))
     with pytest.raises(Undefined, match="1 columns of zeros"):
         column_product(torch.tensor([[1.0, 0], [0, 0]]))
+    silent = zs.Posterior(0.01 * gaussian_codes(9, 2), torch.ones(9, 2).double())
     with pytest.raises(Undefined, match="0 of 2 latents are active"):
-        alignment_gap(decoder(M1, prior="normal"), 0.01 * gaussian_codes(9, 2))
+        alignment_gap(decoder(M1, prior="normal"), silent)
     # Dependent at some codes only: these are left out, and it is said.
     half = World(lambda z: torch.stack([z[:, 0], z[:, 1].clamp(min=0), z[:, 0]], 1), lambda x: x, 2)
-    codes = torch.tensor([[1.0, 1], [1, 2], [1, -1]]).double()
+    codes = torch.tensor([[1.0, 1], [2, 2], [3, -1]]).double()
     found = alignment_gap(half, codes)
     assert len(found.per_sample) == 2
     assert "Left out 1 of 3 codes" in found.flags[0]

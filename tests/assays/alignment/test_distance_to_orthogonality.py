@@ -191,8 +191,10 @@ def test_the_rules_for_active_latents():
 
 def test_fewer_than_two_active_latents_have_no_angle():
     world = identity(2, prior="normal")
+    mean = gaussian_codes(50, 2, scale=[1.0, 0.1])
+    posterior = zs.Posterior(mean, torch.full_like(mean, 0.95))
     with pytest.raises(Undefined, match="1 of 2 latents are active.*collapsed"):
-        distance_to_orthogonality(world, gaussian_codes(50, 2, scale=[1.0, 0.1]))
+        distance_to_orthogonality(world, posterior)
 
 
 def test_at_most_the_asked_number_of_codes_is_used_and_repeats():

@@ -214,12 +214,14 @@ def test_dci_says_so_when_codes_tell_a_factor_only_together():
     found = a.dci(codes, one ^ other)
     assert found.active == []
     assert any("[(0, 1)] are informative together" in flag for flag in found.flags)
+    codes[:, 2] *= 0.1
     known = a.dci(codes, one ^ other, variances=np.tile([0.01, 0.01, 1], (1000, 1)))
     assert known.active == [0, 1]
     assert known.informativeness == 1
     assert not any("informative together" in flag for flag in known.flags)
     # What the posteriors say is passive is passive, whatever its codes tell in pairs.
-    passive = a.dci(codes, one ^ other, variances=np.tile([1, 1, 0.01], (1000, 1)))
+    wide = np.tile([9, 9, 0.001], (1000, 1))
+    passive = a.dci(codes, one ^ other, variances=wide)
     assert passive.passive == [0, 1]
     assert not any("informative together" in flag for flag in passive.flags)
     assert not any("informative together" in flag for flag in a.dci(normal((1000, 3)), one).flags)
@@ -258,10 +260,10 @@ def test_sap_goes_by_the_kind_of_the_factor():
     assert a.sap(bent, factor, kinds="ordinal").matrix[0, 0] < 0.5
 
 
-def test_factor_vae_score_prunes_by_variable_type_not_by_scale():
+def test_factor_vae_score_prunes_by_usage_not_by_scale():
     factors = drawn((3, 4), 2000)
-    codes = np.column_stack([0.01 * aligned(factors), normal(2000)])
-    variances = np.tile([0.001, 0.001, 1.0], (2000, 1))
+    codes = np.column_stack([0.01 * aligned(factors), 0.2 * normal(2000)])
+    variances = np.tile([1e-6, 1e-6, 1.0], (2000, 1))
     found = a.factor_vae_score(codes, factors, variances=variances)
     assert found.active == [0, 1]
     assert found.score == pytest.approx(1)

@@ -85,3 +85,12 @@ def test_encoders_agree_more_than_shuffled_samples_do(recordings, pictures):
     assert means > 0.5
     assert result.null.abs().max() < 0.05
     assert result.matrix[0, 0] == pytest.approx(1)  # the input is the same
+
+
+def test_pruning_unused_latents_leaves_the_share_of_holes_as_it_was(recordings, pictures):
+    recording = recordings["btcvae"]
+    assert recording.used == [0, 1, 3, 4, 5, 6, 8, 9]
+    assert zs.assays.polarisation(recording).passive == [2, 7]
+    pruned = zs.prune(recording.autoencoder, recording.used, fill=recording.codes.mean(0))
+    before, after = zs.assays.holes(recording), zs.assays.holes(zs.record(pruned, pictures))
+    assert before.interval[0] <= after.score <= before.interval[1]

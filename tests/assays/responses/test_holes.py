@@ -7,6 +7,7 @@ from worlds import constant, gaussian_codes, identity, rescaled, responding, see
 
 import zscope as zs
 from zscope.assays import hole_score, holes
+from zscope.assays.engine import respond
 from zscope.assays.responses.holes import hole_reference
 from zscope.errors import ConfigError, Undefined
 
@@ -92,7 +93,7 @@ def test_models_without_a_prior_are_asked_about_hybrids():
 
 
 def test_a_model_that_answers_to_nothing_has_no_manifold():
-    with pytest.raises(Undefined, match=r"none of the 2 latents survives.*response-matrix"):
+    with pytest.raises(Undefined, match=r"none of the 2 latents is in use.*response-matrix"):
         holes(constant(2, prior="normal"), gaussian_codes(100, 2))
 
 
@@ -135,3 +136,38 @@ def test_rounding_leaves_an_exact_autoencoder_without_holes_and_its_interval_alo
     assert found.score == found.chance == 0
     assert found.interval[0] == 0
     assert found.interval[1] < 0.01
+
+
+class RingWithDeadLatents(zs.Autoencoder):
+    """Two latents on a ring; seven whose posteriors are nearly the prior, ignored by the decoder.
+
+    Their means are small functions of the observation (standard deviation 0.16 to 0.37), as
+    those of passive latents in trained VAEs.
+    """
+
+    latents, prior = 9, "normal"
+
+    def decode(self, z):
+        return ring(z[:, :2])
+
+    def encode(self, x, auxiliary=None):
+        angle = torch.atan2(x[:, 1], x[:, 0])[:, None]
+        order = torch.arange(1, 8).to(x)
+        dead = 2**0.5 * torch.linspace(0.16, 0.37, 7).to(x) * torch.cos(order * angle)
+        mean = torch.cat([x, dead], 1)
+        std = torch.tensor([0.05, 0.05] + [0.98] * 7).to(x)
+        return zs.Posterior(mean, std.expand_as(mean))
+
+
+def test_pruning_dead_latents_leaves_the_score_as_it_was():
+    model = RingWithDeadLatents()
+    recording = zs.record(model, near_ring(3000).float())
+    assert recording.used == [0, 1]
+    whole = holes(recording)
+    pruned = holes(zs.record(zs.prune(model, recording.used), near_ring(3000).float()))
+    assert whole.ignored == list(range(2, 9))
+    assert whole.score > 0.5
+    assert whole.interval[0] <= pruned.score <= whole.interval[1]
+    # The noise of the dead latents alone moves a code by more than most holes are deep.
+    everything = respond(model, recording.base_samples[:500]) - recording.base_samples[:500]
+    assert everything[:, 2:].norm(dim=1).median() > 2 * whole.limit

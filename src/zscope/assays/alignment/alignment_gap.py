@@ -21,9 +21,8 @@ the gap of a VAE's ELBO tends (Reizinger et al., NeurIPS 2022). The name is ours
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from zscope.assays.active import (
     Rule,
@@ -36,9 +35,10 @@ from zscope.assays.active import (
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import Likelihood, Method, PerSample, Spectra, linearise
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Matrix
@@ -86,9 +86,9 @@ class AlignmentGap(Scored):
 @accepts_recording
 def alignment_gap(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
-    active: Rule | None = None,
+    active: Rule = "used",
     samples: int = 256,
     likelihood: Likelihood = "gaussian",
     method: Method = "auto",
@@ -154,7 +154,7 @@ def _chance(spectra: Spectra) -> float:
 
 ENTRY = Entry(
     question="Do different latents change the output in orthogonal directions?",
-    takes=("decoder", "posterior"),
+    takes=("decoder", "recording"),
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,

@@ -46,6 +46,7 @@ from zscope.assays.active import (
 )
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Likelihood,
@@ -56,7 +57,7 @@ from zscope.assays.jacobian import (
     Squares,
     linearise,
 )
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.results import Scored
 from zscope.types import as_tensor
 
@@ -121,9 +122,9 @@ class DistanceToOrthogonality(Scored):
 @accepts_recording
 def distance_to_orthogonality(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
-    active: Rule | None = None,
+    active: Rule = "used",
     samples: int = 256,
     likelihood: Likelihood = "gaussian",
     method: Method = "auto",
@@ -131,10 +132,9 @@ def distance_to_orthogonality(
 ) -> DistanceToOrthogonality:
     """DtO, averaged over at most `samples` of the codes (of a posterior, its means).
 
-    `active` selects the latents: by default those whose codes have a standard deviation above
-    0.5, or all if the model has no prior. `likelihood="bernoulli"` weights each pixel by the
-    cost of an error in it (the source does not). Raises `Undefined` for fewer than two
-    active latents.
+    `active` selects the latents: by default those in use (`zscope.usage`).
+    `likelihood="bernoulli"` weights each pixel by the cost of an error in it (the source does
+    not). Raises `Undefined` for fewer than two active latents.
     """
     who = "distance_to_orthogonality"
     chosen = active_latents(who, autoencoder, codes, active)
@@ -238,7 +238,7 @@ def random_orthogonal(count: int, latents: int, *, seed: int = 0) -> Squares:
 
 ENTRY = Entry(
     question="Does the decoder stretch space along its latent axes?",
-    takes=("decoder", "posterior"),
+    takes=("decoder", "recording"),
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,

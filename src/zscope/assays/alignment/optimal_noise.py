@@ -40,6 +40,7 @@ from zscope.assays.active import (
 )
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Likelihood,
@@ -49,7 +50,7 @@ from zscope.assays.jacobian import (
     likelihood_of,
     linearise,
 )
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.results import Scored
 
@@ -103,9 +104,9 @@ class OptimalNoise(Scored):
 @accepts_recording
 def optimal_noise(
     autoencoder: Autoencoder,
-    posterior: Posterior,
+    posterior: Recorded,
     *,
-    active: Rule | None = None,
+    active: Rule = "used",
     samples: int = 256,
     likelihood: Likelihood | Literal["auto"] = "auto",
     method: Method = "auto",
@@ -118,12 +119,13 @@ def optimal_noise(
     guess. Other options as for `distance_to_orthogonality`.
     """
     who = "optimal_noise"
+    recorded, posterior = posterior, posterior_of(posterior, who)
     if posterior.std is None:
         raise Undefined(
             f"{who}: the {len(posterior)} posteriors have no independent noise; the theory "
             "assumes diagonal covariances. It applies to variational models with a std per latent."
         )
-    chosen = active_latents(who, autoencoder, posterior, active)
+    chosen = active_latents(who, autoencoder, recorded, active)
     check_two_active(who, chosen, posterior.latents)
     rows = random_rows(len(posterior), samples, generator, who)
     part = posterior[rows.to(posterior.mean.device)].detach()
@@ -194,7 +196,7 @@ def _slope(x: Spectra, y: Spectra) -> float | None:
 
 ENTRY = Entry(
     question="Is the encoder's precision distributed over latents as theory says it should be?",
-    takes=("decoder", "posterior"),
+    takes=("decoder", "recording"),
     needs=("variances", "two latents"),
     passes="samples * latents",
     most=4_000,

@@ -11,8 +11,9 @@ KL_j. Results proved in that limit (such as the alignment with principal directi
 to a real VAE if the gap is below 3 % for most of training: `settled_fraction` gives the
 fraction of training after the last time it was not.
 
-A latent is active if its means vary over the data (`rule="mean"`: standard deviation
-above 0.5) or if its posteriors are narrow (`rule="variance"`: mean variance below 0.8).
+A latent is active if it is in use (`rule="used"`, see `zscope.usage`). The source has two
+rules of its own: its means vary over the data (`rule="mean"`: standard deviation above 0.5),
+or its posteriors are narrow (`rule="variance"`: mean variance below 0.8).
 
 Zietlow, "An Analysis of the Inner Workings of Variational Autoencoders", dissertation,
 Tübingen, 2022: definition 1, equations 3.5 and 3.38, section 3.3.2; chapter 4 for the
@@ -24,12 +25,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
+
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.results import Scored
+from zscope.usage import usage_of_posterior
 
 __all__ = ["Polarisation", "polarisation", "settled_fraction"]
 
@@ -65,7 +69,7 @@ class Polarisation(Scored):
 
 @accepts_recording
 def polarisation(
-    posterior: Posterior, *, rule: Literal["mean", "variance"] = "mean"
+    posterior: Posterior, *, rule: Literal["used", "mean", "variance"] = "used"
 ) -> Polarisation:
     """The relative gap for a posterior with diagonal covariance."""
     if posterior.std is None:
@@ -75,7 +79,9 @@ def polarisation(
         )
     mean, variance = posterior.mean.double(), posterior.variance.double()
     narrow, spread = variance.mean(0) < 0.8, mean.std(0, correction=0) > 0.5
-    active = spread if rule == "mean" else narrow
+    used = torch.zeros_like(narrow)
+    used[usage_of_posterior(posterior).used] = True
+    active = {"used": used, "mean": spread, "variance": narrow}[rule]
     each = posterior.to("cpu").kl().double()
     kl = each.mean(0)
     total = float(kl.sum())

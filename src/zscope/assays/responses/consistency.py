@@ -19,10 +19,10 @@ and rescaling latents changes nothing.
 `flavour="paper"`: as printed, U_I is not divided by sigma_m: the same for latents of scale
 1, but rescaling a latent changes the scores.
 
-Collapsed units do not respond: sigma_m below 1e-4 of the largest, or INV[m,m] > 0.9.
-They get high scores for doing nothing, so `means` leaves them out and
-`means_with_collapsed` includes them. With `groups` a unit is a group of latents and |.| the
-Euclidean norm over it.
+Collapsed units are not in use (no latent of theirs is in `recording.used`), or do not respond:
+sigma_m below 1e-4 of the largest, or INV[m,m] > 0.9. They get high scores for doing nothing,
+so `means` leaves them out and `means_with_collapsed` includes them. With `groups` a unit is a
+group of latents and |.| the Euclidean norm over it.
 
 N is drawn from the prior, or from hybrids of the codes if there is none; SCN is computed for
 every distribution that the model has: prior, posterior, hybrid and uniform.
@@ -34,13 +34,12 @@ and the scores after it; table 2 for the distributions of self-consistency.
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import respond
+from zscope.assays.engine import Recorded, posterior_of, respond, used_latents
 from zscope.assays.entry import Entry
 from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
@@ -121,7 +120,7 @@ class Consistency(Scored):
 @accepts_recording
 def interventional_consistency(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
     interventions: int = 16,
     samples: int = 128,
@@ -151,7 +150,8 @@ def interventional_consistency(
             f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "
             "1 intervention, 2 samples and 1 level are needed."
         )
-    recorded = recorded_codes(codes, who, generator)
+    used = set(used_latents(autoencoder, codes, who))
+    recorded = recorded_codes(posterior_of(codes, who), who, generator)
     lists = partition(groups, recorded.shape[1], who)
     if len(recorded) < max(2, recorded.shape[1]):
         raise Undefined(
@@ -169,7 +169,9 @@ def interventional_consistency(
     errors = Errors(autoencoder, noises, before, values, lists, flavour)
     invariance, equivariance = 1 - errors.invariance, 1 - errors.equivariance
     silent = (errors.spread < NEGLIGIBLE * errors.spread.max()) | (errors.spread == 0)
-    collapsed = (silent | (invariance.diagonal() > UNRESPONSIVE)).nonzero().flatten().tolist()
+    unused = torch.tensor([used.isdisjoint(group) for group in lists])
+    responsive = ~silent & (invariance.diagonal() <= UNRESPONSIVE)
+    collapsed = (unused | ~responsive.cpu()).nonzero().flatten().tolist()
     distributions: list[Base] = ["prior", "posterior", "hybrid", "uniform"]
     drifts: dict[str, _Drift] = {}
     for name in distributions:
@@ -306,7 +308,7 @@ def _intervals(draws: list[dict[str, float]], units: int) -> dict[str, Interval]
 
 ENTRY = Entry(
     question="Does a change to one latent survive and leave the others unchanged?",
-    takes=("autoencoder", "posterior"),
+    takes=("autoencoder", "recording"),
     passes="interventions * samples * latents + 4 * samples",
     most=10_000,
     fewest=2,  # each is changed in every latent, many times

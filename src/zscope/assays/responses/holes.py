@@ -8,8 +8,10 @@ them that moved less, and a vector is in a hole if it moved more than 99 % of th
 `holes` tests samples of the prior (hybrids, if there is none): if the aggregate posterior
 fills the prior, about 1 % are in holes.
 
-Latents that the decoder ignores do not count: a latent whose responses vary less than a
-tenth as much as the posterior samples is left out (`ignored`). For a model without a prior
+Only latents that count are measured: those in use (`zscope.usage`) whose responses vary at
+least a tenth as much as the posterior samples. The displacement of the others is the noise of
+their posteriors, in which holes would drown; `ignored` lists them, and pruning them leaves the
+score as it is. For a model without a prior
 every latent is measured in units of its standard deviation, so that rescaling latents
 changes nothing. Permuting latents never does.
 
@@ -26,7 +28,14 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, base_responses, base_samples, posterior_of, respond
+from zscope.assays.engine import (
+    Recorded,
+    base_responses,
+    base_samples,
+    posterior_of,
+    respond,
+    used_latents,
+)
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
@@ -53,7 +62,7 @@ class HoleScore(Scored):
     holes: list[int]
     reference: Float[Tensor, " samples"]  # displacements of posterior samples, ascending
     limit: float  # a larger displacement is a hole
-    ignored: list[int]  # latents the decoder ignores
+    ignored: list[int]  # latents that do not count
     source: str  # "given", "prior" or "hybrid"
 
     @property
@@ -158,12 +167,13 @@ def hole_reference(
     base = base_samples(posterior, samples, "hole_score", fresh(generator))
     responses = base_responses(autoencoder, posterior, base).mean
     spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
-    used = (response_spread > RESPONSIVE * spread).nonzero().flatten().tolist()
+    responsive = response_spread > RESPONSIVE * spread
+    used = [j for j in used_latents(autoencoder, posterior, "hole_score") if responsive[j]]
     if not used:
         raise Undefined(
-            f"hole_score: none of the {base.shape[1]} latents survives decoding and encoding, "
-            "so no vector is nearer to the data than another. Has the posterior collapsed? See: "
-            "zscope assay RUN response-matrix"
+            f"hole_score: none of the {base.shape[1]} latents is in use and survives decoding and "
+            "encoding, so no vector is nearer to the data than another. Has the posterior "
+            "collapsed? See: zscope assay RUN response-matrix"
         )
     unit = spread[used] if autoencoder.prior is None else torch.ones(len(used)).double()
     reference = _distance(responses - base, used, unit).sort().values

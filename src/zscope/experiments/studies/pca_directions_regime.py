@@ -120,7 +120,7 @@ def gaps_of(setup: Setup, latents: int, scale: str) -> tuple[list[float], int]:
 def gap_of(model: Autoencoder, test: Dataset) -> float:
     """Δ_KL; 1 if all latents are passive, since it is not defined then."""
     try:
-        gap: float = zs.assays.polarisation(record(model, test).posterior).gap
+        gap: float = zs.assays.polarisation(record(model, test).posterior, rule="mean").gap
     except Undefined:
         return 1.0
     return gap

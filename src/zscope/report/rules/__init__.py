@@ -4,8 +4,9 @@
 a finding is shown on the page together with what was checked.
 """
 
-from zscope.report.findings import DEAD, Rule
+from zscope.report.findings import Rule
 from zscope.report.rules import latents, scores, space
+from zscope.usage import EFFECT, NATS
 
 __all__ = ["RULES"]
 
@@ -18,16 +19,16 @@ RULES = (
     ),
     Rule(
         "dead latents",
-        DEAD,
-        "Every latent is in use: in a variational model it is not passive (mean posterior variance "
-        "within 0.1 of the prior's, and nearly constant), in a deterministic one its response is "
-        "at least {threshold:g}.",
+        NATS,
+        "Every latent is in use: in a variational model its posterior holds at least {threshold:g} "
+        "nats about the observations, in a deterministic one it changes the decoded observation "
+        f"by at least {EFFECT:.0%}.",
         latents.dead_latents,
     ),
     Rule(
         "ignored latents",
-        DEAD,
-        "Every latent that is not passive has a response of at least {threshold:g}.",
+        latents.LOST,
+        "Every latent in use has a response of at least {threshold:g}.",
         latents.ignored_latents,
     ),
     Rule(

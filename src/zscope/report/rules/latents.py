@@ -7,7 +7,6 @@ from zscope.report.findings import (
     Facts,
     Finding,
     index_list,
-    is_dead,
     join_parts,
     latents_text,
     percent,
@@ -21,6 +20,10 @@ __all__ = [
     "mixed_latents",
     "reconstruction",
 ]
+
+
+LOST = 0.1
+"""A latent with a smaller response does not survive decoding and encoding again."""
 
 
 def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
@@ -59,13 +62,15 @@ def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
 
 def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     rows = facts.rows
-    if not any("type" in row or "response" in row for row in rows):
-        return
-    dead = [row for row in rows if is_dead(row, threshold)]
+    if not rows or facts.recording.usage.measure == "spread":
+        return  # of codes alone, nothing is known but that they vary
+    dead = [row for row in rows if not row["used"]]
     total, used = len(rows), len(rows) - len(dead)
     samples = f"{len(facts.recording):,} observations"
-    if not dead and all(row.get("response", 1.0) >= threshold for row in rows):
-        least = min(rows, key=lambda row: row.get("response", row.get("kl", 0)))
+    if not dead and any(row.get("response", 1.0) < LOST for row in rows):
+        return  # that is a finding of its own
+    if not dead:
+        least = min(rows, key=lambda row: row.get("effect", row.get("kl", 0)))
         yield Finding(
             f"All {total} latents carry information"
             if total > 1
@@ -74,7 +79,6 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             level="healthy",
             matters=0.8,
         )
-    if not dead:
         return
     evidence = f"{join_parts([about(row) for row in dead])}; {samples}"
     evidence += ". The prior has a variance of 1." if "type" in rows[0] else "."
@@ -87,8 +91,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             "the posterior has collapsed; train with a smaller β, with KL annealing, or with a "
             "weaker decoder"
             if "type" in rows[0]
-            else "the encoder does not respond to what the decoder does; check that they belong "
-            "together",
+            else "the decoder ignores them all; check that encoder and decoder belong together",
             "problem",
             1.0,
         )
@@ -97,26 +100,29 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     yield Finding(
         f"{len(dead)} of {total} latents {'carries' if len(dead) == 1 else 'carry'} no information",
         evidence,
-        f"train with {used}, or prune with zs.prune(autoencoder, {index_list(keep)})",
-        "problem",
-        0.6 + 0.3 * len(dead) / total,
+        f"harmless; to remove {'it' if len(dead) == 1 else 'them'}, train with {used}, or prune "
+        f"with zs.prune(autoencoder, {index_list(keep)})",
+        "note",
+        0.3 + 0.2 * len(dead) / total,
     )
 
 
 def ignored_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
-    rows = [
-        row
-        for row in facts.rows
-        if row.get("type") in ("active", "mixed") and row.get("response", 1.0) < threshold
-    ]
+    rows = [row for row in facts.rows if row["used"] and row.get("response", 1.0) < threshold]
     if rows:
         names = latents_text([row["latent"] for row in rows])
         one = len(rows) == 1
+        variational = "kl" in rows[0]
         yield Finding(
-            f"{names} {'is' if one else 'are'} encoded but ignored by the decoder",
+            f"{names} {'is' if one else 'are'} encoded but ignored by the decoder"
+            if variational
+            else f"{names} {'is' if one else 'are'} lost when decoded and encoded again",
             join_parts([about(row) for row in rows]) + ".",
             f"{'it adds' if one else 'they add'} to the KL divergence without changing the output; "
-            "train longer, or with a larger β",
+            "train longer, or with a larger β"
+            if variational
+            else "the encoder does not recover what the decoder shows; check that they belong "
+            "together, or train longer",
             "problem",
             0.55,
         )
@@ -127,7 +133,11 @@ def mixed_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     if types is None:
         return
     # By definition "mixed" includes constant variances between 0 and 1, which are no mixture.
-    mixtures = [j for j in types.mixed if float(types.variance_of_variance[j]) > threshold]
+    mixtures = [
+        j
+        for j in facts.used
+        if j in types.mixed and float(types.variance_of_variance[j]) > threshold
+    ]
     if mixtures:
         one = len(mixtures) == 1
         yield Finding(
@@ -182,6 +192,8 @@ def about(row: Mapping[str, Any]) -> str:
     parts = []
     if "variance" in row:
         parts += [f"mean posterior variance {row['variance']:.2f}", f"KL {row['kl']:.2f} nats"]
+    if "effect" in row:
+        parts.append(f"effect on the decoded observation {row['effect']:.1%}")
     if "response" in row:
         parts.append(f"response {row['response']:.2f}")
     return f"latent {row['latent']}: {', '.join(parts)}"
