@@ -13,7 +13,9 @@ from zscope.usage import usage_of_codes, usage_of_decoder, usage_of_posterior
 
 def posterior(stds, variances, count=20_000, seed=0):
     mean = torch.randn(count, len(stds), generator=seeded(seed), dtype=torch.float64)
-    mean = (mean - mean.mean(0)) / mean.std(0, correction=0) * torch.tensor(stds, dtype=torch.float64)
+    mean = (
+        (mean - mean.mean(0)) / mean.std(0, correction=0) * torch.tensor(stds, dtype=torch.float64)
+    )
     return zs.Posterior(mean, torch.tensor(variances, dtype=torch.float64).sqrt().expand_as(mean))
 
 

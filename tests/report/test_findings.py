@@ -304,7 +304,24 @@ def test_a_latent_that_moves_another_but_not_the_reverse_is_no_pair():
     matrix = torch.tensor([[1.0, 1.0], [0.0, 1.0]])
     model = responding(lambda z: z @ matrix.to(z), 2)
     found = only(said("responding pairs", model, normal(latents=2), "response-matrix"))
-    assert (found.level, found.text) == ("healthy", "No two latents respond to each other")
+    assert (found.level, found.text) == ("note", "Latent 1 responds to latent 0")
+
+
+def test_independent_latents_are_said_to_be_so():
+    found = only(said("responding pairs", identity(4), normal(), "response-matrix"))
+    assert (found.level, found.text) == ("healthy", "No latent responds to another")
+
+
+def test_the_finding_the_table_and_the_graph_use_one_rule():
+    """Leaks of 3 to 10 % between all latents, and nothing else: no edges, and it is said so."""
+    leaks = 0.03 + 0.07 * torch.rand(6, 6, generator=torch.Generator().manual_seed(3))
+    model = responding(lambda z: z @ (leaks.fill_diagonal_(1)).to(z), 6)
+    known = facts(model, normal(latents=6), "response-matrix")
+    matrix = known.get("response-matrix")
+    assert not matrix.edges()
+    assert len(matrix.graph().edges) == 0
+    assert only(BY_NAME["responding pairs"](known)).text == "No latent responds to another"
+    assert dict(matrix.summary())["edges"].startswith("0, above the level of leaks")
 
 
 def test_interventions_that_leak_are_said_and_clean_ones_are_not():

@@ -55,6 +55,8 @@ __all__ = ["NEGLIGIBLE", "ResponseMatrix", "Rule", "response_matrix", "squared_c
 
 Rule = Literal["absolute", "relative"]
 NEGLIGIBLE = 1e-4
+LEAST_LEAK, MOST_LEAK, FEW_GROUPS = 0.05, 0.3, 0.15
+PARTNER = 0.8
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,27 +80,39 @@ class ResponseMatrix(Result):
         return self.matrix if self.rule == "absolute" else self.relative
 
     def edge_threshold(self) -> float:
-        """A tenth of the largest response between different causal groups.
+        """The level of leaks, in units of `relative`: what latents without a dependence reach.
 
-        At least 1e-3 of the largest response of all, so that rounding creates no edge.
+        Most latents of a model do not depend on most others, yet a little of every change leaks
+        into all of them. So the level is the upper end of the bulk of the responses between
+        different causal groups: their median plus three standard deviations, estimated from the
+        median of the deviations; at least 0.05 and at most 0.3, and 0.15 if there are fewer
+        than three causal groups, which have no bulk.
         """
-        causal = self.strength[self.causal][:, self.causal]
-        between = causal - causal.diag().diag()
-        largest = 0.0 if not self.causal else float(causal.max())
-        return max(0.1 * float(between.max()) if len(causal) > 1 else 0.0, 1e-3 * largest)
+        if len(self.causal) < 3:
+            return FEW_GROUPS
+        inside = self.relative[self.causal][:, self.causal]
+        between = inside[~torch.eye(len(inside), dtype=torch.bool, device=inside.device)]
+        middle = between.quantile(0.5)
+        deviation = 1.4826 * float((between - middle).abs().quantile(0.5))
+        return min(max(float(middle) + 3 * deviation, LEAST_LEAK), MOST_LEAK)
 
     def edges(self, threshold: float | None = None) -> list[tuple[int, int]]:
-        """(intervened, observed) between different causal groups, above the threshold."""
+        """(intervened, observed) between different causal groups, above the threshold.
+
+        Compared is `relative`; with intervals, its lower bound.
+        """
         limit = self.edge_threshold() if threshold is None else threshold
+        known = self.relative_interval
+        weights = self.relative if known is None or threshold is not None else known[0]
         return [
             (j, k)
             for j in self.causal
             for k in self.causal
-            if j != k and float(self.strength[j, k]) > limit
+            if j != k and float(weights[j, k]) > limit
         ]
 
     def graph(self, threshold: float | None = None) -> "nx.DiGraph":
-        """The causal groups as nodes (`response`: M_jj), edges with their `weight`.
+        """The causal groups as nodes (`response`), edges with their `weight`; both relative.
 
         Cycles are common: a variable encoded by two latents is one.
         """
@@ -106,24 +120,30 @@ class ResponseMatrix(Result):
 
         graph = nx.DiGraph()
         for j in self.causal:
-            graph.add_node(j, response=float(self.strength[j, j]), members=self.groups[j])
+            graph.add_node(j, response=float(self.relative[j, j]), members=self.groups[j])
         for j, k in self.edges(threshold):
-            graph.add_edge(j, k, weight=float(self.strength[j, k]))
+            graph.add_edge(j, k, weight=float(self.relative[j, k]))
         return graph
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Pairs that may encode one variable: M_jk and M_kj similar, both above the threshold.
+        """Pairs that may encode one variable: each responds to the other, above all others.
 
-        Similar means within a factor of two of each other (sec. 4.1).
+        There are edges in both directions, the responses are within a factor of two of each other
+        (sec. 4.1), and each group is the other's strongest partner (by the weaker of the two
+        directions; within a fifth, so that a variable in three latents is three pairs).
         """
         edges = set(self.edges())
+        weaker = torch.minimum(self.relative, self.relative.T)
+        weaker = weaker - weaker.diagonal().diag()
+        strongest = PARTNER * weaker[self.causal].amax(0)
         return [
             (j, k)
             for j, k in sorted(edges)
             if j < k
             and (k, j) in edges
-            and 0.5 <= float(self.strength[j, k] / self.strength[k, j]) <= 2
+            and 0.5 <= float(self.relative[j, k] / self.relative[k, j]) <= 2
+            and float(weaker[j, k]) >= max(float(strongest[j]), float(strongest[k]))
         ]
 
     def summary(self) -> list[tuple[str, str]]:
@@ -131,7 +151,10 @@ class ResponseMatrix(Result):
         return [
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {listed(self.causal)}"),
             ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
-            ("edges", str(len(self.edges()))),
+            (
+                "edges",
+                f"{len(self.edges())}, above the level of leaks ({self.edge_threshold():.2f})",
+            ),
             ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]
 

@@ -15,7 +15,7 @@ class Graph(Query):
     """Which edges to show."""
 
     threshold: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """The smallest weight of an edge; by default a tenth of the largest."""
+    """The smallest weight of an edge; by default the level of leaks."""
 
 
 def graph(session: Session, query: Graph) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def graph(session: Session, query: Graph) -> dict[str, Any]:
     network = response.graph(query.threshold)
     edges = set(network.edges)
     causal = response.causal
-    weights = [float(response.strength[j, k]) for j in causal for k in causal if j != k]
+    weights = [float(response.relative[j, k]) for j in causal for k in causal if j != k]
     return {
         "threshold": response.edge_threshold() if query.threshold is None else query.threshold,
         "default": response.edge_threshold(),

@@ -4,6 +4,7 @@
 a finding is shown on the page together with what was checked.
 """
 
+from zscope.assays.responses.matrix import MOST_LEAK
 from zscope.report.findings import Rule
 from zscope.report.rules import latents, scores, space
 from zscope.usage import EFFECT, NATS
@@ -46,9 +47,9 @@ RULES = (
     ),
     Rule(
         "responding pairs",
-        0.3,
-        "No two causal latents respond to each other by {threshold:g} or more (relative response, "
-        "in both directions).",
+        MOST_LEAK,
+        "No causal latent responds to another above the level of leaks (the upper end of the bulk "
+        "of all responses between latents, at most {threshold:g}).",
         space.responding_pairs,
     ),
     Rule(

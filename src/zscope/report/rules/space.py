@@ -102,34 +102,45 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     import networkx as nx
 
-    causal = sorted(matrix.causal)
-    relative = matrix.relative[causal][:, causal].clone().fill_diagonal_(0)
-    weaker = torch.minimum(relative, relative.T)  # of the two directions
-    graph = nx.Graph()
-    for a, b in (weaker >= threshold).triu(1).nonzero().tolist():
-        both = float(relative[a, b]), float(relative[b, a])
-        graph.add_edge(causal[a], causal[b], both=both)
-    for members in sorted(map(sorted, nx.connected_components(graph))):
-        edges = graph.subgraph(members).edges(data=True)
+    relative, pairs = matrix.relative, matrix.pairs
+    level = f"the level of leaks is {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
+    for members in sorted(map(sorted, nx.connected_components(nx.Graph(pairs)))):
         parts = [
-            f"latent {max(j, k)} responds to latent {min(j, k)} by {edge['both'][0]:.2f}, and "
-            f"{min(j, k)} to {max(j, k)} by {edge['both'][1]:.2f}"
-            for j, k, edge in edges
+            f"latent {k} responds to latent {j} by {float(relative[j, k]):.2f}, and {j} to {k} by "
+            f"{float(relative[k, j]):.2f}"
+            for j, k in pairs
+            if j in members
         ]
         size = len(members)
         yield Finding(
             f"{latents_text(members)} respond to {'each other' if size == 2 else 'one another'}",
-            f"{join_parts(parts)} (relative response); {matrix.samples:,} samples.",
+            f"{join_parts(parts)} (relative response); {level}.",
             f"treat them as one {count_word(size)}-dimensional variable, with groups= in the "
             "response matrix and in hybrid sampling",
             "note",
             0.45 + 0.2 * size / len(matrix.groups),
         )
-    if not graph:
+    joined = {*pairs, *((k, j) for j, k in pairs)}
+    others = sorted(set(matrix.edges()) - joined, key=lambda edge: -float(relative[edge]))
+    if others:
         yield Finding(
-            "No two latents respond to each other",
-            f"In one of the two directions, the relative response is at most "
-            f"{float(weaker.max()):.2f}; {matrix.samples:,} samples.",
+            f"Latent {others[0][1]} responds to latent {others[0][0]}"
+            if len(others) == 1
+            else f"{len(others)} responses between latents go one way, or are no pairs",
+            join_parts(
+                [f"latent {k} to latent {j} by {float(relative[j, k]):.2f}" for j, k in others]
+            )
+            + f" (relative response); {level}.",
+            "moving one latent moves these too; the response graph shows them",
+            "note",
+            0.3,
+        )
+    if not pairs and not others:
+        causal = relative[matrix.causal][:, matrix.causal]
+        largest = float((causal - causal.diagonal().diag()).max())
+        yield Finding(
+            "No latent responds to another",
+            f"The largest relative response between different latents is {largest:.2f}; {level}.",
             level="healthy",
             matters=0.5,
         )
