@@ -17,8 +17,8 @@ from zscope.report.findings import (
     Rule,
     findings,
     index_list,
-    join_parts,
     percent,
+    table,
     title,
 )
 from zscope.report.latents import latent_table
@@ -118,7 +118,7 @@ def test_dead_latents_are_counted_and_what_is_left_is_named(std):
         f"{found.text}: harmless; to remove them, train with 2, or prune with zs."
     )
     assert "zs.prune(autoencoder, [0, 2])" in found.action
-    assert "latent 3" in found.evidence
+    assert [row[0] for row in found.table] == ["latent", "1", "3"]
     assert "600 observations" in found.evidence
 
 
@@ -241,7 +241,7 @@ def test_latents_that_do_not_match_the_prior_are_named(shift, scale):
     model = identity(2, prior="normal", std=torch.tensor(0.05))
     found = only(said("unlike the prior", model, data))
     assert found.text == "Latent 1 does not match the prior"
-    assert f"mean {float(data[:, 1].mean()):.2f}" in found.evidence
+    assert found.table[1][1] == f"{float(data[:, 1].mean()):.2f}"
 
 
 def test_codes_spread_like_the_prior_and_models_without_one_are_left_alone():
@@ -281,7 +281,9 @@ def test_two_latents_that_respond_to_each_other_are_one_variable():
     assert str(found).startswith(
         "Latents 1 and 3 respond to each other: treat them as one two-dimensional variable"
     )
-    assert "0.7" in found.evidence
+    assert found.table[0] == ("latents", "second to first", "first to second")
+    assert found.table[1][0] == "1 and 3"
+    assert float(found.table[1][1]) == pytest.approx(0.71, abs=0.06)
 
 
 def test_three_latents_that_respond_to_one_another_are_one_variable_too():
@@ -336,7 +338,7 @@ def test_correlated_latents_are_named_with_their_correlation():
     data[:, 2] = 0.9 * data[:, 0] + 0.19**0.5 * data[:, 2]
     found = only(said("correlated latents", identity(3), data))
     assert found.text == "Latents 0 and 2 are correlated"
-    assert "0.9" in found.evidence
+    assert float(found.table[1][1]) >= 0.9
     assert said("correlated latents", identity(3), normal(2000, 3)) == []
 
 
@@ -367,7 +369,7 @@ def test_a_score_at_chance_is_named_and_so_is_what_shuffled_codes_get():
     shuffled = np.random.default_rng(1).permutation(FACTORS)
     found = only(said("scores at chance", identity(3), VALUES, "sap", factors=shuffled))
     assert found.text == "SAP is at chance"
-    assert "shuffled codes 0.0" in found.evidence
+    assert found.table[1][2].startswith("0.0")
     assert "same order" in found.action
 
 
@@ -379,7 +381,7 @@ def test_chance_is_seen_as_such_whichever_way_the_codes_are_shuffled(seed):
     model = identity(3, std=0.1, prior="normal")  # in use by their spread, whatever they tell
     found = said("scores at chance", model, VALUES[few], "sap", factors=shuffled, seed=seed)
     assert only(found).text == "SAP is at chance"
-    assert "over 20 shuffles" in only(found).evidence
+    assert "over 20 shuffles" in only(found).table[1][2]
     # A weak code is not taken for chance in any of them.
     weak = VALUES + VALUES.std(0) * normal(len(VALUES), 3)
     assert said("scores at chance", identity(3), weak, "sap", factors=FACTORS, seed=seed) == []
@@ -400,7 +402,81 @@ def test_a_score_that_shuffled_codes_pass_says_nothing():
     single = FACTORS[:, :1]
     found = only(said("scores at chance", identity(3), VALUES, "dci", factors=single))
     assert found.text == "DCI is uninformative here"
-    assert "1.00 in DCI" in found.evidence
+    assert found.table[1] == ("DCI", "1.00", "1.00")
+
+
+def test_a_factor_that_the_code_does_not_hold_is_named():
+    blind = VALUES.clone()
+    blind[:, 2] = normal(len(VALUES), 1)[:, 0]
+    names = ("dci", "mig")
+    found = only(said("missing factors", identity(3), blind, *names, factors=FACTORS))
+    assert (found.level, found.text) == ("problem", "The code does not hold factor2")
+    assert [row[0] for row in found.table] == ["factor", "factor0", "factor1", "factor2"]
+    whole = only(said("missing factors", identity(3), VALUES, *names, factors=FACTORS))
+    assert (whole.level, whole.text) == ("healthy", "The code holds all 3 factors")
+    noise = normal(len(VALUES), 3)
+    model = identity(3, std=0.1, prior="normal")
+    none = only(said("missing factors", model, noise, *names, factors=FACTORS))
+    assert none.text == "The code holds none of the factors"
+
+
+def test_a_factor_of_two_latents_together_is_held():
+    """The sign of a product: no single latent tells it."""
+    codes = normal(3000, 2)
+    factors = (codes[:, 0] * codes[:, 1] > 0).long()[:, None].numpy()
+    model = identity(2, std=0.1, prior="normal")
+    found = only(said("missing factors", model, codes, "dci", "mig", factors=factors))
+    assert found.level == "healthy"
+    assert float(found.table[1][1]) > 0.5
+    assert float(found.table[1][2]) < 0.05
+
+
+def test_a_factor_held_as_an_angle_is_named():
+    rng = np.random.default_rng(0)
+    angle, other = rng.integers(0, 12, 3000), rng.integers(0, 4, 3000)
+    turn = 2 * np.pi * angle / 12
+    codes = np.column_stack([np.cos(turn), np.sin(turn), other - 1.5])
+    codes = torch.from_numpy(codes + 0.02 * rng.normal(size=codes.shape)).float()
+    factors = np.column_stack([angle, other])
+    found = said("polar pairs", identity(3), codes, "cartesian-or-polar", factors=factors)
+    assert only(found).text == "Latents 0 and 1 hold factor0 as an angle"
+    straight = torch.from_numpy(np.column_stack([turn, other, rng.normal(size=3000)])).float()
+    assert said("polar pairs", identity(3), straight, "cartesian-or-polar", factors=factors) == []
+    # The angle is not also reported as a factor in two latents.
+    names = ("mig", "cartesian-or-polar")
+    assert said("factors in two latents", identity(3), codes, *names, factors=factors) == []
+
+
+def test_a_factor_in_two_latents_is_named_and_one_in_a_single_latent_is_not():
+    twice = torch.cat([VALUES, VALUES[:, :1] + 0.3 * normal(len(VALUES), 1)], 1)
+    found = only(said("factors in two latents", identity(4), twice, "mig", factors=FACTORS))
+    assert found.text == "factor0 is held by two latents"
+    assert found.table[1][1::2] == ("0", "3")
+    assert said("factors in two latents", identity(3), VALUES, "mig", factors=FACTORS) == []
+
+
+def test_axes_of_the_decoder_that_are_no_better_than_random_are_said_to_be_so():
+    scale = torch.tensor([1.0, 2.0, 4.0])
+
+    def turned(rotation):
+        weight = rotation @ torch.diag(scale)
+        inverse = torch.linalg.inv(weight)
+        return World(lambda z: z @ weight.to(z), lambda x: x @ inverse.to(x), 3)
+
+    name = "distance-to-orthogonality"
+    aligned = only(said("decoder axes", turned(torch.eye(3)), normal(latents=3), name))
+    assert aligned.level == "healthy"
+    third = 2 * torch.ones(3, 3) / 3 - torch.eye(3)  # each axis is shared by all directions
+    found = only(said("decoder axes", turned(third), normal(latents=3), name))
+    assert (found.level, "no better than" in found.text) == ("note", True)
+    assert "chance" in found.evidence
+
+
+def test_a_long_table_counts_what_it_leaves_out():
+    rows = table(("latent", "share"), [(j, 0.5) for j in range(20)])
+    assert len(rows) == 9
+    assert rows[1] == ("0", "0.50")
+    assert rows[-1] == ("and 13 more", "")
 
 
 def test_rotated_factors_can_be_read_but_sit_in_no_latent_alone():
@@ -461,8 +537,6 @@ def test_numbers_in_sentences_are_short():
     assert percent(0.0149) == "1.5 %"
     assert percent(0) == "0 %"
     assert percent(0.0001) == "under 0.1 %"
-    assert join_parts(["a", "b"]) == "A; b"
-    assert join_parts([str(k) for k in range(9)], 2) == "0; 1; and 7 more"
     assert index_list(range(3)) == "[0, 1, 2]"
     assert index_list(range(100)) == "[0, 1, 2, 3, 4, 5, 6, 7, …, 99]"
     assert [title(n) for n in ("sap", "mig-sup", "factor-vae-score", "explicitness")] == [

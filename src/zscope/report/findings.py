@@ -20,9 +20,14 @@ LEVELS: tuple[Level, ...] = ("problem", "note", "healthy")
 MEANING = {"problem": "problem", "note": "worth knowing", "healthy": "healthy"}
 
 __all__ = [
-    "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "and_list", "count_word",
-    "findings", "index_list", "join_parts", "latents_text", "percent", "title",
+    "LEVELS", "MEANING", "Facts", "Finding", "Level", "Rule", "Table", "and_list", "count_word",
+    "findings", "index_list", "latents_text", "percent", "table", "title",
 ]  # fmt: skip
+
+
+Table = tuple[tuple[str, ...], ...]
+"""A small table of evidence: the names of the columns, then the rows."""
+MOST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,11 @@ class Finding:
     """A statement about the model, the numbers behind it, and what to do about it."""
 
     text: str
-    evidence: str
+    evidence: str  # one sentence; numbers of several latents or scores are in the table
     action: str = ""
     level: Level = "note"
     matters: float = 0.5  # from 0 to 1
+    table: Table = ()
     rule: str = ""
     checked: str = ""  # what the rule checks, with its threshold
 
@@ -129,11 +135,17 @@ def index_list(items: Sequence[int]) -> str:
     return f"[{', '.join(map(str, items[:8]))}, …, {items[-1]}]"
 
 
-def join_parts(parts: Sequence[str], most: int = 6) -> str:
-    """The first parts, separated by semicolons, with a capital letter; others are counted."""
-    more = [f"and {len(parts) - most} more"] if len(parts) > most else []
-    text = "; ".join([*parts[:most], *more])
-    return text[:1].upper() + text[1:]
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """A table of evidence; numbers have two decimals, and of many rows the last are counted."""
+
+    def text(value: Any) -> str:
+        return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+    lines = [tuple(map(text, row)) for row in rows]
+    if len(lines) > MOST_ROWS:
+        more = f"and {len(lines) - MOST_ROWS + 1} more"
+        lines = [*lines[: MOST_ROWS - 1], (more, *[""] * (len(columns) - 1))]
+    return tuple(columns), *lines
 
 
 def percent(share: float) -> str:

@@ -105,4 +105,32 @@ RULES = (
         "Where explicitness is 0.7 or more, MIG is at least {threshold:g}.",
         scores.spread_over_latents,
     ),
+    Rule(
+        "missing factors",
+        0.1,
+        "Every factor can be predicted from the code: the skill of boosted trees on held-out rows "
+        "is at least {threshold:g} (more where few rows make it uncertain).",
+        scores.missing_factors,
+    ),
+    Rule(
+        "polar pairs",
+        0.1,
+        "Two latents are no better described by angle and radius than by themselves, by "
+        "{threshold:g} or more.",
+        scores.polar_pairs,
+    ),
+    Rule(
+        "factors in two latents",
+        0.5,
+        "The second latent of a factor has less than {percent:g} % of the information of the "
+        "first.",
+        scores.shared_factors,
+    ),
+    Rule(
+        "decoder axes",
+        0.8,
+        "The distance of the latents from the decoder's orthogonal directions is below {percent:g} "
+        f"% of chance (healthy: below {100 * space.ALIGNED:g} %).",
+        space.decoder_axes,
+    ),
 )

@@ -1,15 +1,16 @@
 """Rules about which latents carry information, and how many are needed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from zscope.report.findings import (
     Facts,
     Finding,
+    Table,
     index_list,
-    join_parts,
     latents_text,
     percent,
+    table,
 )
 
 __all__ = [
@@ -75,13 +76,14 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             f"All {total} latents carry information"
             if total > 1
             else "The only latent carries information",
-            f"The least informative is {about(least)}; {samples}.",
+            f"The least informative is latent {least['latent']}; {samples}.",
             level="healthy",
             matters=0.8,
+            table=latent_rows([least]),
         )
         return
-    evidence = f"{join_parts([about(row) for row in dead])}; {samples}"
-    evidence += ". The prior has a variance of 1." if "type" in rows[0] else "."
+    prior = ", relative to a prior of variance 1" if "type" in rows[0] else ""
+    evidence = f"Measured on {samples}{prior}."
     if not used:
         yield Finding(
             f"None of the {total} latents carries information"
@@ -94,6 +96,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             else "the decoder ignores them all; check that encoder and decoder belong together",
             "problem",
             1.0,
+            table=latent_rows(dead),
         )
         return
     keep = [row["latent"] for row in rows if row not in dead]
@@ -104,6 +107,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         f"with zs.prune(autoencoder, {index_list(keep)})",
         "note",
         0.3 + 0.2 * len(dead) / total,
+        table=latent_rows(dead),
     )
 
 
@@ -117,7 +121,7 @@ def ignored_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             f"{names} {'is' if one else 'are'} encoded but ignored by the decoder"
             if variational
             else f"{names} {'is' if one else 'are'} lost when decoded and encoded again",
-            join_parts([about(row) for row in rows]) + ".",
+            f"Responses below {threshold:g}; 1 means fully preserved.",
             f"{'it adds' if one else 'they add'} to the KL divergence without changing the output; "
             "train longer, or with a larger β"
             if variational
@@ -125,6 +129,7 @@ def ignored_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
             "together, or train longer",
             "problem",
             0.55,
+            table=latent_rows(rows),
         )
 
 
@@ -142,18 +147,18 @@ def mixed_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         one = len(mixtures) == 1
         yield Finding(
             f"{latents_text(mixtures)} {'is' if one else 'are'} used only for some observations",
-            join_parts(
-                [
-                    f"latent {j}: posterior variance {float(types.mean_variance[j]):.2f} ± "
-                    f"{float(types.variance_of_variance[j]) ** 0.5:.2f}"
-                    for j in mixtures
-                ]
-            )
-            + f" (mean ± standard deviation over {types.samples:,} observations).",
+            f"The posterior variance differs between {types.samples:,} observations.",
             "use posterior samples instead of means in downstream models: where the latent is "
             "noise, its mean does not show it",
             "note",
             0.25,
+            table=table(
+                ("latent", "mean posterior variance", "standard deviation"),
+                [
+                    (j, float(types.mean_variance[j]), float(types.variance_of_variance[j]) ** 0.5)
+                    for j in mixtures
+                ],
+            ),
         )
 
 
@@ -187,13 +192,14 @@ def few_dimensions(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
 
 
-def about(row: Mapping[str, Any]) -> str:
-    """The measurements of a latent: "latent 3: response 0.00"."""
-    parts = []
-    if "variance" in row:
-        parts += [f"mean posterior variance {row['variance']:.2f}", f"KL {row['kl']:.2f} nats"]
-    if "effect" in row:
-        parts.append(f"effect on the decoded observation {row['effect']:.1%}")
-    if "response" in row:
-        parts.append(f"response {row['response']:.2f}")
-    return f"latent {row['latent']}: {', '.join(parts)}"
+def latent_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """What was measured of these latents."""
+    columns = {
+        "latent": "latent",
+        "variance": "mean posterior variance",
+        "kl": "KL, nats",
+        "effect": "effect on the decoded observation",
+        "response": "response",
+    }
+    known = [key for key in columns if key in rows[0]]
+    return table([columns[key] for key in known], [[row[key] for key in known] for row in rows])

@@ -5,10 +5,18 @@ from collections.abc import Iterable
 import numpy as np
 
 from zscope.assays.disentanglement.score import Score
-from zscope.report.findings import Facts, Finding, and_list, title
+from zscope.report.findings import Facts, Finding, and_list, table, title
 
-__all__ = ["at_chance", "spread_over_latents"]
+__all__ = [
+    "at_chance",
+    "missing_factors",
+    "polar_pairs",
+    "shared_factors",
+    "spread_over_latents",
+]
 
+LEAST_NATS = 0.2
+"""With less information about a factor, a latent does not hold it."""
 DEVIATIONS = 3
 """An uninformative score exceeds the mean of shuffled codes by more once in 700 times."""
 
@@ -45,29 +53,153 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
         them = "it" if one else "they"
         yield Finding(
             f"{and_list([title(name) for name in chance])} {'is' if one else 'are'} at chance",
-            "; ".join(
-                f"{title(name)} {each.score:.3f}, shuffled codes {chance_text(each)}"
-                for name, each in chance.items()
-            )
-            + f"; {max(each.samples for each in chance.values()):,} observations.",
+            f"Measured on {max(each.samples for each in chance.values()):,} observations.",
             "check that factors and observations are in the same order before blaming the model"
             if len(chance) > (len(scores) - len(uninformative)) / 2
             else f"{them} cannot distinguish this model from an uninformative one; compare models "
             "by other scores",
             "note",
             0.3 + 0.2 * len(chance) / len(scores),
+            table=table(
+                ("score", "value", "shuffled codes"),
+                [
+                    (title(name), f"{each.score:.3f}", chance_text(each))
+                    for name, each in chance.items()
+                ],
+            ),
         )
     if uninformative:
         one = len(uninformative) == 1
         names = and_list([title(name) for name in uninformative])
-        chances = [f"{each.chance:.2f} in {title(name)}" for name, each in uninformative.items()]
         yield Finding(
             f"{names} {'is' if one else 'are'} uninformative here",
-            f"Shuffled codes get {'; '.join(chances)}.",
+            "Shuffled codes get nearly the largest possible score.",
             f"do not compare models by {'it; it needs' if one else 'them; they need'} data with "
             "more factors",
             "note",
             0.1,
+            table=table(
+                ("score", "value", "shuffled codes"),
+                [(title(name), each.score, each.chance) for name, each in uninformative.items()],
+            ),
+        )
+
+
+def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
+    dci, factors = facts.get("dci"), facts.recording.factors
+    if dci is None or factors is None or not facts.used:
+        return
+    gap = facts.get("mig")
+    nats = {} if gap is None else dict(zip(gap.factors, gap.matrix.max(0), strict=True))
+    kinds = dci.informativeness_is
+    rows = []
+    for k, value, kind in zip(dci.factors, dci.per_factor_informativeness, kinds, strict=True):
+        skill = value if kind == "R2" else _above_majority(value, factors.values[:, k])
+        rows.append((factors.names[k], max(0.0, float(skill)), float(nats.get(k, 0))))
+    # A third of the rows is held out; of few, a guess may look like some skill.
+    limit = max(threshold, 1.5 / (dci.samples / 3) ** 0.5)
+    missing = [row for row in rows if row[1] < limit]
+    columns = ("factor", "skill of a prediction", "most in one latent, nats")
+    if gap is None:
+        columns, rows = columns[:2], [row[:2] for row in rows]
+    evidence = (
+        f"Boosted trees that see all latents in use, on held-out rows: skill 0 is as good as a "
+        f"constant guess, 1 perfect; {dci.samples:,} observations."
+    )
+    if missing:
+        names, one = [row[0] for row in missing], len(missing) == 1
+        yield Finding(
+            f"The code does not hold {and_list(names)}"
+            if len(missing) < len(rows)
+            else "The code holds none of the factors",
+            evidence,
+            f"if {'it matters' if one else 'they matter'}, train longer, with a smaller β or with "
+            "more capacity; look at the reconstructions"
+            if len(missing) < len(rows)
+            else "check that factors and observations are in the same order",
+            "problem",
+            0.7,
+            table=table(columns, rows),
+        )
+    else:
+        yield Finding(
+            f"The code holds {'all ' * (len(rows) > 2)}{len(rows)} factors"
+            if len(rows) > 1
+            else f"The code holds {rows[0][0]}",
+            evidence,
+            level="healthy",
+            matters=0.65,
+            table=table(columns, rows),
+        )
+
+
+def _above_majority(accuracy: float, values: np.ndarray) -> float:
+    """An accuracy from 0 (always the most frequent value) to 1."""
+    share = float(np.unique(values, return_counts=True)[1].max()) / len(values)
+    return (accuracy - share) / max(1 - share, 1e-12)
+
+
+def polar_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
+    charts, factors = facts.get("cartesian-or-polar"), facts.recording.factors
+    if charts is None or factors is None:
+        return
+    for pair in charts.pairs:
+        angle, radius = pair.factors
+        if pair.verdict != "polar" or angle < 0 or pair.polar < pair.cartesian + threshold:
+            continue
+        a, b = pair.latents
+        and_radius = f" and {factors.names[radius]} as a radius" if radius >= 0 else ""
+        yield Finding(
+            f"Latents {a} and {b} hold {factors.names[angle]} as an angle{and_radius}",
+            f"Share of information in the better coordinate: {pair.polar:.2f} with angle and "
+            f"radius, {pair.cartesian:.2f} with the latents themselves; "
+            f"{charts.samples:,} observations.",
+            f"treat them as one variable: atan2(z{b}, z{a}) is the factor, single latents are not",
+            "note",
+            0.4,
+        )
+
+
+def shared_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
+    gap, factors, charts = (
+        facts.get("mig"),
+        facts.recording.factors,
+        facts.get("cartesian-or-polar"),
+    )
+    if gap is None or factors is None or len(gap.active) < 2:
+        return
+    polar = (
+        {}
+        if charts is None
+        else {pair.latents: pair.factors for pair in charts.pairs if pair.verdict == "polar"}
+    )
+    rows = []
+    for k, shares in zip(gap.factors, gap.matrix.T, strict=True):
+        first, second = (int(i) for i in np.argsort(-shares)[:2])
+        pair = tuple(sorted((gap.active[first], gap.active[second])))
+        if shares[first] < LEAST_NATS or shares[second] < threshold * shares[first]:
+            continue
+        if k in polar.get(pair, ()):
+            continue  # said as such
+        rows.append(
+            (
+                factors.names[k],
+                gap.active[first],
+                float(shares[first]),
+                gap.active[second],
+                float(shares[second]),
+            )
+        )
+    if rows:
+        names = [row[0] for row in rows]
+        yield Finding(
+            f"{and_list(names)} {'is' if len(rows) == 1 else 'are each'} held by two latents",
+            f"Information above chance, in nats; {gap.samples:,} observations.",
+            "to change one of these factors, move both latents; a larger β or a penalty on total "
+            "correlation separates them",
+            "note",
+            0.32,
+            table=table(("factor", "latent", "nats", "latent", "nats"), rows),
         )
 
 

@@ -8,19 +8,24 @@ from zscope.report.findings import (
     Facts,
     Finding,
     count_word,
-    join_parts,
     latents_text,
     percent,
+    table,
 )
 
 __all__ = [
     "correlated_latents",
+    "decoder_axes",
     "holes",
     "invariance",
     "responding_pairs",
     "structure",
     "unlike_the_prior",
 ]
+
+
+ALIGNED = 0.3
+"""Latents at a smaller distance, in units of chance, are aligned."""
 
 
 def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
@@ -67,17 +72,14 @@ def unlike_the_prior(facts: Facts, threshold: float) -> Iterable[Finding]:
     if far:
         yield Finding(
             f"{latents_text(far)} {'does' if len(far) == 1 else 'do'} not match the prior",
-            join_parts(
-                [
-                    f"latent {j}: mean {float(mean[j]):.2f}, standard deviation "
-                    f"{float(variance[j]) ** 0.5:.2f}"
-                    for j in far
-                ]
-            )
-            + " over all posteriors; the prior has 0 and 1.",
+            "Over all posteriors; the prior has mean 0 and standard deviation 1.",
             "sample with zs.sampling.hybrid(recording.posterior, 64) instead of the prior",
             "note",
             0.35,
+            table=table(
+                ("latent", "mean", "standard deviation"),
+                [(j, float(mean[j]), float(variance[j]) ** 0.5) for j in far],
+            ),
         )
 
 
@@ -103,22 +105,22 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
     import networkx as nx
 
     relative, pairs = matrix.relative, matrix.pairs
-    level = f"the level of leaks is {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
+    level = f"level of leaks {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
     for members in sorted(map(sorted, nx.connected_components(nx.Graph(pairs)))):
-        parts = [
-            f"latent {k} responds to latent {j} by {float(relative[j, k]):.2f}, and {j} to {k} by "
-            f"{float(relative[k, j]):.2f}"
+        rows = [
+            (f"{j} and {k}", float(relative[j, k]), float(relative[k, j]))
             for j, k in pairs
             if j in members
         ]
         size = len(members)
         yield Finding(
             f"{latents_text(members)} respond to {'each other' if size == 2 else 'one another'}",
-            f"{join_parts(parts)} (relative response); {level}.",
+            f"Relative responses (1: as strongly as to itself); {level}.",
             f"treat them as one {count_word(size)}-dimensional variable, with groups= in the "
             "response matrix and in hybrid sampling",
             "note",
             0.45 + 0.2 * size / len(matrix.groups),
+            table=table(("latents", "second to first", "first to second"), rows),
         )
     joined = {*pairs, *((k, j) for j, k in pairs)}
     others = sorted(set(matrix.edges()) - joined, key=lambda edge: -float(relative[edge]))
@@ -127,13 +129,14 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
             f"Latent {others[0][1]} responds to latent {others[0][0]}"
             if len(others) == 1
             else f"{len(others)} responses between latents go one way, or are no pairs",
-            join_parts(
-                [f"latent {k} to latent {j} by {float(relative[j, k]):.2f}" for j, k in others]
-            )
-            + f" (relative response); {level}.",
-            "moving one latent moves these too; the response graph shows them",
+            f"Relative responses (1: as strongly as to itself); {level}.",
+            "a change of one latent moves the other too; the response graph shows them",
             "note",
             0.3,
+            table=table(
+                ("changed latent", "responding latent", "response"),
+                [(j, k, float(relative[j, k])) for j, k in others],
+            ),
         )
     if not pairs and not others:
         causal = relative[matrix.causal][:, matrix.causal]
@@ -180,10 +183,39 @@ def correlated_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         more = f", and so are {count} other pair{'s' * (count > 1)}" if count else ""
         yield Finding(
             f"{latents_text(pairs[0])} are correlated{more}",
-            join_parts([f"{j} and {k}: {float(correlation[j, k]):.2f}" for j, k in pairs])
-            + f"; over posterior samples of {len(posterior):,} observations.",
+            f"Over posterior samples of {len(posterior):,} observations.",
             "changing only one of them leads away from the data; penalise total correlation, or "
             "rotate the latents",
             "note",
             0.35,
+            table=table(
+                ("latents", "correlation"),
+                [(f"{j} and {k}", float(correlation[j, k])) for j, k in pairs],
+            ),
+        )
+
+
+def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("distance-to-orthogonality")
+    if result is None or 2 * result.degenerate > result.samples:
+        return
+    evidence = (
+        f"Distance {result.distance:.2f} from axes that are aligned, chance {result.chance:.2f} "
+        f"for random ones; {len(result.active)} latents in use, {result.samples:,} codes."
+    )
+    if result.relative >= threshold:
+        yield Finding(
+            "The latents are aligned with the directions that the decoder separates no better than "
+            "random ones",
+            evidence,
+            "do not interpret single latents; other directions vary the output more independently",
+            "note",
+            0.33,
+        )
+    elif result.relative <= ALIGNED:
+        yield Finding(
+            "The latents are aligned with the directions that the decoder separates",
+            evidence,
+            level="healthy",
+            matters=0.4,
         )
