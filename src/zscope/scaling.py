@@ -40,13 +40,13 @@ def feature_name(column: str, value: str) -> str:
 class Scaling:
     """Mean and scale of each feature, with their names and categories where there are any."""
 
-    mean: tuple[float, ...]
-    scale: tuple[float, ...]
-    names: tuple[str, ...] = ()
+    mean: Sequence[float]
+    scale: Sequence[float]
+    names: Sequence[str] = ()
     categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("mean", "scale", "names"):  # lists, where they come from JSON
+        for name in ("mean", "scale", "names"):  # lists, where they are read from JSON
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     @classmethod
@@ -63,7 +63,7 @@ class Scaling:
         for k, name in enumerate(names):
             if name in hot:
                 mean[k], scale[k] = 0.0, 1.0
-        return cls(tuple(mean.tolist()), tuple(scale.tolist()), tuple(names), dict(categories))
+        return cls(mean.tolist(), scale.tolist(), names, dict(categories))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `Scaling(**values)` is the same again."""
