@@ -5,7 +5,7 @@ a finding is shown on the page together with what was checked.
 """
 
 from zscope.report.findings import DEAD, Rule
-from zscope.report.rules import latents, scores, space
+from zscope.report.rules import features, latents, scores, space
 
 __all__ = ["RULES"]
 
@@ -36,6 +36,13 @@ RULES = (
         "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples when "
         "they are decoded and encoded again.",
         space.holes,
+    ),
+    Rule(
+        "moved features",
+        0.1,
+        "Of vectors: every latent in use moves at least one feature by {threshold:g} of its "
+        "standard deviations.",
+        features.moved_features,
     ),
     Rule(
         "few samples",
