@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
 from zscope.randomness import Source, normal
+from zscope.scaling import Scaling
 from zscope.types import Codes, PerSample, Scalar, as_tensor
 
 __all__ = [
@@ -210,6 +211,7 @@ class Autoencoder(nn.Module):
     groups: list[list[int]] | None = None  # latents that form one variable together
     recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
     needs_auxiliary: bool = False
+    scaling: Scaling | None = None  # the units it sees features in; None: as they are
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:

@@ -54,6 +54,7 @@ class Derived(Autoencoder):
         self.observation_shape = original.observation_shape
         self.needs_auxiliary = original.needs_auxiliary
         self.likelihood_name = original.likelihood_name
+        self.scaling = original.scaling
 
     def original_codes(self, z: OwnCodes) -> Codes:
         """The codes that the original's decoder gets for these."""

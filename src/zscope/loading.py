@@ -21,9 +21,10 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.columns import SUFFIXES
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_weights", "run_data"]
+__all__ = ["load", "load_weights", "run_data", "table_options"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -87,6 +88,17 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     return datasets.from_recipe(recipe, root=root)
 
 
+def table_options(target: Any, file: str) -> dict[str, Any]:
+    """The options with which a run on a table also reads another table."""
+    own = Path(target) if isinstance(target, str | Path) else None
+    if own is None or Path(file).suffix.lower() not in (".csv", ".tsv", ".parquet"):
+        return {}
+    own = own.parent.parent if own.suffix == ".safetensors" else own
+    recipe = (store.open_run(own).config.get("data") if store.is_run(own) else None) or {}
+    options = recipe.get("options", {})
+    return {key: options[key] for key in ("features", "categories", "impute") if key in options}
+
+
 def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
     """The model of a finished run, or as it was at a checkpoint."""
     from zscope import models
@@ -99,6 +111,8 @@ def from_run(path: Path, checkpoint: Path | None = None) -> Autoencoder:
             f"build. Use: zs.load('package.module:name', weights='{path}/model.safetensors')"
         )
     model = models.from_recipe(recipe)
+    if (scaling := run.config.get("scaling")) is not None:
+        model.scaling = Scaling(**scaling)
     if checkpoint is not None:
         store.read_checkpoint(checkpoint, model)
         return model.eval()

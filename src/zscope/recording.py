@@ -279,14 +279,15 @@ def record(
 ) -> Recording:
     """Encode up to `samples` observations, chosen at random without repeats.
 
-    `data` is a Dataset, an array or a tensor. The model is put in evaluation mode on its
-    own device, then put back into its previous mode; no gradients are tracked. The chosen
-    rows depend on the seed and the size of the data alone, so that two models recorded
-    with one seed have seen the same observations in the same order.
+    `data` is a Dataset, an array or a tensor, in original units: a model that was trained on
+    standardised features (`model.scaling`) sees them scaled as in its training. The model is
+    put in evaluation mode on its own device, then put back into its previous mode; no gradients
+    are tracked. The chosen rows depend on the seed and the size of the data alone, so that two
+    models recorded with one seed have seen the same observations in the same order.
     """
     if samples < 1:
         raise DataError(f"record: samples={samples}; at least one observation must be encoded.")
-    dataset = as_dataset(data)
+    dataset = as_dataset(data).in_units(autoencoder.scaling)
     rows = choose_rows(len(dataset), samples, seed)
     chosen = dataset if len(rows) == len(dataset) else dataset.subset(rows)
     size = batch_size(dataset.shape)

@@ -25,6 +25,7 @@ _ASSAYS = {
     "causal-structure-score": "responses.structure",
     "interventional-consistency": "responses.consistency",
     "traversal-responses": "responses.traversal",
+    "feature-effects": "responses.features",
     "hybridisation": "responses.hybridisation",
     "independence": "responses.independence",
     "holes": "responses.holes",

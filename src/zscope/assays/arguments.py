@@ -357,6 +357,10 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
         lambda recording: recording.autoencoder.prior is not None,
         "the model has no prior. Wrap it with prior='normal' if its latents should be N(0, I)",
     ),
+    "vectors": (
+        lambda recording: recording.dataset is not None and len(recording.dataset.shape) == 1,
+        "it is about features with names, and the data are pictures. See the traversals",
+    ),
     "variances": (
         lambda recording: not recording.posterior.deterministic,
         "the encoder is deterministic: each posterior is a point. It applies to variational models",
@@ -423,6 +427,12 @@ def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
 
+def _feature_units(recording: Recording) -> Sequence[float] | None:
+    """What 1 of each feature, as the model sees it, is in original units; None: the same."""
+    scaling = recording.data.scaling
+    return None if scaling is None else scaling.scale
+
+
 CHOSEN = {"base", "plane", "first_code", "last_code", "types"}
 """Parts that are only a default: the caller may choose others."""
 
@@ -439,6 +449,8 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "factors": _factors,
     "observations": lambda recording: recording.observations,
     "data": lambda recording: recording.data,
+    "feature_names": lambda recording: recording.feature_names,
+    "feature_units": _feature_units,
     "conditional_kl": _conditional_kl,
     "types": _types,
     "base": _nearest_to_mean,

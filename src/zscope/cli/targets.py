@@ -174,10 +174,11 @@ def data_for(
 ) -> "Dataset":
     """The dataset that is named, or the run's own (its held-out part if there is one)."""
     from zscope import data as datasets
-    from zscope.loading import run_data
+    from zscope.loading import run_data, table_options
 
     if data is not None:
-        return datasets.load(data, root=root, **settings(options, "--data-option"))
+        given = {**table_options(target, data), **settings(options, "--data-option")}
+        return datasets.load(data, root=root, **given)
     return run_data(target, root=root)
 
 

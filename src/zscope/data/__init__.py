@@ -81,6 +81,8 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
 
         _check_options(name, options, OPTIONS)
         data = load_path(Path(name).expanduser(), **options)
+        if "imputed" in data.provenance:  # what was filled in, for later tables too
+            options = {**options, "impute": data.provenance["imputed"]}
         return _with_recipe(data, str(Path(name).expanduser().resolve()), options, root)
     entry = source(name)
     _check_options(name, options, entry.options)

@@ -22,6 +22,7 @@ from zscope.errors import DataError, did_you_mean
 from zscope.factors import KINDS, Factors, Kind, complete_kinds
 from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
+from zscope.scaling import Scaling
 
 __all__ = [
     "Dataset", "Kind", "Rows", "SelectedRows", "as_dataset", "from_arrays",
@@ -52,7 +53,12 @@ class Dataset:
     0 for a continuous one. Kinds that are not stated are guessed, and `guessed_kinds` names
     those factors; `factor_labels` says what the values 0, 1, … of a factor stand for.
     `factors_with_kinds` has all of it. `feature_names` names the features of rows, where they have
-    names. `recipe` holds the arguments with which `zs.data.load` makes the dataset again.
+    names; `categories` lists the values of each column of a table that became several of them.
+    `recipe` holds the arguments with which `zs.data.load` makes the dataset again.
+
+    `images` are in their original units. With `standardise`, a model that is trained on these
+    rows sees features of mean 0 and standard deviation 1. With a `scaling`, `batch` returns
+    what such a model sees.
     """
 
     name: str
@@ -66,6 +72,9 @@ class Dataset:
     provenance: dict[str, Any] = field(default_factory=dict)
     factor_labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     guessed_kinds: tuple[str, ...] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    standardise: bool = False
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         shape, dtype = tuple(self.images.shape), np.dtype(self.images.dtype)
@@ -86,13 +95,7 @@ class Dataset:
                 f"{self.name}: rows of type {dtype}; expected float32. Convert them with "
                 ".astype('float32'), scaled as the model expects."
             )
-        object.__setattr__(self, "feature_names", tuple(self.feature_names))
-        if self.feature_names and len(self.feature_names) != (shape[1] if len(shape) == 2 else 0):
-            raise DataError(
-                f"{self.name}: {len(self.feature_names)} feature names for observations of shape "
-                f"{shape[1:]}. Give one for each feature of a row, or none; pictures have none."
-            )
-        self._check_unique("features", self.feature_names)
+        self._check_features(shape)
         if self.factors is None:
             if self.factor_names:
                 raise DataError(
@@ -139,6 +142,26 @@ class Dataset:
             ("guessed_kinds", tuple(guessed)),
         ):
             object.__setattr__(self, field_name, value)
+
+    def _check_features(self, shape: tuple[int, ...]) -> None:
+        object.__setattr__(self, "feature_names", tuple(self.feature_names))
+        if self.feature_names and len(self.feature_names) != (shape[1] if len(shape) == 2 else 0):
+            raise DataError(
+                f"{self.name}: {len(self.feature_names)} feature names for observations of shape "
+                f"{shape[1:]}. Give one for each feature of a row, or none; pictures have none."
+            )
+        self._check_unique("features", self.feature_names)
+        if self.standardise and len(shape) != 2:
+            raise DataError(
+                f"{self.name}: standardise is for vectors, but the observations are pictures of "
+                f"shape {shape[1:]}, whose pixels have one unit. Leave it out."
+            )
+        if self.scaling is not None and (len(self.scaling),) != shape[1:]:
+            raise DataError(
+                f"{self.name}: observations of shape {shape[1:]}, but the scaling is for "
+                f"{len(self.scaling)} features. Are these the features that the model was trained "
+                "on?"
+            )
 
     def _check_unique(self, what: str, names: Sequence[str]) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
@@ -197,9 +220,12 @@ class Dataset:
         """Some observations as float32 on `device`; bytes are scaled to 0 to 1.
 
         Bytes are converted on the device, so that less is copied. Pictures of bytes get the
-        channels-last memory format, the fastest for convolutions.
+        channels-last memory format, the fastest for convolutions. Rows with a `scaling` are
+        those that the model sees; `original` turns them back.
         """
         part = np.ascontiguousarray(self.images[rows])
+        if self.scaling is not None:
+            part = self.scaling.apply(part)
         if not part.flags.writeable:
             part = part.copy()
         x = torch.from_numpy(part).to(device)
@@ -207,6 +233,35 @@ class Dataset:
             layout = torch.channels_last if x.ndim == 4 else torch.preserve_format
             return x.to(torch.float32, memory_format=layout).mul_(1 / 255)
         return x
+
+    def original(self, x: Tensor) -> Tensor:
+        """Observations in their original units, from what `batch` returns or a model decodes."""
+        return x if self.scaling is None else self.scaling.restore(x)
+
+    def in_units(self, scaling: Scaling | None) -> "Dataset":
+        """The same observations in the units of a model (`model.scaling`).
+
+        Features with names are found by name: others are left out, and a value of a category
+        that does not occur is 0 in every row.
+        """
+        if scaling is None or not (scaling.names and self.feature_names):
+            return replace(self, scaling=scaling)
+        if scaling.names == self.feature_names:
+            return replace(self, scaling=scaling, categories=scaling.categories)
+        columns = scaling.columns_in(self.feature_names, self.categories)
+        return replace(
+            self,
+            images=SelectedColumns(self.images, np.array(columns)),
+            feature_names=scaling.names,
+            categories=scaling.categories,
+            scaling=scaling,
+        )
+
+    def units_for_training(self) -> Scaling | None:
+        """The scaling in which to train on these observations, if any."""
+        if self.scaling is not None or not self.standardise:
+            return self.scaling
+        return Scaling.of(self.images, self.feature_names, self.categories)
 
     def subset(self, rows: Sequence[int] | np.ndarray) -> "Dataset":
         """Some of the samples, in the given order; the observations are not copied."""
@@ -300,6 +355,30 @@ class SelectedRows:
         return np.asarray(self[:], dtype=dtype)
 
 
+class SelectedColumns:
+    """Some columns of rows by index, read on demand; -1 is a column of zeros."""
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(self, rows: Rows, columns: np.ndarray) -> None:
+        self._rows, self._columns = rows, columns
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self._rows), len(self._columns))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        selected: np.ndarray = self._rows[rows][..., self._columns]
+        selected[..., self._columns < 0] = 0
+        return selected
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
+
+
 def grid_factors(sizes: Sequence[int]) -> np.ndarray:
     """Every combination of factor values, the last factor running fastest."""
     return np.stack(np.unravel_index(np.arange(int(np.prod(sizes))), tuple(sizes)), axis=1)
@@ -313,13 +392,15 @@ def from_arrays(
     factor_names: Sequence[str] = (),
     factor_kinds: Sequence[Kind] = (),
     feature_names: Sequence[str] = (),
+    standardise: bool = False,
 ) -> Dataset:
     """A dataset of an array or tensor in any usual layout.
 
     Pictures may be samples x height x width (grey), x channels x height x width, or
     x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
     the second has not). Numbers other than bytes become float32. NaN and infinity are
-    refused: at once, or in large data when they are read.
+    refused: at once, or in large data when they are read. Vectors are trained on as they are,
+    or with `standardise` in units of their standard deviations, as those of files are.
     """
     if isinstance(images, Tensor | list | tuple):
         images = _as_array(images, name, "observations")
@@ -357,6 +438,7 @@ def from_arrays(
         factor_names=tuple(factor_names),
         factor_kinds=tuple(factor_kinds),
         feature_names=tuple(feature_names),
+        standardise=standardise,
     )
 
 

@@ -3,12 +3,16 @@
     zs.data.load("images.npy")                        an array, samples first
     zs.data.load("images.npz")                        arrays images and, if there, factors
     zs.data.load("cells.csv", factors="dose,plate")   columns; the named ones are factors
+    zs.data.load("cells.csv", impute="median")        fill in missing cells
     zs.data.load("photos/", resolution=64)            pictures; sub-folders are classes
 
 Arrays in .npy files, and in uncompressed .npz and HDF5 files, are opened as memory maps.
 Numbers that are not bytes are converted to float32 row by row as they are read, never all
 at once. Compressed data of more than 256 MB are written once to a .npy file in the folder
 of datasets and opened from there.
+
+Observations keep the units of the file. Features of tables, and of vectors in .npy files, are
+standardised when a model is trained on them, unless standardise=False; see `zscope.scaling`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,16 +51,26 @@ OPTIONS = {
     "factors": "Where the factors are: columns of a table (a,b,c), an array of an .npz or HDF5 "
     "file, or for a .npy file the path of another .npy file with one row per sample.",
     "features": "Tables: the columns to use as observations (default: all that are not factors).",
+    "categories": "Tables: columns of numbers to treat as categories (columns of words always "
+    "are): one feature for each value, 0 or 1.",
+    "impute": "Tables: fill in missing cells with the median or mean of their column, and with "
+    "the most frequent value of a category (default: refuse them).",
+    "standardise": "Vectors: train on features of mean 0 and standard deviation 1; the run "
+    "stores the scaling and applies it to later data (default: true for tables and .npy files).",
     "array": "Files of several arrays: the name of the array of observations.",
     "names": "Names for the factors: a,b,c.",
     "kinds": "The kind of each factor (continuous, ordinal or categorical), in order "
     "(ordinal,ordinal) or by name (dose=continuous).",
     "resolution": "Side in pixels to resize pictures to.",
 }
+# Files whose vectors are standardised unless told otherwise: those without units of zscope's own.
+VECTORS = (".csv", ".tsv", ".parquet", ".npy")
 # Options that apply to some types of files only; the others apply to all.
 ONLY = {
     "factors": (".npy", ".npz", ".h5", ".hdf5", ".csv", ".tsv", ".parquet"),
     "features": (".csv", ".tsv", ".parquet"),
+    "categories": (".csv", ".tsv", ".parquet"),
+    "impute": (".csv", ".tsv", ".parquet"),
     "array": (".npz", ".h5", ".hdf5"),
 }
 
@@ -70,6 +84,7 @@ class Contents:
     about: dict[str, Any] = field(default_factory=dict)
     kinds: list[str] | None = None  # of the factors, where the file states them
     feature_names: Sequence[str] = ()
+    categories: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def load_path(
@@ -77,6 +92,9 @@ def load_path(
     *,
     factors: Any = None,
     features: Any = None,
+    categories: Any = None,
+    impute: Any = None,
+    standardise: bool | None = None,
     array: str | None = None,
     names: Any = None,
     kinds: Kinds = None,
@@ -86,7 +104,14 @@ def load_path(
     path = Path(path)
     side = None if resolution is None else pixels(path.name, "resolution", resolution)
     suffix = file_type(path, list(READERS))
-    for option, value in {"factors": factors, "features": features, "array": array}.items():
+    given = {
+        "factors": factors,
+        "features": features,
+        "categories": categories,
+        "impute": impute,
+        "array": array,
+    }
+    for option, value in given.items():
         if value is not None and suffix not in ONLY[option]:
             raise ConfigError(
                 f"{path.name}: {option}={value!r} does not apply to {suffix}; it is for "
@@ -99,6 +124,8 @@ def load_path(
             path,
             factors=comma_separated(factors),
             features=comma_separated(features),
+            categories=comma_separated(categories),
+            impute=impute,
             array=array,
             side=side,
         )
@@ -106,15 +133,18 @@ def load_path(
     if side is not None and images.shape[2:] != (side, side):
         images = _resize_all(images, side, path)
     about: dict[str, Any] = {**contents.about, "path": str(path.resolve())}
+    rows: dict[str, Any] = {
+        "feature_names": tuple(contents.feature_names),
+        "categories": contents.categories,
+        "standardise": _standardise(path.name, standardise, suffix in VECTORS, images),
+    }
     if contents.factors is None:
         if kinds is not None or names is not None:
             raise ConfigError(
                 f"{path.name}: {'kinds' if kinds is not None else 'names'} are given, but there "
                 "are no factors. Name the factors with factors=."
             )
-        return Dataset(
-            path.name, images, feature_names=tuple(contents.feature_names), provenance=about
-        )
+        return Dataset(path.name, images, provenance=about, **rows)
     columns = _rename(contents.factors, comma_separated(names), path.name)
     new_names = dict(zip(contents.factors, columns, strict=True))
     labels = {new_names[name]: values for name, values in about.pop(LABELS, {}).items()}
@@ -139,8 +169,8 @@ def load_path(
         factor_kinds=named.kinds,
         factor_labels={**labels, **table.categories},
         guessed_kinds=named.guessed or guessed,
-        feature_names=tuple(contents.feature_names),
         provenance=about,
+        **rows,
     )
 
 
@@ -206,6 +236,16 @@ def float32_rows(rows: Any, name: str) -> Any:
     for start in range(0, len(rows), step):
         converted[start : start + step]  # checks them
     return rows
+
+
+def _standardise(who: str, wanted: Any, default: bool, images: Any) -> bool:
+    """Whether to train on standardised features."""
+    if wanted not in (None, True, False):
+        raise ConfigError(
+            f"{who}: standardise={wanted!r}; expected true (the default for tables and for vectors "
+            "in .npy files) or false."
+        )
+    return default and len(images.shape) == 2 if wanted is None else bool(wanted)
 
 
 def _resize_all(images: Any, side: int, path: Path) -> np.ndarray:

@@ -271,6 +271,7 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
 def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[str, Tensor]]:
     """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
     every = slice(0, len(data))
+    data = data.in_units(model.scaling)
     x = data.batch(every)
     outputs = activations(model, x, auxiliary=auxiliary_of(model, data, every, x))
     latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
@@ -288,7 +289,9 @@ def untrained_copy(autoencoder: Autoencoder, *, seed: int = 0) -> Autoencoder:
     recipe = autoencoder.recipe
     if recipe is not None:
         options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
-        return models.from_recipe({**recipe, "options": options}).eval()
+        built = models.from_recipe({**recipe, "options": options}).eval()
+        built.scaling = autoencoder.scaling
+        return built
     twin = copy.deepcopy(autoencoder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, 7))

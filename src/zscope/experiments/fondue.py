@@ -182,6 +182,7 @@ class Trials:
                 "the latents, and seed= (--seed) all random numbers. Leave it out."
             )
         self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
+        self.data = self.data.in_units(self.data.units_for_training())
         self.model, self.options = model, dict(options or {})
         self.criterion = criterion
         self.threshold = THRESHOLDS[criterion] if threshold is None else threshold

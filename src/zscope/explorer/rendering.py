@@ -24,7 +24,7 @@ class Renderer:
 
     def __init__(self, data: Dataset) -> None:
         self.shape, self.features = data.shape, list(data.feature_names)
-        self.picture = len(data.shape) == 3
+        self.picture, self.scaling = len(data.shape) == 3, data.scaling
         rows = np.unique(np.linspace(0, len(data) - 1, min(256, len(data))).astype(int))
         x = data.batch(rows)
         self.low, self.high = float(x.min()), float(x.max())
@@ -43,6 +43,10 @@ class Renderer:
             "features": self.features,
             "low": self.low,
             "high": self.high,
+            # To show the values of vectors, which are those that the model sees.
+            "units": None
+            if self.scaling is None
+            else {"mean": list(self.scaling.mean), "scale": list(self.scaling.scale)},
         }
 
     def render(self, x: Tensor, *, most: int = SMALL, exact: bool = False) -> list[dict[str, Any]]:
@@ -50,11 +54,12 @@ class Renderer:
 
         A picture is {width, height, channels, bytes}: base64 of rows of pixels, 1 byte (grey)
         or 3 (red, green, blue) each, averaged so that no side is longer than `most` pixels.
-        A vector is {values}. With `exact`, every observation is {shape, values}, with the
-        numbers that the decoder returned.
+        A vector is {values}, as the model sees them. With `exact`, every observation is {shape,
+        values}, with the numbers that the decoder returned, in the units of the data.
         """
         x = x.detach().cpu().float()
         if exact:
+            x = x if self.scaling is None else self.scaling.restore(x)
             return [{"shape": list(one.shape), "values": one.flatten().tolist()} for one in x]
         if not self.picture:
             return [{"values": one.flatten().tolist()} for one in x]

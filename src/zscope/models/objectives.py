@@ -154,7 +154,8 @@ class Bernoulli(nn.Module):
             raise DataError(
                 f"bernoulli likelihood: the observations range from {least:.4g} to {most:.4g}, but "
                 "a Bernoulli pixel lies between 0 and 1; the loss would have no lower bound. "
-                "Divide bytes by 255, or build the model with likelihood='mse' or 'gaussian'."
+                "Divide bytes by 255, turn standardising off (--data-option standardise=false), or "
+                "build the model with likelihood='mse' or 'gaussian'."
             )
 
 

@@ -22,6 +22,7 @@ import torch
 
 from zscope import store
 from zscope.assays import CATALOGUE
+from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
 from zscope.autoencoder import evaluation
@@ -327,6 +328,10 @@ def describe_model(
     # Errors of zscope are left to the assays, which say what is wrong with the decoder.
     with isolate("table of latents", failed), suppress(ZscopeError):
         table = latent_table(recording, responses)
+        effects = measurements.results.get("feature-effects")
+        if isinstance(effects, FeatureEffects):
+            for row in table:
+                row["moves"] = effects.text(row["latent"])
     if recording.model is None or not table:
         return table, None, None
     with isolate("traversals", failed), suppress(ZscopeError):
@@ -364,9 +369,9 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
     if original.ndim == 4:
         few["picture"] = pictures.sheet(np.stack([original, decoded_few]))
     else:
-        flat = [part.reshape(len(part), -1)[:5] for part in (original, decoded_few)]
-        few |= {"original": flat[0].tolist(), "decoded": flat[1].tolist(), "count": len(flat[0])}
-        both = np.concatenate([part[:1] for part in flat])
+        own = [recording.data.original(part.flatten(1)[:5].double()) for part in examples]
+        few |= {"original": own[0].tolist(), "decoded": own[1].tolist(), "count": len(own[0])}
+        both = np.concatenate([part.reshape(len(part), -1)[:1] for part in (original, decoded_few)])
         few["picture"] = pictures.lines(both, width=480, height=96)
     return (1 - squares / moments if moments > 0 else None), few
 

@@ -35,7 +35,8 @@ def latent_table(
     spread (standard deviation of the means); low and high (the range of 98 % of the means);
     response (`responses`, the diagonal of the relative response matrix); factor (the one that
     samples of the latent are most informative about) and factor_share (the share of that factor's
-    entropy that they explain beyond chance).
+    entropy that they explain beyond chance). A report of vectors adds moves, the features that
+    a latent moves.
     """
     posterior = recording.posterior
     codes = posterior.mean.double()

@@ -42,6 +42,13 @@ def check_finite(losses: Losses, step: int, path: Path | None, *, exact: bool) -
     listed = ", ".join(f"{name} = {value:.6g}" for name, value in values.items())
     when = f"at step {step}" if exact else f"at step {step} or shortly before"
     mark_failed(path)
+    if step == 0:
+        raise TrainingError(
+            f"train: the term {broken[0]!r} became NaN or infinite {when} ({listed}). No update "
+            "has been made yet: the data are on another scale than the model expects, or its first "
+            "weights are not finite. Standardise vectors (--data-option standardise=true for a "
+            "file, else zs.data.from_arrays(x, standardise=True)); pictures range from 0 to 1."
+        )
     raise TrainingError(
         f"train: the term {broken[0]!r} became NaN or infinite {when} ({listed}). The usual cause "
         "is a learning rate that is too large, or data on another scale than the likelihood "

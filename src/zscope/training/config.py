@@ -4,9 +4,17 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_serializer,
+    model_validator,
+)
 
 from zscope.errors import ConfigError
+from zscope.scaling import Scaling
 from zscope.store import FORMAT
 
 __all__ = ["DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate"]
@@ -64,6 +72,11 @@ class TrainConfig(BaseModel):
     snapshots: list[int] = Field(
         default_factory=list, description="Steps whose checkpoints are never deleted."
     )
+    scaling: Scaling | None = Field(None, description="The units the model sees features in.")
+
+    @field_serializer("scaling")
+    def _write_scaling(self, scaling: Scaling | None) -> dict[str, Any] | None:
+        return None if scaling is None else scaling.to_dict()
 
     @model_validator(mode="after")
     def _check(self) -> "TrainConfig":

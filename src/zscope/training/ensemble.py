@@ -92,9 +92,11 @@ def train_ensemble(
     ]
     check_same_architecture(models)
     config = configs[0]
+    dataset = dataset.in_units(config.scaling)
     device, dtype = pick_device(config, 0), models[0].place[1]
     models = [model.to(device).train() for model in models]
     for model in models:
+        model.scaling = config.scaling
         check_first_batch(model, dataset, config, device)
     feed = Feed(models[0], dataset, device)
     paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]

@@ -68,11 +68,19 @@ def train(
     during training and can be resumed; without, it stays in memory. `progress=None` shows a
     bar in a terminal only.
 
+    Tables and vectors from files (`zs.data.load("table.csv")`) are standardised: the model sees
+    features of mean 0 and standard deviation 1, and keeps the scaling (`model.scaling`), which
+    is stored with the run and applied to all data that are recorded later. An array or tensor
+    is used as it is; `zs.data.from_arrays(x, standardise=True)` asks for the same.
+
     The model is trained in place. Ctrl-C saves a checkpoint at the end of the step and then
     raises KeyboardInterrupt.
     """
     model, dataset = trainable(model), as_dataset(data)
+    if resume and out is not None and store.is_run(out):
+        settings.setdefault("scaling", store.open_run(out).config.get("scaling"))
     config = configure(model, dataset, steps, epochs, batch, rate, seed, settings)
+    model.scaling = config.scaling
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
 
@@ -115,6 +123,9 @@ def configure(
                 "Correct it, or give a number of updates with steps."
             )
         steps = max(1, round(float(epochs) * (len(dataset) // batch)))
+    if "scaling" not in settings:  # what the model was trained with before, if it was
+        scaling = dataset.units_for_training() if model.scaling is None else model.scaling
+        settings = {**settings, "scaling": scaling}
     return validate(
         "train",
         model=model.recipe,
@@ -150,6 +161,7 @@ def run_loop(
     if path is not None and resume and (saved := store.checkpoints(path)):
         first = store.read_checkpoint(saved[-1][1], model, optimisers)
     losses_of = losses_function(model, config)
+    dataset = dataset.in_units(config.scaling)
     feed = Feed(model, dataset, device)
     check_first_batch(model, dataset, config, device)
     if path is not None and rank == 0:

@@ -32,7 +32,7 @@ chosen only if there are not enough others; the stopping rule.
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,7 @@ def perturb(
     the number of factors. `resume` continues an interrupted run with the same settings.
     """
     out = Path(out)
+    data = replace(data, standardise=False)  # epsilon is in the units of the data
     if count_factors(data) < 2:
         raise DataError(
             f"perturb: {data.name} has fewer than two factors that vary, and the change is a "

@@ -15,7 +15,7 @@ export function observation(look, { size = 96, label = "", table = false } = {})
   element.show = (data, others = []) => {
     const series = [{ values: data.values, className: "one", label: "decoded" }, ...others];
     element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
-    if (table) element.append(numbers(series, look.features));
+    if (table) element.append(numbers(series, look));
   };
   return element;
 }
@@ -37,8 +37,9 @@ function paint(canvas, data) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** The values of several series as a table; `names` of its rows, if there are any. */
-function numbers(series, names) {
+/** The values of several series as a table, with the names of features and in their own units. */
+function numbers(series, { features: names, units }) {
+  const text = (value, k) => (units ? String(Number((value * units.scale[k] + units.mean[k]).toPrecision(4))).replace("-", "−") : number(value, 3));
   const count = series[0].values.length;
   const rows = Math.min(count, 64);
   return h(
@@ -48,7 +49,7 @@ function numbers(series, names) {
       "table",
       { className: "numbers" },
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "feature"), series.map((one) => h("th", { scope: "col", className: one.className }, one.label)))),
-      h("tbody", {}, Array.from({ length: rows }, (_, k) => h("tr", {}, h("th", { scope: "row" }, names[k] ?? k), series.map((one) => h("td", {}, number(one.values[k], 3)))))),
+      h("tbody", {}, Array.from({ length: rows }, (_, k) => h("tr", {}, h("th", { scope: "row" }, names[k] ?? k), series.map((one) => h("td", {}, text(one.values[k], k)))))),
     ),
     count > rows ? h("p", { className: "hint" }, `The first ${rows} of ${count} features; the JSON has all of them.`) : null,
   );

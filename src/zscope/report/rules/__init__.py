@@ -6,7 +6,7 @@ a finding is shown on the page together with what was checked.
 
 from zscope.assays.responses.matrix import MOST_LEAK
 from zscope.report.findings import Rule
-from zscope.report.rules import latents, scores, space
+from zscope.report.rules import features, latents, scores, space
 from zscope.usage import EFFECT, NATS
 
 __all__ = ["RULES"]
@@ -38,6 +38,13 @@ RULES = (
         "Fewer than {percent:g} % of new samples move farther than 99 % of posterior samples when "
         "they are decoded and encoded again.",
         space.holes,
+    ),
+    Rule(
+        "moved features",
+        0.1,
+        "Of vectors: every latent in use moves at least one feature by {threshold:g} of its "
+        "standard deviations.",
+        features.moved_features,
     ),
     Rule(
         "few samples",

@@ -1,0 +1,97 @@
+"""Tables in a report and in the explorer: names of features, effects, original units."""
+
+import numpy as np
+import pytest
+import torch
+
+import zscope as zs
+from zscope.explorer.session import Session
+from zscope.explorer.views.latents import Sample, sample
+from zscope.report.rules import RULES
+
+ROWS = 300
+RULE = next(rule for rule in RULES if rule.name == "moved features")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Age and income follow one variable, the dose another."""
+    draw = np.random.default_rng(0)
+    u, v = draw.normal(size=(2, ROWS))
+    age, income, dose = 45 + 12 * u, 9000 + 350 * u, 0.05 + 0.01 * v
+    path = tmp_path_factory.mktemp("table") / "people.csv"
+    rows = [f"{a:.7g},{b:.7g},{c:.7g}" for a, b, c in zip(age, income, dose, strict=True)]
+    path.write_text("\n".join(["age,income,dose", *rows]))
+    return zs.data.load(path)
+
+
+def model_of(data, wide=1.0):
+    """Latent 0 is age and income, latent 1 minus the dose; latent 2 moves nothing."""
+    weights = torch.tensor([[1.0, 1.0, 0.0], [0.0, 0.0, -1.0], [0.0, 0.0, 0.0]]) * wide
+
+    def encode(x):
+        return torch.stack([x[:, 0], -x[:, 2], x[:, 0] * x[:, 2]], 1)
+
+    model = zs.wrap(encode, lambda z: z @ weights, latents=3, prior=None)
+    model.scaling = data.units_for_training()
+    return model
+
+
+@pytest.fixture(scope="module")
+def report(data):
+    return zs.assay(model_of(data), data, names=["feature-effects", "response-matrix"])
+
+
+def test_the_table_and_a_finding_say_what_latents_move(report):
+    moves = {row["latent"]: row["moves"] for row in report.latents}
+    assert moves == {0: "age +2.0 sd, income +2.0 sd", 1: "dose -2.0 sd", 2: ""}
+    (finding,) = [each for each in report.findings if each.rule == "moved features"]
+    assert "atent 0 moves age +2.0 sd, income +2.0 sd" in finding.text
+    assert "atent 1: dose -2.0 sd [-2." in finding.evidence
+    assert "(-0.019" in finding.evidence  # in units of the dose
+    assert finding.text.startswith("Latent")
+
+
+def test_latents_in_use_that_move_nothing_are_named(data):
+    from zscope.report.findings import Facts
+
+    recording = zs.record(model_of(data, wide=0.01), data)
+    results = {"feature-effects": zs.assays.feature_effects(recording)}
+    rows = [{"latent": j, "response": 1.0} for j in range(3)]
+    (finding,) = RULE(Facts(recording, results, rows))
+    assert finding.text.startswith("Latents 0, 1 and 2 move no feature by 0.1")
+    assert not RULE(Facts(recording, {}, rows))
+
+
+def test_reconstructions_are_shown_in_original_units(report, data, tmp_path):
+    first = report.reconstructions["original"][0]
+    assert first == pytest.approx(data.images[0].tolist(), rel=1e-4)
+    assert report.reconstructions["decoded"][0] == pytest.approx(first, rel=1e-3)
+    assert report.explained > 0.99
+    page = report.save(tmp_path / "r.html").read_text()
+    assert "age +2.0 sd, income +2.0 sd" in page
+    assert f"{data.images[0, 1]:.0f}" in page
+
+
+def test_wider_tables_list_features_as_rows(tmp_path):
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(100, 12)) * 1000
+    data = zs.data.from_arrays(x, feature_names=[f"gene{k}" for k in range(12)], standardise=True)
+    model = zs.wrap(lambda x: x, lambda z: z, latents=12)
+    model.scaling = data.units_for_training()
+    page = zs.assay(model, data, names="feature-effects").save(tmp_path / "r.html").read_text()
+    assert '<th scope="row">gene11</th>' in page
+    assert "gene11 +2.0 sd" in page
+
+
+def test_the_explorer_sends_the_units(data):
+    session = Session(model_of(data), data, name="people")
+    try:
+        units = session.to_dict()["observation"]["units"]
+        shown = sample(session, Sample(index=0))["observation"]["values"]
+        restored = np.array(shown) * units["scale"] + units["mean"]
+        assert restored == pytest.approx(data.images[0], rel=1e-4)
+        exact = sample(session, Sample(index=0, exact=True))["observation"]["values"]
+        assert exact == pytest.approx(data.images[0].tolist(), rel=1e-4)
+    finally:
+        session.close()
