@@ -53,6 +53,12 @@ PARTS = {
     "variables": Option(
         None, "Number of variables that the latents are split into, for such decoders.", whole(1)
     ),
+    "width": Option(
+        None,
+        "Units of the three hidden layers through which latents enter such decoders; 48, or 96 "
+        "from 128 pixels up.",
+        whole(1),
+    ),
     "block": Option(
         "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
     ),
@@ -73,6 +79,7 @@ PARTS = {
 BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gamma": ("likelihood", ("gaussian",)),
     "variables": ("decoder", DECODERS[1:]),
+    "width": ("decoder", DECODERS[1:]),
     "unit": ("block", ("causal",)),
     "gate_steps": ("block", ("causal",)),
     **dict.fromkeys(consistency.OPTIONS, ("consistency", PENALTIES[1:])),
@@ -86,8 +93,8 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
 QUIET = ("posterior", "decoder", "block", "consistency")
 # Parts that only a model with a decoder has.
 DECODING = (
-    "likelihood", "gamma", "decoder", "variables", "block", "unit", "gate_steps", "consistency",
-    *consistency.OPTIONS,
+    "likelihood", "gamma", "decoder", "variables", "width", "block", "unit", "gate_steps",
+    "consistency", *consistency.OPTIONS,
 )  # fmt: skip
 
 
@@ -109,6 +116,7 @@ def assemble(
     options: Mapping[str, Any],
 ) -> Assembly:
     """Networks for the chosen parts; `options` are those of the backbone."""
+    options = _complete(options, latents, settings)
     backbone, kind = BACKBONES[settings["backbone"]], settings["decoder"]
     reading = POSTERIORS[settings["posterior"]]
     block = None
@@ -124,11 +132,16 @@ def assemble(
     longer = _with_layers(options, variables) if settings["backbone"] == "mlp" else dict(options)
     start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
     activation = options.get("decoder_activation") or options["activation"]
+    large = len(shape) == 3 and min(shape[1:]) >= 128
+    width = settings["width"] or (96 if large else 48)
     decoder = StructuralDecoder(
-        inputs, variables, start, blocks, last, kind=kind, activation=activation
+        inputs, variables, start, blocks, last, kind=kind, width=width, activation=activation
     )
     size = latents // variables
-    groups = [list(range(size * g, size * (g + 1))) for g in range(variables)]
+    # Every layer of an adaptive decoder gets all latents, so each of them is a variable.
+    groups = None
+    if kind != "adaptive":
+        groups = [list(range(size * g, size * (g + 1))) for g in range(variables)]
     if kind == "ladder":
         assert backbone.encoder_blocks is not None
         encoder = LadderEncoder(
@@ -137,11 +150,23 @@ def assemble(
             variables,
             backbone.encoder_blocks(shape, **longer),
             readings=reading.outputs(latents) // latents,
+            width=width,
             activation=options["activation"],
         )
     else:
         encoder = _encoder(entry, shape, latents, settings, options)
     return Assembly(encoder, decoder, block, groups)
+
+
+def _complete(
+    options: Mapping[str, Any], latents: int, settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The options of the backbone, with those that depend on the posterior filled in."""
+    if "head" not in options:
+        return options
+    point = settings["posterior"] == "point"
+    head = options["head"] or ([256, 128] if point else [128, 64])
+    return {**options, "head": head, "bottleneck": None if point else latents}
 
 
 def _encoder(
@@ -239,7 +264,7 @@ def _decoder_blocks(
     if len(blocks) < settings["variables"]:
         remedy = {
             "structural": f"depth={settings['variables']}",
-            "consistency": f"depth={settings['variables'] + 1}",
+            "consistency": f"depth={settings['variables']}",
             "mlp": f"{settings['variables']} sizes in decoder_hidden",
         }.get(settings["backbone"], "backbone='structural'")
         raise ConfigError(
