@@ -225,3 +225,50 @@ def test_the_consistency_assay_reads_a_model_with_a_block():
     codes = torch.randn(64, 4, generator=seeded(0))
     found = zs.assays.interventional_consistency(model, codes, interventions=2, samples=16)
     assert found.equivariance.shape == (4, 4)
+
+
+# What can be set about the gates.
+
+
+def test_gates_start_where_told_and_learn_as_fast_as_told():
+    """With Adam, every logit moves by rate x gate_rate in the first step."""
+    x = torch.rand(64, 5, generator=seeded(0))
+    moved = {}
+    for rate in (1.0, 10.0):
+        model = zs.models.build("xae", shape=(5,), latents=3, gate_start=-0.5, gate_rate=rate)
+        start = torch.full((3,), -0.5).sigmoid()
+        assert torch.allclose(model.block.probabilities(), start)
+        assert model.block.density == 0
+        zs.train(model, x, steps=1, rate=1e-3, batch=64, progress=False)
+        moved[rate] = (model.block.probabilities().logit() + 0.5).abs()
+    assert torch.allclose(moved[1.0], torch.full((3,), 1e-3), rtol=0.02)
+    assert torch.allclose(moved[10.0], torch.full((3,), 1e-2), rtol=0.02)
+
+
+def test_an_open_edge_costs_what_was_said():
+    x = torch.rand(8, 5, generator=seeded(0))
+    free, dear = (
+        zs.models.build("xae", shape=(5,), latents=3, gate_start=0.4, edge_cost=cost)
+        for cost in (0.0, 2.5)
+    )
+    losses = [model.losses(x, seeded(1), step=0) for model in (free, dear)]
+    expected = 3 * torch.tensor(0.4).sigmoid()
+    assert torch.allclose(losses[1].total - losses[0].total, 2.5 * expected)
+    assert torch.allclose(losses[1].terms["edges"], expected)
+    assert "edges" not in losses[0].terms
+
+
+def test_the_last_temperature_can_be_chosen():
+    made = block(steps=100, temperature=0.5)
+    assert made.temperature(0) == 1
+    assert made.temperature(100) == pytest.approx(0.5)
+
+
+def test_edges_as_a_matrix_and_back():
+    made = block(units=4)
+    edges = torch.arange(1.0, 7.0)
+    matrix = made.matrix(edges)
+    assert matrix[0, 1] == 1
+    assert matrix[1, 3] == 5
+    assert torch.equal(matrix, matrix.triu(1))
+    assert torch.equal(made.gates_of(matrix), edges)

@@ -27,6 +27,7 @@ _ASSAYS = {
     "traversal-responses": "responses.traversal",
     "hybridisation": "responses.hybridisation",
     "independence": "responses.independence",
+    "masks": "responses.masks",
     "holes": "responses.holes",
     "response-map": "responses.maps",
     "manifold-path": "responses.paths",

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from zscope.errors import ConfigError
-from zscope.models import consistency
+from zscope.models import causal, consistency
 from zscope.models.causal import CausalBlock
 from zscope.models.composed import Objective
 from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
@@ -62,8 +62,7 @@ PARTS = {
     "block": Option(
         "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
     ),
-    "unit": Option(1, "Numbers in each cause of the causal block.", whole(1)),
-    "gate_steps": Option(10_000, "Steps until the gates reach their final temperature.", whole(1)),
+    **causal.OPTIONS,
     "consistency": Option(
         "none", f"Penalty on inconsistent interventions: {', '.join(PENALTIES)}.",
         one_of(PENALTIES),
@@ -80,8 +79,7 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gamma": ("likelihood", ("gaussian",)),
     "variables": ("decoder", DECODERS[1:]),
     "width": ("decoder", DECODERS[1:]),
-    "unit": ("block", ("causal",)),
-    "gate_steps": ("block", ("causal",)),
+    **dict.fromkeys(causal.OPTIONS, ("block", ("causal",))),
     **dict.fromkeys(consistency.OPTIONS, ("consistency", PENALTIES[1:])),
     **{
         key: ("backbone", tuple(name for name, b in BACKBONES.items() if key in b.options))
@@ -93,8 +91,8 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
 QUIET = ("posterior", "decoder", "block", "consistency")
 # Parts that only a model with a decoder has.
 DECODING = (
-    "likelihood", "gamma", "decoder", "variables", "width", "block", "unit", "gate_steps",
-    "consistency", *consistency.OPTIONS,
+    "likelihood", "gamma", "decoder", "variables", "width", "block", "consistency",
+    *causal.OPTIONS, *consistency.OPTIONS,
 )  # fmt: skip
 
 
@@ -121,7 +119,15 @@ def assemble(
     reading = POSTERIORS[settings["posterior"]]
     block = None
     if settings["block"] == "causal":
-        block = CausalBlock(latents, size=settings["unit"], steps=settings["gate_steps"])
+        block = CausalBlock(
+            latents,
+            size=settings["unit"],
+            steps=settings["gate_steps"],
+            start=settings["gate_start"],
+            rate=settings["gate_rate"],
+            temperature=settings["gate_temperature"],
+            cost=settings["edge_cost"],
+        )
     inputs = latents if block is None else latents * block.size
     if not entry.decodes:
         return Assembly(_encoder(entry, shape, latents, settings, options), None, None, None)
