@@ -15,7 +15,7 @@ ROOT = Path(zscope.__file__).parent
 # What each home may import of zscope, besides itself: every folder and module has a line.
 # Imports inside functions count too, except in `plot` methods, where a result asks a figure
 # of itself.
-FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors", "scaling"}
+FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors", "scaling", "presets"}
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("wrapping", "derived", "sampling", "theory"),
@@ -31,6 +31,7 @@ ARROWS = {
     "groups": {"errors", "types"},
     "factors": {"errors"},
     "scaling": {"errors"},
+    "presets": {"errors"},
     "autoencoder": FOUNDATION,
     "wrapping": MODEL,
     "derived": MODEL,

@@ -317,9 +317,24 @@ class WithCausalBlock(Autoencoder):
 
     block: nn.Module | None
 
-    def causes(self, noise: Codes, *, fixed: Mapping[int, Tensor | float] | None = None) -> Tensor:
-        """The causes of some noises; `fixed` maps causes to the values an intervention sets."""
-        raise InterfaceError(f"{type(self).__name__}: a causal block needs causes(noise, fixed=).")
+    def causes(
+        self,
+        noise: Codes,
+        *,
+        fixed: Mapping[int, Tensor | float] | None = None,
+        edges: Tensor | None = None,
+    ) -> Tensor:
+        """The causes of some noises; `fixed` maps causes to the values an intervention sets.
+
+        `edges` (parents x children) are the open edges, if not those that the model has learned.
+        """
+        raise InterfaceError(
+            f"{type(self).__name__}: a causal block needs causes(noise, fixed=, edges=)."
+        )
+
+    def edge_probabilities(self) -> Tensor:
+        """How probable it is, in training, that each edge is open (parents x children)."""
+        raise InterfaceError(f"{type(self).__name__}: a causal block needs edge_probabilities().")
 
     def decode_causes(self, causes: Tensor) -> Tensor:
         """The observations that causes, rather than noises, are decoded to."""

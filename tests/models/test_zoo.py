@@ -289,3 +289,5 @@ def test_too_few_blocks_are_refused_with_a_way_forward():
     with pytest.raises(ConfigError, match="filters=12; expected a multiple of 8"):
         build("sae-6", filters=12)
     assert build("sae-6", backbone="consistency", filters=12).decoder.start.value.shape[0] == 12
+    # The last convolution is a block too: the published SAEs have as many variables as blocks.
+    assert len(build("sae-12", backbone="consistency").decoder.stages) == 12

@@ -28,6 +28,7 @@ _ASSAYS = {
     "feature-effects": "responses.features",
     "hybridisation": "responses.hybridisation",
     "independence": "responses.independence",
+    "masks": "responses.masks",
     "holes": "responses.holes",
     "response-map": "responses.maps",
     "manifold-path": "responses.paths",

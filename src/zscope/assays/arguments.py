@@ -34,7 +34,7 @@ from torch import Tensor
 
 from zscope.assays.engine import CONDITIONAL, posterior_of
 from zscope.assays.entry import Entry
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.factors import Factors
 from zscope.randomness import named_generator
@@ -353,6 +353,13 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
         lambda recording: recording.latents >= 2,
         "it compares latents, and the model has one. Use a model with more latents",
     ),
+    "causal block": (
+        lambda recording: (
+            isinstance(recording.autoencoder, WithCausalBlock)
+            and recording.autoencoder.block is not None
+        ),
+        "the model has no causal block. It applies to models such as xae and xvae",
+    ),
     "prior": (
         lambda recording: recording.autoencoder.prior is not None,
         "the model has no prior. Wrap it with prior='normal' if its latents should be N(0, I)",
@@ -423,6 +430,14 @@ def _types(recording: Recording) -> Any:
     return None if deterministic else shared_result(variable_types, recording)
 
 
+def _response_matrix(recording: Recording) -> Any:
+    """The response matrix; None for a conditional encoder, which has no responses."""
+    from zscope.assays.responses.matrix import response_matrix
+
+    conditional = recording.autoencoder.needs_auxiliary
+    return None if conditional else shared_result(response_matrix, recording)
+
+
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
@@ -433,7 +448,7 @@ def _feature_units(recording: Recording) -> Sequence[float] | None:
     return None if scaling is None else scaling.scale
 
 
-CHOSEN = {"base", "plane", "first_code", "last_code", "types"}
+CHOSEN = {"base", "plane", "first_code", "last_code", "types", "response_matrix"}
 """Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how to get it from a recording.
@@ -453,6 +468,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "feature_units": _feature_units,
     "conditional_kl": _conditional_kl,
     "types": _types,
+    "response_matrix": _response_matrix,
     "base": _nearest_to_mean,
     "plane": _widest_plane,
     "some_codes": _some_codes,

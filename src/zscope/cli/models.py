@@ -80,6 +80,33 @@ def info(
     print(f"\n{entry.summary.strip()}")
 
 
+@app.command()
+def presets(json: AsJson = False) -> None:
+    """List the settings of papers, for `zscope train --preset` and zs.train(preset=).
+
+    Example:
+
+      zscope models presets
+    """
+    from zscope.presets import PRESETS
+
+    if json:
+        from dataclasses import asdict
+
+        _print_json({name: asdict(preset) for name, preset in PRESETS.items()})
+        return
+    for name, preset in PRESETS.items():
+        print(f"{name}  ({preset.paper})")
+        chosen = {"latents": preset.latents, "split": preset.split, **preset.training}
+        for settings in (chosen, preset.network):
+            pairs = (f"{k}={_value(list(v) if isinstance(v, tuple) else v)}"
+                     for k, v in settings.items() if v is not None)  # fmt: skip
+            print(f"  {'  '.join(pairs)}")
+        if preset.notes:
+            print(f"  {preset.notes}")
+    print("\nTrain: zscope train NAME DATASET --preset PRESET; options given as well win.")
+
+
 def _summary(name: str) -> dict[str, Any]:
     from zscope import models
 

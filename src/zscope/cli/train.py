@@ -15,6 +15,8 @@ from zscope.cli.options import (
     fractions,
     settings,
 )
+from zscope.presets import PRESETS
+from zscope.presets import preset as find_preset
 
 __all__ = ["train"]
 
@@ -24,13 +26,17 @@ def train(
     dataset: Annotated[
         str | None, Argument(help="A name from `zscope data list`, or a file of your own.")
     ] = None,
-    latents: Annotated[int, Option(help="Number of latents.")] = 10,
+    preset: Annotated[
+        str | None,
+        Option(help=f"Settings of a paper: {', '.join(PRESETS)}. See: zscope models presets"),
+    ] = None,
+    latents: Annotated[int | None, Option(help="Number of latents (default 10).")] = None,
     steps: Annotated[int | None, Option(help="Training steps (default 10000).")] = None,
     epochs: Annotated[
         float | None, Option(help="Passes over the data, instead of --steps.")
     ] = None,
-    batch: Annotated[int, Option(help="Batch size.")] = 64,
-    rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
+    batch: Annotated[int | None, Option(help="Batch size (default 64).")] = None,
+    rate: Annotated[float | None, Option(help="Learning rate (default 1e-4).")] = None,
     seed: Seed = 0,
     set_: ModelOption = None,
     data_option: DataOption = None,
@@ -38,10 +44,11 @@ def train(
         str | None,
         Option(help="Split the data randomly, e.g. 0.8,0.1,0.1, and train on the first part."),
     ] = None,
-    optimiser: Annotated[str, Option(help="adam or adagrad.")] = "adam",
+    optimiser: Annotated[str | None, Option(help="adam (default) or adagrad.")] = None,
     schedule: Annotated[
-        str, Option(help="Learning rate schedule: constant, linear, cosine or halving.")
-    ] = "constant",
+        str | None,
+        Option(help="Learning rate schedule: constant (default), linear, cosine or halving."),
+    ] = None,
     halve_every: Annotated[
         int | None, Option(help="With --schedule halving: steps between halvings.")
     ] = None,
@@ -83,6 +90,8 @@ def train(
 
       zscope train vae images.npy --epochs 50 --out runs/mine
 
+      zscope train sae-12 shapes3d --preset structural-2023
+
       zscope train --out runs/mine --resume
 
       zscope train --config runs/mine/run.json --out runs/again
@@ -123,18 +132,28 @@ def train(
                     f"--set: {key} is not an option of a model; it follows from MODEL, DATASET "
                     "and --latents. Leave it out of --set."
                 )
+        paper = None if preset is None else find_preset(preset)
+        if latents is None:
+            latents = 10 if paper is None else paper.latents
+        parts = None if split is None else fractions(split)
+        if paper is not None:
+            options = {**paper.network, **options}
+            parts = parts or (None if paper.split is None else list(paper.split))
+        elif steps is None and epochs is None:
+            steps = 10_000
         run = begin(
             model,
             dataset,
             latents=latents,
             model_options={"seed": seed, **options},
             data_options=settings(data_option, "--data-option"),
-            split=None if split is None else fractions(split),
+            split=parts,
             root=root,
             out=out or Path("runs") / f"{model}-{Path(dataset).stem}-{seed}",
             resume=resume,
             progress=not quiet,
-            steps=steps if steps is not None or epochs is not None else 10_000,
+            preset=preset,
+            steps=steps,
             epochs=epochs,
             batch=batch,
             rate=rate,

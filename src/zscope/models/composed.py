@@ -87,6 +87,14 @@ class Batch:
 Objective = Callable[[Batch], Losses]
 
 
+def cost_of_edges(batch: Batch) -> Losses:
+    """The expected number of open edges of the causal block, each at its cost."""
+    block = batch.model.block
+    assert block is not None
+    edges = block.probabilities().sum()
+    return Losses(block.cost * edges, {"edges": edges})
+
+
 class StatefulObjective:
     """An objective that is more than a function of a batch. It defines what it has."""
 
@@ -168,11 +176,23 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         output: Tensor = self.decoder(z if self.block is None else self.block(z, gates))
         return output
 
-    def causes(self, noise: Codes, *, fixed: Mapping[int, Tensor | float] | None = None) -> Tensor:
+    def causes(
+        self,
+        noise: Codes,
+        *,
+        fixed: Mapping[int, Tensor | float] | None = None,
+        edges: Tensor | None = None,
+    ) -> Tensor:
         if self.block is None:
             return noise
-        causes: Tensor = self.block(noise, fixed=fixed)
+        gates = None if edges is None else self.block.gates_of(edges).to(noise)
+        causes: Tensor = self.block(noise, gates, fixed=fixed)
         return causes
+
+    def edge_probabilities(self) -> Tensor:
+        if self.block is None:
+            return super().edge_probabilities()  # raises: there are no edges
+        return self.block.matrix(self.block.probabilities())
 
     def decode_causes(self, causes: Tensor) -> Tensor:
         if self.decoder is None:
@@ -194,12 +214,13 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
         batch = Batch(self, x, generator, **extras)
         losses = self.objective(batch)
-        if self.penalty is None:
-            return losses
-        extra = self.penalty(batch)
-        return replace(
-            losses, total=losses.total + extra.total, terms={**losses.terms, **extra.terms}
-        )
+        edges = cost_of_edges if self.block is not None and self.block.cost > 0 else None
+        for penalty in filter(None, (self.penalty, edges)):
+            extra = penalty(batch)
+            losses = replace(
+                losses, total=losses.total + extra.total, terms={**losses.terms, **extra.terms}
+            )
+        return losses
 
     def check_observations(self, x: Tensor) -> None:
         check_observations(x, self.observation_shape, self.likelihood)

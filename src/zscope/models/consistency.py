@@ -16,6 +16,16 @@ the codes must not lower the penalty.
 
 "On the interventional consistency of autoencoders", algorithms 1 and 2, eq. 12; the sum of
 L_EQV includes m, as in eq. 12 (without it, and without a block, it would equal L_INV).
+
+The networks of the paper are backbone="consistency", with depth=6 for its size S (table 3
+prints 12, but the counts of table 4 are those of 6) and filters=100, depth=16 for CelebA.
+They have the published number of weights, to the last one, for AE, XAE, VAE and XVAE. The
+paper shows three linear layers and blocks of convolution, Mish and batch norm; the sizes of
+the dense layers, a batch norm after those of the decoder, a last convolution among the
+picture's own channels, and means and variances that are linear in as many numbers as there
+are latents, are inferred from those counts. An SAE differs: the published one keeps the
+dense layers of the decoder beside S_0 (319,477 weights in size S, 442,267 in Standard); ours,
+as in the paper on structural autoencoders, does not (249,365 and 409,499).
 """
 
 import torch

@@ -7,8 +7,8 @@ from numbers import Integral, Real
 from typing import Any, Literal
 
 __all__ = [
-    "Entry", "Option", "not_negative", "one_of", "positive", "positive_or_learned", "sizes",
-    "whole",
+    "Entry", "Option", "finite", "not_negative", "one_of", "positive", "positive_or_learned",
+    "sizes", "whole",
 ]  # fmt: skip
 
 
@@ -64,6 +64,13 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
         return number
 
     return read
+
+
+def finite(value: Any) -> float:
+    number = _number(value)
+    if number is None:
+        raise ValueError("expected a number")
+    return number
 
 
 def positive(value: Any) -> float:

@@ -6,7 +6,7 @@
     responses    convolutions, pooling and group norm (Leeb et al., arXiv:2106.16091, fig. 7-8)
     structural   twelve convolutions with group norm (Leeb et al., ICLR 2023, app. A.2)
     consistency  convolutions with batch norm ("On the interventional consistency of
-                 autoencoders", app. A.3)
+                 autoencoders", app. A.3); depth=6 and 6 latents are its size S
 
 Each takes observations of any shape, (features,) or (channels, height, width); the
 convolutional ones need sides of 8 pixels or more and restore any such size, odd or oblong.
@@ -207,15 +207,20 @@ BACKBONES = {
         pictures_only=True,
     ),
     "consistency": Backbone(
-        "blocks of convolution and batch norm, about 420,000 weights at 28 x 28",
+        "blocks of convolution and batch norm, 423,259 weights at 28 x 28 with 12 latents",
         convolutional.consistency_encoder,
         convolutional.consistency_decoder,
         convolutional.consistency_encoder_blocks,
         convolutional.consistency_decoder_blocks,
         {
-            "depth": Option(12, "Blocks in each half (published sizes S: 6).", whole(1)),
+            "depth": Option(12, "Blocks in each half; 6 in the published size S.", whole(1)),
             "filters": Option(32, "Channels of every block.", whole(1)),
             "pools": Option(None, "Halvings; 3, or 7 from 128 pixels up.", whole(1)),
+            "head": Option(
+                None,
+                "Sizes of the dense layers; 256,128, or 128,64 for models with a variance.",
+                sizes,
+            ),
             "activation": _activation("mish"),
         },
         pictures_only=True,

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from zscope.errors import ConfigError
-from zscope.models import consistency
+from zscope.models import causal, consistency
 from zscope.models.causal import CausalBlock
 from zscope.models.composed import Objective
 from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
@@ -53,11 +53,16 @@ PARTS = {
     "variables": Option(
         None, "Number of variables that the latents are split into, for such decoders.", whole(1)
     ),
+    "width": Option(
+        None,
+        "Units of the three hidden layers through which latents enter such decoders; 48, or 96 "
+        "from 128 pixels up.",
+        whole(1),
+    ),
     "block": Option(
         "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
     ),
-    "unit": Option(1, "Numbers in each cause of the causal block.", whole(1)),
-    "gate_steps": Option(10_000, "Steps until the gates reach their final temperature.", whole(1)),
+    **causal.OPTIONS,
     "consistency": Option(
         "none", f"Penalty on inconsistent interventions: {', '.join(PENALTIES)}.",
         one_of(PENALTIES),
@@ -73,8 +78,8 @@ PARTS = {
 BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gamma": ("likelihood", ("gaussian",)),
     "variables": ("decoder", DECODERS[1:]),
-    "unit": ("block", ("causal",)),
-    "gate_steps": ("block", ("causal",)),
+    "width": ("decoder", DECODERS[1:]),
+    **dict.fromkeys(causal.OPTIONS, ("block", ("causal",))),
     **dict.fromkeys(consistency.OPTIONS, ("consistency", PENALTIES[1:])),
     **{
         key: ("backbone", tuple(name for name, b in BACKBONES.items() if key in b.options))
@@ -86,8 +91,8 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
 QUIET = ("posterior", "decoder", "block", "consistency")
 # Parts that only a model with a decoder has.
 DECODING = (
-    "likelihood", "gamma", "decoder", "variables", "block", "unit", "gate_steps", "consistency",
-    *consistency.OPTIONS,
+    "likelihood", "gamma", "decoder", "variables", "width", "block", "consistency",
+    *causal.OPTIONS, *consistency.OPTIONS,
 )  # fmt: skip
 
 
@@ -109,11 +114,20 @@ def assemble(
     options: Mapping[str, Any],
 ) -> Assembly:
     """Networks for the chosen parts; `options` are those of the backbone."""
+    options = _complete(options, latents, settings)
     backbone, kind = BACKBONES[settings["backbone"]], settings["decoder"]
     reading = POSTERIORS[settings["posterior"]]
     block = None
     if settings["block"] == "causal":
-        block = CausalBlock(latents, size=settings["unit"], steps=settings["gate_steps"])
+        block = CausalBlock(
+            latents,
+            size=settings["unit"],
+            steps=settings["gate_steps"],
+            start=settings["gate_start"],
+            rate=settings["gate_rate"],
+            temperature=settings["gate_temperature"],
+            cost=settings["edge_cost"],
+        )
     inputs = latents if block is None else latents * block.size
     if not entry.decodes:
         return Assembly(_encoder(entry, shape, latents, settings, options), None, None, None)
@@ -124,11 +138,16 @@ def assemble(
     longer = _with_layers(options, variables) if settings["backbone"] == "mlp" else dict(options)
     start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
     activation = options.get("decoder_activation") or options["activation"]
+    large = len(shape) == 3 and min(shape[1:]) >= 128
+    width = settings["width"] or (96 if large else 48)
     decoder = StructuralDecoder(
-        inputs, variables, start, blocks, last, kind=kind, activation=activation
+        inputs, variables, start, blocks, last, kind=kind, width=width, activation=activation
     )
     size = latents // variables
-    groups = [list(range(size * g, size * (g + 1))) for g in range(variables)]
+    # Every layer of an adaptive decoder gets all latents, so each of them is a variable.
+    groups = None
+    if kind != "adaptive":
+        groups = [list(range(size * g, size * (g + 1))) for g in range(variables)]
     if kind == "ladder":
         assert backbone.encoder_blocks is not None
         encoder = LadderEncoder(
@@ -137,11 +156,23 @@ def assemble(
             variables,
             backbone.encoder_blocks(shape, **longer),
             readings=reading.outputs(latents) // latents,
+            width=width,
             activation=options["activation"],
         )
     else:
         encoder = _encoder(entry, shape, latents, settings, options)
     return Assembly(encoder, decoder, block, groups)
+
+
+def _complete(
+    options: Mapping[str, Any], latents: int, settings: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The options of the backbone, with those that depend on the posterior filled in."""
+    if "head" not in options:
+        return options
+    point = settings["posterior"] == "point"
+    head = options["head"] or ([256, 128] if point else [128, 64])
+    return {**options, "head": head, "bottleneck": None if point else latents}
 
 
 def _encoder(
@@ -239,7 +270,7 @@ def _decoder_blocks(
     if len(blocks) < settings["variables"]:
         remedy = {
             "structural": f"depth={settings['variables']}",
-            "consistency": f"depth={settings['variables'] + 1}",
+            "consistency": f"depth={settings['variables']}",
             "mlp": f"{settings['variables']} sizes in decoder_hidden",
         }.get(settings["backbone"], "backbone='structural'")
         raise ConfigError(

@@ -7,7 +7,7 @@ The latents U are split evenly into g variables. From a learned constant S_0,
     ladder       S_i = blocks_i( S_{i-1} + β_i ),       β_i = MLP_i(U_i)
 
 α_i and β_i are one number for each channel, the same at every pixel; each MLP has three
-hidden layers of 48 units. U_i enters at step i only, so it does not affect S_1..S_{i-1}.
+hidden layers. U_i enters at step i only, so it does not affect S_1..S_{i-1}.
 Initially α_i = 1 and β_i = 0 exactly (weights and biases of the last layer are 0), so that
 a structural decoder gives the same observation whatever the latents.
 
@@ -16,10 +16,21 @@ features that are followed by i - 1 more rungs of the encoder, so that early var
 the whole depth. Adding β_i before a convolution is equivalent to concatenating features,
 with fewer weights.
 
+For hybrid samples and interventions the variables are U_1..U_g, and single latents in an
+adaptive decoder (section 3.1).
+
+What differs from the published networks: the widths of the MLPs and of the rungs are not
+printed. With 48 units (96 from 128 pixels up) there are 1.0 to 1.2 million weights at 64 x 64
+and 6 to 7 million at 128 x 128, as printed, and a ladder has 1 to 5 % more than a structural
+decoder of as many variables (printed: about 5 %). But an hourglass has up to 11 % more than
+a structural decoder of few variables (printed: almost the same), because S_0 replaces the
+dense layers of its decoder.
+
 Leeb et al., "Structure by architecture", ICLR 2023, sections 2.1 and A.2; Zhao, Song &
 Ermon, ICML 2017, arXiv:1702.08396, for the ladder.
 """
 
+import math
 from itertools import pairwise
 
 import torch
@@ -37,8 +48,6 @@ from zscope.models.layers import (
 
 __all__ = ["Constant", "LadderEncoder", "Shift", "StructuralDecoder", "Transform", "split_evenly"]
 
-WIDTH = 48
-
 
 class StructuralDecoder(nn.Module):
     """One of the three decoders; `blocks` are split evenly among the variables."""
@@ -52,6 +61,7 @@ class StructuralDecoder(nn.Module):
         last: Block,
         *,
         kind: str,
+        width: int,
         activation: str,
     ) -> None:
         super().__init__()
@@ -62,7 +72,7 @@ class StructuralDecoder(nn.Module):
         inputs = latents if self.all_latents else self.size
         channels = _channels(start, stages)
         layer = Shift if kind == "ladder" else Transform
-        self.transforms = nn.ModuleList(layer(inputs, width, activation) for width in channels)
+        self.transforms = nn.ModuleList(layer(inputs, each, width, activation) for each in channels)
         self.stages = nn.ModuleList(nn.Sequential(*join(stage)) for stage in stages)
         self.last = nn.Sequential(*last)
 
@@ -99,10 +109,10 @@ class Constant(nn.Module):
 class Transform(nn.Module):
     """Scale and shift each channel, computed from latents; initially the identity."""
 
-    def __init__(self, latents: int, channels: int, activation: str) -> None:
+    def __init__(self, latents: int, channels: int, width: int, activation: str) -> None:
         super().__init__()
-        hidden = dense([latents, WIDTH, WIDTH, WIDTH], activation)
-        self.layers = nn.Sequential(*hidden, ZeroLinear(WIDTH, 2 * channels))
+        hidden = dense([latents, width, width, width], activation)
+        self.layers = nn.Sequential(*hidden, ZeroLinear(width, 2 * channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
         outputs = self.layers(latents)
@@ -115,10 +125,10 @@ class Transform(nn.Module):
 class Shift(nn.Module):
     """Shift each channel, computed from latents."""
 
-    def __init__(self, latents: int, channels: int, activation: str) -> None:
+    def __init__(self, latents: int, channels: int, width: int, activation: str) -> None:
         super().__init__()
-        hidden = dense([latents, WIDTH, WIDTH, WIDTH], activation)
-        self.layers = nn.Sequential(*hidden, nn.Linear(WIDTH, channels))
+        hidden = dense([latents, width, width, width], activation)
+        self.layers = nn.Sequential(*hidden, nn.Linear(width, channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
         shift: Tensor = self.layers(latents)
@@ -136,6 +146,7 @@ class LadderEncoder(nn.Module):
         blocks: list[Block],
         *,
         readings: int,
+        width: int,
         activation: str,
     ) -> None:
         super().__init__()
@@ -144,7 +155,10 @@ class LadderEncoder(nn.Module):
         self.stages = nn.ModuleList(nn.Sequential(*join(stage)) for stage in stages)
         outputs = readings * (latents // variables)
         shapes = _shapes(shape, self.stages)
-        self.rungs = nn.ModuleList(_rung(features, outputs, activation) for features in shapes)
+        self.rungs = nn.ModuleList(
+            _rung(features, outputs, width, activation, last=features is shapes[-1])
+            for features in shapes
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         check_shape(x, self.shape)
@@ -162,15 +176,18 @@ class LadderEncoder(nn.Module):
         return x.flatten(1)
 
 
-def _rung(features: Shape, outputs: int, activation: str) -> nn.Module:
-    """From features to outputs: maps are first reduced to 8 channels of 4 x 4."""
+def _rung(features: Shape, outputs: int, width: int, activation: str, *, last: bool) -> nn.Module:
+    """From features to outputs: maps are reduced to 4 channels of 4 x 4, except that the last
+    are read whole, by as many units as in an hourglass."""
     first: list[nn.Module] = []
-    width = features[0]
-    if len(features) > 1:
-        first = [nn.Conv2d(features[0], 8, 1), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
-        width = 8 * 4 * 4
-    hidden = dense([width, WIDTH, WIDTH, WIDTH], activation)
-    return nn.Sequential(*first, *hidden, nn.Linear(WIDTH, outputs))
+    widths = [features[0], width, width, width]
+    if len(features) > 1 and last:
+        first = [nn.Flatten()]
+        widths = [math.prod(features), 128, width, width]
+    elif len(features) > 1:
+        first = [nn.Conv2d(features[0], 4, 1), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
+        widths[0] = 4 * 4 * 4
+    return nn.Sequential(*first, *dense(widths, activation), nn.Linear(width, outputs))
 
 
 def split_evenly(blocks: list[Block], variables: int) -> list[list[Block]]:

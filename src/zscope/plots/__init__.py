@@ -17,6 +17,7 @@ _HOMES = {
     "histogram": "amounts",
     "histograms": "amounts",
     "causal_graph": "graphs",
+    "causal_graphs": "graphs",
     "lines": "curves",
     "traversal_errors": "curves",
     "arrows": "planes",

@@ -1,10 +1,11 @@
 """The causal graph: which latent affects which, and how strongly."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from zscope.plots import theme
@@ -12,7 +13,7 @@ from zscope.plots import theme
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["causal_graph"]
+__all__ = ["causal_graph", "causal_graphs"]
 
 RADIUS = 0.11
 
@@ -90,6 +91,16 @@ def causal_graph(
     if own:
         theme.fit(ax)
     return ax
+
+
+@theme.themed
+def causal_graphs(graphs: Mapping[str, "nx.DiGraph"]) -> Figure:
+    """Several graphs side by side, each with its title."""
+    size = max(float(np.clip(1.6 + 0.2 * len(graph), 2.4, 5.0)) for graph in graphs.values())
+    figure, grid = theme.panels(1, len(graphs), (size + 0.3) * len(graphs), size + 0.3)
+    for ax, (title, graph) in zip(grid[0], graphs.items(), strict=True):
+        causal_graph(graph, title=title, ax=ax)
+    return figure
 
 
 def _note(ax: Axes, count: int, total: int, pairs: bool) -> None:

@@ -63,8 +63,9 @@ def train_ensemble(
     seeds: Sequence[int],
     steps: int | None = None,
     epochs: float | None = None,
-    batch: int = 64,
-    rate: float = 1e-4,
+    batch: int | None = None,
+    rate: float | None = None,
+    preset: str | None = None,
     out: str | Path | None = None,
     progress: bool | None = None,
     **settings: Any,
@@ -87,7 +88,7 @@ def train_ensemble(
     dataset = as_dataset(data)
     models = [trainable(build(seed)) for seed in seeds]
     configs = [
-        configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings))
+        configure(model, dataset, steps, epochs, batch, rate, seed, dict(settings), preset)
         for model, seed in zip(models, seeds, strict=True)
     ]
     check_same_architecture(models)

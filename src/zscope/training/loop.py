@@ -25,6 +25,7 @@ from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError
+from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, validate
@@ -51,9 +52,10 @@ def train(
     *,
     steps: int | None = None,
     epochs: float | None = None,
-    batch: int = 64,
-    rate: float = 1e-4,
+    batch: int | None = None,
+    rate: float | None = None,
     seed: int = 0,
+    preset: str | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -61,7 +63,9 @@ def train(
 ) -> store.Run:
     """Train a model on data; returns the run, with the trained model as `run.model`.
 
-    Give `steps` (updates) or `epochs` (passes over the data). `settings` are the other
+    Give `steps` (updates) or `epochs` (passes over the data), or a `preset`: the name of a
+    paper's settings (`zscope models presets` lists them), of which any may be given as well.
+    Otherwise batches have 64 rows and the rate is 1e-4. `settings` are the other
     fields of `TrainConfig`: optimiser ("adam", "adagrad"), schedule ("constant", "linear",
     "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
     log_every, checkpoint_every, snapshots. With `out`, the run is written to that folder
@@ -79,7 +83,7 @@ def train(
     model, dataset = trainable(model), as_dataset(data)
     if resume and out is not None and store.is_run(out):
         settings.setdefault("scaling", store.open_run(out).config.get("scaling"))
-    config = configure(model, dataset, steps, epochs, batch, rate, seed, settings)
+    config = configure(model, dataset, steps, epochs, batch, rate, seed, settings, preset)
     model.scaling = config.scaling
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
@@ -108,14 +112,20 @@ def configure(
     rate: Any,
     seed: Any,
     settings: dict[str, Any],
+    preset: str | None = None,
 ) -> TrainConfig:
     """The validated configuration of a run of this model on these data."""
+    given = {"steps": steps, "epochs": epochs, "batch": batch, "rate": rate, **settings}
+    if preset is not None:
+        given = find_preset(preset).settings(given)
+    steps, epochs = given.pop("steps", None), given.pop("epochs", None)
     if (steps is None) == (epochs is None):
         raise ConfigError(
             f"train: steps={steps} and epochs={epochs}; give exactly one of them, so that it is "
             "clear when to stop."
         )
-    batch = min(validate("train", steps=1, batch=batch).batch, len(dataset))
+    given = {key: value for key, value in given.items() if value is not None}
+    batch = min(validate("train", steps=1, batch=given.pop("batch", 64)).batch, len(dataset))
     if steps is None:
         if not isinstance(epochs, Real) or not math.isfinite(epochs) or epochs <= 0:
             raise ConfigError(
@@ -123,18 +133,19 @@ def configure(
                 "Correct it, or give a number of updates with steps."
             )
         steps = max(1, round(float(epochs) * (len(dataset) // batch)))
+    if halve_epochs := given.pop("halve_epochs", None):
+        given |= {"schedule": "halving", "halve_every": halve_epochs * (len(dataset) // batch)}
     if "scaling" not in settings:  # what the model was trained with before, if it was
         scaling = dataset.units_for_training() if model.scaling is None else model.scaling
-        settings = {**settings, "scaling": scaling}
+        given["scaling"] = scaling
     return validate(
         "train",
         model=model.recipe,
         data=dataset.recipe,
         steps=steps,
         batch=batch,
-        rate=rate,
         seed=seed,
-        **settings,
+        **given,
     )
 
 

@@ -44,7 +44,7 @@ STEPS = {"small": 3000, "paper": 100_000}
 WEIGHT = {"small": 1.0, "paper": 4.0}  # of the penalty
 NETWORKS: dict[str, dict[str, Any]] = {
     "small": {"backbone": "mlp", "hidden": (256, 256)},
-    "paper": {"backbone": "consistency"},
+    "paper": {"backbone": "consistency", "depth": 6},
 }
 RISE = 0.01  # a score has risen if by more than this
 LOSS = 1.10  # reconstructions are as good if their error is at most this many times as large

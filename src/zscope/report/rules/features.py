@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from zscope.report.findings import Facts, Finding, join_parts, latents_text
+from zscope.report.findings import Facts, Finding, latents_text, table
 
 __all__ = ["moved_features"]
 
@@ -22,11 +22,13 @@ def moved_features(facts: Facts, threshold: float) -> Iterable[Finding]:
         more = f"; and {len(moving) - MOST} more latents" if len(moving) > MOST else ""
         yield Finding(
             "; ".join(sentences) + more,
-            join_parts([f"latent {j}: {effects.text(j, intervals=True)}" for j in moving])
-            + ". From one standard deviation of the latent below its mean to one above, in "
-            "standard deviations (sd) of the feature with 95 % intervals, and in its own units.",
+            "From one standard deviation of the latent below its mean to one above, in standard "
+            "deviations (sd) of the feature with 95 % intervals, and in its own units.",
             level="note",
             matters=0.45,
+            table=table(
+                ("latent", "moves"), [(j, effects.text(j, intervals=True)) for j in moving]
+            ),
         )
     if still:
         yield Finding(
