@@ -18,7 +18,7 @@ ROOT = Path(zscope.__file__).parent
 FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors"}
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
-    *("wrapping", "derived", "sampling", "theory"),
+    *("determinism", "wrapping", "derived", "sampling", "theory"),
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
     *("recording", "assays"),
 }
@@ -31,6 +31,7 @@ ARROWS = {
     "groups": {"errors", "types"},
     "factors": {"errors"},
     "autoencoder": FOUNDATION,
+    "determinism": MODEL,
     "wrapping": MODEL,
     "derived": MODEL,
     "sampling": MODEL,
@@ -42,7 +43,7 @@ ARROWS = {
     "adapters": MODEL | {"wrapping", "models", "store"},
     "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
-    "recording": MODEL | {"data"},
+    "recording": MODEL | {"data", "determinism"},
     "assays": MODEL | {"sampling", "recording"},
     "experiments": LIBRARY,
     "plots": MODEL | {"recording", "assays"},

@@ -4,12 +4,20 @@
 a finding is shown on the page together with what was checked.
 """
 
+from zscope.determinism import TOLERANCE
 from zscope.report.findings import DEAD, Rule
-from zscope.report.rules import latents, scores, space
+from zscope.report.rules import latents, model, scores, space
 
 __all__ = ["RULES"]
 
 RULES = (
+    Rule(
+        "not a function",
+        TOLERANCE,
+        "Encoder and decoder give the same results (within {threshold:g} standard deviations) for "
+        "the same input, called twice and with one input alone.",
+        model.not_a_function,
+    ),
     Rule(
         "reconstruction",
         0.5,
