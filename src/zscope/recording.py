@@ -148,7 +148,7 @@ class Recording:
             prior = self.model.prior_given(values.to(device, dtype))
         if prior is None or self.posterior.deterministic:
             return self.posterior
-        return self.posterior.relative_to(prior.detach().to("cpu"))
+        return self.posterior.relative_to(prior.detach().to("cpu", self.posterior.mean.dtype))
 
     @cached_property
     def observations(self) -> Tensor:
