@@ -19,8 +19,8 @@ class Encoder(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         x = relu(self.conv3(relu(self.conv2(relu(self.conv1(x))))))
-        x = self.mu_logvar_gen(relu(self.lin2(relu(self.lin1(x.flatten(1))))))
-        return x.unflatten(1, (-1, 2)).unbind(2)  # mean, log-variance
+        x = self.mu_logvar_gen(relu(self.lin2(relu(self.lin1(x.view(x.size(0), -1))))))
+        return x.view(x.size(0), -1, 2).unbind(2)  # mean, log-variance
 
 
 class Decoder(nn.Module):
@@ -33,7 +33,7 @@ class Decoder(nn.Module):
         self.convT3 = nn.ConvTranspose2d(32, 1, 4, 2, 1)
 
     def forward(self, z: Tensor) -> Tensor:
-        x = relu(self.lin3(relu(self.lin2(relu(self.lin1(z)))))).unflatten(1, (32, 4, 4))
+        x = relu(self.lin3(relu(self.lin2(relu(self.lin1(z)))))).view(z.size(0), 32, 4, 4)
         return torch.sigmoid(self.convT3(relu(self.convT2(relu(self.convT1(x))))))
 
 

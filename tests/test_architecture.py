@@ -18,7 +18,7 @@ ROOT = Path(zscope.__file__).parent
 FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors", "scaling", "presets"}
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
-    *("wrapping", "derived", "sampling", "theory"),
+    *("determinism", "wrapping", "derived", "sampling", "theory"),
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
     *("recording", "assays"),
 }
@@ -33,6 +33,7 @@ ARROWS = {
     "scaling": {"errors"},
     "presets": {"errors"},
     "autoencoder": FOUNDATION,
+    "determinism": MODEL,
     "wrapping": MODEL,
     "derived": MODEL,
     "sampling": MODEL,
@@ -44,7 +45,7 @@ ARROWS = {
     "adapters": MODEL | {"wrapping", "models", "store"},
     "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
-    "recording": MODEL | {"data"},
+    "recording": MODEL | {"data", "determinism"},
     "assays": MODEL | {"sampling", "recording"},
     "experiments": LIBRARY,
     "plots": MODEL | {"recording", "assays"},

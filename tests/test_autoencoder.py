@@ -297,3 +297,127 @@ def test_units_of_a_prior_leave_the_divergence_as_it_is():
     assert itself.std.unique().item() == 1
     with pytest.raises(Undefined, match="needs a std"):
         prior.relative_to(Posterior(mean))
+
+
+class ViewEncoder(nn.Module):
+    """The most common encoder: `.view` after a convolution, which needs plain strides."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.convolution, self.last = nn.Conv2d(channels, 4, 4, 2, 1), nn.Linear(4 * 8 * 8, 6)
+
+    def forward(self, x):
+        self.strides = x.stride()
+        return self.last(torch.relu(self.convolution(x)).view(x.size(0), -1)).chunk(2, 1)
+
+
+class ViewDecoder(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.first, self.channels = nn.Linear(3, channels * 16 * 16), channels
+
+    def forward(self, z):
+        return torch.sigmoid(self.first(z)).view(z.size(0), self.channels, 16, 16)
+
+
+class OwnClass(Trainable):
+    """The same two modules in a class of one's own."""
+
+    latents = 3
+
+    def __init__(self, encoder, decoder):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, x, auxiliary=None):
+        mean, log_variance = self.encoder(x)
+        return Posterior(mean, (log_variance / 2).exp())
+
+    def decode(self, z):
+        return self.decoder(z)
+
+    def losses(self, x, generator=None):
+        error = (self.decode(self.encode(x).mean) - x).view(x.size(0), -1).square().sum(1).mean()
+        return zs.Losses(error, {"reconstruction": error})
+
+
+def pictures(channels, samples=16):
+    draw = np.random.default_rng(0)
+    return draw.integers(0, 256, (samples, channels, 16, 16), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("made", [zs.wrap, OwnClass])
+def test_pictures_reach_other_peoples_models_in_plain_strides(made, channels):
+    with torch.random.fork_rng():
+        encoder = ViewEncoder(channels)
+        model = made(encoder, ViewDecoder(channels))
+    recording = zs.record(model, pictures(channels))
+    assert encoder.strides == (channels * 256, 256, 16, 1)
+    assert recording.codes.shape == (16, 3)
+    zs.assays.response_matrix(recording)
+    # Whatever the strides of the tensor that a user or another model hands over.
+    x = torch.from_numpy(pictures(channels)).float().to(memory_format=torch.channels_last)
+    model.encode(x)
+    assert encoder.strides == (channels * 256, 256, 16, 1)
+    assert x.stride() != encoder.strides
+
+
+def test_a_class_of_ones_own_is_trained_on_plain_strides():
+    with torch.random.fork_rng():
+        model = OwnClass(ViewEncoder(3), ViewDecoder(3))
+    run = zs.train(model, pictures(3), steps=2, batch=8)
+    assert run.model.encoder.strides == (3 * 256, 256, 16, 1)
+
+
+def test_zscopes_own_networks_keep_channels_last():
+    model = zs.models.build("vae", shape=(3, 16, 16), latents=2, backbone="locatello")
+    seen = []
+    model.encoder.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    zs.record(model, pictures(3))
+    assert seen[0].stride() == (768, 1, 48, 3)
+
+
+class Overwriting(nn.Module):
+    """A module that begins with an in-place layer."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(inputs, outputs))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Overwritten(Autoencoder):
+    latents = 3
+
+    def __init__(self, encoder, decoder):
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def encode(self, x, auxiliary=None):
+        return Posterior(self.encoder(x))
+
+    def decode(self, z):
+        return self.decoder(z)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("made", [zs.wrap, Overwritten])
+def test_a_model_cannot_change_the_data_or_the_codes(made, kind):
+    data = np.random.default_rng(0).normal(size=(200, 6)).astype(kind)
+    with torch.random.fork_rng():
+        model = made(Overwriting(6, 3), Overwriting(3, 6)).to(getattr(torch, kind))
+    before = data.copy()
+    report = zs.assay(model, data, names=["response-matrix", "loss-decomposition", "holes"])
+    assert np.array_equal(data, before)
+    assert not report.failed
+    tensor = torch.from_numpy(data)
+    codes = model.encode(tensor).mean
+    kept = codes.clone()
+    x, _ = zs.assays.engine.decode_and_respond(model, codes)
+    assert torch.equal(tensor, torch.from_numpy(before))
+    assert torch.equal(codes, kept)
+    assert (codes < 0).any()
+    assert (x < 0).any()  # what was encoded again is returned as it was decoded

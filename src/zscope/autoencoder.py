@@ -29,6 +29,7 @@ CONTRIBUTING.md has the same for a conditional model and for one with its own li
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any, Literal
 
 import numpy as np
@@ -42,10 +43,20 @@ from zscope.types import Codes, PerSample, Scalar, as_tensor
 
 __all__ = [
     "Autoencoder", "Losses", "Posterior", "Prior", "Rival", "Trainable", "WithCausalBlock",
-    "WithFeatures", "evaluation",
+    "WithFeatures", "evaluation", "plain_copy",
 ]  # fmt: skip
 
 Prior = Literal["normal"] | None
+
+TAKE_TENSORS = (
+    "encode",
+    "decode",
+    "negative_log_likelihood",
+    "causes",
+    "decode_causes",
+    "features",
+)
+"""Methods of a model that are given observations or codes."""
 
 
 class Posterior:
@@ -187,6 +198,28 @@ class Posterior:
         )
 
 
+def plain_copy(value: Any) -> Any:
+    """A copy of a tensor with the strides of a new one; anything else as it is.
+
+    `.contiguous()` leaves an axis of length 1 with whatever stride it has, which convolutions
+    take for another memory format.
+    """
+    if not isinstance(value, Tensor):
+        return value
+    return value.clone(memory_format=torch.contiguous_format)
+
+
+def _given_copies(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, called with copies of its tensors."""
+
+    @wraps(method)
+    def call(self: Any, *values: Any, **options: Any) -> Any:
+        copies = {name: plain_copy(value) for name, value in options.items()}
+        return method(self, *map(plain_copy, values), **copies)
+
+    return call
+
+
 class Autoencoder(nn.Module):
     """An encoder and a decoder. Derive from it, or use `zs.wrap`.
 
@@ -202,8 +235,12 @@ class Autoencoder(nn.Module):
 
     The small classes below declare what else a model may offer: `Trainable`,
     `WithCausalBlock`, `WithFeatures`.
+
+    The methods of a derived class are given copies in plain memory order, so that `.view` and
+    in-place layers are safe in them; zscope's own classes do without (`safe_inputs`).
     """
 
+    safe_inputs: bool = False  # takes tensors of any strides, and never writes to them
     latents: int
     prior: Prior = "normal"
     name: str | None = None
@@ -213,6 +250,12 @@ class Autoencoder(nn.Module):
     needs_auxiliary: bool = False
     scaling: Scaling | None = None  # the units it sees features in; None: as they are
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in () if cls.safe_inputs else TAKE_TENSORS:
+            if name in vars(cls):
+                setattr(cls, name, _given_copies(vars(cls)[name]))
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")

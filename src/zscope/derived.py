@@ -48,6 +48,8 @@ class Derived(Autoencoder):
     measured, not trained, and offers neither a causal block nor features.
     """
 
+    safe_inputs = True
+
     def __init__(self, original: Autoencoder, latents: int) -> None:
         super().__init__()
         self.original, self.latents = original, latents

@@ -10,6 +10,7 @@ recording and shared. Devices, batches and seeds are dealt with here and nowhere
 """
 
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.data.dataset import Dataset, as_dataset
+from zscope.determinism import FEW, notes_on
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
 from zscope.randomness import named_generator, seed_of
@@ -45,6 +47,7 @@ class Recording:
     seed: int = 0
     factors: Factors | None = None
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)  # see `share`
+    notes: tuple[str, ...] = ()  # what keeps the model from being a function
 
     @classmethod
     def from_arrays(
@@ -146,7 +149,7 @@ class Recording:
             prior = self.model.prior_given(values.to(device, dtype))
         if prior is None or self.posterior.deterministic:
             return self.posterior
-        return self.posterior.relative_to(prior.detach().to("cpu"))
+        return self.posterior.relative_to(prior.detach().to("cpu", self.posterior.mean.dtype))
 
     @cached_property
     def usage(self) -> Usage:
@@ -234,7 +237,7 @@ class Recording:
             lines.append(("data", f"{self.dataset.name} ({shape})"))
         if self.factors is not None:
             lines.append(("factors", repr(self.factors).partition(": ")[2].removesuffix(")")))
-        return [*lines, ("seed", str(self.seed))]
+        return [*lines, ("seed", str(self.seed)), *(("note", note) for note in self.notes)]
 
 
 def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
@@ -284,6 +287,10 @@ def record(
     put in evaluation mode on its own device, then put back into its previous mode; no gradients
     are tracked. The chosen rows depend on the seed and the size of the data alone, so that two
     models recorded with one seed have seen the same observations in the same order.
+
+    A few observations are encoded and decoded twice, and one alone. A model that is not a
+    function (noise or state of its own, batch norm in training mode) gives a warning, which
+    stays in the `notes` of the recording.
     """
     if samples < 1:
         raise DataError(f"record: samples={samples}; at least one observation must be encoded.")
@@ -308,7 +315,14 @@ def record(
                     f"{len(x)} observations, the first at row {row} of {dataset.name}. Are the "
                     "data scaled as in training, and are the weights finite?"
                 )
-            parts.append(posterior.to("cpu"))
+            # Assays decompose and difference codes, which half precision is too coarse for.
+            exact = torch.promote_types(posterior.mean.dtype, torch.float32)
+            parts.append(posterior.to("cpu", exact))
+        few = slice(0, FEW)
+        x = chosen.batch(few, device).to(dtype)
+        notes = notes_on(autoencoder, x, auxiliary_of(autoencoder, chosen, few, x))
+    for note in notes:
+        warnings.warn(f"record: {note}", stacklevel=2)
     return Recording(
         autoencoder,
         join_posteriors(parts),
@@ -316,6 +330,7 @@ def record(
         torch.from_numpy(rows),
         seed,
         chosen.factors_with_kinds,
+        notes=notes,
     )
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 __all__ = [
+    "HALF",
     "Codes",
     "Factors",
     "Matrix",
@@ -20,6 +21,7 @@ __all__ = [
     "Scalar",
     "Spectrum",
     "as_tensor",
+    "at_least_single",
 ]
 
 Codes = Float[Tensor, "samples latents"]
@@ -38,3 +40,15 @@ def as_tensor(values: Any) -> Tensor:
     array = np.asarray(values)
     # Data frames and memory maps may be read-only, which tensors cannot be.
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def at_least_single(values: Any) -> Any:
+    """A tensor or an array of half precision as float32; anything else as it is."""
+    if isinstance(values, Tensor):
+        return values.float() if values.dtype in HALF else values
+    if isinstance(values, np.ndarray):
+        return values.astype(np.float32) if values.dtype == np.float16 else values
+    return values

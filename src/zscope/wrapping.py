@@ -8,15 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zscope.autoencoder import Autoencoder, Posterior, Prior, evaluation
+from zscope.autoencoder import Autoencoder, Posterior, Prior, evaluation, plain_copy
 from zscope.errors import InterfaceError
-from zscope.types import Codes, Observations
+from zscope.types import Codes, Observations, as_tensor
 
 __all__ = ["Wrapped", "wrap"]
 
 
 class Wrapped(Autoencoder):
     """An encoder and a decoder of one's own as an `Autoencoder`; made by `wrap`."""
+
+    safe_inputs = True  # copies them itself, see `_call`
 
     def __init__(
         self,
@@ -145,7 +147,9 @@ class Wrapped(Autoencoder):
 
     def _call(self, role: str, part: Any, batch: Tensor, auxiliary: Any) -> Any:
         try:
-            return part(batch) if auxiliary is None else part(batch, auxiliary)
+            # Foreign code may write to its input, or rely on its strides.
+            copies = [plain_copy(value) for value in (batch, auxiliary) if value is not None]
+            return part(*copies)
         except InterfaceError:
             raise
         except Exception as error:
@@ -174,7 +178,8 @@ def wrap(
     an encoder that returns variances, and no prior for one that does not.
 
     Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
-    are called in evaluation mode and then put back into their previous mode; gradients are
+    are given copies in plain memory order, so that they cannot change the data. They are
+    called in evaluation mode and then put back into their previous mode; gradients are
     tracked only for inputs that require them.
     """
     wrapped = Wrapped(encoder, decoder, latents=latents, prior=prior)
@@ -212,7 +217,7 @@ def _as_tensor(value: Any, who: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(value))
+        return as_tensor(np.ascontiguousarray(value))
     raise InterfaceError(
         f"{who} is {_describe(value)}; expected a tensor or an array. "
         "Return or pass the numbers themselves."

@@ -69,6 +69,19 @@ class Spread(World):
         return zs.Posterior(x, self.spread(x))
 
 
+# Functions
+
+
+def test_a_model_whose_codes_depend_on_the_batch_is_not_a_function():
+    batch = World(lambda z: z, lambda x: x - x.mean(0), 4)
+    with pytest.warns(UserWarning, match="The encoder depends on the batch"):
+        finding = only(said("not a function", batch, normal()))
+    assert finding.level == "problem"
+    assert str(finding).startswith("The model is not a function of its input: return the mean")
+    assert "one observation, encoded alone and among 4" in finding.evidence
+    assert said("not a function", identity(4), normal()) == []
+
+
 # Reconstruction
 
 

@@ -39,6 +39,7 @@ from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
+from zscope.types import at_least_single
 
 __all__ = ["NEEDS", "PARTS", "accepts_recording", "choices", "shared_result", "unmet"]
 
@@ -82,6 +83,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         if entry.compares:
             seed = _seed(arguments)
             arguments = tuple(_codes(each) for each in arguments)
+        arguments = tuple(map(_exact, arguments))
+        options = {option: _exact(value) for option, value in options.items()}
         values = signature.bind(*arguments, **options).arguments
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
@@ -89,6 +92,15 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         return cast(Callable[..., R], function)(**values)
 
     return cast(Assay[P, R], measure)
+
+
+def _exact(value: Any) -> Any:
+    """Arrays and posteriors of half precision as float32; anything else as it is."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(_exact, value))
+    if isinstance(value, Posterior):
+        return value.to(torch.promote_types(value.mean.dtype, torch.float32))
+    return at_least_single(value)
 
 
 def _codes(value: Any) -> Any:

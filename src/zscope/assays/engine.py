@@ -25,7 +25,7 @@ from zscope.errors import ConfigError, InterfaceError, Undefined
 from zscope.recording import Recording, join_posteriors
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
-from zscope.types import Codes, as_tensor
+from zscope.types import Codes, as_tensor, at_least_single
 
 __all__ = [
     "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "chunk_size", "decode",
@@ -148,11 +148,11 @@ def respond_posterior(autoencoder: Autoencoder, codes: Codes | np.ndarray) -> Po
 
 
 def decode(autoencoder: Autoencoder, codes: Codes) -> Tensor:
-    """The decoded codes, on the device of the codes."""
+    """The decoded codes, at least float32, on the device of the codes."""
     size = chunk_size(autoencoder, codes[:2], len(codes))
     with evaluation(autoencoder):
         parts = [_decode(autoencoder, codes[a : a + size], a) for a in range(0, len(codes), size)]
-    return torch.cat([part.to(codes.device) for part in parts])
+    return torch.cat([at_least_single(part.to(codes.device)) for part in parts])
 
 
 def decode_and_respond(autoencoder: Autoencoder, codes: Codes) -> tuple[Tensor, Posterior]:
@@ -162,7 +162,7 @@ def decode_and_respond(autoencoder: Autoencoder, codes: Codes) -> tuple[Tensor, 
     """
     with evaluation(autoencoder):
         x = _decode(autoencoder, codes, 0)
-        return x, _encode(autoencoder, x, codes, 0)
+        return at_least_single(x), _encode(autoencoder, x, codes, 0)
 
 
 def encode(

@@ -20,6 +20,7 @@ Hessian of a Bernoulli log-likelihood at its optimum, as J^T J is that of |x - d
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, get_args
@@ -33,11 +34,11 @@ from torch.func import jvp, vmap
 from zscope.assays.engine import bytes_at_once, layer_sizes, location, memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
-from zscope.types import Codes, as_tensor
+from zscope.types import HALF, Codes, as_tensor, at_least_single
 
 __all__ = [
     "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
-    "likelihood_of", "linearise",
+    "likelihood_of", "linearise", "single_precision",
 ]  # fmt: skip
 
 Likelihood = Literal["gaussian", "bernoulli"]
@@ -126,7 +127,7 @@ def decoder_jacobian(
     *,
     method: str = "auto",
 ) -> Float[Tensor, "samples pixels latents"]:
-    """The whole Jacobian J at each code, in the precision of the decoder."""
+    """The whole Jacobian J at each code, in the precision of the decoder, at least float32."""
     codes = as_tensor(codes)
     latents = list(range(codes.shape[1]))
     walk = Walk(autoencoder, codes, latents, method=method)
@@ -153,6 +154,7 @@ class Walk:
                 "jacobian: some codes contain NaN or infinite numbers. Has training diverged, or "
                 "were the data not scaled as in training?"
             )
+        autoencoder = single_precision(autoencoder)
         self.autoencoder, self.latents = autoencoder, latents
         device, dtype = location(autoencoder, codes)
         self.codes = codes.detach().to(device, dtype)
@@ -179,7 +181,7 @@ class Walk:
         with evaluation(self.autoencoder):
             for start in range(0, len(self.codes), self.size):
                 rows = slice(start, min(start + self.size, len(self.codes)))
-                x, J = differentiate(self.codes[rows])
+                x, J = map(at_least_single, differentiate(self.codes[rows]))
                 if not J.sum().isfinite() and not J.isfinite().all():
                     bad = ~J.flatten(1).isfinite().all(1)
                     raise InterfaceError(
@@ -290,12 +292,25 @@ class Walk:
         return self.autoencoder.decode(part), J
 
 
+def single_precision(autoencoder: Autoencoder) -> Autoencoder:
+    """A model of half precision as a copy in float32, where it can be copied, to differentiate.
+
+    The copy has the same weights, so its derivatives are those of the model without rounding.
+    """
+    if autoencoder.place[1] not in HALF:
+        return autoencoder
+    try:
+        return deepcopy(autoencoder).float()
+    except Exception:  # a part of foreign code cannot be copied: differentiate it as it is
+        return autoencoder
+
+
 def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor:
-    """Decode codes without gradients, `batch` at a time; returned on the CPU."""
+    """Decode codes without gradients, `batch` at a time; at least float32, on the CPU."""
     device, dtype = location(autoencoder, codes)
     with evaluation(autoencoder):
         parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
-    return torch.cat([part.cpu() for part in parts])
+    return torch.cat([at_least_single(part.cpu()) for part in parts])
 
 
 def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> Likelihood:

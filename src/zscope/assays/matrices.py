@@ -10,7 +10,7 @@ from torch import Tensor
 from zscope.errors import Undefined
 from zscope.factors import Factors
 
-__all__ = ["Array", "as_rows", "centre", "same_rows"]
+__all__ = ["Array", "as_rows", "centre", "same_rows", "unit_scale"]
 
 Array = Tensor | np.ndarray | Factors | Sequence[Any]
 
@@ -74,3 +74,10 @@ def centre(rows: Tensor) -> Tensor:
     deviations = rows - rows.mean(0)
     constant = deviations.abs().amax(0) <= 1e-13 * rows.abs().amax(0)
     return deviations.masked_fill(constant, 0.0)
+
+
+def unit_scale(rows: Tensor) -> Tensor:
+    """Rows in units of the power of two above their largest entry, so that their squares and
+    fourth powers neither vanish nor overflow. No digit changes."""
+    _, exponent = torch.frexp(rows.abs().max())
+    return torch.ldexp(rows, -exponent)

@@ -119,6 +119,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     structural decoder. The encoder of a `conditional` model is given the factors too.
     """
 
+    safe_inputs = True
     block: CausalBlock | None
     observation_shape: tuple[int, ...]
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.autoencoder import Trainable
+from zscope.autoencoder import Trainable, plain_copy
 from zscope.data.dataset import Dataset
 from zscope.errors import DataError
 from zscope.randomness import seed_of
@@ -51,6 +51,7 @@ class Feed:
 
     def __init__(self, model: Trainable, dataset: Dataset, device: torch.device) -> None:
         self.dataset, self.device, self.dtype = dataset, device, model.place[1]
+        self.plain = not model.safe_inputs
         self.needs = model.needs
         self.factors = self._factors(model) if "factors" in self.needs else None
         self.neighbours = Neighbours(dataset) if "partner" in self.needs else None
@@ -58,7 +59,7 @@ class Feed:
     def at(self, config: TrainConfig, step: int, rank: int = 0) -> tuple[Tensor, dict[str, Any]]:
         """The observations of a step, and the other keywords of `losses`."""
         rows = batch_rows(config, len(self.dataset), step, rank)
-        x = self.dataset.batch(rows, self.device).to(self.dtype)
+        x = self._observations(rows)
         return x, self.extras(config, step, rows, rank) if self.needs else {}
 
     def extras(
@@ -74,8 +75,12 @@ class Feed:
         if self.neighbours is not None:
             generator = np.random.default_rng(seed_of(config.seed, step, rank, PARTNERS))
             partners = self.neighbours.of(rows, generator)
-            extras["partner"] = self.dataset.batch(partners, self.device).to(self.dtype)
+            extras["partner"] = self._observations(partners)
         return extras
+
+    def _observations(self, rows: np.ndarray) -> Tensor:
+        x = self.dataset.batch(rows, self.device).to(self.dtype)
+        return plain_copy(x) if self.plain else x
 
     def _factors(self, model: Trainable) -> Tensor:
         values = self.dataset.factors

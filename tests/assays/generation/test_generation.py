@@ -149,6 +149,17 @@ def test_a_collapsed_set_reaches_nothing_but_itself():
 # Extractors.
 
 
+def test_an_extractor_gets_copies_in_plain_strides():
+    x = torch.rand(12, 3, 4, 4, generator=seeded(0)).to(memory_format=torch.channels_last)
+    before = x.clone()
+
+    def overwrite(batch):
+        return batch.view(len(batch), -1)[:, :2].sub_(1)
+
+    assert frechet_distance(x, x, extractor=overwrite).score == pytest.approx(0, abs=1e-9)
+    assert torch.equal(x, before)
+
+
 def test_the_extractor_is_applied_and_named():
     pictures = torch.rand(20, 1, 8, 8, generator=seeded(0))
     other = torch.rand(20, 1, 8, 8, generator=seeded(1))

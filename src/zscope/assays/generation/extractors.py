@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.engine import encode_alone
-from zscope.autoencoder import Autoencoder, WithFeatures, evaluation
+from zscope.autoencoder import Autoencoder, WithFeatures, evaluation, plain_copy
 from zscope.errors import ConfigError, Undefined
 from zscope.types import Matrix
 
@@ -121,4 +121,4 @@ def _function(extractor: Any, who: str) -> tuple[Callable[[Tensor], Tensor], tor
             "Give a trained classifier, or leave it out if the rows are features."
         )
     owner = extractor if isinstance(extractor, torch.nn.Module) else torch.nn.Module()
-    return extractor, owner
+    return lambda x: extractor(plain_copy(x)), owner

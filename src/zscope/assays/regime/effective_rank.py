@@ -25,7 +25,7 @@ from torch import Generator
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
-from zscope.assays.matrices import Array, as_rows, centre
+from zscope.assays.matrices import Array, as_rows, centre, unit_scale
 from zscope.errors import Undefined
 from zscope.results import NOT_REQUESTED, Scored
 from zscope.types import Matrix, Spectrum
@@ -60,23 +60,28 @@ def effective_rank(
 ) -> EffectiveRank:
     """Effective rank of the codes (means, or sampled); `resamples` halves give an interval."""
     rows = as_rows(codes, "effective_rank", least=2)
-    values = torch.linalg.svdvals(centre(rows))
+    centred = centre(rows)
+    scaled = unit_scale(centred)
+    values = torch.linalg.svdvals(scaled)
     if float(values[0]) == 0:
         raise Undefined(
             f"effective_rank: all {len(rows)} codes are identical, so there is no variance to "
             "distribute. Has the posterior collapsed? See: zscope assay RUN variable-types"
         )
     spectrum = values.square() / len(rows) if of == "covariance" else values
-    score = spectral_rank(spectrum)
+    unit = float(centred.abs().max() / scaled.abs().max())
 
     def rank_of_half(half: Matrix) -> float:
         values = torch.linalg.svdvals(half - half.mean(0))
         return spectral_rank(values.square() if of == "covariance" else values)
 
+    score = spectral_rank(spectrum)
     return EffectiveRank(
         score=score,
-        interval=halves_interval(rank_of_half, rows, score, resamples, generator, "effective_rank"),
-        spectrum=spectrum,
+        interval=halves_interval(
+            rank_of_half, scaled, score, resamples, generator, "effective_rank"
+        ),
+        spectrum=spectrum * (unit**2 if of == "covariance" else unit),
         latents=rows.shape[1],
         samples=len(rows),
     )

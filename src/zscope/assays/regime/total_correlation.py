@@ -7,9 +7,9 @@ With C the covariance and R the correlation matrix of the codes,
 0 when the latents are uncorrelated; undefined (infinite) when one is a linear combination
 of the others, or there are fewer samples than latents + 2. Unchanged by shifting or
 scaling any latent and by the order of the latents, so a passive latent whose means hardly
-vary counts as much as any other. Changed by rotation. Latents that do not vary are left
-out and listed. Independent columns add nothing beyond the bias of the estimate, about d
-(d-1) / (4 N): compare with `floor`.
+vary counts as much as any other. Changed by rotation. Latents that do not vary, up to
+rounding in the float type of the codes, are left out and listed. Independent columns add
+nothing beyond the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
 
 Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
 """
@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -31,7 +32,7 @@ from zscope.types import Matrix
 
 __all__ = ["TotalCorrelation", "covariance_total_correlation", "total_correlation"]
 
-CONSTANT = 1e-12  # a latent with at most this variance does not vary
+CONSTANT = 4  # a latent that varies by at most so many roundings of its largest code does not vary
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,39 +73,49 @@ def total_correlation(
     """
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
-    covariance = torch.cov(rows[:, chosen].T).reshape(len(chosen), len(chosen))
-    constant = covariance.diagonal() <= CONSTANT
+    rows = rows[:, chosen]
+    centred = rows - rows.mean(0)
+    span = centred.abs().amax(0)
+    constant = span <= CONSTANT * _precision(codes) * rows.abs().amax(0)
     varying = (~constant).nonzero().flatten()
+    scaled = centred[:, varying] / span[varying]
     n, d = len(rows), len(varying)
     if d > 1 and n < d + 2:
         raise Undefined(
             f"total_correlation: {n} samples of {d} latents always look linearly dependent. Record "
             f"at least {d + 2}, and thousands for a reliable value."
         )
-    score = covariance_total_correlation(covariance[varying][:, varying])
+    score = covariance_total_correlation(torch.cov(scaled.T).reshape(d, d))
     if math.isinf(score):
         raise Undefined(
             f"total_correlation: the {d} latents of {n} samples are linearly dependent, so it is "
             "infinite. Is a latent a copy of another? See the correlations of the codes: "
             "np.corrcoef(codes.T)"
         )
-    codes = rows[:, [chosen[int(j)] for j in varying]]
 
     def score_of_half(half: Matrix) -> float:
         covariance = torch.cov(half.T).reshape(d, d)
-        varies = covariance.diagonal() > CONSTANT
+        varies = covariance.diagonal() > 0
         return covariance_total_correlation(covariance[varies][:, varies])
 
     return TotalCorrelation(
         score=score,
         interval=halves_interval(
-            score_of_half, codes, score, resamples, generator, "total_correlation"
+            score_of_half, scaled, score, resamples, generator, "total_correlation"
         ),
         floor=d * (d - 1) / (4 * n),
         dropped=[chosen[int(j)] for j in constant.nonzero().flatten()],
         latents=d,
         samples=n,
     )
+
+
+def _precision(codes: Array) -> float:
+    """The rounding error of one code, relative to it."""
+    if isinstance(codes, Tensor):
+        return torch.finfo(codes.dtype if codes.is_floating_point() else torch.float64).eps
+    kind = np.asarray(codes).dtype
+    return float(np.finfo(kind if kind.kind == "f" else np.float64).eps)
 
 
 def covariance_total_correlation(covariance: Matrix) -> float:

@@ -34,6 +34,7 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode, encode_alone, respond
 from zscope.assays.entry import Entry
+from zscope.assays.jacobian import single_precision
 from zscope.assays.responses.chains import integral, length, relax_chain, resample, shortest
 from zscope.assays.responses.maps import ResponseMap, as_codes, in_plane, planar_field
 from zscope.autoencoder import Autoencoder, evaluation
@@ -269,7 +270,7 @@ class _AllLatents:
         if len(codes) > samples:
             order = torch.randperm(len(codes), generator=fresh(generator))
             codes = codes[order[:samples].sort().values]
-        self.autoencoder, self.codes = autoencoder, codes
+        self.autoencoder, self.codes = single_precision(autoencoder), codes
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
         vector = as_codes(value, f"manifold_path: {name}")[0].double()

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.matrices import Array, centre, same_rows
+from zscope.assays.matrices import Array, centre, same_rows, unit_scale
 from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import Spectrum
@@ -65,7 +65,7 @@ def pwcca(x: Array, y: Array, *, variance: float = 0.99) -> CanonicalCorrelation
 
 def _compare(x: Array, y: Array, variance: float, who: str) -> CanonicalCorrelation:
     a, b = same_rows(x, y, who)
-    a, b = centre(a), centre(b)
+    a, b = unit_scale(centre(a)), unit_scale(centre(b))
     basis_a, basis_b = _principal(a, variance, who), _principal(b, variance, who)
     directions = (basis_a.shape[1], basis_b.shape[1])
     if sum(directions) >= len(a):

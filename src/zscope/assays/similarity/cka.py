@@ -32,7 +32,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.matrices import Array, centre, same_rows
+from zscope.assays.matrices import Array, centre, same_rows, unit_scale
 from zscope.errors import Undefined
 from zscope.results import Scored
 
@@ -63,7 +63,7 @@ class CKA(Scored):
 def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
     """Linear CKA of two representations of the same samples, in the same order."""
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
-    a, b = centre(a), centre(b)
+    a, b = unit_scale(centre(a)), unit_scale(centre(b))
     n, features = len(a), (a.shape[1], b.shape[1])
     norms_a, norms_b = a.square().sum(1), b.square().sum(1)
     _refuse_constant(float(norms_a.sum()), float(norms_b.sum()), n)
@@ -122,7 +122,7 @@ class StreamingCKA:
 
     Only sums over the samples are stored (features x features), so up to rounding the result
     is that of all samples at once, not an average over batches. The sums are taken about the
-    mean of the first batch, which avoids cancellation.
+    mean of the first batch, which avoids cancellation, and in units of its largest deviation.
     """
 
     def __init__(self) -> None:
@@ -166,6 +166,10 @@ class _Side:
         self.shift_a, self.shift_b = (
             torch.where((rows == rows[0]).all(0), rows[0], rows.mean(0)) for rows in (a, b)
         )
+        self.scale_a, self.scale_b = (
+            torch.frexp(span)[1] if (span := (rows - shift).abs().max()) > 0 else span.new_zeros(())
+            for rows, shift in ((a, self.shift_a), (b, self.shift_b))
+        )
         self.n = 0
         self.sum_a, self.sum_b = torch.zeros_like(a[0]), torch.zeros_like(b[0])
         self.cross = a.new_zeros(a.shape[1], b.shape[1])  # sum a b^T
@@ -178,7 +182,8 @@ class _Side:
                 f"StreamingCKA: got a batch with {a.shape[1]} and {b.shape[1]} features; earlier "
                 f"ones have {len(self.sum_a)} and {len(self.sum_b)}. Compare one layer at a time."
             )
-        a, b = a - self.shift_a, b - self.shift_b
+        a = torch.ldexp(a - self.shift_a, -self.scale_a)
+        b = torch.ldexp(b - self.shift_b, -self.scale_b)
         norms_a, norms_b = a.square().sum(1), b.square().sum(1)
         self.n += len(a)
         self.sum_a += a.sum(0)

@@ -186,6 +186,9 @@ def prepare_layers(layers: Layers) -> dict[str, Layer]:
 def _prepare(name: str, values: Tensor) -> Layer | None:
     """None for a constant layer."""
     rows = values.detach().reshape(len(values), -1)
+    rows = rows if rows.dtype == torch.float64 else rows.float()
+    peak = float(rows.abs().max())
+    rows = rows / peak if 0 < peak < math.inf else rows
     raw = float(torch.linalg.vector_norm(rows, dtype=torch.float64))
     rows = (rows - rows.mean(0, dtype=torch.float64).to(rows.dtype)).float().cpu()
     scale = float(torch.linalg.vector_norm(rows, dtype=torch.float64))

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.matrices import Array, centre, same_rows
+from zscope.assays.matrices import Array, centre, same_rows, unit_scale
 from zscope.errors import Undefined
 from zscope.results import Scored
 
@@ -69,7 +69,7 @@ def procrustes(x: Array, y: Array) -> Procrustes:
 
 
 def _unit(rows: Tensor, side: str) -> Tensor:
-    rows = centre(rows)
+    rows = unit_scale(centre(rows))
     norm = torch.linalg.vector_norm(rows)
     if float(norm) == 0:
         raise Undefined(

@@ -5,13 +5,21 @@ a finding is shown on the page together with what was checked.
 """
 
 from zscope.assays.responses.matrix import MOST_LEAK
+from zscope.determinism import TOLERANCE
 from zscope.report.findings import Rule
-from zscope.report.rules import features, latents, scores, space
+from zscope.report.rules import features, latents, model, scores, space
 from zscope.usage import EFFECT, NATS
 
 __all__ = ["RULES"]
 
 RULES = (
+    Rule(
+        "not a function",
+        TOLERANCE,
+        "Encoder and decoder give the same results (within {threshold:g} standard deviations) for "
+        "the same input, called twice and with one input alone.",
+        model.not_a_function,
+    ),
     Rule(
         "reconstruction",
         0.5,
