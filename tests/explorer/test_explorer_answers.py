@@ -156,6 +156,12 @@ def test_a_map_is_the_response_map_with_codes_and_a_factor(client, pictures):
     assert within.all(1).double().mean() > 0.98
 
 
+def test_the_default_plane_is_that_of_the_report(client, pictures):
+    dims = assays.response_map(pictures.recording, grid=4, decode_grid=0).dims
+    assert client.ask("map", grid=8, layer="none")["dims"] == list(dims)
+    assert client.ask("map", grid=8, layer="none", second=dims[0])["dims"][1] == dims[0]
+
+
 def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
     answer = client.ask("map", first=0, second=1, grid=5, layer="holes")
     base = torch.tensor(answer["base"])

@@ -220,38 +220,41 @@ class TestCurves:
         sizes = [t.get_window_extent().height for t in ax.texts]
         assert np.diff(heights).min() > 0.6 * max(sizes)
 
-    def test_traversal_errors_have_a_panel_for_each_latent_and_a_line_for_each_error(self):
-        values, errors = np.tile(np.linspace(-2, 2, 9), (5, 1)), random(5, 9, 5)
-        figure = plots.traversal_errors(values, errors)
+    def test_traversal_errors_have_a_panel_for_each_observed_latent_and_a_line_for_each_sample(
+        self,
+    ):
+        values, errors = np.linspace(-2, 2, 9), random(6, 9, 5)
+        figure = plots.traversal_errors(values, errors, moved=3)
         panels = [ax for ax in figure.axes if ax.get_visible()]
         assert len(panels) == 5
         for k, ax in enumerate(panels):
-            curves = [line.get_ydata() for line in ax.lines if len(line.get_xdata()) == 9]
-            curves += [segment[:, 1] for segment in ax.collections[0].get_segments()]
-            assert len(curves) == 5
-            assert any(np.array_equal(d, errors[k, :, k]) for d in curves)
-            assert len(texts(ax)) == 4  # the moved latent and the three worst others
+            (lines,) = ax.collections
+            drawn = np.stack([segment[:, 1] for segment in lines.get_segments()])
+            assert np.array_equal(drawn, errors[:, :, k])
+            assert len(np.unique(lines.get_colors(), axis=0)) == 6
+        assert "latent 3, moved" in figure.get_supxlabel()
         renders(figure)
 
     def test_of_many_latents_those_with_the_largest_errors_get_a_panel(self):
-        values, errors = np.tile(np.linspace(-2, 2, 3), (30, 1)), 0.1 * random(30, 3, 30)
-        errors[6:, 1, 0] = 5
-        figure = plots.traversal_errors(values, errors)
+        values, errors = np.linspace(-2, 2, 3), 0.1 * random(2, 3, 30)
+        errors[1, 1, 6:] = 5
+        figure = plots.traversal_errors(values, errors, moved=0)
         panels = [ax for ax in figure.axes if ax.get_visible()]
-        assert [ax.get_title("left") for ax in panels] == [f"moving {k}" for k in range(6, 30)]
+        assert [ax.get_title("left") for ax in panels] == [f"latent {k}" for k in range(6, 30)]
         assert "24 of 30" in figure.get_supxlabel()
         renders(figure)
 
-    def test_given_axes_show_the_worst_traversal(self):
-        values, errors = np.tile(np.linspace(-2, 2, 9), (3, 1)), 0.1 * random(3, 9, 3)
+    def test_given_axes_show_the_latent_with_the_largest_error(self):
+        values, errors = np.linspace(-2, 2, 9), 0.1 * random(4, 9, 3)
         errors[2, 4, 0] = 9
         _, ax = plt.subplots()
-        assert plots.traversal_errors(values, errors, ax=ax) is ax
+        assert plots.traversal_errors(values, errors, moved=2, ax=ax) is ax
         assert "latent 2" in ax.get_xlabel()
+        assert "latent 0" in ax.get_ylabel()
 
     def test_shapes_that_do_not_fit_are_refused(self):
         with pytest.raises(ConfigError, match="expected values"):
-            plots.traversal_errors(np.zeros((3, 9)), np.zeros((3, 9, 4)))
+            plots.traversal_errors(np.zeros(8), np.zeros((3, 9, 4)), moved=0)
         with pytest.raises(ConfigError, match="3 values at 2 positions"):
             plots.lines({"a": [1, 2, 3]}, at=[1, 2])
 

@@ -247,6 +247,23 @@ def test_an_exact_autoencoder_has_no_holes():
     assert found.level == "healthy"
 
 
+def test_self_consistent_samples_may_be_unlike_the_data():
+    """An identity moves nothing, so it has no holes; but the prior is not a ring."""
+    model = identity(2, prior="normal", std=torch.tensor(0.02))
+    found = only(said("unlike data", model, ring(), "holes"))
+    assert found.level == "problem"
+    assert float(found.text.split(" %")[0]) > 70
+    assert "prior samples decode to observations unlike the data" in found.text
+    total = int(found.evidence.split(" of ")[0].replace(",", ""))
+    assert f"{total:,} of them are self-consistent" in found.evidence
+    assert only(said("holes", model, ring(), "holes")).level == "healthy"
+
+
+def test_samples_that_fill_the_data_look_like_them():
+    model = identity(2, prior="normal", std=torch.tensor(0.1))
+    assert only(said("unlike data", model, normal(latents=2), "holes")).level == "healthy"
+
+
 @pytest.mark.parametrize(("shift", "scale"), [(2.0, 1.0), (0.0, 3.0), (0.0, 0.3)])
 def test_latents_that_do_not_match_the_prior_are_named(shift, scale):
     data = normal(latents=2)

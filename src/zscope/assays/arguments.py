@@ -43,6 +43,8 @@ from zscope.types import at_least_single
 
 __all__ = ["NEEDS", "PARTS", "accepts_recording", "choices", "shared_result", "unmet"]
 
+NO_RESPONSE = 1e-3  # relative responses below this are rounding errors
+
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
@@ -415,11 +417,48 @@ def _nearest_to_mean(recording: Recording) -> Tensor:
     return codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
 
 
-def _widest_plane(recording: Recording) -> tuple[int, int]:
-    """The two latents whose codes vary most: a map of passive latents would show nothing."""
+def _plane(recording: Recording) -> tuple[int, int]:
+    """The two causal latents with the strongest mutual response.
+
+    Mutual is the weaker of the two relative responses. Where no two latents respond to each
+    other, those whose codes vary most: a map of passive latents would show nothing.
+    """
+    from zscope.assays.responses.matrix import response_matrix
+
     spread = recording.codes.var(0, correction=0)
-    first, second = spread.argsort(descending=True, stable=True)[:2].sort().values.tolist()
+    try:
+        matrix = shared_result(response_matrix, recording)
+    except Undefined:  # too many latents, or too few samples
+        first, second = spread.argsort(descending=True, stable=True)[:2].sort().values.tolist()
+        return first, second
+    mutual = torch.minimum(matrix.relative, matrix.relative.T).triu(1)
+    causal = torch.zeros(recording.latents, dtype=torch.bool)
+    causal[matrix.causal] = True
+    mutual = torch.where(causal & causal[:, None], mutual, 0)
+    if float(mutual.max()) > NO_RESPONSE:
+        first, second = divmod(int(mutual.argmax()), recording.latents)
+        return first, second
+    # Causal latents first.
+    order = (spread + causal * spread.sum()).argsort(descending=True, stable=True)
+    first, second = order[:2].sort().values.tolist()
     return first, second
+
+
+def _far_codes(recording: Recording) -> tuple[Tensor, Tensor]:
+    """Two codes farther apart than 99 % of pairs; the farthest two may be outliers."""
+
+    def find() -> tuple[Tensor, Tensor]:
+        rows = torch.linspace(0, len(recording) - 1, min(500, len(recording))).round().long()
+        codes = recording.codes[rows]
+        distances = torch.pdist(codes.double())
+        if not len(distances):
+            return codes[0], codes[0]
+        pair = int(distances.argsort()[min(int(0.99 * len(distances)), len(distances) - 1)])
+        first, second = torch.triu_indices(len(codes), len(codes), 1)[:, pair].tolist()
+        return codes[first], codes[second]
+
+    ends: tuple[Tensor, Tensor] = recording.share("far codes", find)
+    return ends
 
 
 def _some_codes(recording: Recording) -> Tensor:
@@ -460,7 +499,7 @@ def _feature_units(recording: Recording) -> Sequence[float] | None:
     return None if scaling is None else scaling.scale
 
 
-CHOSEN = {"base", "plane", "first_code", "last_code", "types", "response_matrix"}
+CHOSEN = {"base", "plane", "start_code", "end_code", "types", "response_matrix"}
 """Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how to get it from a recording.
@@ -482,8 +521,8 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "types": _types,
     "response_matrix": _response_matrix,
     "base": _nearest_to_mean,
-    "plane": _widest_plane,
+    "plane": _plane,
     "some_codes": _some_codes,
-    "first_code": lambda recording: recording.codes[0],
-    "last_code": lambda recording: recording.codes[-1],
+    "start_code": lambda recording: _far_codes(recording)[0],
+    "end_code": lambda recording: _far_codes(recording)[1],
 }

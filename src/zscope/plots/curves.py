@@ -69,79 +69,62 @@ def traversal_errors(
     values: Any,
     errors: Any,
     *,
+    moved: int,
     names: Sequence[Any] | None = None,
-    largest: int = 3,
     ax: Axes | None = None,
 ) -> Figure | Axes:
-    """One panel per latent: the errors of all latents while that latent is moved.
+    """One panel per observed latent, one line per sample, as latent `moved` is moved.
 
     Of more than 24 latents, those with the largest errors get a panel.
 
-    `values` (latents x steps) are the values of the moved latent, `errors` (latents x steps
-    x latents) the signed N - N'. The moved latent is blue; of the others, those with the
-    `largest` errors are coloured and labelled, the rest grey. With `ax`, only the traversal
-    with the largest error is drawn.
+    `values` (steps) are the values of the moved latent, `errors` (samples x steps x latents)
+    the signed N - N'. The panel of the moved latent has its title in bold. With `ax`, only the
+    latent with the largest error is drawn.
     """
     values, errors = theme.array(values).astype(float), theme.array(errors).astype(float)
-    count = len(values)
-    if errors.shape != (count, values.shape[1], count):
+    count = errors.shape[-1]
+    if errors.ndim != 3 or values.shape != errors.shape[1:2]:
         raise ConfigError(
-            f"traversal_errors: expected values of shape (latents, steps) and errors of shape "
-            f"(latents, steps, latents), got {values.shape} and {errors.shape}."
+            f"traversal_errors: expected values of shape (steps,) and errors of shape "
+            f"(samples, steps, latents), got {values.shape} and {errors.shape}."
         )
     labels = theme.labels(count, names)
+    order = np.argsort(-np.abs(errors).max((0, 1)), kind="stable")
     if ax is not None:
-        worst = int(np.abs(errors).max((1, 2)).argmax())
-        end_labels(
-            ax, _traversal(theme.axes(ax), values[worst], errors[worst], worst, labels, largest)
-        )
-        ax.set(xlabel=f"value of latent {labels[worst]}", ylabel="error")
+        worst = int(order[0])
+        _sample_lines(theme.axes(ax), values, errors[:, :, worst])
+        ax.set(xlabel=f"value of latent {labels[moved]}", ylabel=f"error of latent {labels[worst]}")
         return ax
-    order = np.argsort(-np.abs(errors).max((1, 2)), kind="stable")
     chosen = sorted(order[:MOST_PANELS].tolist())
     across = min(count, 4) if count <= 16 else 6
     down = -(-len(chosen) // across)
     figure, grid = theme.panels(
         down, across, theme.PAGE * min(1, (across + 0.3) / 4), 0.3 + 1.35 * down, sharey=True
     )
-    ends = []
     for panel in grid.flat[len(chosen) :]:
         panel.set_visible(False)
     for k, panel in zip(chosen, grid.flat, strict=False):
-        ends.append((panel, _traversal(panel, values[k], errors[k], k, labels, largest)))
-        panel.set_title(f"moving {labels[k]}", fontsize=theme.NORMAL)
+        _sample_lines(panel, values, errors[:, :, k])
+        weight = "bold" if k == moved else "normal"
+        panel.set_title(f"latent {labels[k]}", fontsize=theme.NORMAL, fontweight=weight)
         panel.tick_params(labelsize=theme.SMALL)
         panel.xaxis.set_major_locator(MaxNLocator(4))
-    for panel, panel_ends in ends:  # once the shared scale is known
-        end_labels(panel, panel_ends)
     note = "" if len(chosen) == count else f" ({len(chosen)} of {count}, the largest errors)"
-    figure.supxlabel(f"value of the moved latent{note}", fontsize=theme.NORMAL)
+    figure.supxlabel(f"value of latent {labels[moved]}, moved{note}", fontsize=theme.NORMAL)
     figure.supylabel("error, before − after", fontsize=theme.NORMAL)
     return figure
 
 
-def _traversal(
-    ax: Axes, values: np.ndarray, errors: np.ndarray, moved: int, labels: list[str], largest: int
-) -> list[tuple[float, float, str, Any]]:
-    """Draw the lines, and return the ends that are to be labelled."""
-    size = np.abs(errors).max(0)
-    others = [k for k in np.argsort(-size, kind="stable") if k != moved]
+def _sample_lines(ax: Axes, values: np.ndarray, errors: np.ndarray) -> None:
+    """One line for each sample (samples x steps)."""
     ax.axhline(0, color=theme.INK, linewidth=0.5)
-    # One artist for all of them: a line each takes seconds with hundreds of latents.
-    faint = [np.column_stack([values, errors[:, k]]) for k in others[largest:]]
-    many = len(faint) > 50  # pixels, because so many lines make a large file
-    ax.add_collection(LineCollection(faint, colors=theme.FAINT, linewidths=0.7, rasterized=many))
-    ends = []
-    colours = (theme.RED, theme.GREEN, theme.PURPLE, theme.ORANGE, theme.SKY)
-    for position, k in enumerate(others[:largest]):
-        colour = colours[position % len(colours)]
-        ax.plot(values, errors[:, k], color=colour, linewidth=1.0)
-        ends.append((values[-1], errors[-1, k], labels[k], colour))
-    ax.plot(values, errors[:, moved], color=theme.BLUE, linewidth=1.6)
-    ends.append((values[-1], errors[-1, moved], labels[moved], theme.BLUE))
+    lines = [np.column_stack([values, line]) for line in errors]
+    many = len(lines) > 50  # pixels, because so many lines make a large file
+    colours = theme.categories(len(lines)) if len(lines) <= 8 else theme.BLUE
+    ax.add_collection(LineCollection(lines, colors=colours, linewidths=0.8, rasterized=many))
+    ax.autoscale_view()
     if values[0] < values[-1]:  # the range of an unused latent may be empty
         ax.set_xlim(values[0], values[-1])
-    return ends
 
 
 def end_labels(

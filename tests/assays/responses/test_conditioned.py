@@ -26,8 +26,8 @@ def test_one_latent_for_each_factor_scores_one():
     assert found.disentanglement == pytest.approx(1)
     assert found.completeness == pytest.approx(1)
     assert (found.matrix - found.matrix.diagonal().diag()).abs().max() == 0
-    # A derangement inside a group: E (a - b)^2 over all different pairs of 0..4 is 5.
-    assert found.matrix[0, 0].item() == pytest.approx(5**0.5, rel=0.15)
+    # E (a - b)^2 over all pairs of 0..4, equal ones included, is 4.
+    assert found.matrix[0, 0].item() == pytest.approx(2, rel=0.15)
     assert found.unusable == [0, 0, 0]
 
 
@@ -64,13 +64,64 @@ def test_agrees_with_a_loop_over_groups_and_averages_squares(seed):
     squares = roots = 0.0
     for position, row in enumerate(chosen.rows):
         partner = chosen.rows[chosen.donor[position]]
-        assert partner != row
+        assert (partner == row) == chosen.own[position]
         assert factors[partner, 1] == factors[row, 1]
         squares += float((x[partner, 0] - x[row, 0]) ** 2) / len(chosen.rows)
         roots += float((x[partner, 0] - x[row, 0]).abs()) / len(chosen.rows)
     assert sorted(chosen.rows) == list(range(12))
     assert found.matrix[0, 0].item() == pytest.approx(squares**0.5)
     assert found.matrix[0, 0].item() > 1.05 * roots
+
+
+@pytest.mark.parametrize("values", [2, 3, 8])
+def test_partners_are_drawn_as_if_independently(values):
+    """E (a - b)^2 = 2 for independent a and b of variance 1, however many values there are."""
+    factors = np.tile(grid(values, 20), (2, 1))  # each observation twice
+    x = placed(factors).numpy()
+    x = x / x.std(0)
+
+    def mean_square(factor, flavour):
+        squares = []
+        for seed in range(120):
+            pairs = FactorPairs(factors, factor, 1024, seeded(seed), "test", flavour)
+            change = x[pairs.rows[pairs.donor], factor] - x[pairs.rows, factor]
+            squares.append(pairs.weights(0, seeded(0))[0].numpy() @ change**2)
+        return np.mean(squares)
+
+    for factor, size in enumerate((2 * values, 40)):
+        assert mean_square(factor, "zscope") == pytest.approx(2, rel=0.02)
+        # Always by another one of the observations of its group.
+        assert mean_square(factor, "authors") == pytest.approx(2 * size / (size - 1), rel=0.02)
+
+
+def test_a_binary_factor_is_inflated_by_root_two_only_in_the_flavour_of_the_authors():
+    factors = grid(2, 30)
+    model = identity(2, prior="normal")
+    x = placed(factors)  # the first factor at -1/2 and 1/2: standard deviation 1/2
+    ours = conditioned_response_matrix(model, x, factors)
+    theirs = conditioned_response_matrix(model, x, factors, flavour="authors")
+    assert ours.matrix[0, 0].item() == pytest.approx(2**0.5 / 2)
+    assert theirs.matrix[0, 0].item() == pytest.approx(1)
+    assert (ours.flavour, theirs.flavour) == ("zscope", "authors")
+    with pytest.raises(ConfigError, match="flavour='paper' is not zscope or authors"):
+        conditioned_response_matrix(model, x, factors, flavour="paper")
+
+
+def test_noise_of_the_posterior_is_measured_alike_for_any_number_of_values():
+    """A latent that carries no factor: its own observation gives another draw, not the same."""
+    factors = grid(2, 400)
+    x = torch.zeros(800, 2, dtype=torch.float64)
+    model = identity(2, prior="normal", std=torch.tensor([1.0, 1.0]))
+    found = conditioned_response_matrix(model, x, factors, samples=800)
+    assert found.matrix[0].mean().item() == pytest.approx(2**0.5, rel=0.05)
+
+
+def test_a_part_of_a_large_group_rarely_replaces_by_itself():
+    # 32 of 1,000 rows of each group are used; each was its own partner one time in 1,000.
+    factors = grid(1000, 4)
+    own = [FactorPairs(factors, 0, 128, seeded(seed), "test").own.sum() for seed in range(200)]
+    assert np.mean(own) == pytest.approx(128 / 1000, abs=0.08)
+    assert FactorPairs(factors, 0, 128, seeded(0), "test", "authors").own.sum() == 0
 
 
 def test_groups_of_one_are_left_out_and_counted():

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
-from worlds import constant, gaussian_codes, identity, rescaled, responding, seeded
+from worlds import World, constant, gaussian_codes, identity, rescaled, responding, seeded
 
 import zscope as zs
 from zscope.assays import hole_score, holes
@@ -171,3 +171,80 @@ def test_pruning_dead_latents_leaves_the_score_as_it_was():
     # The noise of the dead latents alone moves a code by more than most holes are deep.
     everything = respond(model, recording.base_samples[:500]) - recording.base_samples[:500]
     assert everything[:, 2:].norm(dim=1).median() > 2 * whole.limit
+
+
+def blank(size=16):
+    """Bumps on a line, each decoded from its place; beyond 1, nothing is decoded.
+
+    The encoder answers an empty line with the code 3, which decodes to an empty line: codes
+    from 1.5 up move to it and stay, self-consistent and empty.
+    """
+    places = torch.linspace(-1, 1, size, dtype=torch.float64)
+
+    def decoder(z):
+        bump = torch.exp(-32 * (z[:, :1] - places).square())
+        return torch.where(z[:, :1].abs() <= 1.2, bump, 0.0)
+
+    def encoder(x):
+        mass = x.sum(1, keepdim=True)
+        mean = (x * places).sum(1, keepdim=True) / mass.clamp_min(1e-9)
+        return torch.where(mass > 0.1, mean, 3.0)
+
+    world = World(decoder, encoder, 1, prior="normal")
+    codes = 1.8 * torch.rand(1500, 1, generator=seeded(7), dtype=torch.float64) - 0.9
+    return world, zs.record(world, decoder(codes).float(), seed=3)
+
+
+def test_a_code_that_decodes_to_itself_may_be_unlike_data():
+    """Codes at 0 and at 3 are both self-consistent, but 3 decodes to an empty line."""
+    world, recording = blank()
+    codes = torch.tensor([[0.0], [3.0], [0.5]]).double()
+    found = hole_score(world, codes, recording)
+    assert found.displacement[1].item() == pytest.approx(0, abs=1e-9)
+    assert found.holes == []
+    assert found.unlike_data == [1]
+    assert found.data_distance[1] > 2 * found.data_limit
+    assert found.code_distance[1] > 2 * found.code_limit
+    assert (found.data_distance[[0, 2]] < found.data_limit).all()
+    shares = dict(found.summary())
+    assert shares["self-consistent, unlike data"] == "33.3 %"
+    # The same from responses that are already known.
+    known = hole_reference(world, recording).score(
+        codes, answers=world.encoder(world.decoder(codes))
+    )
+    torch.testing.assert_close(known.data_distance, found.data_distance)
+
+
+@pytest.mark.parametrize("seed", [11, 12, 13])
+@pytest.mark.parametrize("latents", [2, 6])
+def test_new_data_are_unlike_data_as_rarely_as_the_limit_says(seed, latents):
+    """Negative control: where the codes fill the prior, 1 % of the prior is far, by each rule."""
+    x = gaussian_codes(3000, latents, seed).float()
+    recording = zs.record(identity(latents, prior="normal"), x, seed=seed)
+    found = holes(recording)
+    for distance, limit in (
+        (found.code_distance, found.code_limit),
+        (found.data_distance, found.data_limit),
+    ):
+        assert (distance > limit).double().mean().item() == pytest.approx(0.01, abs=0.015)
+        assert distance.median().item() == pytest.approx(1, abs=0.1)
+
+
+def test_codes_beside_those_of_data_are_told_by_their_distance():
+    """An identity has no holes wherever codes lie: only the distance tells."""
+    recording = zs.record(identity(3), gaussian_codes(2000, 3, 5).float())
+    shares = []
+    for shift in (0, 2, 4):
+        found = hole_score(identity(3), gaussian_codes(300, 3, 6) + shift, recording)
+        assert found.score == 0
+        shares.append(len(found.unlike_data) / 300)
+    assert shares[0] < 0.05 < shares[1] < 0.95 < shares[2]
+
+
+def test_repeated_observations_and_scales_do_no_harm():
+    x = gaussian_codes(50, 2).float().repeat(8, 1)
+    found = holes(zs.record(identity(2, prior="normal"), x))
+    assert found.data_distance.isfinite().all()
+    few = holes(identity(2, prior="normal"), gaussian_codes(8, 2))
+    assert few.data_distance is None
+    assert few.code_distance.isfinite().all()

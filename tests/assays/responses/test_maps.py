@@ -253,3 +253,42 @@ def test_the_model_is_left_in_its_mode():
     two = response_map(wrapped, torch.zeros(2), grid=4, extent=(-1, 1))
     assert torch.equal(one.field, two.field)
     assert model.training
+
+
+def mixing(*pairs, latents=6, leak=0.0):
+    """Rotates each pair of latents (i, j, angle), so that they respond to each other."""
+    turn = torch.eye(latents, dtype=torch.float64) + leak
+    for i, j, angle in pairs:
+        c, s = np.cos(angle), np.sin(angle)
+        turn[[i, i, j, j], [i, j, i, j]] = torch.tensor([c, -s, s, c], dtype=torch.float64)
+    return responding(lambda z: z @ turn.T.to(z), latents)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [([(1, 4, 0.7)], (1, 4)), ([(0, 5, 0.3), (2, 3, 0.8)], (2, 3)), ([(2, 3, 0.3)], (2, 3))],
+)
+def test_the_default_plane_is_the_pair_with_the_strongest_mutual_response(pairs, expected, seed):
+    """Other latents vary more, and all leak a little into each other."""
+    codes = gaussian_codes(500, 6, seed, scale=[1.5, 1, 1, 1, 1, 1.5]).float()
+    recording = zs.record(mixing(*pairs, leak=0.03), codes)
+    assert zs.assays.response_map(recording, grid=4).dims == expected
+
+
+def test_a_one_way_response_does_not_decide_the_plane():
+    matrix = torch.eye(4, dtype=torch.float64)
+    matrix[1, 0] = 1  # latent 1 responds strongly to latent 0, but not the other way
+    matrix[2, 3] = matrix[3, 2] = 0.3
+    recording = zs.record(linear_response(matrix), gaussian_codes(500, 4).float())
+    assert zs.assays.response_map(recording, grid=4).dims == (2, 3)
+
+
+def test_without_mutual_responses_the_plane_is_that_of_the_widest_causal_latents():
+    codes = gaussian_codes(500, 4, scale=[9, 1, 2, 3]).float()
+    keep = torch.tensor([0.0, 1, 1, 1])  # the widest latent is ignored
+    world = responding(lambda z: z * keep.to(z), 4)
+    assert zs.assays.response_map(zs.record(world, codes), grid=4).dims == (2, 3)
+    many = zs.record(identity(2000), gaussian_codes(20, 2000).float() * torch.arange(2000))
+    widest = many.codes.var(0).topk(2).indices.sort().values.tolist()
+    assert list(zs.assays.response_map(many, grid=4).dims) == widest

@@ -290,6 +290,24 @@ def test_unusable_arguments_are_named(options, words):
         manifold_path(rings(), start, end, **given)
 
 
+def test_the_default_path_joins_two_codes_far_apart():
+    """Not the first and the last row, which may be one code, nor an outlier."""
+    for seed in (3, 4):
+        codes = gaussian_codes(300, 3, seed).float()
+        codes[0] = codes[-1]
+        codes[7] = 1000
+        path = zs.assays.manifold_path(zs.record(identity(3), codes), relax=0)
+        typical = torch.cdist(codes, codes).flatten()
+        assert torch.quantile(typical, 0.97) < path.straight_length < 100
+        for end in (path.points[0], path.points[-1]):
+            assert (codes == end).all(1).any()
+
+
+def test_a_path_between_equal_codes_has_no_length():
+    path = zs.assays.manifold_path(zs.record(identity(2), torch.ones(20, 2)), relax=0)
+    assert path.length == 0
+
+
 class HelixVAE(zs.Autoencoder):
     """The network of the paper: 4 hidden layers of 32 units on both sides, 2 latents."""
 

@@ -21,12 +21,44 @@ def test_the_error_is_decoded_minus_response_one_latent_at_a_time():
             vector = base.clone()
             vector[moved] = found.values[moved, step]
             expected = vector - world.encoder(vector[None])[0]
-            torch.testing.assert_close(found.error[moved, step], expected)
+            torch.testing.assert_close(found.error[moved, 0, step], expected)
+
+
+def test_every_sample_of_the_aggregate_posterior_has_its_own_traversal():
+    """Each is the traversal of that sample alone; they differ where latents act on each other."""
+    world = curved(3)
+    posterior = zs.Posterior(gaussian_codes(100, 3), torch.full((100, 3), 0.5).double())
+    found = traversal_responses(world, posterior, samples=5, steps=4)
+    assert found.error.shape == (3, 5, 4, 3)
+    for sample in range(5):
+        alone = traversal_responses(world, posterior, base=found.base[sample], steps=4)
+        torch.testing.assert_close(found.error[:, sample], alone.error[:, 0])
+    assert found.error.std(1).max() > 0.1
+    # Draws of the posterior, not its means.
+    assert torch.cdist(found.base, posterior.mean).min() > 0
+    recording = zs.record(world, gaussian_codes(50, 3).float())
+    assert torch.equal(traversal_responses(recording).base, recording.base_samples[:8])
+
+
+def test_where_latents_act_alone_all_samples_have_one_line():
+    world = responding(torch.tanh, 3)
+    found = traversal_responses(world, gaussian_codes(100, 3), samples=6)
+    own = torch.stack([found.error[m, :, :, m] for m in range(3)])
+    assert own.std(1).max() < 1e-12
+    assert own.abs().max() > 0.1
+
+
+def test_the_figure_has_the_moved_latent_of_choice():
+    found = traversal_responses(ignoring(3, [1]), gaussian_codes(100, 3))
+    assert "latent 1, moved" in found.plot().get_supxlabel()  # the others change no error
+    assert "latent 2, moved" in found.plot(latent=2).get_supxlabel()
+    with pytest.raises(ConfigError, match="no latent 3"):
+        found.plot(latent=3)
 
 
 def test_an_ignored_latent_has_an_error_as_large_as_its_value():
     found = traversal_responses(ignoring(2, [1]), gaussian_codes(100, 2), base=torch.zeros(2))
-    torch.testing.assert_close(found.error[1, :, 1], found.values[1])
+    torch.testing.assert_close(found.error[1, 0, :, 1], found.values[1])
     assert found.error[0].abs().max() == 0
     assert found.largest.argmax() == 1
 
@@ -39,18 +71,11 @@ def test_the_range_is_that_of_the_codes():
     assert middle == pytest.approx((low + high) / 2)
 
 
-def test_the_base_is_a_recorded_code_near_the_middle():
-    codes = torch.tensor([[0.0, 0], [10, 10], [5, 4.5]]).double()
-    assert torch.equal(traversal_responses(identity(2), codes).base, codes[2])
-    posterior = zs.Posterior(codes, torch.ones_like(codes))
-    assert torch.equal(traversal_responses(identity(2), posterior).base, codes[2])
-
-
 def test_permuting_the_latents_permutes_plots_and_lines():
     world, codes, order = curved(3), gaussian_codes(60, 3), [2, 0, 1]
     here = traversal_responses(world, codes)
     there = traversal_responses(permuted(world, order), codes[:, order])
-    torch.testing.assert_close(there.error, here.error[order][:, :, order])
+    torch.testing.assert_close(there.error, here.error[order][..., order])
 
 
 def test_bad_options_are_refused():

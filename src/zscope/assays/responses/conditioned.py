@@ -21,12 +21,21 @@ nothing. For a model with the prior N(0, I) the paper's form is the default.
 Observations are grouped by the values of the other factors, so that a complete grid is
 not needed; a group counts if factor m takes at least two values in it.
 
+`flavour="zscope"`: x and the observation that v comes from are drawn independently, as in
+eq. 6, so in a group of n observations v comes from x itself (as another draw from its
+posterior) one time in n. A latent that keeps its changes then has M*_mj = sqrt(2) sigma_j,
+with sigma_j its standard deviation within groups, and rows of factors with few and with many
+values can be compared. `flavour="authors"`: v always comes from another observation, as in the
+authors' script, which multiplies the row of a factor with n values by sqrt(n / (n - 1)): 1.41
+for two values, 1.05 for ten. (Their script also averages roots over groups; here squares are
+averaged in both flavours.)
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 6, 7, 13.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -51,9 +60,11 @@ from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
-from zscope.types import Matrix
+from zscope.types import Codes, Matrix
 
 __all__ = ["ConditionedResponseMatrix", "FactorPairs", "conditioned_response_matrix"]
+
+Flavour = Literal["zscope", "authors"]
 
 # Observations used of one group at most: more groups are more informative.
 MOST_PER_GROUP = 32
@@ -67,6 +78,7 @@ class ConditionedResponseMatrix(Scored):
     disentanglement: float  # CDS, rescaled
     completeness: float  # CCS, rescaled
     causal: list[int]
+    flavour: Flavour
     scaled: bool  # columns divided by sqrt(2) sigma_j
     scale: Float[Tensor, " latents"]
     groups: list[list[int]]
@@ -96,6 +108,7 @@ class ConditionedResponseMatrix(Scored):
         return [
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}"),
             ("samples by factor", ", ".join(map(str, self.samples))),
+            ("flavour", self.flavour),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -113,6 +126,7 @@ def conditioned_response_matrix(
     factors: Tensor | np.ndarray | None = None,
     *,
     posterior: Recording | Posterior | None = None,
+    flavour: Flavour = "zscope",
     samples: int = 1024,
     groups: Groups | None = None,
     causal: Sequence[int] | None = None,
@@ -143,12 +157,13 @@ def conditioned_response_matrix(
             "the same rows. Leave posterior= out to encode the data now."
         )
     pairings = [
-        FactorPairs(values, factor, samples, generator, who) for factor in range(len(names))
+        FactorPairs(values, factor, samples, generator, who, flavour)
+        for factor in range(len(names))
     ]
     # The causal latents are those of the data as a whole, not of the selected groups.
     subset = torch.randperm(len(values), generator=generator, device=generator.device)[:samples]
     # A generator of its own for the response matrix, which is not always computed here.
-    own = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+    separate = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
     rows = np.unique(np.concatenate([*(pairs.rows for pairs in pairings), subset.cpu().numpy()]))
     if posterior is None:
         posterior = encode(autoencoder, batch, rows)
@@ -167,14 +182,14 @@ def conditioned_response_matrix(
             groups=lists,
             threshold=threshold,
             rule=rule,
-            generator=own,
+            generator=separate,
         )
     used = _causal_latents(overall.causal if causal is None else causal, len(lists), who)
     matrices, unconditioned = [], []
     for pairs in pairings:
-        base = posterior[[position[int(row)] for row in pairs.rows]].sample(generator)
+        selected = posterior[[position[int(row)] for row in pairs.rows]]
+        base, donors = pairs.draw(selected, generator)
         weights = pairs.weights(resamples, generator)
-        donors = base[torch.from_numpy(pairs.donor).to(base.device)]
         before = respond(autoencoder, base)
         squares = squared_changes(autoencoder, base, before, donors, lists, weights)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
@@ -204,6 +219,7 @@ def conditioned_response_matrix(
         disentanglement=scores[0][0],
         completeness=scores[0][1],
         causal=used,
+        flavour=flavour,
         scaled=scaled,
         scale=overall.scale,
         groups=lists,
@@ -221,11 +237,19 @@ class FactorPairs:
     """Pairs of observations that agree in all factors but one.
 
     `rows` are the rows of the data, group after group; `donor[i]` is the position in `rows`
-    of the next observation of the same group, so that none is its own partner.
+    of the observation whose latent replaces that of row i. In the authors' flavour it is the
+    next of the same group; otherwise one of the n observations of a group (`own`) is its own
+    partner, as one in n would be by independent draws.
     """
 
     def __init__(
-        self, factors: np.ndarray, factor: int, samples: int, generator: Generator, who: str
+        self,
+        factors: np.ndarray,
+        factor: int,
+        samples: int,
+        generator: Generator,
+        who: str,
+        flavour: Flavour = "zscope",
     ) -> None:
         others = np.delete(factors, factor, axis=1)
         _, label = np.unique(others, axis=0, return_inverse=True)
@@ -261,6 +285,22 @@ class FactorPairs:
         self._sizes = [len(part) for part in parts]
         # The used part of a large group represents all of its observations.
         self._shares = [len(rows) for rows in selected]
+        self.own = np.zeros(len(self.rows), dtype=bool)
+        if flavour == "zscope":
+            # Systematic sampling: each row with probability 1/n, one for each whole group.
+            start = torch.rand(1, generator=generator, device=generator.device).item()
+            chances = np.repeat(1 / np.array(self._shares), self._sizes)
+            self.own = np.diff(np.floor(start + np.cumsum(chances) + 1e-9), prepend=0) > 0
+            self.donor = np.where(self.own, np.arange(len(self.rows)), self.donor)
+
+    def draw(self, posterior: Posterior, generator: Generator) -> tuple[Codes, Codes]:
+        """A code for each of `rows`, given their posterior, and the code that replaces it."""
+        base = posterior.sample(generator)
+        donors = base[torch.from_numpy(self.donor).to(base.device)]
+        if not self.own.any():
+            return base, donors
+        own = torch.from_numpy(self.own).to(base.device).unsqueeze(1)
+        return base, torch.where(own, posterior.sample(generator), donors)
 
     @property
     def tail(self) -> float:

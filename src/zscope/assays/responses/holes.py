@@ -1,4 +1,4 @@
-"""Holes: how much of the prior falls into holes, far from the codes of any data?
+"""Holes: how much of the prior falls into holes, and how much of it is unlike data?
 
     displacement(z) = || R(z) - z ||
 
@@ -7,6 +7,13 @@ model was trained: `ratio` divides by their median, `percentile` is the share (0
 them that moved less, and a vector is in a hole if it moved more than 99 % of them did.
 `holes` tests samples of the prior (hybrids, if there is none): if the aggregate posterior
 fills the prior, about 1 % are in holes.
+
+A vector that does not move is self-consistent, which is not the same as like data: a model
+may encode an empty picture as the code that decodes to it. So `code_distance` is the distance
+from the nearest codes of data and `data_distance` that of the decoded observation from the
+nearest observations, both in units of the spacing of these neighbours (see
+`zscope.assays.likeness`): about 1 for new data. `unlike_data` are the vectors for which one of
+them is larger than for 99 % of posterior samples.
 
 Only latents that count are measured: those in use (`zscope.usage`) whose responses vary at
 least a tenth as much as the posterior samples. The displacement of the others is the noise of
@@ -32,11 +39,14 @@ from zscope.assays.engine import (
     Recorded,
     base_responses,
     base_samples,
+    chunk_size,
+    decode,
+    decode_and_respond,
     posterior_of,
-    respond,
     used_latents,
 )
 from zscope.assays.entry import Entry
+from zscope.assays.likeness import Likeness, likeness
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -64,6 +74,18 @@ class HoleScore(Scored):
     limit: float  # a larger displacement is a hole
     ignored: list[int]  # latents that do not count
     source: str  # "given", "prior" or "hybrid"
+    code_distance: Float[Tensor, " vectors"]  # from codes of data, in units of their spacing
+    code_limit: float  # larger than for 99 % of posterior samples
+    data_distance: Float[Tensor, " vectors"] | None  # decoded, from data; None without data
+    data_limit: float | None
+
+    @property
+    def unlike_data(self) -> list[int]:
+        """The vectors far from codes of data, or decoded to something far from data."""
+        far = self.code_distance > self.code_limit
+        if self.data_distance is not None and self.data_limit is not None:
+            far = far | (self.data_distance > self.data_limit)
+        return far.nonzero().flatten().tolist()
 
     @property
     def samples(self) -> int:
@@ -99,6 +121,18 @@ class HoleScore(Scored):
                 f"{float(self.ratio.median()):.3g} x that of posterior samples",
             ),
             ("ignored latents", listed(self.ignored)),
+            *self._unlike_summary(),
+        ]
+
+    def _unlike_summary(self) -> list[tuple[str, str]]:
+        """What is unlike data, of which about 1 % is expected."""
+        rows = [("far from codes of data", self.code_distance > self.code_limit)]
+        if self.data_distance is not None and self.data_limit is not None:
+            rows.append(("decoded, far from data", self.data_distance > self.data_limit))
+        self_consistent = len(set(self.unlike_data) - set(self.holes)) / self.samples
+        return [
+            *((name, f"{100 * float(far.double().mean()):.1f} %") for name, far in rows),
+            ("self-consistent, unlike data", f"{100 * self_consistent:.1f} %"),
         ]
 
     def plot(self, ax: Any = None) -> Any:
@@ -120,22 +154,30 @@ class HoleReference:
     used: list[int]
     ignored: list[int]
     unit: Float[Tensor, " used"]
+    likeness: Likeness
 
     def score(
         self,
         codes: Codes,
         *,
         answers: Codes | None = None,
+        decoded: Tensor | None = None,
         source: str = "given",
     ) -> HoleScore:
-        """Compare the displacements of codes; `answers` are their responses, if already known."""
+        """Compare codes with data; `answers` are their responses and `decoded` their
+        observations, if already known."""
         if codes.shape[1] != len(self.used) + len(self.ignored):
             raise Undefined(
                 f"hole_score: codes with {codes.shape[1]} latents against posterior samples with "
                 f"{len(self.used) + len(self.ignored)}. Do both come from this model?"
             )
         if answers is None:
-            answers = respond(self.autoencoder, codes)
+            answers, data_distance = self._respond(codes)
+        else:
+            if decoded is None and self.likeness.observations is not None:
+                decoded = decode(self.autoencoder, codes)
+            data_distance = None if decoded is None else self.likeness.data_distance(decoded)
+        observations = self.likeness.observations
         displacement = _distance(answers - codes, self.used, self.unit)
         below = torch.searchsorted(self.reference, displacement, side="left")
         limit = max(self.limit, self.floor)
@@ -150,7 +192,22 @@ class HoleReference:
             limit=limit,
             ignored=self.ignored,
             source=source,
+            code_distance=self.likeness.code_distance(codes),
+            code_limit=self.likeness.codes.limit,
+            data_distance=data_distance,
+            data_limit=None if observations is None else observations.limit,
         )
+
+    def _respond(self, codes: Codes) -> tuple[Codes, Tensor | None]:
+        """The responses, and how far the decoded observations are from data, in one pass."""
+        size = chunk_size(self.autoencoder, codes[:2], len(codes))
+        answers, distances = [], []
+        for part in codes.split(size):
+            x, posterior = decode_and_respond(self.autoencoder, part)
+            answers.append(posterior.mean)
+            if (distance := self.likeness.data_distance(x)) is not None:
+                distances.append(distance)
+        return torch.cat(answers), torch.cat(distances) if distances else None
 
 
 def hole_reference(
@@ -164,7 +221,8 @@ def hole_reference(
     """Displacements of `samples` posterior samples, computed once to compare many vectors with."""
     if not 0 < quantile < 1:
         raise ConfigError(f"hole_score: quantile={quantile} must lie between 0 and 1.")
-    base = base_samples(posterior, samples, "hole_score", fresh(generator))
+    generator = fresh(generator)
+    base = base_samples(posterior, samples, "hole_score", generator)
     responses = base_responses(autoencoder, posterior, base).mean
     spread, response_spread = base.double().std(0).cpu(), responses.double().std(0).cpu()
     responsive = response_spread > RESPONSIVE * spread
@@ -185,6 +243,7 @@ def hole_reference(
         used=used,
         ignored=sorted(set(range(base.shape[1])) - set(used)),
         unit=unit,
+        likeness=likeness(autoencoder, posterior, used, unit, generator),
     )
 
 
@@ -245,7 +304,7 @@ def _distance(change: Tensor, used: list[int], unit: Tensor) -> Tensor:
 
 
 ENTRY = Entry(
-    question="How much of the prior falls into holes, far from the codes of any data?",
+    question="How much of the prior falls into holes, and how much of it is unlike data?",
     takes=("autoencoder", "recording"),
-    passes="2 * samples",
+    passes="2 * samples + 512",
 )

@@ -340,7 +340,7 @@ def _default_temperature(squares: Tensor) -> float:
 
 ENTRY = Entry(
     question="Which path leads from one code to another without leaving the data manifold?",
-    takes=("autoencoder", "first_code", "last_code", "codes=codes"),
+    takes=("autoencoder", "start_code", "end_code", "codes=codes"),
     passes="samples * (neighbours + 2) + 10_000",  # about 10,000 to relax and evaluate the path
     most=15_000,
 )

@@ -1,13 +1,14 @@
 """Traversal responses: where along a traversal does the encoder fail to recover the code?
 
-Latent m of a base vector is moved over its range while the others are fixed; for every step
+Latent m of a sample from the aggregate posterior is moved over its range while its other
+latents are fixed; for every step
 
-    error[m, step, i] = N_i - N'_i
+    error[m, sample, step, i] = N_i - N'_i
 
 is the signed difference between the decoded vector and its response. A traversal may look
 fine and still be encoded wrongly: a consistent model has lines at 0. A collapsed latent does
-not respond, so its own line rises with the traversal. There are n plots of n lines. Permuting
-the latents permutes the plots and their lines.
+not respond, so its own lines rise with the traversal. For each moved latent there is a panel
+for every observed latent, with one line a sample. Permuting the latents permutes the panels.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 2, A.4.2.
 """
@@ -18,94 +19,117 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import respond
+from zscope.assays.engine import Recorded, base_samples, respond
 from zscope.assays.entry import Entry
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
+from zscope.randomness import fresh
 from zscope.results import Result
-from zscope.sampling import recorded_codes, whole
+from zscope.sampling import whole
 
 __all__ = ["TraversalResponses", "traversal_responses"]
 
 
 @dataclass(frozen=True, eq=False)
 class TraversalResponses(Result):
-    """The error of every latent along the traversal of each."""
+    """The errors of every latent along the traversals of each."""
 
-    base: Float[Tensor, " latents"]
+    base: Float[Tensor, "samples latents"]  # the vectors that are changed
     values: Float[Tensor, "latents steps"]  # the values given to latent m
-    error: Float[Tensor, "latents steps latents"]  # moved, step, observed: N - N'
+    error: Float[Tensor, "latents samples steps latents"]  # moved, sample, step, observed: N - N'
 
     @property
     def largest(self) -> Float[Tensor, " latents"]:
-        """The largest error, of any latent, along each traversal."""
-        return self.error.abs().amax((1, 2))
+        """The largest error, of any sample and latent, along each traversal."""
+        return self.error.abs().amax((1, 2, 3))
+
+    @property
+    def change(self) -> Float[Tensor, " latents"]:
+        """How much an error, of any sample and latent, changes along each traversal.
+
+        An error that stays as it was comes from the sample, not from the latent that is moved.
+        """
+        return (self.error.amax(2) - self.error.amin(2)).amax((1, 2))
 
     def summary(self) -> list[tuple[str, str]]:
-        worst = int(self.largest.argmax())
+        worst = int(self.change.argmax())
         return [
+            ("samples", str(len(self.base))),
             ("mean error", f"{float(self.error.abs().mean()):.4g}"),
-            ("largest error", f"{float(self.largest[worst]):.4g} (moving latent {worst})"),
+            ("largest error", f"{float(self.largest.max()):.4g}"),
+            ("largest change", f"{float(self.change[worst]):.4g} (moving latent {worst})"),
         ]
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Any = None, *, latent: int | None = None) -> Any:
+        """A panel for every observed latent as `latent` is moved: one line a sample.
+
+        By default the latent that changes an error most is moved. On `ax`, only the observed latent
+        with the largest error is drawn.
+        """
         from zscope.plots import traversal_errors
 
-        return traversal_errors(self.values, self.error, ax=ax)
+        moved = int(self.change.argmax()) if latent is None else latent
+        if not 0 <= moved < len(self.error):
+            raise ConfigError(
+                f"traversal_responses: there is no latent {moved}: the model has "
+                f"{len(self.error)} (0 to {len(self.error) - 1})."
+            )
+        return traversal_errors(self.values[moved], self.error[moved], moved=moved, ax=ax)
 
 
 @accepts_recording
 def traversal_responses(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    posterior: Recorded,
     *,
+    samples: int = 8,
     base: Tensor | np.ndarray | None = None,
-    steps: int = 21,
+    steps: int = 15,
     range: float = 0.99,
+    generator: Generator | None = None,
 ) -> TraversalResponses:
-    """The signed errors as each latent is moved over the central `range` of its codes.
+    """The signed errors as each latent is moved over the central `range` of its samples.
 
-    `base` is the vector to change; by default the recorded code nearest to the mean.
+    `samples` of the aggregate posterior are changed, or the vectors `base` (one or several).
     """
-    if isinstance(codes, Posterior):
-        codes = codes.mean
-    codes = recorded_codes(codes, "traversal_responses")
-    latents = codes.shape[1]
-    whole("traversal_responses", steps=steps)
+    whole("traversal_responses", 1, steps=steps, samples=samples)
     if steps < 2 or not 0 < range <= 1:
         raise ConfigError(
             f"traversal_responses: steps={steps}, range={range}; at least 2 steps are needed, over "
             "a share of the codes between 0 and 1."
         )
-    if base is None:
-        base = codes[(codes - codes.mean(0)).norm(dim=1).argmin()]
-    base = torch.as_tensor(base)
-    if base.numel() != latents:
+    # All draws for the range, the first of them as samples.
+    draws = base_samples(posterior, 2**62, "traversal_responses", fresh(generator))
+    latents = draws.shape[1]
+    vectors = draws[:samples]
+    if base is not None:
+        given = torch.as_tensor(base).detach()
+        vectors = given.reshape(-1, given.shape[-1] if given.ndim else 1).to(draws)
+    if vectors.shape[1] != latents:
         raise ConfigError(
-            f"traversal_responses: the base has {base.numel()} numbers, but the codes have "
-            f"{latents} latents. Give one code, for instance base=codes[0]."
+            f"traversal_responses: the base has {vectors.shape[1]} numbers, but the codes have "
+            f"{latents} latents. Give one code, for instance base=codes[0], or several."
         )
-    base = base.detach().reshape(-1).to(codes)
     # numpy: torch.quantile refuses more than 16 million numbers.
-    ends = np.quantile(codes.cpu().double().numpy(), [(1 - range) / 2, (1 + range) / 2], axis=0)
+    ends = np.quantile(draws.cpu().double().numpy(), [(1 - range) / 2, (1 + range) / 2], axis=0)
     share = torch.linspace(0, 1, steps, dtype=torch.float64)
     low, high = torch.from_numpy(ends)
-    values = (low[:, None] + (high - low)[:, None] * share).to(codes)
-    vectors = base.repeat(latents, steps, 1)
+    values = (low[:, None] + (high - low)[:, None] * share).to(draws)
+    codes = vectors[:, None].repeat(latents, 1, steps, 1)
     index = torch.arange(latents)
-    vectors[index, :, index] = values
-    flat = vectors.flatten(0, 1)
+    codes[index, :, :, index] = values[:, None]
+    flat = codes.flatten(0, 2)
     error = flat - respond(autoencoder, flat)
-    return TraversalResponses(base, values, error.unflatten(0, (latents, steps)))
+    return TraversalResponses(vectors, values, error.reshape(codes.shape))
 
 
 ENTRY = Entry(
     question="Where along a traversal does the encoder fail to recover the code?",
-    takes=("autoencoder", "codes"),
-    passes="steps * latents",
+    takes=("autoencoder", "recording"),
+    passes="samples * steps * latents",
     most=4_000,
-    scales="steps",
+    fewest=1,
 )

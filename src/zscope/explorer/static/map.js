@@ -60,6 +60,11 @@ export function make(context) {
 
   function showMap(answer) {
     plane = answer;
+    if (state.first === null || state.second === null) {
+      [state.first, state.second] = plane.dims;
+      for (const name of ["first", "second"]) controls[name].value = state[name];
+      save();
+    }
     state.p ??= [plane.base[state.first], plane.base[state.second]];
     if (!response) decode.ask();
     render();
@@ -309,9 +314,9 @@ export function make(context) {
     root,
     show(parameters) {
       const count = latents.length;
-      state.first = readIndex(parameters.first, count) ?? latents[0];
-      state.second = readIndex(parameters.second, count) ?? latents.find((latent) => latent !== state.first);
-      if (state.first === state.second) state.second = latents.find((latent) => latent !== state.first);
+      state.first = readIndex(parameters.first, count);
+      state.second = readIndex(parameters.second, count);
+      if (state.first === state.second) state.second = null; // the server chooses
       state.layer = Object.hasOwn(LAYERS, parameters.layer ?? "") ? parameters.layer : "divergence";
       state.factor = readIndex(parameters.factor, session.factors.length);
       state.grid = [24, 48, 96].includes(Number(parameters.grid)) ? Number(parameters.grid) : 48;

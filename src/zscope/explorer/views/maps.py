@@ -6,6 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from zscope.assays.arguments import PARTS
 from zscope.assays.engine import respond
 from zscope.assays.responses.holes import HoleReference
 from zscope.assays.responses.maps import ResponseMap, in_plane
@@ -25,7 +26,7 @@ class Plane(CodeQuery):
     """A plane of two latents; the latent vector gives the values of the others."""
 
     first: Index | None = None
-    """The latent of the x axis; by default the most important one."""
+    """The latent of the x axis; without either, the pair with the strongest mutual response."""
     second: Index | None = None
     """The latent of the y axis; by default the most important one besides `first`."""
     grid: Annotated[int, Field(ge=4, le=128)] = 48
@@ -121,11 +122,12 @@ def _plane(session: Session, query: Plane) -> tuple[tuple[int, int], tuple[Any, 
             "map: a map needs two latents, but the model has one. See its traversal in the view "
             "Latents."
         )
+    first, second = query.first, query.second
+    if first is None and second is None:
+        first, second = session.cached("plane", lambda: PARTS["plane"](session.subject.copy))
     ranking = [row["latent"] for row in session.latents]
-    first = query.first if query.first is not None else ranking[0]
-    second = query.second
-    if second is None:
-        second = next(latent for latent in ranking if latent != first)
+    first = next(latent for latent in ranking if latent != second) if first is None else first
+    second = next(latent for latent in ranking if latent != first) if second is None else second
     session.check_latents(first, second)
     if first == second:
         raise ConfigError(f"map: latent {first} was chosen twice. Choose two different latents.")

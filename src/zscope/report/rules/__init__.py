@@ -55,6 +55,13 @@ RULES = (
         features.moved_features,
     ),
     Rule(
+        "unlike data",
+        0.05,
+        "Fewer than {percent:g} % of new samples decode to observations farther from the data than "
+        "99 % of decoded posterior samples.",
+        space.unlike_data,
+    ),
+    Rule(
         "few samples",
         50,
         "There are at least {threshold:g} observations per latent.",

@@ -20,6 +20,7 @@ __all__ = [
     "invariance",
     "responding_pairs",
     "structure",
+    "unlike_data",
     "unlike_the_prior",
 ]
 
@@ -53,10 +54,43 @@ def holes(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
     else:
         yield Finding(
-            f"New samples stay near the data: {percent(share)} of {name} fall into holes",
+            f"New samples are self-consistent: {percent(share)} of {name} fall into holes",
             evidence,
             level="healthy",
             matters=0.7,
+        )
+
+
+def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
+    result = facts.get("holes")
+    if result is None or result.data_distance is None:
+        return
+    total, far = len(result.displacement), result.data_distance > result.data_limit
+    share = float(far.double().mean())
+    consistent = int(far.sum()) - int(far[result.holes].sum())
+    name = f"{result.source} samples"
+    evidence = (
+        f"{int(far.sum()):,} of {total:,} {name} decode to observations farther from the data than "
+        f"99 % of decoded posterior samples ({result.data_limit:.2g} times the spacing of the "
+        f"nearest observations); about 1 % is expected. {consistent:,} of them are "
+        "self-consistent: decoding and encoding does not move them."
+    )
+    if share >= threshold:
+        yield Finding(
+            f"{percent(share)} of {name} decode to observations unlike the data",
+            evidence,
+            "look at them in the view Samples of zscope explore, which sorts by distance from the "
+            "data; zs.sampling.posterior draws codes of observations like the data",
+            "problem",
+            0.45 + 0.4 * share,
+        )
+    else:
+        yield Finding(
+            f"New samples look like the data: {percent(share)} of {name} decode to observations "
+            "unlike it",
+            evidence,
+            level="healthy",
+            matters=0.6,
         )
 
 
