@@ -27,7 +27,7 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
-from zscope.training.config import TrainConfig, validate
+from zscope.training.config import RATE, TrainConfig, validate
 from zscope.training.feeding import Feed
 from zscope.training.keeping import (
     History,
@@ -52,7 +52,7 @@ def train(
     steps: int | None = None,
     epochs: float | None = None,
     batch: int = 64,
-    rate: float = 1e-4,
+    rate: float = RATE,
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
