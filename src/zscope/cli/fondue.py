@@ -186,7 +186,7 @@ def print_result(result: Any, folder: Path, figure: Path, *, json: bool) -> None
         "found": "",
         "limit": " or more: the gap is acceptable up to the limit (raise --limit)",
         "collapsed": ": no model uses its latents and has an acceptable gap. Lower β, raise "
-        "--steps, or try another network (--set backbone=mlp)",
+        "--steps, or choose another backbone (--set backbone=NAME)",
         "unstable": ", but the answer still changes with training: raise --steps",
     }
     print(f"{answer_text(result)}{notes[status]}")

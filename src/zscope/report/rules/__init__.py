@@ -15,6 +15,7 @@ RULES = (
         0.5,
         "Reconstructions explain at least {percent:g} % of the variance.",
         latents.reconstruction,
+        of_collapsed=True,
     ),
     Rule(
         "dead latents",
@@ -23,6 +24,7 @@ RULES = (
         "within 0.1 of the prior's, and nearly constant), in a deterministic one its response is "
         "at least {threshold:g}.",
         latents.dead_latents,
+        of_collapsed=True,
     ),
     Rule(
         "ignored latents",
@@ -42,6 +44,7 @@ RULES = (
         50,
         "There are at least {threshold:g} observations per latent.",
         latents.few_samples,
+        of_collapsed=True,
     ),
     Rule(
         "responding pairs",
