@@ -19,7 +19,7 @@ def gap(latents: int) -> float:
 
 start = zs.assays.intrinsic_dimension(x).dimension
 answer = zs.assays.fondue(gap, start=start, threshold=0.5, limit=16)
-for latents, noise in sorted(answer.trials):
-    print(f"{latents:2d} latents: {noise:.2f} of them are noise")
+for trial in sorted(answer.trials):
+    print(f"{trial.latents:2d} latents: {trial.value:.2f} of them are noise")
 print(f"The data have about {start:.1f} dimensions; use {answer.latents} latents.")
 answer.plot().get_figure().savefig("how_many_latents.png")

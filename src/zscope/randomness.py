@@ -15,7 +15,16 @@ from typing import SupportsIndex
 import torch
 from torch import Generator, Tensor
 
-__all__ = ["Shapes", "Source", "Tape", "fresh", "named_generator", "normal", "seed_of"]
+__all__ = [
+    "Shapes",
+    "Source",
+    "Tape",
+    "fresh",
+    "named_generator",
+    "named_seed",
+    "normal",
+    "seed_of",
+]
 
 
 class Tape:
@@ -63,12 +72,17 @@ def seed_of(*parts: SupportsIndex) -> int:
     return state >> 1
 
 
+def named_seed(seed: int, name: str) -> int:
+    """The seed of one purpose: made from the seed and the name of the purpose alone."""
+    return seed_of(seed, zlib.crc32(name.encode()))
+
+
 def named_generator(seed: int, name: str) -> Generator:
     """The generator of one assay: made from the seed and the name of the assay alone.
 
     So the result of an assay does not depend on which others are run, or in which order.
     """
-    return torch.Generator().manual_seed(seed_of(seed, zlib.crc32(name.encode())))
+    return torch.Generator().manual_seed(named_seed(seed, name))
 
 
 def normal(like: Tensor, source: Source = None) -> Tensor:

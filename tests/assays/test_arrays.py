@@ -92,6 +92,7 @@ HELPERS = {
 WITHOUT_ARRAYS = {
     *("StreamingCKA", "VarianceMoments", "settled_fraction"),
     *("fondue", "binary_fondue", "fondue_beta", "fondue_types", "stable_fondue"),
+    "repeat_fondue",
 }
 
 

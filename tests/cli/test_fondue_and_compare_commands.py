@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import zscope as zs
 from zscope import experiments
 from zscope.assays import cka
+from zscope.assays.dimension.fondue import Use
 from zscope.cli import main
 from zscope.errors import ConfigError, RunError
 from zscope.experiments import compare, correlations_over_training, fondue
@@ -36,13 +38,14 @@ def zscope(monkeypatch, capsys, tmp_path):
 def plane(samples: int = 2000) -> np.ndarray:
     """Rows of six numbers that hold two: what a VAE can use is two latents."""
     rng = np.random.default_rng(0)
-    flat = rng.normal(size=(samples, 2)) * [3.0, 2.0]
+    flat = rng.normal(size=(samples, 2)) * [1.5, 1.0]
     return (flat @ rng.normal(size=(2, 6))).astype(np.float32)
 
 
 # The threshold is strict (every latent active), so that few steps tell 2 from 3.
-SMALL = {"steps": 150, "rate": 3e-2, "options": {"backbone": "linear"}, "samples": 500,
-         "threshold": 0.5}  # fmt: skip
+SMALL = {"steps": 150, "rate": 6e-2, "options": {"backbone": "linear"}, "samples": 500,
+         "threshold": 0.5, "seeds": 1}  # fmt: skip
+ONE = Use(1, 0, 0, used=1, kl=2.0)
 
 
 # FONDUE
@@ -57,7 +60,7 @@ def test_a_plane_needs_two_latents():
 
 def test_bisection_tries_the_largest_size_that_is_allowed(monkeypatch):
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
-    monkeypatch.setattr(Trials, "_measure", lambda self, n: 0.0)
+    monkeypatch.setattr(Trials, "_measure", lambda self, n: (0.0, ONE))
     for limit, answer in ((1, 1), (6, 6), (512, 199)):
         result = fondue(plane(100), search="binary", limit=limit)
         assert (result.latents, result.status) == (answer, "limit")
@@ -67,12 +70,14 @@ def test_longer_training_until_the_answer_repeats_and_counting_types(monkeypatch
     # The linear oracle instead of training: three latents are of use from 200 steps on.
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: (n, steps))
     monkeypatch.setattr(
-        Trials, "_measure", lambda self, model: float(model[0] > (3 if model[1] >= 200 else 2)) * 2
+        Trials,
+        "_measure",
+        lambda self, model: (float(model[0] > (3 if model[1] >= 200 else 2)) * 2, ONE),
     )
-    stable = fondue(plane(200), steps=50, stable=True, start=2)
-    assert (stable.latents, stable.steps) == (2, 50)
-    stable = fondue(plane(200), steps=100, stable=True, start=2)
-    assert (stable.latents, stable.steps) == (3, 200)
+    for steps, answer in ((50, (2, 50)), (100, (3, 200))):
+        result = fondue(plane(200), steps=steps, stable=True, start=2)
+        assert [(s.latents, s.steps) for s in result.searches.values()] == 3 * [answer]
+        assert (result.mean, result.sd, result.stable) == (answer[0], 0, True)
     with pytest.raises(
         ConfigError, match="no search is called 'golden'. Known: beta, binary, fondue"
     ):
@@ -86,6 +91,11 @@ def test_settings_that_contradict_each_other_are_refused():
     for more in ({"criterion": "types"}, {"options": {"beta": 2}}):
         with pytest.raises(ConfigError, match="a β that is not fixed"):
             fondue(plane(100), search="beta", latents=2, **more)
+    for more in ({"bandwidth": "median"}, {"criterion": "information", "bandwidth": "scott"}):
+        with pytest.raises(ConfigError, match="bandwidth is silverman or median"):
+            fondue(plane(100), **more)
+    with pytest.raises(ConfigError, match="seeds=0"):
+        fondue(plane(100), seeds=0)
     for key in ("latents", "seed"):
         with pytest.raises(ConfigError, match=f"the model option {key} cannot be set here"):
             fondue(plane(100), options={key: 3})
@@ -96,10 +106,67 @@ def test_a_saturated_kernel_is_said_and_remembered(tmp_path):
     noise = np.random.default_rng(0).random((1200, 256)).astype(np.float32)
     options = {"criterion": "information", "options": {"backbone": "linear"}, "out": tmp_path}
     for _ in ("trained", "remembered"):
-        result = fondue(noise, steps=3, start=2, limit=2, **options)
+        result = fondue(noise, steps=3, start=2, limit=2, seeds=1, **options)
         assert any("separates every two observations" in flag for flag in result.flags)
-    clear = fondue(plane(), steps=3, start=1, limit=1, options={"backbone": "linear"})
+    median = {**options, "bandwidth": "median", "out": None}
+    assert fondue(noise, steps=3, start=2, limit=2, seeds=1, **median).flags == []
+    clear = fondue(plane(), steps=3, start=1, limit=1, seeds=1, options={"backbone": "linear"})
     assert clear.flags == []
+
+
+def faint(samples: int = 1000) -> np.ndarray:
+    """Noise that is too small to be worth a nat: the best posterior is the prior."""
+    return np.random.default_rng(0).normal(scale=0.1, size=(samples, 6)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"search": "binary", "limit": 3},
+        {"criterion": "sampled"},
+        {"criterion": "dimension"},
+        {"criterion": "information", "bandwidth": "median"},
+        {"criterion": "types"},
+    ],
+    ids=lambda settings: " ".join(map(str, settings.values())) or "trace",
+)
+def test_a_collapsed_model_is_no_answer_of_any_search(settings):
+    few = {"steps": 60, "rate": 3e-2, "options": {"backbone": "linear"}, "seeds": 1, "samples": 100}
+    few |= {} if "search" in settings else {"start": 2, "limit": 4}
+    result = fondue(faint(), **few, **settings)
+    assert (result.status, result.mean) == ("collapsed", 0)
+    (search,) = result.searches.values()
+    for trial in search.trials:
+        assert trial.use.used == 0
+        assert trial.use.kl < 0.1 * trial.use.passive + 0.1
+
+
+def test_a_search_has_the_learning_rate_of_train():
+    from inspect import signature
+
+    from zscope.cli.fondue import fondue as fondue_command
+    from zscope.cli.train import train as train_command
+    from zscope.training.ensemble import train_ensemble
+
+    functions = (zs.train, train_ensemble, fondue, Trials, train_command, fondue_command)
+    rates = {signature(function).parameters["rate"].default for function in functions}
+    assert rates == {1e-4}
+
+
+def test_every_draw_of_a_trial_is_that_of_the_runner():
+    trials = Trials(plane(), criterion="sampled", options={"backbone": "linear"}, seed=5)
+    model = zs.models.build("vae", shape=(6,), latents=2, backbone="linear")
+    recording = zs.record(model, trials.held_out, seed=5)
+    value, use = trials._measure(model)
+    options = {"trace-gap": {"sampled": True}}
+    report = zs.assay(recording, names="trace-gap", options=options)
+    assert value == report.results["trace-gap"].score
+    divergence = zs.assays.latent_divergence(recording)
+    assert use.kl == pytest.approx(divergence.rate)
+    assert use.used == int((divergence.per_latent > 0.1).sum())
+    trials.criterion = "dimension"
+    assert trials._measure(model)[0] == zs.assays.dimension_gap(recording).score
 
 
 def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monkeypatch):
@@ -114,8 +181,9 @@ def test_an_interrupted_search_says_how_to_go_on_with_the_search(tmp_path, monke
 
 def test_the_types_of_a_trained_model_are_counted():
     family = Trials(plane(), criterion="types", options={"backbone": "linear"}, rate=3e-2)
-    types = family.types(3, steps=30)
-    assert types.latents == 3
+    passive, use = family.measure(3, steps=30)
+    assert use.active + use.mixed + use.passive == 3
+    assert passive == use.passive
     limited = fondue(plane(), criterion="types", limit=2, **{**SMALL, "threshold": None})
     assert (limited.latents, limited.status) == (2, "limit")
 
@@ -126,7 +194,7 @@ def test_the_search_over_beta_trains_with_that_beta(monkeypatch):
     assert model.recipe["options"]["beta"] == 3.5
     # Linear theory with γ = 1/2: the gap is sum_j min(1, β / 2 / λ_j).
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: beta)
-    monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 2 * (1 / 9 + 1 / 4))
+    monkeypatch.setattr(Trials, "_measure", lambda self, beta: (beta / 2 * (1 / 9 + 1 / 4), ONE))
     assert fondue(plane(), search="beta", latents=2).beta == pytest.approx(
         2 / (1 / 9 + 1 / 4), rel=0.05
     )
@@ -140,9 +208,9 @@ def test_a_search_goes_on_where_it_was(tmp_path):
             trained.append(report.latents)
 
     first = fondue(plane(), out=tmp_path, watch=watch, **SMALL)
-    assert trained == [trial.latents for trial in first.trials]
+    assert trained == [trial.latents for trial in first.searches[0].trials]
     # One trial is forgotten, as if the search had been stopped before its end was written.
-    file = tmp_path / "trials.json"
+    file = tmp_path / "seed-0" / "trials.json"
     content = json.loads(file.read_text())
     content["trials"].pop(f"{trained[-1]} steps 150")
     file.write_text(json.dumps(content))
@@ -150,9 +218,10 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     watch_again = fondue(
         plane(), out=tmp_path, watch=lambda r: again.append((r.latents, r.remembered)), **SMALL
     )
-    assert watch_again.trials == first.trials  # to the last bit: the run itself was kept
+    # To the last bit: the run itself was kept.
+    assert watch_again.searches[0].trials == first.searches[0].trials
     assert {size for size, kept in again if not kept} == {trained[-1]}
-    with pytest.raises(ConfigError, match=r"rate=0\.03, now rate=0\.1"):
+    with pytest.raises(ConfigError, match=r"rate=0\.06, now rate=0\.1"):
         fondue(plane(), out=tmp_path, **{**SMALL, "rate": 0.1})
     with pytest.raises(ConfigError, match="contents="):  # other numbers, also named "array"
         fondue(2 * plane(), out=tmp_path, **SMALL)
@@ -161,9 +230,9 @@ def test_a_search_goes_on_where_it_was(tmp_path):
 def test_every_criterion_measures_the_trained_model():
     for criterion in ("dimension", "information"):
         family = Trials(plane(), criterion=criterion, options={"backbone": "linear"}, rate=1e-2)
-        value = family.gap(3, steps=50)
+        value, use = family.measure(3, steps=50)
         assert np.isfinite(value)
-        assert family.gap(3, steps=50) == value
+        assert family.measure(3, steps=50) == (value, use)
     with pytest.raises(ConfigError, match="Did you mean trace"):
         Trials(plane(), criterion="traces")
     with pytest.raises(ConfigError, match="deterministic"):
@@ -172,20 +241,24 @@ def test_every_criterion_measures_the_trained_model():
 
 def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     np.save(tmp_path / "plane.npy", plane())
-    words = ("fondue", "plane.npy", "--steps", 150, "--rate", 0.03, "--set", "backbone=linear",
-             "--threshold", 0.5, "--samples", 500, "--out", "sized")  # fmt: skip
+    words = ("fondue", "plane.npy", "--steps", 150, "--rate", 0.06, "--set", "backbone=linear",
+             "--threshold", 0.5, "--samples", 500, "--out", "sized",
+             "--seeds", 2)  # fmt: skip
     code, out, err = zscope(*words)
     assert code == 0, err
-    assert out.startswith("2 latents\n")
+    assert out.startswith("2 ± 0 latents (2 seeds: 2, 2)\n")
     assert "2 latents: gap" in err
-    assert "too many" in err
+    assert re.search(r"too many .*2 active, 0 mixed, 1 passive, KL \d\.\d\d nats", err)
+    assert "seed 1" in err
     assert (tmp_path / "sized" / "fondue.png").read_bytes().startswith(b"\x89PNG")
     code, out, err = zscope(*words, "--json")
     summary = json.loads(out)
-    assert (code, summary["latents"], summary["status"]) == (0, 2, "found")
-    assert {n for n, _ in summary["trials"]} >= {2, 3}
+    assert (code, summary["latents"], summary["mean"], summary["status"]) == (0, 2, 2, "found")
+    trials = [trial for each in summary["searches"].values() for trial in each["trials"]]
+    assert {trial["latents"] for trial in trials} >= {2, 3}
+    assert all(trial["kl"] > 1 and trial["used"] == 2 for trial in trials if trial["latents"] == 2)
     code, out, err = zscope(*words)
-    assert err.count("cached") == len(summary["trials"])
+    assert err.count("cached") == len(trials)
 
 
 def test_the_search_over_beta_asks_for_the_size(zscope, tmp_path):
@@ -206,12 +279,12 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
         return beta
 
     monkeypatch.setattr(Trials, "_train", trained)
-    monkeypatch.setattr(Trials, "_measure", lambda self, beta: beta / 4)
+    monkeypatch.setattr(Trials, "_measure", lambda self, beta: (beta / 4, ONE))
     for given_, used in (((), "beta-vae"), (("--model", "beta-tcvae"), "beta-tcvae")):
         words = ("fondue", "plane.npy", "--search", "beta", "--latents", 2, "--out", used)
         code, out, err = zscope(*words, *given_)
         assert code == 0, err
-        assert out.startswith("β = 4")
+        assert out.startswith("β = 4 ± 0 (3 seeds: 4, 4, 4)")
         assert "too strong" in err
         assert set(models[-3:]) == {used}
         assert (tmp_path / used / "fondue.png").read_bytes().startswith(b"\x89PNG")
@@ -220,10 +293,18 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
 def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch):
     np.save(tmp_path / "plane.npy", plane(100))
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
-    monkeypatch.setattr(Trials, "_measure", lambda self, n: 9.0)
+    monkeypatch.setattr(Trials, "_measure", lambda self, n: (9.0, ONE))
     code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
     assert code == 0, err
-    assert out.startswith("0 latents: even the smallest model has too large a gap")
+    assert out.startswith("0 latents: no model uses its latents and has an acceptable gap")
+
+
+def test_a_collapsed_model_is_called_so(zscope, tmp_path):
+    np.save(tmp_path / "faint.npy", faint())
+    code, out, err = zscope("fondue", "faint.npy", "--steps", 60, "--rate", 0.03, "--set",
+                            "backbone=linear", "--start", 1, "--seeds", 1)  # fmt: skip
+    assert (code, out.startswith("0 latents: no model uses its latents")) == (0, True), err
+    assert re.search(r"1 latent: gap 0\.\d+ ≤ 1 +collapsed +0 active, .*KL 0\.0\d nats", err)
 
 
 # Compare

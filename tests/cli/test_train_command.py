@@ -63,6 +63,17 @@ def test_the_default_folder_names_model_data_and_seed(tmp_path, monkeypatch, cap
     assert store.open_run(tmp_path / "runs" / "ae-helix-3").finished
 
 
+def test_collapse_is_said_once_also_to_the_quiet(tmp_path, monkeypatch, capsys):
+    faint = 0.01 * np.random.default_rng(0).normal(size=(200, 4))
+    np.save(tmp_path / "faint.npy", faint.astype(np.float32))
+    words = ("train", "vae", "faint.npy", "--set", "backbone=linear", "--latents", 2, "--steps", 40,
+             "--rate", 0.05)  # fmt: skip
+    for out, quiet in (("one", ()), ("two", ("--quiet",))):
+        where = {"monkeypatch": monkeypatch, "capsys": capsys, "cwd": tmp_path}
+        code, _, err = here(*words, "--out", out, *quiet, **where)
+        assert (code, err.count("All 2 latents are passive after 40 steps")) == (0, 1), err
+
+
 def test_a_split_is_part_of_the_configuration(tmp_path, monkeypatch, capsys):
     words = ("train", "vae", "helix", *SMALL, "--split", "0.5,0.5", "--out", "r")
     assert here(*words, monkeypatch=monkeypatch, capsys=capsys, cwd=tmp_path)[0] == 0

@@ -55,7 +55,7 @@ def test_it_learns_a_label_that_can_be_learned_and_not_one_that_cannot():
 
 
 def test_its_trunk_is_that_of_an_autoencoder():
-    options = {"shape": (1, 16, 16), "latents": 4, "seed": 3}
+    options = {"shape": (1, 16, 16), "latents": 4, "seed": 3, "backbone": "locatello"}
     classifier, vae = (zs.models.build(name, **options) for name in ("classifier", "vae"))
     for one, two in zip(
         classifier.encoder.trunk.parameters(), vae.encoder.trunk.parameters(), strict=True

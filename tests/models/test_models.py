@@ -113,8 +113,8 @@ def test_a_recipe_holds_every_option_in_force():
 
 
 def test_changing_a_recipe_does_not_change_the_defaults():
-    small("vae").recipe["options"]["kernels"].append(9)
-    assert small("vae").recipe["options"]["kernels"] == [4, 4, 4, 4]
+    small("vae").recipe["options"]["hidden"].append(9)
+    assert small("vae").recipe["options"]["hidden"] == [256, 256]
 
 
 def test_options_may_come_as_text_from_a_command_line():
@@ -320,9 +320,17 @@ def test_mixed_precision_keeps_the_losses_whole():
         ("beta_vea", {}, r"no model is called 'beta_vea'.*Did you mean beta-vae.*models list"),
         ("vae", {"beta": 2}, r"vae has no option 'beta'"),
         ("vae", {"hiden": (3,)}, r"no option 'hiden'. Did you mean hidden"),
-        ("vae", {"hidden": (3,)}, r"hidden=\(3,\) has no effect with backbone='locatello' \(the"),
+        (
+            "vae",
+            {"shape": (1, 32, 32), "hidden": (3,)},
+            r"hidden=\(3,\) has no effect with backbone='locatello' \(the",
+        ),
         ("vae", {"gamma": 2}, r"gamma=2 has no effect.*choose likelihood=gaussian"),
-        ("vae", {"kernels": (3, 3, 3, 3)}, r"expected \(4, 4, 4, 4\) or \(4, 4, 2, 2\)"),
+        (
+            "vae",
+            {"shape": (1, 32, 32), "kernels": (3, 3, 3, 3)},
+            r"expected \(4, 4, 4, 4\) or \(4, 4, 2, 2\)",
+        ),
         ("vae", {"backbone": "resnet"}, r"backbone='resnet'; expected one of mlp, .*consistency"),
         ("vae", {"likelihood": "gaussian", "gamma": 0}, r"gamma=0; expected a positive number or"),
         ("vae", {"seed": -1}, r"seed=-1; expected a whole number, at least 0"),

@@ -143,13 +143,22 @@ def test_a_linear_backbone_is_linear():
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_are_chosen_by_name(activation):
-    model = zs.models.build("ae", shape=(1, 8, 8), latents=2, activation=activation)
+    model = zs.models.build(
+        "ae", shape=(1, 8, 8), latents=2, backbone="locatello", activation=activation
+    )
     assert sum(type(m) is ACTIVATIONS[activation] for m in model.modules()) == 10
 
 
 @pytest.mark.parametrize(
     ("shape", "backbone"),
-    [((1, 8, 8), "locatello"), ((3, 64, 64), "locatello"), ((1, 7, 64), "mlp"), ((64,), "mlp")],
+    [
+        ((3, 64, 64), "locatello"),
+        ((1, 17, 17), "locatello"),
+        ((1, 16, 16), "mlp"),
+        ((1, 16, 64), "mlp"),
+        ((1, 8, 8), "mlp"),
+        ((64,), "mlp"),
+    ],
 )
 def test_the_default_backbone_follows_from_the_shape(shape, backbone):
     assert default_backbone(shape) == backbone
@@ -187,7 +196,7 @@ def test_building_does_not_read_or_move_the_global_random_state(backbone):
 
 
 def test_decoders_of_one_seed_start_alike_whatever_the_encoder_gives():
-    options = {"shape": (1, 16, 16), "latents": 3, "seed": 5}
+    options = {"shape": (1, 16, 16), "latents": 3, "seed": 5, "backbone": "locatello"}
     ae, vae = (zs.models.build(name, **options) for name in ("ae", "vae"))
     for one, two in zip(ae.decoder.parameters(), vae.decoder.parameters(), strict=True):
         assert torch.equal(one, two)
@@ -230,7 +239,7 @@ def test_norms_start_as_the_identity():
 
 
 def test_kernels_lie_channels_last():
-    model = zs.models.build("ae", shape=(3, 16, 16), latents=2)
+    model = zs.models.build("ae", shape=(3, 32, 32), latents=2)
     kernels = [parameter for parameter in model.parameters() if parameter.ndim == 4]
     assert len(kernels) == 8
     assert all(kernel.is_contiguous(memory_format=torch.channels_last) for kernel in kernels)
@@ -265,7 +274,7 @@ def test_observations_and_codes_of_the_wrong_shape_are_refused():
 def test_same_padding_is_that_of_tensorflow(side, covered):
     """Even sides get a zero at both ends, odd ones one before and two after: with all-one
     kernels on all-one pixels the output counts the pixels that each kernel covers."""
-    model = zs.models.build("ae", shape=(1, side, side), latents=2)
+    model = zs.models.build("ae", shape=(1, side, side), latents=2, backbone="locatello")
     first = model.encoder.trunk[: 1 if side == 8 else 2]
     with torch.no_grad():
         first[-1].weight.fill_(1.0)

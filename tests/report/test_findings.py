@@ -1,5 +1,6 @@
 """Every rule speaks where it must and is silent where it must not: models made for it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,48 @@ def test_the_latents_of_a_deterministic_model_are_ordered_by_effect_not_by_respo
     table = latent_table(recording, [1.0, 0.9, 0.8])
     assert [row["latent"] for row in table] == [2, 1, 0]
     assert [row["used"] for row in table] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("kept", "explained", "texts"),
+    [
+        ([], 0.01, ["None of the 3 latents carries information"]),
+        ([], -0.02, ["None of the 3 latents carries information"]),
+        # Data on another scale: a decoder that knows nothing is not that bad.
+        (
+            [],
+            -3.0,
+            [
+                "None of the 3 latents carries information",
+                "Reconstructions are worse than the mean of the data",
+            ],
+        ),
+        (
+            [0, 1, 2],
+            0.01,
+            [
+                "Reconstructions explain only 1.0 % of the variance",
+                "All 3 latents carry information",
+                "The factors can be predicted from the codes, each mainly from one latent",
+                "No latent responds to another",
+            ],
+        ),
+    ],
+)
+def test_what_collapse_explains_is_not_said_beside_it(kept, explained, texts):
+    std = torch.tensor(0.1 if kept else 1.0)
+    model = keeping(3, kept, prior="normal", std=std)
+    x = normal(latents=3)
+    names = ("response-matrix", "mig", "explicitness")
+    looked = facts(model, x, *names, factors=(x > 0).long(), explained=explained)
+    assert [each.text for each in findings(looked, RULES, {})] == texts
+    # Otherwise this would be said, with the advice to check the order of the factors.
+    heedless = replace(BY_NAME["scores at chance"], of_collapsed=True)
+    assert bool(heedless(looked)) == (not kept)
+
+
+def test_without_spread_and_responses_nothing_is_said_of_dead_latents():
+    assert said("dead latents", keeping(4, [0]), normal()) == []
 
 
 def test_a_latent_that_is_encoded_but_ignored_by_the_decoder_is_named():

@@ -52,7 +52,7 @@ def test_pictures_train_together_too():
     images = (ROWS[:, :1, None] > 0).repeat(8, 1).repeat(8, 2).astype(np.uint8)[:, None] * 255
 
     def build_conv(seed):
-        return zs.models.build("vae", shape=(1, 8, 8), latents=2, seed=seed)
+        return zs.models.build("vae", shape=(1, 8, 8), latents=2, backbone="locatello", seed=seed)
 
     runs = zs.train_ensemble(build_conv, images, seeds=[1, 2], steps=3, batch=8)
     alone = zs.train(build_conv(2), images, seed=2, steps=3, batch=8)

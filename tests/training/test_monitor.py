@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope.training.monitor import regime
+from zscope.training.monitor import collapse_warning, regime
 from zscope.training.progress import sentence
 
 
@@ -40,3 +40,45 @@ def test_a_person_is_told_the_counts_and_the_sum():
            "passive": 5, "variance": 5.678}  # fmt: skip
     assert sentence(row) == "loss 1.235  KL 0.5  4 active, 1 mixed, 5 passive  Σσ² 5.68"
     assert sentence({"format": 1, "step": 3, "loss": 2.0}) == "loss 2"
+
+
+@pytest.mark.parametrize(
+    ("active", "mixed", "passive", "words"),
+    [
+        (0, 0, 3, "All 3 latents are passive after 5,000 steps"),
+        (0, 0, 1, "The only latent is passive"),
+        (1, 0, 2, None),
+        (0, 1, 2, None),
+        (3, 0, 0, None),
+    ],
+)
+def test_a_warning_is_given_when_every_latent_is_passive(active, mixed, passive, words):
+    row = {"step": 5000, "loss": 1.0, "active": active, "mixed": mixed, "passive": passive}
+    warning = collapse_warning(row)
+    assert (warning is None) == (words is None)
+    assert words is None or words in warning
+
+
+def test_a_model_without_noise_is_never_called_collapsed():
+    assert collapse_warning({"step": 5, "loss": 2.0}) is None
+
+
+@pytest.mark.parametrize(
+    ("scale", "progress", "warned"),
+    [(0.01, None, True), (0.01, False, False), (3.0, None, False)],
+)
+def test_training_ends_with_the_warning(scale, progress, warned, capsys):
+    x = scale * torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    model = zs.models.build("vae", shape=(4,), latents=2, backbone="linear")
+    zs.train(model, x, steps=40, rate=5e-2, progress=progress)
+    assert ("All 2 latents are passive after 40 steps" in capsys.readouterr().err) == warned
+
+
+@pytest.mark.slow
+def test_the_default_network_learns_small_pictures():
+    digits = zs.data.load("digits")
+    for seed in (0, 1):
+        model = zs.models.build_for("vae", digits, latents=10, seed=seed)
+        last = zs.train(model, digits, steps=2000, seed=seed, progress=False).history[-1]
+        assert last["passive"] < 10
+        assert last["divergence"] > 1

@@ -100,6 +100,7 @@ _FUNCTIONS = {
     "renyi_entropy": "dimension.renyi",
     "renyi_information": "dimension.renyi",
     "respond": "engine",
+    "repeat_fondue": "dimension.repeated_fondue",
     "respond_posterior": "engine",
     "rotation_excess": "alignment.column_product",
     "settled_fraction": "regime.approximation",

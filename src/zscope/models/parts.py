@@ -32,7 +32,7 @@ PENALTIES = ("none", *consistency.PENALTIES)
 PARTS = {
     "backbone": Option(
         None,
-        f"Networks: {', '.join(BACKBONES)}. Default: locatello for pictures of at least 8 x 8 "
+        f"Networks: {', '.join(BACKBONES)}. Default: locatello for pictures above 16 x 16 "
         "(structural with a structural decoder), mlp for the rest.",
         one_of(BACKBONES),
     ),

@@ -72,6 +72,11 @@ class Facts:
         """The latents that count."""
         return self.recording.used
 
+    @property
+    def collapsed(self) -> bool:
+        """Whether it is known of every latent that it carries no information."""
+        return bool(self.latents) and not self.used
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -81,12 +86,16 @@ class Rule:
     threshold: float
     checks: str  # what holds for a healthy model, with {threshold} or {percent} in it
     find: Callable[[Facts, float], Iterable[Finding]]
+    of_collapsed: bool = False  # whether it says anything of a model that uses no latent
 
     @property
     def sentence(self) -> str:
         return self.checks.format(threshold=self.threshold, percent=100 * self.threshold)
 
     def __call__(self, facts: Facts) -> list[Finding]:
+        """The findings; none where the collapse of the model explains what is seen."""
+        if facts.collapsed and not self.of_collapsed:
+            return []
         return [
             replace(finding, rule=self.name, checked=self.sentence)
             for finding in self.find(facts, self.threshold)

@@ -17,7 +17,12 @@ from zscope.errors import ConfigError
 from zscope.scaling import Scaling
 from zscope.store import FORMAT
 
-__all__ = ["DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate"]
+__all__ = [
+    "RATE", "DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate",
+]  # fmt: skip
+
+RATE = 1e-4
+"""The learning rate of all training, unless another is given."""
 
 
 class Split(BaseModel):
@@ -57,7 +62,7 @@ class TrainConfig(BaseModel):
     data: DataRecipe | None = None
     steps: int = Field(ge=1, description="Number of updates.")
     batch: int = Field(64, ge=1, description="Observations in each update.")
-    rate: float = Field(1e-4, gt=0, allow_inf_nan=False, description="Learning rate.")
+    rate: float = Field(RATE, gt=0, allow_inf_nan=False, description="Learning rate.")
     seed: int = Field(0, ge=0, lt=2**64, description="Seed of batches and noise.")
     optimiser: Literal["adam", "adagrad"] = "adam"
     schedule: Literal["constant", "linear", "cosine", "halving"] = "constant"

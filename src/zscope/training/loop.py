@@ -12,6 +12,7 @@ training mode: with relaxed gates of a causal block, and with batch statistics i
 
 import math
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -28,7 +29,7 @@ from zscope.errors import ConfigError, InterfaceError
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
-from zscope.training.config import TrainConfig, validate
+from zscope.training.config import RATE, TrainConfig, validate
 from zscope.training.feeding import Feed
 from zscope.training.keeping import (
     History,
@@ -37,7 +38,7 @@ from zscope.training.keeping import (
     how_to_resume,
     load_finished,
 )
-from zscope.training.monitor import regime
+from zscope.training.monitor import collapse_warning, regime
 from zscope.training.progress import Progress, show
 
 __all__ = [
@@ -70,7 +71,8 @@ def train(
     "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
     log_every, checkpoint_every, snapshots. With `out`, the run is written to that folder
     during training and can be resumed; without, it stays in memory. `progress=None` shows a
-    bar in a terminal only.
+    bar in a terminal only. If at the end every latent is passive, a line on stderr says so,
+    unless progress=False.
 
     Tables and vectors from files (`zs.data.load("table.csv")`) are standardised: the model sees
     features of mean 0 and standard deviation 1, and keeps the scaling (`model.scaling`), which
@@ -88,8 +90,12 @@ def train(
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
 
-        return train_on_many(model, dataset, config, out=out, resume=resume, progress=progress)
-    return run_loop(model, dataset, config, out=out, resume=resume, progress=progress)
+        run = train_on_many(model, dataset, config, out=out, resume=resume, progress=progress)
+    else:
+        run = run_loop(model, dataset, config, out=out, resume=resume, progress=progress)
+    if progress is not False and (warning := collapse_warning(run.history[-1])):
+        print(warning, file=sys.stderr)
+    return run
 
 
 def trainable(model: Autoencoder) -> Trainable:

@@ -5,7 +5,7 @@ from typing import Any
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.types import Codes
 
-__all__ = ["regime"]
+__all__ = ["collapse_warning", "regime"]
 
 
 def regime(variances: Codes) -> dict[str, Any]:
@@ -25,3 +25,15 @@ def counts(types: VariableTypes) -> dict[str, Any]:
         "passive": len(types.passive),
         "variance": float(types.mean_variance.sum()),
     }
+
+
+def collapse_warning(row: dict[str, Any]) -> str | None:
+    """What to say of a model whose latents are all passive in this row of the history."""
+    if row.get("passive", 0) == 0 or row["active"] or row["mixed"]:
+        return None
+    total = "The only latent is" if row["passive"] == 1 else f"All {row['passive']} latents are"
+    return (
+        f"Warning: {total} passive after {row['step']:,} steps: the posterior equals the prior, so "
+        "the codes say nothing about the data. Train longer or with a larger rate, lower β, or "
+        "choose another backbone."
+    )

@@ -7,6 +7,7 @@ import torch
 
 from zscope import theory
 from zscope.assays.dimension.fondue import (
+    Use,
     binary_fondue,
     fondue,
     fondue_beta,
@@ -20,6 +21,7 @@ from zscope.assays.dimension.renyi import (
     renyi_entropy,
     renyi_information,
 )
+from zscope.assays.dimension.repeated_fondue import repeat_fondue
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, Undefined
@@ -61,13 +63,129 @@ def test_the_search_trains_these_sizes_and_no_other(start, answer, trained):
     assert (result.latents, result.status) == (answer, "found")
     assert calls == trained
     assert [trial.latents for trial in result.trials] == trained
-    assert dict(result.trials)[trained[0]] in (0.5, 1.5)
+    assert {trial.value for trial in result.trials} == {0.5, 1.5}
 
 
 def test_not_even_one_latent_is_of_use():
     calls = []
     result = fondue(step_at(0, calls), start=1)
     assert (result.latents, result.status, calls) == (0, "collapsed", [1])
+
+
+@pytest.mark.parametrize("share", [0.99, 0.998, 1.0])
+@pytest.mark.parametrize("threshold", [1.0, 3.0])
+def test_a_model_that_uses_no_latent_is_no_answer(share, threshold):
+    """One passive latent has a gap below 1: within the threshold, and worth nothing."""
+
+    def passive(n):
+        return share * n
+
+    result = fondue(passive, start=4, threshold=threshold)
+    assert (result.latents, result.status) == (0, "collapsed")
+    result = binary_fondue(passive, threshold=threshold, high=9)
+    assert (result.latents, result.status) == (0, "collapsed")
+    half_used = fondue(lambda n: 0.5 * n, start=4, threshold=threshold)
+    assert (half_used.latents, half_used.status) == (2 * threshold, "found")
+
+
+@pytest.mark.parametrize(("beta", "answer"), [(20, 1), (29, 0), (40, 0)])
+def test_a_linear_model_whose_posterior_is_the_prior_has_collapsed(beta, answer):
+    # The largest eigenvalue is 9, so with gamma = 0.3 nothing is encoded from beta = 30 on; at
+    # 29 the only posterior that is not the prior has variance 0.97.
+    eigenvalues = torch.tensor([9.0, 4, 2, 1, 0.5, 0.2, 0.1, 0.05])
+
+    def evaluate(n):
+        return theory.linear_vae_optimum(eigenvalues, gamma=0.3, beta=beta, latents=n).trace_gap
+
+    for result in (fondue(evaluate, start=4), binary_fondue(evaluate, high=9)):
+        assert (result.latents, result.status) == (answer, "found" if answer else "collapsed")
+
+
+def test_any_gap_is_refused_of_a_model_that_uses_no_latent():
+    """The gaps of dimension and information can be small in collapsed models."""
+
+    def nothing_used(n):
+        return -0.5, Use(0, 1, n - 1, used=0, kl=0.05)
+
+    def one_used(n):
+        return -0.5, Use(1, 0, n - 1, used=1, kl=2.0)
+
+    for search in (
+        lambda evaluate: fondue(evaluate, start=2, limit=4, threshold=-0.01),
+        lambda evaluate: binary_fondue(evaluate, high=5, threshold=-0.01),
+        lambda evaluate: fondue_beta(lambda beta: evaluate(2), threshold=-0.01),
+    ):
+        assert search(nothing_used).status == "collapsed"
+        assert search(nothing_used).score == 0
+        assert search(one_used).status == "limit"
+    types = fondue_types(lambda n: nothing_used(n)[1], start=2)
+    assert (types.latents, types.status) == (0, "collapsed")
+
+
+def test_the_strongest_beta_is_one_at_which_the_only_latent_is_used():
+    # The gap of one latent is never above 1.
+    def evaluate(beta):
+        variance = min(1.0, beta / 9)
+        kl = -0.5 * math.log(variance)
+        return variance, Use(0, int(kl > 0.1), int(kl <= 0.1), used=int(kl > 0.1), kl=kl)
+
+    result = fondue_beta(evaluate, tolerance=1e-4)
+    assert result.status == "found"
+    assert result.beta == pytest.approx(9 * math.exp(-0.2), rel=1e-3)
+
+
+def test_types_and_divergence_of_every_trial_are_kept_and_printed():
+    def evaluate(n):
+        return float(max(0, n - 3)), Use(min(n, 3), 0, max(0, n - 3), used=min(n, 3), kl=1.5)
+
+    result = fondue(evaluate, start=2, threshold=0.5)
+    assert result.latents == 3
+    assert dict(result.summary())["gap of 4"] == (
+        "1.000 (3 active, 0 mixed, 1 passive, KL 1.50 nats)"
+    )
+    first = result.to_dict()["trials"][0]
+    assert first == {
+        "latents": 2, "value": 0.0, "active": 2, "mixed": 0, "passive": 0, "used": 2, "kl": 1.5,
+    }  # fmt: skip
+
+
+def test_a_threshold_below_one_does_not_exclude_mixed_latents():
+    """Proposition 8.3.3 against theorem 8.3.3: five active latents, one used half of the time."""
+    variances = torch.full((1000, 6), 0.0049, dtype=torch.float64)
+    variances[::2, 5] = 1.0
+    gap = trace_gap(Posterior(torch.zeros(1000, 6, dtype=torch.float64), variances.sqrt()))
+    types = variable_types(variances)
+    assert gap.score == pytest.approx(0.527, abs=5e-4)
+    assert (len(types.active), types.mixed) == (5, [5])
+    result = fondue(lambda n: (gap.score, Use.of(types)), start=6, limit=6, threshold=0.6)
+    assert (result.latents, result.trials[0].use.mixed) == (6, 1)
+
+
+def test_a_search_with_several_seeds_gives_mean_and_deviation():
+    answers = {0: 4, 1: 5, 2: 7}
+    result = repeat_fondue(lambda seed: fondue(step_at(answers[seed]), start=4), range(3))
+    assert (result.mean, result.sd) == (pytest.approx(16 / 3), pytest.approx(1.5275, abs=1e-4))
+    assert (result.latents, result.status, result.samples, result.flags) == (5, "found", 3, [])
+    assert [search.latents for search in result.searches.values()] == [4, 5, 7]
+    assert dict(result.summary())["seed 2"] == "7 (found)"
+    assert len(result.to_dict()["searches"]["2"]["trials"]) == len(result.searches[2].trials)
+    single = repeat_fondue(lambda seed: fondue(step_at(3), start=4), [8])
+    assert (single.mean, single.sd) == (3, None)
+    with pytest.raises(ConfigError, match="no seeds"):
+        repeat_fondue(lambda seed: fondue(step_at(3), start=4), [])
+
+
+def test_collapsed_searches_are_counted_and_left_out_of_the_mean():
+    def search(seed):
+        return fondue(lambda n: float(n) if seed == 1 else 0.1 * n, start=4, limit=64)
+
+    result = repeat_fondue(search, range(3))
+    assert (result.mean, result.sd, result.status) == (10, 0, "found")
+    assert result.flags == ["1 of 3 searches collapsed (seed 1), and is left out of the mean."]
+    none = repeat_fondue(search, [1])
+    assert (none.mean, none.latents, none.status, none.flags) == (0, 0, "collapsed", [])
+    limited = repeat_fondue(lambda seed: fondue(step_at(99), start=4, limit=8), range(2))
+    assert limited.status == "limit"
 
 
 def test_the_search_never_goes_beyond_the_limit_and_says_so():

@@ -8,10 +8,18 @@ while the gap is at most the threshold t, and bisected towards the last good siz
     l = 0; u = infinity; n = start
     until n = l:    gap(n) <= t:  l = n, n = min(2 n, u)     else:  u = n, n = floor((l + u) / 2)
 
-The answer n has gap(n) <= t < gap(n + 1), as measured: each size is tried only once. With a
-threshold below 1 all latents of the answer are active; a larger one tolerates about that many
-passive latents. Many moderately precise latents also add up to a gap: 20 of mean variance
-0.05 make 1.
+The answer n has gap(n) <= t < gap(n + 1), as measured: each size is tried only once. The
+threshold is about the number of passive latents that are tolerated, but does not tell types
+apart. A latent that is active for a share w of the samples adds 1 - w (proposition 8.3.3), so
+five active latents and one that is used for half of the samples have a gap of about .53: below
+a threshold of 1, with a mixed latent. (Erratum: theorem 8.3.3 says that a threshold below 1
+leaves active latents only, which proposition 8.3.3 refutes.) Many moderately precise latents
+also add up: 20 of mean variance 0.05 make 1. So the types and the KL of each model are kept.
+
+A model that uses no latent is no answer, however small its gap: one passive latent has a gap of
+just under 1. It is not acceptable at any threshold, and a search in which no model is acceptable
+is "collapsed". `evaluate` may return (gap, `Use`), with the latents that are used; of a bare gap
+a model is collapsed if the gap exceeds .9 for each latent (the limit of passive, section 6.4.1).
 
 The same search works with any gap that is below its threshold while all latents are used and
 above it afterwards, and that converges early in training: `dimension_gap` (threshold 1),
@@ -37,6 +45,7 @@ __all__ = [
     "Fondue",
     "StableFondue",
     "Trial",
+    "Use",
     "binary_fondue",
     "fondue",
     "fondue_beta",
@@ -49,11 +58,46 @@ WHY_NO_INTERVAL = "it is the answer of one search; repeat it with other seeds to
 WHY_NO_CHANCE = "it is the size or the β of a model, not a property of codes"
 
 
+PASSIVE = 0.9  # mean posterior variance from which a latent is passive, with alpha = 0.1
+
+
+class Use(NamedTuple):
+    """How many latents of a trained model are used, and how much information they carry."""
+
+    active: int
+    mixed: int
+    passive: int
+    used: int  # those with more than 0.1 nats
+    kl: float | None = None  # mean divergence of all latents together, in nats
+
+    @classmethod
+    def of(cls, types: VariableTypes) -> "Use":
+        """From types alone: every latent that is not passive counts as used."""
+        counts = (len(types.active), len(types.mixed), len(types.passive))
+        return cls(*counts, used=len(types.used))
+
+    def __str__(self) -> str:
+        kl = "" if self.kl is None else f", KL {self.kl:.2f} nats"
+        return f"{self.active} active, {self.mixed} mixed, {self.passive} passive{kl}"
+
+
 class Trial(NamedTuple):
-    """A trained model: its number of latents and its gap."""
+    """A trained model: its number of latents, its gap, and its use of the latents if known."""
 
     latents: int
     value: float
+    use: Use | None = None
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the model uses none of its latents."""
+        if self.use is None:
+            return self.value > PASSIVE * self.latents
+        return self.use.used == 0
+
+
+Evaluation = float | tuple[float, Use]
+"""What `evaluate` returns: the gap, or the gap and the use of the latents."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +105,8 @@ class Fondue(Scored):
     """The number of latents, and the models that were trained to find it.
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
-    answer is a lower bound); "collapsed" when even the smallest has a gap that is too large
-    (latents = 0).
+    answer is a lower bound); "collapsed" when no model is acceptable (latents = 0): even the
+    smallest has a gap that is too large, or uses none of its latents.
     """
 
     latents: int
@@ -86,23 +130,38 @@ class Fondue(Scored):
         return len(self.trials)
 
     def summary(self) -> list[tuple[str, str]]:
-        gaps = [(f"gap of {trial.latents}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
+        gaps = [(f"gap of {trial.latents}", _gap_text(trial)) for trial in sorted(self.trials)]
         return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
-    def plot(self, ax: Any = None) -> Any:
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "trials": [_trial_dict(trial) for trial in self.trials]}
+
+    def plot(self, ax: Any = None, *, name: str = "", marked: bool = True) -> Any:
+        """The gap against the number of latents, as a line with this name."""
         from zscope.plots import lines
 
         curve = sorted(self.trials)
-        ax = lines(
-            {"": [trial.value for trial in curve]},
-            at=[trial.latents for trial in curve],
-            x="latents",
-            y="gap",
-            ax=ax,
-        )
-        mark_answer(ax, self.latents)
-        mark_threshold(ax, self.threshold)
+        gaps = {name: [trial.value for trial in curve]}
+        ax = lines(gaps, at=[trial.latents for trial in curve], x="latents", y="gap", ax=ax)
+        if marked:
+            self.mark(ax, self.latents)
         return ax
+
+    def mark(self, ax: Any, answer: float) -> None:
+        """Lines at the answer and at the threshold."""
+        mark_answer(ax, int(answer))
+        mark_threshold(ax, self.threshold)
+
+
+def _gap_text(trial: "Trial | BetaTrial") -> str:
+    return f"{trial.value:.3f}" + ("" if trial.use is None else f" ({trial.use})")
+
+
+def _trial_dict(trial: "Trial | BetaTrial") -> dict[str, Any]:
+    """A trial as one row of a table."""
+    row = trial._asdict()
+    use = row.pop("use")
+    return row if use is None else {**row, **use._asdict()}
 
 
 def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
@@ -140,7 +199,7 @@ def _mark(ax: Any, place: float, name: str, *, left: bool = False) -> None:
 
 
 def fondue(
-    evaluate: Callable[[int], float],
+    evaluate: Callable[[int], Evaluation],
     *,
     start: float,
     threshold: float = 1.0,
@@ -148,23 +207,23 @@ def fondue(
 ) -> Fondue:
     """Search for the number of latents; `start` is usually the data's intrinsic dimension."""
     _check_settings("fondue", threshold, start=start, limit=limit)
-    gaps = _Gaps(evaluate, "fondue")
+    trials = _Trials(evaluate, "fondue", threshold)
     low, high = 0, None
     n = min(limit, max(1, round(start)))
     while n != low:
-        if gaps(n) <= threshold:
+        if trials.acceptable(n):
             low = n
             if high is None and n == limit:
-                return gaps.result(low, threshold, "limit", limit)
+                return trials.result(low, "limit", limit)
             n = min(2 * n, limit if high is None else high)
         else:
             high = n
             n = (low + high) // 2
-    return gaps.result(low, threshold, "found" if low else "collapsed", limit)
+    return trials.result(low, "found" if low else "collapsed", limit)
 
 
 def binary_fondue(
-    evaluate: Callable[[int], float],
+    evaluate: Callable[[int], Evaluation],
     *,
     low: int = 1,
     high: int = 200,
@@ -176,18 +235,18 @@ def binary_fondue(
     the answer is 0: sizes below `low` are not tried.
     """
     _check_settings("binary_fondue", threshold, start=low, limit=high - low)
-    gaps = _Gaps(evaluate, "binary_fondue")
+    trials = _Trials(evaluate, "binary_fondue", threshold)
     bottom, top = low, high
     while low < high:
         n = (low + high) // 2
-        if gaps(n) <= threshold:
+        if trials.acceptable(n):
             low = n + 1
         else:
             high = n
     answer = low - 1
     if answer < bottom:
-        return gaps.result(0, threshold, "collapsed", top)
-    return gaps.result(answer, threshold, "limit" if answer == top - 1 else "found", top)
+        return trials.result(0, "collapsed", top)
+    return trials.result(answer, "limit" if answer == top - 1 else "found", top)
 
 
 def _check_settings(who: str, threshold: float, *, start: float, limit: int) -> None:
@@ -199,35 +258,40 @@ def _check_settings(who: str, threshold: float, *, start: float, limit: int) -> 
         )
 
 
-class _Gaps:
+class _Trials:
     """`evaluate` with a cache: no size is trained twice."""
 
-    def __init__(self, evaluate: Callable[[int], float], who: str) -> None:
-        self.evaluate, self.who = evaluate, who
-        self.values: dict[int, float] = {}
+    def __init__(self, evaluate: Callable[[int], Evaluation], who: str, threshold: float) -> None:
+        self.evaluate, self.who, self.threshold = evaluate, who, threshold
+        self.trials: dict[int, Trial] = {}
 
-    def __call__(self, n: int) -> float:
-        if n not in self.values:
-            self.values[n] = _number(self.evaluate(n), f"{self.who}: evaluate({n})")
-        return self.values[n]
+    def acceptable(self, n: int) -> bool:
+        """Whether a model of n latents has a small gap, and uses any latent at all."""
+        if n not in self.trials:
+            self.trials[n] = Trial(n, *_read(self.evaluate(n), f"{self.who}: evaluate({n})"))
+        trial = self.trials[n]
+        return trial.value <= self.threshold and not trial.collapsed
 
-    def result(self, latents: int, threshold: float, status: Status, limit: int) -> Fondue:
-        trials = [Trial(n, value) for n, value in self.values.items()]
-        return Fondue(latents, trials, threshold, status, limit)
+    def result(self, latents: int, status: Status, limit: int) -> Fondue:
+        return Fondue(latents, list(self.trials.values()), self.threshold, status, limit)
 
 
-def _number(value: Any, who: str) -> float:
-    if math.isnan(number := float(value)):
+def _read(evaluation: Evaluation, who: str) -> tuple[float, Use | None]:
+    gap, use = evaluation if isinstance(evaluation, tuple) else (evaluation, None)
+    if math.isnan(number := float(gap)):
         raise Undefined(
             f"{who} returned NaN, which cannot be compared with the threshold. Did that model "
             "diverge? Lower its learning rate."
         )
-    return number
+    return number, use
 
 
 class BetaTrial(NamedTuple):
+    """A model trained with this β: its gap, and its use of the latents if known."""
+
     beta: float
     value: float
+    use: Use | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,30 +318,34 @@ class BetaFondue(Scored):
         return len(self.trials)
 
     def summary(self) -> list[tuple[str, str]]:
-        gaps = [(f"gap at {trial.beta:.3g}", f"{trial.value:.3f}") for trial in sorted(self.trials)]
+        gaps = [(f"gap at {trial.beta:.3g}", _gap_text(trial)) for trial in sorted(self.trials)]
         return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
-    def plot(self, ax: Any = None) -> Any:
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "trials": [_trial_dict(trial) for trial in self.trials]}
+
+    def plot(self, ax: Any = None, *, name: str = "", marked: bool = True) -> Any:
+        """The gap against β, as a line with this name."""
         from zscope.plots import lines
 
         curve = sorted(self.trials)
-        ax = lines(
-            {"": [trial.value for trial in curve]},
-            at=[trial.beta for trial in curve],
-            x="β",
-            y="gap",
-            ax=ax,
-        )
+        gaps = {name: [trial.value for trial in curve]}
+        ax = lines(gaps, at=[trial.beta for trial in curve], x="β", y="gap", ax=ax)
         ax.set_xscale("log", base=2)  # as the search proceeds
         ax.xaxis.set_major_formatter("{x:g}")
-        if self.beta > 0:
-            _mark(ax, self.beta, f"β = {self.beta:.3g}", left=True)
-        mark_threshold(ax, self.threshold, left=True)
+        if marked:
+            self.mark(ax, self.beta)
         return ax
+
+    def mark(self, ax: Any, answer: float) -> None:
+        """Lines at the answer, if there is one, and at the threshold."""
+        if answer > 0:
+            _mark(ax, answer, f"β = {answer:.3g}", left=True)
+        mark_threshold(ax, self.threshold, left=True)
 
 
 def fondue_beta(
-    evaluate: Callable[[float], float],
+    evaluate: Callable[[float], Evaluation],
     *,
     start: float = 1.0,
     threshold: float = 1.0,
@@ -289,17 +357,20 @@ def fondue_beta(
 
     `evaluate(β)` trains and returns the gap, which grows with β. β is doubled or halved
     until the threshold is crossed, then bisected on a logarithmic scale to within the relative
-    `tolerance`; the answer is the largest β tried that is good.
+    `tolerance`; the answer is the largest β tried that is good. A model that uses no latent is
+    not good, which can be seen only if `evaluate` returns the `Use` of the latents too.
     """
-    gaps: dict[float, float] = {}
+    trials: dict[float, BetaTrial] = {}
 
     def good(beta: float) -> bool:
-        if beta not in gaps:
-            gaps[beta] = _number(evaluate(beta), f"fondue_beta: evaluate({beta:.3g})")
-        return gaps[beta] <= threshold
+        if beta not in trials:
+            who = f"fondue_beta: evaluate({beta:.3g})"
+            trials[beta] = BetaTrial(beta, *_read(evaluate(beta), who))
+        trial = trials[beta]
+        return trial.value <= threshold and (trial.use is None or trial.use.used > 0)
 
     def result(beta: float, status: Status) -> BetaFondue:
-        return BetaFondue(beta, [BetaTrial(*pair) for pair in gaps.items()], threshold, status)
+        return BetaFondue(beta, list(trials.values()), threshold, status)
 
     beta = min(max(start, low), high)
     while not good(beta):
@@ -322,7 +393,7 @@ def fondue_beta(
 
 
 def fondue_types(
-    evaluate: Callable[[int], VariableTypes],
+    evaluate: Callable[[int], VariableTypes | Use],
     *,
     start: float,
     keep: Literal["used", "active"] = "used",
@@ -335,14 +406,16 @@ def fondue_types(
     """
     _check_settings("fondue_types", 0.0, start=start, limit=limit)
     n = min(limit, max(1, 2 * round(start)))
-    trials = []
+    trials: list[Trial] = []
     while True:
         types = evaluate(n)
-        trials.append(Trial(n, float(len(types.passive))))
-        count = len(types.used if keep == "used" else types.active)
-        if types.passive or n == limit:
-            status: Status = "limit" if not types.passive else "found" if count else "collapsed"
-            return Fondue(count, trials, 0.0, status, limit)
+        use = Use.of(types) if isinstance(types, VariableTypes) else types
+        trials.append(Trial(n, float(use.passive), use))
+        count = use.active + (use.mixed if keep == "used" else 0)
+        if trials[-1].collapsed or (use.passive and not count):
+            return Fondue(0, trials, 0.0, "collapsed", limit)
+        if use.passive or n == limit:
+            return Fondue(count, trials, 0.0, "found" if use.passive else "limit", limit)
         n = min(limit, 2 * n)
 
 

@@ -25,6 +25,7 @@ RULES = (
         0.5,
         "Reconstructions explain at least {percent:g} % of the variance.",
         latents.reconstruction,
+        of_collapsed=True,
     ),
     Rule(
         "dead latents",
@@ -33,6 +34,7 @@ RULES = (
         "nats about the observations, in a deterministic one it changes the decoded observation "
         f"by at least {EFFECT:.0%}.",
         latents.dead_latents,
+        of_collapsed=True,
     ),
     Rule(
         "ignored latents",
@@ -66,6 +68,7 @@ RULES = (
         50,
         "There are at least {threshold:g} observations per latent.",
         latents.few_samples,
+        of_collapsed=True,
     ),
     Rule(
         "responding pairs",

@@ -22,6 +22,9 @@ __all__ = [
     "reconstruction",
 ]
 
+MEAN_ALONE = 0.1
+"""Explained variances nearer to 0 are those of a decoder that returns the mean of the data."""
+
 
 LOST = 0.1
 """A latent with a smaller response does not survive decoding and encoding again."""
@@ -29,8 +32,8 @@ LOST = 0.1
 
 def reconstruction(facts: Facts, threshold: float) -> Iterable[Finding]:
     share = facts.explained
-    if share is None:
-        return
+    if share is None or (facts.collapsed and abs(share) < MEAN_ALONE):
+        return  # a collapsed model decodes everything to the mean of the data
     evidence = (
         f"1 − |x − decoded|² / |x − mean|² = {share:.2f}, decoding the posterior mean of each "
         "observation."
