@@ -20,7 +20,7 @@ MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("determinism", "wrapping", "derived", "sampling", "theory"),
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
-    *("recording", "assays"),
+    *("usage", "recording", "assays"),
 }
 ARROWS = {
     "__init__": set(),
@@ -45,8 +45,9 @@ ARROWS = {
     "adapters": MODEL | {"wrapping", "models", "store"},
     "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
-    "recording": MODEL | {"data", "determinism"},
-    "assays": MODEL | {"sampling", "recording"},
+    "usage": MODEL,
+    "recording": MODEL | {"data", "determinism", "usage"},
+    "assays": MODEL | {"sampling", "usage", "recording"},
     "experiments": LIBRARY,
     "plots": MODEL | {"recording", "assays"},
     "report": LIBRARY | {"experiments", "plots"},

@@ -54,8 +54,6 @@ SATURATED = (
     "the decoder does, and the answer depends on the codes alone. Use bandwidth median, or the "
     "criterion trace."
 )
-USED = 0.1
-"""Nats above which a latent carries information."""
 
 
 class Progress(NamedTuple):
@@ -305,8 +303,8 @@ class Trials:
 
     def _measure(self, model: Autoencoder) -> tuple[float, Use]:
         recording = self._record(model)
-        types, kl = variable_types(recording), recording.relative.kl().double().mean(0)
-        use = Use.of(types)._replace(used=int((kl > USED).sum()), kl=float(kl.sum()))
+        kl = float(recording.relative.kl().double().mean(0).sum())
+        use = Use.of(variable_types(recording))._replace(used=len(recording.used), kl=kl)
         return self._gap(recording, use), use
 
     def _gap(self, recording: Recording, use: Use) -> float:

@@ -29,7 +29,7 @@ from zscope.errors import ConfigError, InterfaceError
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
-from zscope.training.config import RATE, TrainConfig, validate
+from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import Feed
 from zscope.training.keeping import (
     History,

@@ -67,7 +67,7 @@ class Use(NamedTuple):
     active: int
     mixed: int
     passive: int
-    used: int  # those with more than 0.1 nats
+    used: int  # those that count (`zscope.usage`)
     kl: float | None = None  # mean divergence of all latents together, in nats
 
     @classmethod

@@ -19,6 +19,7 @@ RULES = (
         "Encoder and decoder give the same results (within {threshold:g} standard deviations) for "
         "the same input, called twice and with one input alone.",
         model.not_a_function,
+        of_collapsed=True,
     ),
     Rule(
         "reconstruction",
