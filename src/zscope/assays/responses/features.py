@@ -127,7 +127,7 @@ def feature_effects(
     *,
     names: Sequence[str] = (),
     units: Sequence[float] | None = None,
-    samples: int = 512,
+    samples: int = 256,
     least: float = 0.1,
     generator: Generator | None = None,
 ) -> FeatureEffects:
@@ -153,11 +153,16 @@ def feature_effects(
     centre, deviation, deviation_error = _spread(x)
     silent = deviation <= SILENT * centre.abs()
     deviation = torch.where(silent, torch.inf, deviation)
-    latents = base.shape[1]
+    plain = decode(autoencoder, base).cpu().flatten(1)
+    if plain.shape[1] != x.shape[1]:
+        raise Undefined(
+            f"{who}: the decoder returns {plain.shape[1]} numbers for observations of {x.shape[1]} "
+            "features. Do the data belong to this model?"
+        )
     rows: list[tuple[Tensor, ...]] = []
-    for j in range(latents):
+    for j in range(base.shape[1]):
         mean, error, square, square_error = _differences(
-            autoencoder, base, j, float(middle[j]), float(spread[j]), x.shape[1]
+            autoencoder, base, plain, j, float(middle[j]), float(spread[j])
         )
         effect = mean / deviation
         relative = spread_error[j] + torch.where(silent, 0, deviation_error)
@@ -192,12 +197,12 @@ def _spread(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _differences(
-    autoencoder: Autoencoder, base: Codes, latent: int, middle: float, spread: float, features: int
+    autoencoder: Autoencoder, base: Codes, plain: Tensor, latent: int, middle: float, spread: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of high - low: its mean and standard error; of a random replacement: those of its square."""
+    """Of high - low its mean and standard error; of a random replacement those of its square."""
     others = base[:, latent].roll(1)
-    sums = torch.zeros(4, features, dtype=torch.float64)
-    step = max(1, CELLS // features)
+    sums = torch.zeros(4, plain.shape[1], dtype=torch.float64)
+    step = max(1, CELLS // plain.shape[1])
     for start in range(0, len(base), step):
         part = base[start : start + step]
         moved = part.repeat(3, 1)
@@ -205,14 +210,8 @@ def _differences(
         moved[:count, latent] = middle + spread
         moved[count : 2 * count, latent] = middle - spread
         moved[2 * count :, latent] = others[start : start + step]
-        decoded = decode(autoencoder, torch.cat([moved, part])).cpu().double().flatten(1)
-        if decoded.shape[1] != features:
-            raise Undefined(
-                f"feature_effects: the decoder returns {decoded.shape[1]} numbers for observations "
-                f"of {features} features. Do the data belong to this model?"
-            )
-        high, low, replaced, plain = decoded.chunk(4)
-        difference, square = high - low, (plain - replaced).square()
+        high, low, replaced = decode(autoencoder, moved).cpu().double().flatten(1).chunk(3)
+        difference, square = high - low, (plain[start : start + step] - replaced).square()
         for k, values in enumerate((difference, difference.square(), square, square.square())):
             sums[k] += values.sum(0)
     count = len(base)
@@ -234,6 +233,6 @@ ENTRY = Entry(
         "units=feature_units",
     ),
     needs=("vectors",),
-    passes="samples * (4 * latents)",
-    most=60_000,
+    passes="samples * (3 * latents + 1)",
+    most=8_000,
 )
