@@ -14,8 +14,9 @@ is open where its logit is positive. Logits start at `gate_start` and learn `gat
 as fast as the other weights. Edges run from lower to higher units only, so the graph has no
 cycles.
 
-Nothing in the loss closes an edge that does no harm. `edge_cost` > 0, which the paper does
-not have, adds so many nats for each edge that is expected to be open,
+Nothing in the loss closes an edge that does no harm, but for the noise that an uncertain gate
+adds. `edge_cost` > 0, which the paper does not have, adds so many nats for each edge that is
+expected to be open,
 
     edge_cost · sum_edges sigmoid(logit)
 

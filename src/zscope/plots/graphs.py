@@ -94,12 +94,14 @@ def causal_graph(
 
 
 @theme.themed
-def causal_graphs(graphs: Mapping[str, "nx.DiGraph"]) -> Figure:
-    """Several graphs side by side, each with its title."""
+def causal_graphs(
+    graphs: Mapping[str, "nx.DiGraph"], *, pairs: Mapping[str, Sequence[tuple[Any, Any]]]
+) -> Figure:
+    """Several graphs side by side, each with its title and its pairs."""
     size = max(float(np.clip(1.6 + 0.2 * len(graph), 2.4, 5.0)) for graph in graphs.values())
     figure, grid = theme.panels(1, len(graphs), (size + 0.3) * len(graphs), size + 0.3)
     for ax, (title, graph) in zip(grid[0], graphs.items(), strict=True):
-        causal_graph(graph, title=title, ax=ax)
+        causal_graph(graph, pairs=pairs[title], title=title, ax=ax)
     return figure
 
 

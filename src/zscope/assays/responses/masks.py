@@ -21,7 +21,7 @@ paper is of all n² cells: a full triangle has (n - 1)/2n, which are its printed
 Closing edges one by one is ours.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +69,7 @@ class Masks(Scored):
     least: float
     samples: int
     responses: list[tuple[int, int, float]] | None = None  # edges of the response graph
+    response_pairs: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -132,10 +133,11 @@ class Masks(Scored):
         return heatmap(self.cause_change, x="child", y="parent", label=label, ax=ax)
 
     def plot_graph(self, ax: Any = None) -> Any:
-        """The open edges, beside the graph of the responses if they were measured."""
+        """The open edges, with the change of the child's cause when each of them is closed,
+        beside the graph of the responses if they were measured."""
         from zscope.plots import causal_graph, causal_graphs
 
-        title = "open edges (change of the cause)"
+        title = "open edges"
         if ax is not None or self.responses is None:
             return causal_graph(self.graph(), pairs=[], title=title, ax=ax)
         import networkx as nx
@@ -143,7 +145,10 @@ class Masks(Scored):
         responses = nx.DiGraph()
         responses.add_nodes_from(range(len(self.adjacency)))
         responses.add_weighted_edges_from(self.responses)
-        return causal_graphs({title: self.graph(), "responses": responses})
+        return causal_graphs(
+            {title: self.graph(), "responses": responses},
+            pairs={title: [], "responses": self.response_pairs},
+        )
 
 
 @accepts_recording
@@ -230,6 +235,7 @@ def masks(
         least=least,
         samples=len(noises),
         responses=None if responses is None else _response_edges(responses),
+        response_pairs=[] if responses is None else [(int(j), int(k)) for j, k in responses.pairs],
     )
 
 
