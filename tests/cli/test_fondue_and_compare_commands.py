@@ -336,6 +336,39 @@ def test_two_runs_are_compared_layer_by_layer(zscope, runs, tmp_path):
     assert abs(heat["null"][row][column]) < 0.1
 
 
+def test_samples_of_both_models_are_judged_by_the_same_features(zscope, runs):
+    helix = zs.data.load("helix")
+    result = compare(*runs, helix, samples=300, control=False)
+    first, second = result.quality["first"], result.quality["second"]
+    assert first.extractor == second.extractor == "64 features of a random network"
+    assert first.floor == second.floor  # of the same observations
+    assert first.distances != second.distances
+    recorded = zs.record(zs.load(runs[1]), helix, samples=300)
+    assert second.distances == zs.assays.sample_quality(recorded).distances
+    words = ("compare", *runs, "--samples", 300, "--no-control")
+    code, out, err = zscope(*words, "--extractor", runs[0])
+    assert code == 0, err
+    assert re.search(r"Fréchet distance to the data +first +second\n", out)
+    assert "by last hidden layer of vae, 150 samples each" in out
+    code, out, err = zscope(*words, "--extractor", "none", "--json")
+    assert (code, json.loads(out)["quality"]) == (0, {}), err
+
+
+def test_an_assay_takes_a_run_as_its_extractor(zscope, runs):
+    words = ("assay", runs[1], "sample-quality", "--samples", 100, "--json")
+    values = []
+    for extractor in (runs[0], runs[1]):
+        code, out, err = zscope(*words, "--set", f"sample-quality.extractor=@{extractor}")
+        assert code == 0, err
+        values.append(json.loads(out)["assays"]["sample-quality"]["result"]["distances"])
+    recorded = zs.record(zs.load(runs[1]), zs.data.load("helix"), samples=100)
+    expected = zs.assays.sample_quality(recorded, extractor=zs.load(runs[0])).distances
+    assert values[0] == pytest.approx(expected, rel=1e-5)
+    assert values[0] != values[1]
+    code, _, err = zscope(*words, "--set", "sample-quality.extractor=@nowhere")
+    assert (code, "there is no run at nowhere" in err) == (1, True)
+
+
 def test_one_run_is_compared_with_its_own_past(zscope, runs):
     code, out, err = zscope("compare", runs[0], "--samples", 300)
     assert code == 0, err

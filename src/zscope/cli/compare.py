@@ -24,12 +24,21 @@ def compare(
     control: Annotated[
         bool, Option(help="Also compare with an untrained model, and with shuffled samples.")
     ] = True,
+    extractor: Annotated[
+        str,
+        Option(
+            help="Features to judge samples of both models by: random, inception, none, or a run "
+            "(best a classifier of the data)."
+        ),
+    ] = "random",
     seed: Seed = 0,
     figure: Annotated[Path | None, Option(help="Save the heatmap to this file.")] = None,
     root: Root = None,
     json: AsJson = False,
 ) -> None:
-    """Compare FIRST and SECOND layer by layer (CKA), and their latents by further similarities.
+    """Compare FIRST and SECOND layer by layer (CKA), their latents and their samples.
+
+    Samples are compared with the data by Fréchet distance, with the same features for both.
 
     With a single run, its checkpoints are compared with its final model, which shows when
     each layer settled; zscope train --snapshot keeps checkpoints.
@@ -37,6 +46,8 @@ def compare(
     Examples:
 
       zscope compare runs/a runs/b --figure heatmap.png
+
+      zscope compare runs/a runs/b --extractor runs/classifier
 
       zscope compare runs/a
     """
@@ -53,6 +64,7 @@ def compare(
         seed=seed,
         debiased=not plain,
         control=control,
+        extractor=None if extractor == "none" else extractor,
     )
     if figure is not None:
         from zscope.plots import save

@@ -32,6 +32,7 @@ __all__ = [
     "fractions",
     "settings",
     "value",
+    "value_or_model",
 ]
 
 Target = Annotated[
@@ -82,7 +83,8 @@ AssayOption = Annotated[
     Option(
         "--set",
         metavar="ASSAY.OPTION=VALUE",
-        help="An option of an assay, e.g. --set response-map.dims=3,5; may be repeated.",
+        help="An option of an assay, e.g. --set response-map.dims=3,5; may be repeated. "
+        "@RUN is a model.",
     ),
 ]
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
@@ -124,8 +126,17 @@ def assay_options(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
                 "response-map.dims=3,5."
             )
         name = option.strip().replace("-", "_")
-        options.setdefault(assay.strip(), {})[name] = value(text.strip())
+        options.setdefault(assay.strip(), {})[name] = value_or_model(text.strip())
     return options
+
+
+def value_or_model(text: str) -> Any:
+    """The model that @TARGET names, or else the `value` of the text."""
+    if not text.startswith("@"):
+        return value(text)
+    from zscope.loading import load
+
+    return load(text[1:])
 
 
 def value(text: str) -> Any:

@@ -8,6 +8,8 @@ the same weights agree for that reason too; the result is then flagged. The late
 also compared by every assay of two representations: of CKA and Procrustes quote the smaller.
 Before stitching one model's decoder to the other's encoder, check the similarity of the means:
 if it is low, stitching will fail.
+
+The samples of both models are compared with the data by the features of one extractor.
 """
 
 import copy
@@ -20,8 +22,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope import models, store
+from zscope.assays.generation.quality import SampleQuality
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
 from zscope.assays.run import compare as compare_recordings
+from zscope.assays.run import measure
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import (
     Layer,
@@ -42,6 +46,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
+QUALITY = "sample-quality"
+EXTRACTORS = ("random", "inception")
+"""Extractors that have a name; any other text is a model."""
+
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Scored):
@@ -55,6 +63,7 @@ class Comparison(Scored):
     samples: int
     failed: dict[str, str] = field(default_factory=dict)  # assay -> what went wrong
     flags: list[str] = field(default_factory=list)
+    quality: dict[str, SampleQuality] = field(default_factory=dict)  # "first", "second" -> samples
 
     def plot(self, ax: Any = None) -> Any:
         return self.heatmap.plot(ax)
@@ -80,7 +89,7 @@ class Comparison(Scored):
 
     def __repr__(self) -> str:
         latents = [("latent means", "score"), *self._latent_similarities()]
-        tables = [text_table(self._layers()), text_table(latents, left=2)]
+        tables = [text_table(self._layers()), text_table(latents, left=2), *self._qualities()]
         return "\n".join([*tables, f"{self.samples} samples", *self.flags])
 
     def _layers(self) -> list[list[str]]:
@@ -97,6 +106,20 @@ class Comparison(Scored):
                 shuffled = f"{float(heatmap.null[row, column]):.3f}"
             rows.append([name, f"{float(heatmap.matrix[row, column]):.3f}", untrained, shuffled])
         return rows
+
+    def _qualities(self) -> list[str]:
+        """The Fréchet distances of both models' samples to the data, by the same features."""
+        if not self.quality:
+            return []
+        results = list(self.quality.values())
+        kinds = dict.fromkeys(kind for each in results for kind in each.distances)
+        rows = [["Fréchet distance to the data", *self.quality]]
+        for kind in kinds:
+            values = [each.distances.get(kind) for each in results]
+            rows.append([kind, *("none" if v is None else f"{v:.4g}" for v in values)])
+        rows.append(["other real data", *(f"{each.floor:.4g}" for each in results)])
+        first = results[0]
+        return [text_table(rows), f"by {first.extractor}, {first.samples} samples each"]
 
     def _latent_similarities(self) -> list[tuple[str, str]]:
         rows = []
@@ -145,6 +168,7 @@ def compare(
     seed: int = 0,
     debiased: bool = True,
     control: bool = True,
+    extractor: Any = "random",
 ) -> Comparison | Settling:
     """Compare two models layer by layer, or the checkpoints of a run with its final model.
 
@@ -153,6 +177,10 @@ def compare(
     array, by default the data of the first run; up to `samples` observations are used.
     `debiased=False` gives plain CKA, which is biased upwards with few samples. `control` adds
     the comparisons with an untrained model and with shuffled samples.
+
+    `extractor` gives the features by which reconstructions and samples of both models are
+    compared with the data: "random" (fixed random weights), "inception", a function, or anything
+    that `zs.load` takes, best a classifier of the data; None leaves this out.
     """
     autoencoders = [load(target) for target in (first, second) if target is not None]
     dataset = as_dataset(run_data(first) if data is None else data)
@@ -184,14 +212,37 @@ def compare(
     recordings = [_recording(each, seed) for each in (latents, other)]
     outcome = compare_recordings(recordings, debiased=debiased)
     flags = _shared_start(*autoencoders)
+    quality, reasons = _sample_qualities(autoencoders, observed, extractor, seed)
     return Comparison(
         heatmap,
         {name: result for name, result in outcome.results.items() if isinstance(result, Scored)},
-        outcome.missing,
+        outcome.missing | reasons,
         samples=len(observed),
         failed={name: each.message for name, each in outcome.failed.items()},
         flags=flags,
+        quality=quality,
     )
+
+
+def _sample_qualities(
+    autoencoders: list[Autoencoder], observed: Dataset, extractor: Any, seed: int
+) -> tuple[dict[str, SampleQuality], dict[str, str]]:
+    """The sample quality of both models with one extractor, and why one of them has none."""
+    if extractor is None:
+        return {}, {}
+    if isinstance(extractor, str | Path) and extractor not in EXTRACTORS:
+        extractor = load(extractor)
+    quality: dict[str, SampleQuality] = {}
+    missing: dict[str, str] = {}
+    for place, model in zip(("first", "second"), autoencoders, strict=True):
+        recording = record(model, observed, samples=len(observed), seed=seed)
+        outcome = measure(recording, [QUALITY], options={QUALITY: {"extractor": extractor}})
+        result = outcome.results.get(QUALITY)
+        if isinstance(result, SampleQuality):
+            quality[place] = result
+        reasons = [*outcome.missing.values(), *(f.message for f in outcome.failed.values())]
+        missing |= {f"{QUALITY} of the {place} model": reason for reason in reasons}
+    return quality, missing
 
 
 def _recording(latents: dict[str, Tensor], seed: int) -> Recording:

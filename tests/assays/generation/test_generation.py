@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg
-from worlds import gaussian_codes, identity, random_rotation, seeded
+from worlds import World, gaussian_codes, identity, random_rotation, seeded
 
 import zscope as zs
-from zscope.assays.generation.extractors import inception, name_of
+from zscope.assays.generation.extractors import inception, name_of, random_features
 from zscope.assays.generation.frechet import bures
 from zscope.assays.generation.quality import traverse
 from zscope.errors import ConfigError, Undefined
@@ -237,7 +237,64 @@ def test_a_model_without_a_prior_is_not_sampled_from_one():
     codes = gaussian_codes(100, 2)
     found = zs.assays.sample_quality(identity(2), codes, posterior=zs.Posterior(codes))
     assert set(found.distances) == {"reconstructions", "hybrid", "traversals"}
-    assert found.extractor == "codes of World"
+    assert found.extractor == "64 features of a random network"
+    own = zs.assays.sample_quality(
+        identity(2), codes, posterior=zs.Posterior(codes), extractor="own"
+    )
+    assert own.extractor == "codes of World"
+
+
+def test_the_same_features_judge_every_model_and_a_models_own_do_not_see_what_it_loses():
+    """A model that keeps 2 of 4 numbers reconstructs perfectly in its own eyes."""
+    x = gaussian_codes(1000, 4)
+    mask = torch.tensor([1.0, 1, 0, 0]).double()
+    whole, half = identity(4), World(lambda z: z * mask, lambda x: x * mask, 4)
+
+    def distances(extractor):
+        results = [
+            zs.assays.sample_quality(model, x, posterior=model.encode(x), extractor=extractor)
+            for model in (whole, half)
+        ]
+        return [each.distances["reconstructions"] for each in results], {r.floor for r in results}
+
+    (perfect, lossy), floors = distances("random")
+    assert perfect == pytest.approx(0, abs=1e-6)
+    assert lossy > 5 * max(floors)
+    assert len(floors) == 1
+    (perfect, lossy), floors = distances("own")
+    assert perfect == lossy == pytest.approx(0, abs=1e-6)
+    assert len(floors) == 2  # each on a scale of its own
+
+
+def test_random_features_see_blur_noise_and_mixtures_of_pictures():
+    digits = zs.data.load("digits").batch(slice(0, 1600))
+    real, other = digits[::2], digits[1::2]
+
+    def blurred(size):
+        return torch.nn.functional.avg_pool2d(other, size, 1, size // 2)
+
+    def noisy(scale):
+        return other + scale * torch.randn(other.shape, generator=seeded(0))
+
+    def mixed(share):
+        return (1 - share) * other + share * other.flip(0)
+
+    def distance(pictures):
+        return frechet_distance(real, pictures, extractor="random").distance
+
+    floor = distance(other)
+    for worse, small, large in ((blurred, 3, 5), (noisy, 0.2, 0.6), (mixed, 0.25, 0.5)):
+        assert floor < distance(worse(small)) < distance(worse(large))
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 9), (1, 1, 1), (5,)], ids=str)
+def test_random_features_are_always_the_same(shape):
+    x = torch.randn(300, *shape, generator=seeded(0))
+    before = torch.random.get_rng_state()
+    features = random_features(x)
+    assert features.shape == (300, 64)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert torch.allclose(random_features(x[7:9]), features[7:9], atol=1e-5)
 
 
 def test_hybrids_of_a_structural_model_exchange_whole_variables():
@@ -278,7 +335,9 @@ def test_a_recording_is_measured_from_the_catalogue_and_drawn():
     rows = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     model = zs.models.build("vae", shape=(4,), latents=2, hidden=(16,))
     found = zs.assays.sample_quality(zs.record(model, rows))
-    assert found.extractor == "last hidden layer of vae"
+    assert found.extractor == "64 features of a random network"
+    own = zs.assays.sample_quality(zs.record(model, rows), extractor="own")
+    assert own.extractor == "last hidden layer of vae"
     assert ("extractor", found.extractor) in found.summary()
     assert found.plot() is not None
     with pytest.raises(Undefined, match="8 observations and 8 posteriors"):

@@ -8,8 +8,11 @@ Observations are compared with equally many
     traversals        decoded means with one random latent set to a random value between the
                       extremes of its recorded values
 
-by Fréchet distance, precision and recall, on the features of `extractor` (by default the
-model's own encoder; the result names it). `floor` is the distance of equally many other
+by Fréchet distance, precision and recall, on the features of `extractor`. By default this is a
+network with fixed random weights, which is the same for every model of the same data, so that
+models can be compared; a classifier of the data is better. The model's own encoder
+(`extractor="own"`) does not see what the model loses, and gives each model a scale of its own.
+The result names the extractor. `floor` is the distance of equally many other
 observations, that is, of real data. Leeb et al., "Structure by architecture", ICLR
 2023, sections 2.2 and 4.1, for hybrid samples; "On the interventional consistency of
 autoencoders", fig. 5a, for traversals.
@@ -88,7 +91,7 @@ def sample_quality(
     observations: Observations | np.ndarray,
     *,
     posterior: Posterior,
-    extractor: Extractor = None,
+    extractor: Extractor = "random",
     groups: Groups | None = None,
     samples: int = 800,
     neighbours: int = 3,
@@ -113,7 +116,7 @@ def sample_quality(
     rows, others = order[:count], order[count : 2 * count]
     codes = posterior.mean[rows]
     groups = autoencoder.groups if groups is None else groups
-    network: Extractor = autoencoder if extractor is None else extractor
+    network: Extractor = autoencoder if extractor == "own" else extractor
     real = extract(observations[rows], network, "sample_quality")
 
     kinds = {"reconstructions": codes}
