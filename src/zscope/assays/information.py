@@ -13,7 +13,12 @@ from the two margins alone (the counts of a table are then hypergeometric):
 
 (Vinh, Epps & Bailey, "Information theoretic measures for clusterings comparison", JMLR 11,
 2010, the expected mutual information), so no permutation has to be drawn.
-`excess` is I - I0, or 0 where that is negative.
+`excess` is I - I0, or 0 where that is negative. Its sampling variance is about
+
+    2 (I - I0) / N + (bins - 1)(values - 1) / 2N^2,
+
+that of a noncentral chi-square variable over 2N, which 2 N I tends to; for latents that
+determine a factor this is an upper bound.
 
 Quantile bins are unchanged by any increasing map of a latent; one far outlier moves at most
 one row to another bin. Equal-width bins (`flavour="dlib"`) do not have this property.
@@ -93,6 +98,7 @@ class Information:
     threshold: np.ndarray  # exceeded by any latent of a set of noise codes in 1 % of cases
     code_entropy: np.ndarray
     factor_entropy: np.ndarray
+    variance: np.ndarray  # of `plain` over samples of the same size, approximately
 
     @property
     def excess(self) -> np.ndarray:
@@ -127,7 +133,8 @@ def entropy(counts: np.ndarray) -> np.ndarray:
 def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) -> Information:
     """Information from the bins of the codes and the value indices of the factors.
 
-    With `chance=False` the expectation under independence is not computed and is 0.
+    With `chance=False` the expectation under independence and the variance are not computed
+    and are 0.
     """
     latents, factors = bins.shape[1], labels.shape[1]
     height = int(bins.max(initial=0)) + 1
@@ -136,6 +143,7 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
     margins = [counts.tobytes() for counts in np.sort(code_counts, 1)]
     shape = (latents, factors)
     plain, expected, threshold = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    variance = np.zeros(shape)
     factor_entropy = np.zeros(factors)
     cache: dict[tuple[bytes, int], float] = {}
     for k in range(factors):
@@ -161,7 +169,9 @@ def information(bins: np.ndarray, labels: np.ndarray, *, chance: bool = True) ->
             expected[j, k] = cache[key]
         freedom = ((code_counts > 0).sum(1) - 1) * (np.count_nonzero(factor_counts) - 1)
         threshold[:, k] = expected[:, k] * _chi_square_ratio(LEVEL / plain.size, freedom)
-    return Information(plain, expected, threshold, code_entropy, factor_entropy)
+        excess = np.maximum(plain[:, k] - expected[:, k], 0)
+        variance[:, k] = 2 * excess / len(bins) + freedom / (2 * len(bins) ** 2)
+    return Information(plain, expected, threshold, code_entropy, factor_entropy, variance)
 
 
 def _chi_square_ratio(tail: float, freedom: np.ndarray) -> np.ndarray:

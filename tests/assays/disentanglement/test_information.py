@@ -144,3 +144,16 @@ def test_quantile_bins_follow_the_middle_rank_of_equal_values(digits, samples):
         few = len(distinct) <= 20
         middle = (20 * (below + equal / 2) / samples).astype(int)
         assert (found == (np.searchsorted(distinct, column) if few else middle)).all()
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1, 0.5])
+def test_the_variance_of_information_is_its_spread_over_samples(strength):
+    estimates = []
+    for seed in range(150):
+        rng = np.random.default_rng([seed, 7])
+        labels = rng.integers(4, size=(2000, 1))
+        codes = strength * labels + rng.standard_normal((2000, 1))
+        estimates.append(information(quantile_bins(codes), labels))
+    spread = np.std([each.plain[0, 0] for each in estimates])
+    expected = np.mean([np.sqrt(each.variance[0, 0]) for each in estimates])
+    assert expected == pytest.approx(spread, rel=0.15)

@@ -6,9 +6,10 @@ control that the trap is real.
 
 import numpy as np
 import pytest
-from known_codes import aligned, drawn, grid, normal
+from known_codes import aligned, drawn, grid, normal, standardised
 
 import zscope.assays as a
+from zscope.assays.disentanglement.modularity import debiased_modularity, modularity_of_codes
 
 SIZES = (3, 6, 40, 32, 32)
 
@@ -314,3 +315,61 @@ def test_small_groups_do_not_tell_noise_which_factor_is_shared(flavour):
     found = a.beta_vae_score(noise, factors, flavour=flavour, variances=np.full((360, 4), 0.01))
     assert found.score == pytest.approx(0.5, abs=0.1)
     assert found.chance == pytest.approx(0.5, abs=0.1)
+
+
+def weak_codes(seed, weights, strength):
+    """10,000 rows of three factors, a little of which is in each of four noisy codes."""
+    factors = drawn((4, 4, 4), 10_000, seed)
+    codes = strength * standardised(factors) @ weights + normal((10_000, 4), seed + 1)
+    return codes, factors
+
+
+EQUAL = np.ones((3, 4))
+MODULAR = np.eye(3)[:, [0, 1, 2, 0]]
+
+
+def test_codes_that_tell_all_factors_equally_are_not_modular_however_weak():
+    # .005 nats about each factor. Without correction .41 on average, and intervals such as
+    # [.21, .62] that contain the true value, 0, in 5 % of draws.
+    found = [a.modularity(*weak_codes(s, EQUAL, 0.1), resamples=10) for s in range(5000, 5006)]
+    assert np.mean([each.score for each in found]) < 0.1
+    assert sum(each.interval[0] == 0 for each in found) >= 5
+    for each in found:
+        assert any("standard error of their modularity" in flag for flag in each.flags)
+
+
+def test_weak_codes_of_one_factor_each_are_modular():
+    found = a.modularity(*weak_codes(5000, MODULAR, 0.2), resamples=10)
+    assert found.score > 0.99
+    assert found.interval[0] > 0.9
+    assert not any("standard error" in flag for flag in found.flags)
+
+
+def debiased(information, error):
+    """Modularity estimated from information with normal errors, and its true value."""
+    information = np.array(information, dtype=float)
+    observed = information + error * normal((4000, len(information)), 6000)
+    rng = np.random.default_rng(0)
+    each, errors = debiased_modularity(observed, np.full(observed.shape, error**2), rng)
+    truth = 1 - (np.square(information).sum() - 1) / (len(information) - 1)
+    return observed, each, errors, truth
+
+
+@pytest.mark.parametrize(
+    ("information", "error"),
+    [([1, 1, 1], 0.05), ([1, 1, 1], 0.1), ([1, 0.5, 0], 0.1), ([1, 0, 0, 0], 0.15)],
+)
+def test_modularity_is_right_on_average(information, error):
+    observed, each, errors, truth = debiased(information, error)
+    assert each.mean() == pytest.approx(truth, abs=0.04)
+    assert np.median(errors) == pytest.approx(each.std(), abs=0.06)
+    if truth == 0:  # the negative control: the formula with the estimates as they are
+        assert modularity_of_codes(observed).mean() > 0.1
+
+
+def test_modularity_is_too_low_rather_than_too_high_where_the_best_factor_is_not_determined():
+    for information in ([1, 1, 1], [1, 0.8, 0.8], [1, 0.9, 0]):
+        _, each, errors, truth = debiased(information, 0.2)
+        assert truth - 0.5 < each.mean() < truth
+        if information[2]:  # the other one is .14 too low, and flagged in half of the draws
+            assert np.mean(errors > 0.2) > 0.7

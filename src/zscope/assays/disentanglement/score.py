@@ -94,6 +94,9 @@ class Estimate:
     matrix: np.ndarray
     flags: list[str] = field(default_factory=list)
     more: dict[str, Any] = field(default_factory=dict)  # further fields of the result
+    # An unbiased score can leave [0, 1] by chance; it is clipped only after its spread over
+    # halves is known.
+    clip: bool = False
 
 
 Estimator = Callable[[Sample, np.random.Generator], Estimate]
@@ -194,7 +197,11 @@ def _measurement(
     def value_of(estimate: Estimate) -> float:
         return float(estimate.more.get(key, 0.0)) if key else estimate.score
 
-    value, chance = value_of(result), float(np.mean([value_of(each) for each in shuffles]))
+    def bounded(estimate: Estimate) -> float:
+        value = value_of(estimate)
+        return min(max(value, 0.0), 1.0) if estimate.clip and not key else value
+
+    value, chance = bounded(result), float(np.mean([bounded(each) for each in shuffles]))
     if not parts:
         return value, chance, None
     width = half_width([value_of(each) for each in parts])
