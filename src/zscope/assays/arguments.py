@@ -40,6 +40,7 @@ from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.types import at_least_single
+from zscope.usage import Usage
 
 __all__ = ["NEEDS", "PARTS", "accepts_recording", "choices", "shared_result", "unmet"]
 
@@ -489,6 +490,14 @@ def _response_matrix(recording: Recording) -> Any:
     return None if conditional else shared_result(response_matrix, recording)
 
 
+def _usage(recording: Recording) -> Usage | None:
+    """What the posteriors say about the use of latents, in place of variances, for scores.
+
+    None for a deterministic encoder: whether a decoder uses a latent does not matter to a score.
+    """
+    return None if recording.posterior.deterministic else recording.usage
+
+
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
@@ -512,6 +521,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "relative": lambda recording: recording.relative,
     "codes": lambda recording: recording.codes,
     "variances": lambda recording: recording.variances,
+    "usage": _usage,
     "factors": _factors,
     "observations": lambda recording: recording.observations,
     "data": lambda recording: recording.data,

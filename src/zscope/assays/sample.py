@@ -14,6 +14,7 @@ codes exceeds in 1 % of cases.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,7 +34,7 @@ from zscope.errors import Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
 from zscope.results import subject
-from zscope.usage import usage_of_posterior
+from zscope.usage import Usage, usage_of_posterior
 
 __all__ = [
     "MIN_SAMPLES", "Sample", "all_latents", "has_spread", "numbers_of", "order_of",
@@ -300,11 +301,12 @@ def order_of(labels: np.ndarray) -> np.ndarray:
 
 
 def used_latents(
-    who: str, sample: Sample, variances: Array | None
+    who: str, sample: Sample, variances: Array | Usage | None
 ) -> tuple[list[int], list[int], list[str]]:
     """The latents in use, the passive ones, and flags that say why these are passive.
 
-    Decided once for a sample and its variances, and shared by all scores.
+    Decided once for a sample and its variances, and shared by all scores. A recording gives
+    its `Usage`, which knows the prior; for the same latents and N(0, I) both say the same.
     """
     known = sample.__dict__.get("_used")
     if known is None or known[0] is not variances:
@@ -314,19 +316,13 @@ def used_latents(
 
 
 def _used_latents(
-    who: str, sample: Sample, variances: Array | None
+    who: str, sample: Sample, variances: Array | Usage | None
 ) -> tuple[list[int], list[int], list[str]]:
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"{subject('Latent', sorted(passive))} constant."] if passive else []
-    if variances is not None and has_spread(variances, who):
-        rows = as_rows(variances, who)
-        if rows.shape != sample.codes.shape:
-            raise Undefined(
-                f"{who}: variances of shape {tuple(rows.shape)} for codes of shape "
-                f"{sample.codes.shape}. Pass posterior.variance of the same observations."
-            )
-        posterior = Posterior(torch.from_numpy(sample.codes), rows.sqrt())
-        silent, reason = set(usage_of_posterior(posterior).unused), "its posterior tells nothing"
+    if has_spread(variances, who):
+        usage = variances if isinstance(variances, Usage) else _usage(who, sample, variances)
+        silent, reason = set(usage.unused), "the posterior tells nothing"
     else:
         silent = {int(j) for j in np.flatnonzero(~sample.information.informative)}
         reason = "no more information about any factor than noise"
@@ -338,9 +334,21 @@ def _used_latents(
     return active, sorted(passive), flags
 
 
-def has_spread(variances: Array | None, who: str) -> bool:
+def _usage(who: str, sample: Sample, variances: Any) -> Usage:
+    rows = as_rows(variances, who)
+    if rows.shape != sample.codes.shape:
+        raise Undefined(
+            f"{who}: variances of shape {tuple(rows.shape)} for codes of shape "
+            f"{sample.codes.shape}. Pass posterior.variance of the same observations."
+        )
+    return usage_of_posterior(Posterior(torch.from_numpy(sample.codes), rows.sqrt()))
+
+
+def has_spread(variances: Array | Usage | None, who: str) -> bool:
     """Whether variances are given and not all 0, as they are for deterministic models."""
-    return variances is not None and bool((as_rows(variances, who) != 0).any())
+    if variances is None or isinstance(variances, Usage):
+        return variances is not None
+    return bool((as_rows(variances, who) != 0).any())
 
 
 def varying_latents(sample: Sample) -> tuple[list[int], list[int], list[str]]:

@@ -86,3 +86,35 @@ def test_posteriors_of_other_observations_are_refused(recording):
         zs.assays.rate_distortion(
             Shifted(), recording.observations, posterior=recording.posterior[:10]
         )
+
+
+def test_every_count_of_an_ivae_is_against_its_own_prior():
+    """A trained iVAE with more latents than it can use: all assays and findings agree."""
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 4, 1500)
+    z = rng.normal(size=(1500, 2)) * (0.5 + label[:, None]) + 2.0 * label[:, None]
+    x = (z @ rng.normal(size=(2, 8))).astype(np.float32) / 6
+    factors = np.stack([label, rng.integers(0, 3, 1500)], 1)
+    data = zs.data.from_arrays(x, factors, factor_kinds=["categorical", "categorical"])
+    model = zs.models.build_for("ivae", data, latents=6, hidden=(32,), seed=0)
+    zs.train(model, data, steps=600, batch=64, rate=5e-3, seed=0, progress=False)
+    recording = zs.record(model, data)
+    unused = recording.usage.unused
+    assert 0 < len(unused) < 6
+    names = ["polarisation", "latent-divergence", "rate-distortion", "trace-gap", "mig", "sap"]
+    report = zs.assay(recording, names=names)
+    assert not report.failed
+    results = report.results
+    assert results["polarisation"].passive == unused
+    assert results["mig"].passive == unused
+    assert results["sap"].passive == unused
+    assert sorted(row["latent"] for row in report.latents if not row["used"]) == unused
+    assert any(
+        finding.text.startswith(f"{len(unused)} of 6 latents") for finding in report.findings
+    )
+    rate = results["latent-divergence"].rate
+    assert results["rate-distortion"].rate == pytest.approx(rate, rel=1e-5)
+    assert results["polarisation"].divergence == pytest.approx(rate, rel=1e-5)
+    assert results["trace-gap"].score <= 6
+    # The divergence from N(0, I), which is not its prior, is another number.
+    assert float(recording.posterior.kl().sum(1).mean()) != pytest.approx(rate, rel=0.1)

@@ -218,6 +218,6 @@ def pair_traversal(
 
 ENTRY = Entry(
     question="Do two latents encode two factors as x and y, or as angle and radius?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
     needs=("two factors", "two latents"),
 )

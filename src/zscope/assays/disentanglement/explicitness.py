@@ -156,5 +156,5 @@ def mean_area(
 
 ENTRY = Entry(
     question="Can a linear classifier predict the factors from the codes?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
 )

@@ -183,6 +183,6 @@ def _least_varying(
 
 ENTRY = Entry(
     question="If one factor is fixed, does the latent that varies least identify it?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
     title="FactorVAE score",
 )

@@ -91,6 +91,6 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
 
 ENTRY = Entry(
     question="Is each factor encoded in one latent that encodes nothing else?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
     title="JEMMIG",
 )

@@ -105,6 +105,6 @@ def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 ENTRY = Entry(
     question="Is each factor encoded in one latent only?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
     title="MIG",
 )

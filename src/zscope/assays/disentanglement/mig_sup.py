@@ -82,6 +82,6 @@ def _estimate(shares: np.ndarray) -> Estimate:
 
 ENTRY = Entry(
     question="Does each latent carry information about one factor only?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
     title="MIG-sup",
 )

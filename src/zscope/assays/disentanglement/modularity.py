@@ -167,5 +167,5 @@ def _one_factor_flags(sample: Sample) -> list[str]:
 
 ENTRY = Entry(
     question="Does each latent depend on a single factor?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
 )

@@ -148,5 +148,5 @@ def nearest(train: np.ndarray, test: np.ndarray, count: int = NEIGHBOURS) -> np.
 
 ENTRY = Entry(
     question="How much better does one latent predict a factor than any other?",
-    takes=("codes", "factors", "variances=variances"),
+    takes=("codes", "factors", "variances=usage"),
 )
