@@ -247,6 +247,7 @@ class Autoencoder(nn.Module):
     groups: list[list[int]] | None = None  # latents that form one variable together
     recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
     needs_auxiliary: bool = False
+    decodes: bool = True  # False for an encoder alone, such as a classifier
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
 
     def __init_subclass__(cls, **options: Any) -> None:
