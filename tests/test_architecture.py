@@ -58,6 +58,7 @@ ARROWS = {
 EXCEPTIONS = {
     "adapters/lightning.py": {"loading", "training", "recording", "assays"},  # its monitor
     "adapters/pythae.py": {"loading"},  # load_weights
+    "adapters/scvi.py": {"data"},  # the cells of a model
     "training/monitor.py": {"assays"},
 }
 

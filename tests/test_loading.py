@@ -186,3 +186,23 @@ def test_a_file_of_codes_is_no_model_and_the_error_says_what_takes_it(words, tmp
     assert "codes.npy is a file of codes" in str(error)
     assert "zscope assay codes.npy" in str(error)
     assert "--out" not in str(error)
+
+
+def test_the_folder_of_checkpoints_is_not_taken_for_a_run(tmp_path):
+    model = zs.models.build("vae", shape=(3,), latents=2, hidden=(4,))
+    helix = zs.data.load("helix")
+    zs.train(model, helix, steps=3, batch=16, out=tmp_path / "run", snapshots=[1, 2])
+    zs.train(model, helix, steps=1, batch=16, out=tmp_path / "bare")
+    folder = tmp_path / "run" / "checkpoints"
+    names = sorted(file.name for file in folder.iterdir())
+    with pytest.raises(RunError, match="holds 2 checkpoints of a run.*Name one of them") as caught:
+        zs.load(folder)
+    assert all(name in str(caught.value) for name in names)
+    assert "zscope train" not in str(caught.value)
+    assert zs.load(folder / names[-1]).latents == 2  # as the message advises
+    with pytest.raises(RunError, match="there are none.*--snapshot"):
+        zs.load(tmp_path / "bare" / "checkpoints")
+    # Any other folder is still told from a run.
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(RunError, match="there is no run at"):
+        zs.load(tmp_path / "checkpoints")

@@ -109,8 +109,12 @@ def test_a_recording_decides_once_by_what_it_holds():
     effect = zs.record(model, codes)
     assert (effect.usage.measure, effect.used) == ("effect", [0])
     assert effect.usage is effect.usage
-    encoder_only = zs.Recording(zs.Autoencoder(), zs.Posterior(codes))
-    assert encoder_only.usage.measure == "spread"
+    alone = zs.Autoencoder()
+    alone.decodes = False
+    encoder = zs.Recording(alone, zs.Posterior(codes))
+    assert encoder.usage.measure == "spread"
+    with pytest.raises(zs.Undefined, match="has no decoder"):
+        zs.assays.response_matrix(encoder)
 
 
 def test_the_scores_use_the_latents_that_the_recording_uses():

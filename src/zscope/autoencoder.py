@@ -249,6 +249,8 @@ class Autoencoder(nn.Module):
     recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
     needs_auxiliary: bool = False
     scaling: Scaling | None = None  # the units it sees features in; None: as they are
+    decodes: bool = True  # False for an encoder alone, such as a classifier
+    decodes_given: bool = False  # whether decode takes the factors too: decode(z, auxiliary)
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
 
     def __init_subclass__(cls, **options: Any) -> None:

@@ -55,6 +55,7 @@ class Derived(Autoencoder):
         self.original, self.latents = original, latents
         self.observation_shape = original.observation_shape
         self.needs_auxiliary = original.needs_auxiliary
+        self.decodes = original.decodes
         self.likelihood_name = original.likelihood_name
         self.scaling = original.scaling
 

@@ -43,7 +43,7 @@ def notes_on(autoencoder: Autoencoder, x: Tensor, auxiliary: Tensor | None) -> t
     with torch.random.fork_rng(devices=[]):
         codes = encode(slice(None))[:, : autoencoder.latents]
         notes = [_note(encode, "encoder", "observation", "encoded", len(x))]
-        with suppress(Exception):  # there is no decoder, or it fails, which the assays say
+        with suppress(Exception):  # a decoder that fails, or is missing: the assays say so
             notes.append(_note(decode, "decoder", "code", "decoded", len(x)))
     return tuple(filter(None, notes))
 

@@ -21,6 +21,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.columns import SUFFIXES
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.results import listed
 from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
@@ -53,6 +54,7 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
         if os.path.isdir(text) or ":" not in text:
             _refuse_weights(owner, weights)
             _refuse_codes(owner, Path(text))
+            _refuse_checkpoints(owner, Path(text))
             adapted = None if store.is_run(text) else adapters.recognise_folder(Path(text))
             return from_run(Path(text)) if adapted is None else adapted
         target = import_object(text)
@@ -282,6 +284,24 @@ def _refuse_weights(owner: str, weights: Any) -> None:
             f"{owner}: weights= is for a module of your own; this target has its own weights. "
             "Leave weights out, or give the module as 'package.module:attribute'."
         )
+
+
+def _refuse_checkpoints(owner: str, folder: Path) -> None:
+    """Name the checkpoints in the folder of a run that has them, where one of them is meant."""
+    if folder.name != "checkpoints" or not store.is_run(folder.parent):
+        return
+    saved = [file.name for _, file in store.checkpoints(folder.parent)]
+    if not saved:
+        raise RunError(
+            f"{owner} is the folder of the checkpoints of a run, and there are none: they are "
+            f"deleted when a run is finished. Use the run itself, {folder.parent}, or keep some "
+            "with: zscope train --snapshot STEP"
+        )
+    raise RunError(
+        f"{owner} holds {len(saved)} checkpoint{'' if len(saved) == 1 else 's'} of a run, not a "
+        f"run: {listed(saved)}. Name one of them, for instance {folder / saved[-1]}, or the run: "
+        f"{folder.parent}"
+    )
 
 
 def _refuse_codes(owner: str, file: Path) -> None:

@@ -157,7 +157,7 @@ class Recording:
         model = self.model
         if not self.posterior.deterministic:
             return usage_of_posterior(self.relative)
-        if model is None or type(model).decode is Autoencoder.decode:
+        if model is None or not model.decodes:
             return usage_of_codes(self.codes)
         device, dtype = model.place
 

@@ -83,7 +83,7 @@ class Wrapped(Autoencoder):
             )
         return "normal" if self._variational else None
 
-    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+    def encode(self, x: Tensor | np.ndarray, auxiliary: Tensor | None = None) -> Posterior:
         x = _as_tensor(x, "wrap: the input of encode")
         device, dtype = _place(self.encoder)
         with _evaluating(self.encoder, x):
@@ -108,7 +108,7 @@ class Wrapped(Autoencoder):
         flat = None if std is None else std.flatten(1)
         return Posterior(mean.flatten(1), flat, scale_tril=scale_tril)
 
-    def decode(self, z: Codes) -> Tensor:
+    def decode(self, z: Codes | np.ndarray) -> Tensor:
         z = _as_tensor(z, "wrap: the input of decode")
         if self._latents is not None and z.shape[1:].numel() != self._latents:
             raise InterfaceError(

@@ -433,6 +433,23 @@ def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
         assert (code, message in err) == (1, True), err
 
 
+def test_a_classifier_is_compared_by_its_encoder(zscope, tmp_path):
+    digits = zs.data.load("digits")
+    for name, latents in (("classifier", 10), ("vae", 3)):
+        model = zs.models.build_for(name, digits, latents=latents, backbone="mlp", hidden=(8,),
+                                    seed=latents)  # fmt: skip
+        zs.train(model, digits, steps=2, batch=16, out=tmp_path / name)
+    for words in (("classifier", "vae"), ("vae", "classifier")):
+        code, out, err = zscope("compare", *words, "--samples", 100)
+        assert code == 0, err
+        assert "The encoders alone are compared: no decoder in classifier." in out
+        assert "mean" in out
+        assert "decoder" not in out.replace("no decoder in", "")
+    both = compare(tmp_path / "vae", tmp_path / "vae", samples=100)
+    assert any("decoder" in name for name in both.heatmap.rows)  # where both have one
+    assert not any("encoders alone" in flag for flag in both.flags)
+
+
 def test_models_that_are_told_factors_are_compared_too():
     digits = zs.data.load("digits")
     built = [

@@ -2,6 +2,7 @@
 
     zs.load(fitted_pca)                          scikit-learn: anything with inverse_transform
     zs.load(vae)                                 diffusers AutoencoderKL, pythae, scvi-tools
+    zs.adapters.scvi_cells(model)                the cells of a scVI model, with their batches
     zs.load("saved_model_folder")                a folder saved by pythae or diffusers
     zs.load("encoder.onnx,decoder.onnx")         two ONNX files
     Trainer(callbacks=[zs.adapters.LatentMonitor(x)])      Lightning
@@ -31,6 +32,7 @@ _HOMES = {
     "from_pythae": "pythae",
     "from_scvi": "scvi",
     "from_sklearn": "sklearn",
+    "scvi_cells": "scvi",
     "LatentMonitor": "lightning",
 }
 

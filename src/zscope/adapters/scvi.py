@@ -2,7 +2,15 @@
 
 The input are counts; the output is the expected count of each gene, without dropouts, at
 the same library size for all cells: the geometric mean of those the model was set up with.
-All cells are assumed to be of the first batch, without further covariates.
+
+Encoder and decoder of a model with several batches, or with covariates, are given those of
+each cell: they are the factors of the data, which `scvi_cells(model)` takes from the model.
+
+    zs.assay(scvi_model, zs.adapters.scvi_cells(scvi_model))
+
+A code alone then has no single decoded observation, so assays that decode new codes do not
+apply. `from_scvi(model, batch=0)` takes all cells as of one batch: give it the cells of that
+batch.
 """
 
 from typing import Any
@@ -12,14 +20,21 @@ import torch
 from torch import Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import InterfaceError
+from zscope.data.dataset import Dataset, from_arrays
+from zscope.errors import ConfigError, InterfaceError
+from zscope.types import Codes
 from zscope.wrapping import wrap
 
-__all__ = ["from_scvi"]
+__all__ = ["from_scvi", "scvi_cells"]
+
+CATEGORIES, NUMBERS = "extra_categorical_covs", "extra_continuous_covs"  # keys of the registry
 
 
-def from_scvi(model: Any) -> Autoencoder:
-    """A model of scvi-tools with a Gaussian posterior, such as SCVI."""
+def from_scvi(model: Any, *, batch: int | None = None) -> Autoencoder:
+    """A model of scvi-tools with a Gaussian posterior, such as SCVI.
+
+    With `batch` (its number, from 0) all cells are taken as of that batch.
+    """
     module: Any = getattr(model, "module", None)
     if not all(callable(getattr(module, name, None)) for name in ("inference", "generative")):
         raise InterfaceError(
@@ -28,37 +43,128 @@ def from_scvi(model: Any) -> Autoencoder:
         )
     totals = np.asarray(model.adata.X.sum(axis=1)).ravel()
     size = float(np.log(np.maximum(totals, 1)).mean())
-    autoencoder = wrap(_Encoder(module), _Decoder(module, size))
+    cells = _conditions(model)
+    batches = len(np.unique(cells["batch"]))
+    covariates = [name for name in cells if name != "batch"]
+    if batch is not None and (covariates or not 0 <= batch < batches):
+        raise ConfigError(
+            f"from_scvi: batch={batch}, but the model has {batches} batches (counted from 0) and "
+            f"{len(covariates)} covariates. Choose one of the batches; a model with covariates "
+            "needs those of each cell: leave batch out, and use scvi_cells(model)."
+        )
+    autoencoder: Autoencoder
+    if batch is None and (batches > 1 or covariates):
+        kinds = ["numbers" if name.startswith(NUMBERS) else "categories" for name in covariates]
+        autoencoder = _Conditional(module, size, kinds)
+    else:
+        autoencoder = wrap(_Encoder(module, batch or 0), _Decoder(module, size, batch or 0))
     autoencoder.name = type(model).__name__
     return autoencoder
 
 
+def scvi_cells(model: Any) -> Dataset:
+    """The cells a model was set up with: counts, with batch and covariates as factors."""
+    counts = model.adata.X
+    counts = np.asarray(counts.toarray() if hasattr(counts, "toarray") else counts, np.float32)
+    cells = _conditions(model)
+    return from_arrays(
+        counts,
+        np.column_stack(list(cells.values())),
+        name="cells",
+        factor_names=tuple(name.rpartition(":")[2] for name in cells),
+        factor_kinds=tuple(
+            "continuous" if name.startswith(NUMBERS) else "categorical" for name in cells
+        ),
+    )
+
+
+def _conditions(model: Any) -> dict[str, np.ndarray]:
+    """Batch, categorical and continuous covariates of each cell, as the module takes them."""
+    manager = getattr(model, "adata_manager", None)
+    registry = {} if manager is None else manager.data_registry
+    columns = {"batch": np.zeros(model.adata.X.shape[0])}
+    if manager is not None and "batch" in registry:
+        columns["batch"] = np.asarray(manager.get_from_registry("batch")).ravel()
+    for key, word in ((CATEGORIES, "category"), (NUMBERS, "number")):
+        if manager is None or key not in registry:
+            continue
+        table = manager.get_from_registry(key)
+        values = np.asarray(table)
+        names = getattr(table, "columns", [f"{word} {k}" for k in range(values.shape[1])])
+        columns |= {f"{key}:{name}": values[:, k] for k, name in enumerate(names)}
+    return columns
+
+
+class _Conditional(Autoencoder):
+    """A model whose encoder and decoder take the batch and the covariates of each cell."""
+
+    needs_auxiliary = True
+    decodes_given = True
+
+    def __init__(self, module: Any, size: float, kinds: list[str]) -> None:
+        super().__init__()
+        self.module, self.size, self.kinds = module, size, kinds
+        self.latents = int(module.n_latent)
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        return _encode(self.module, x, **self._words(auxiliary, "encode"))
+
+    def decode(self, z: Codes, auxiliary: Tensor | None = None) -> Tensor:
+        return _decode(self.module, z, self.size, **self._words(auxiliary, "decode"))
+
+    def _words(self, auxiliary: Tensor | None, who: str) -> dict[str, Tensor | None]:
+        """The batch and the covariates as keywords of inference and generative."""
+        columns = 1 + len(self.kinds)
+        if auxiliary is None or auxiliary.shape[1] != columns:
+            got = "none" if auxiliary is None else f"{auxiliary.shape[1]}"
+            raise InterfaceError(
+                f"scvi: {who} needs the batch and the covariates of each cell, {columns} columns, "
+                f"and got {got}. Use the cells with theirs, scvi_cells(model); to decode codes "
+                "alone, choose a batch: from_scvi(model, batch=0)."
+            )
+        covariates = {
+            kind: [k for k, each in enumerate(self.kinds, 1) if each == kind]
+            for kind in ("categories", "numbers")
+        }
+        some = {kind: auxiliary[:, places] for kind, places in covariates.items() if places}
+        return {
+            "batch_index": auxiliary[:, :1],
+            "cat_covs": some.get("categories"),
+            "cont_covs": some.get("numbers"),
+        }
+
+
 class _Encoder(nn.Module):
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, batch: int) -> None:
         super().__init__()
         self.module: Any = module
+        self.batch = batch
 
     def forward(self, x: Tensor) -> Posterior:
-        # It also draws a code, which is not used: the global random state is restored.
-        # Rounding may leave a decoded count slightly below 0, where log(1 + x) is undefined.
-        with torch.random.fork_rng(devices=[]):
-            posterior = self.module.inference(x.clamp_min(0), batch_index=_first_batch(x))["qz"]
-        return Posterior(posterior.loc, posterior.scale)
+        return _encode(self.module, x, batch_index=x.new_full((len(x), 1), self.batch))
 
 
 class _Decoder(nn.Module):
-    def __init__(self, module: nn.Module, size: float) -> None:
+    def __init__(self, module: nn.Module, size: float, batch: int) -> None:
         super().__init__()
         self.module: Any = module
-        self.size = size
+        self.size, self.batch = size, batch
 
     def forward(self, z: Tensor) -> Tensor:
-        library = z.new_full((len(z), 1), self.size)
-        law = self.module.generative(z=z, library=library, batch_index=_first_batch(z))["px"]
-        # `mu` is without dropouts; likelihoods without dropouts have only the mean.
-        x: Tensor = law.mu if hasattr(law, "mu") else law.mean
-        return x
+        return _decode(self.module, z, self.size, batch_index=z.new_full((len(z), 1), self.batch))
 
 
-def _first_batch(like: Tensor) -> Tensor:
-    return torch.zeros(len(like), 1, device=like.device)
+def _encode(module: Any, x: Tensor, **conditions: Tensor | None) -> Posterior:
+    # It also draws a code, which is not used: the global random state is restored.
+    # Rounding may leave a decoded count slightly below 0, where log(1 + x) is undefined.
+    with torch.random.fork_rng(devices=[]):
+        posterior = module.inference(x.clamp_min(0), **conditions)["qz"]
+    return Posterior(posterior.loc, posterior.scale)
+
+
+def _decode(module: Any, z: Tensor, size: float, **conditions: Tensor | None) -> Tensor:
+    library = z.new_full((len(z), 1), size)
+    law = module.generative(z=z, library=library, **conditions)["px"]
+    # `mu` is without dropouts; likelihoods without dropouts have only the mean.
+    x: Tensor = law.mu if hasattr(law, "mu") else law.mean
+    return x

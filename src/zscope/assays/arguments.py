@@ -402,6 +402,8 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         part = word.rpartition("=")[2]
         if recording.model is None and part in NEEDS_MODEL:
             return "it needs the model, and only codes were given. Record a model on data"
+        if part in ("autoencoder", "decoder") and not recording.autoencoder.decodes:
+            return "the model has no decoder. Use assays of its codes"
         if part == "autoencoder" and recording.autoencoder.needs_auxiliary:
             return CONDITIONAL
         if recording.factors is None and (part == "factors" or "two factors" in entry.needs):

@@ -176,7 +176,8 @@ def compare(
     checkpoints; the result then shows when each layer settled. `data` is a Dataset or an
     array, by default the data of the first run; up to `samples` observations are used.
     `debiased=False` gives plain CKA, which is biased upwards with few samples. `control` adds
-    the comparisons with an untrained model and with shuffled samples.
+    the comparisons with an untrained model and with shuffled samples. If one of the models has
+    no decoder (a classifier), the encoders are compared.
 
     `extractor` gives the features by which reconstructions and samples of both models are
     compared with the data: "random" (fixed random weights), "inception", a function, or anything
@@ -197,10 +198,11 @@ def compare(
             )
     observed = _choose(dataset, samples, seed)
     # One after the other, so that only one model's activations are in memory at a time.
-    (layers, latents), (other_layers, other) = (_prepare(a, observed) for a in autoencoders)
-    untrained = (
-        _prepare(untrained_copy(autoencoders[0], seed=seed), observed)[0] if control else None
-    )
+    whole = all(autoencoder.decodes for autoencoder in autoencoders)
+    (layers, latents), (other_layers, other) = (_prepare(a, observed, whole) for a in autoencoders)
+    untrained = None
+    if control:
+        untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, whole)[0]
     heatmap = similarity_heatmap(
         layers,
         other_layers,
@@ -212,6 +214,8 @@ def compare(
     recordings = [_recording(each, seed) for each in (latents, other)]
     outcome = compare_recordings(recordings, debiased=debiased)
     flags = _shared_start(*autoencoders)
+    if encoders := [each.title for each in autoencoders if not each.decodes]:
+        flags.append(f"The encoders alone are compared: no decoder in {', '.join(encoders)}.")
     quality, reasons = _sample_qualities(autoencoders, observed, extractor, seed)
     return Comparison(
         heatmap,
@@ -319,12 +323,15 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     return data.subset(choose_rows(len(data), samples, seed))
 
 
-def _prepare(model: Autoencoder, data: Dataset) -> tuple[dict[str, Layer], dict[str, Tensor]]:
+def _prepare(
+    model: Autoencoder, data: Dataset, decode: bool = True
+) -> tuple[dict[str, Layer], dict[str, Tensor]]:
     """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
     every = slice(0, len(data))
     data = data.in_units(model.scaling)
     x = data.batch(every)
-    outputs = activations(model, x, auxiliary=auxiliary_of(model, data, every, x))
+    auxiliary = auxiliary_of(model, data, every, x)
+    outputs = activations(model, x, auxiliary=auxiliary, decode=decode)
     latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
     return prepare_layers(outputs), latents
 

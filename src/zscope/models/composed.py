@@ -147,6 +147,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         self.prior, self.groups = prior, groups
         self.needs = needs | ({"step"} if block is not None else set())
         self.needs_auxiliary = conditional
+        self.decodes = decoder is not None
         self.likelihood_name = type(likelihood).__name__
         self._read = POSTERIORS[posterior].read
 

@@ -359,7 +359,11 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
         for start in range(0, count, 256):
             x = everything[start : start + 256]
             codes = recording.codes[rows[start : start + len(x)]].to(device, dtype)
-            decoded = recording.autoencoder.decode(codes).float().cpu()
+            extra = []
+            if recording.autoencoder.decodes_given and recording.factors is not None:
+                own = recording.factors.values[rows[start : start + len(x)]]
+                extra = [torch.from_numpy(np.ascontiguousarray(own)).to(device, dtype)]
+            decoded = recording.autoencoder.decode(codes, *extra).float().cpu()
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
             parts.append(decoded)

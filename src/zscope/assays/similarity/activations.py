@@ -35,12 +35,14 @@ def activations(
     observations: Observations | np.ndarray,
     *,
     auxiliary: Tensor | np.ndarray | None = None,
+    decode: bool = True,
     batch: int = 256,
     generator: Generator | None = None,
 ) -> dict[str, Tensor]:
     """Layer name -> samples x features (float32, on the CPU), in the order of the forward pass.
 
     `auxiliary` has a row for each observation, for models whose encoder takes one (iVAE).
+    With `decode=False`, and for models without a decoder, the layers of the encoder alone.
     The decoder gets a sample of the posterior, as in training. Without a generator the noise
     is seeded by the model's own means: the same model gives the same numbers again, and two
     models never share their noise. Shared noise would make the samples of two models that
@@ -51,6 +53,7 @@ def activations(
     observations = as_tensor(observations)
     auxiliary = None if auxiliary is None else as_tensor(auxiliary)
     source = generator
+    decode = decode and autoencoder.decodes
     device, dtype = autoencoder.place
     total = len(observations)
     layers: dict[str, Tensor] = {}
@@ -68,11 +71,11 @@ def activations(
             if source is None:
                 source = Generator().manual_seed(_fingerprint(posterior.mean))
             z = posterior.sample(source)
-            decoded = autoencoder.decode(z)
+            decoded = [("output", autoencoder.decode(z))] if decode else []
             parts = [("input", x), *encoder, ("mean", posterior.mean)]
             if not posterior.deterministic:
                 parts += [("variance", posterior.variance), ("sampled", z)]
-            parts += [*outputs, ("output", decoded)]
+            parts += [*outputs, *decoded]
             for name, values in _by_name(parts, len(x)).items():
                 if name not in layers:  # filled in place: layers of images are large
                     layers[name] = torch.empty(total, values.shape[1])

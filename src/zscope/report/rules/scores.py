@@ -99,9 +99,9 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
     # A third of the rows is held out; of few, a guess may look like some skill.
     limit = max(threshold, 1.5 / (dci.samples / 3) ** 0.5)
     missing = [row for row in rows if row[1] < limit]
-    columns = ("factor", "skill of a prediction", "most in one latent, nats")
-    if gap is None:
-        columns, rows = columns[:2], [row[:2] for row in rows]
+    width = 3 if gap is not None else 2
+    columns = ("factor", "skill of a prediction", "most in one latent, nats")[:width]
+    shown = [row[:width] for row in rows]
     evidence = (
         f"Boosted trees that see all latents in use, on held-out rows: skill 0 is as good as a "
         f"constant guess, 1 perfect; {dci.samples:,} observations."
@@ -119,7 +119,7 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
             else "check that factors and observations are in the same order",
             "problem",
             0.7,
-            table=table(columns, rows),
+            table=table(columns, shown),
         )
     else:
         yield Finding(
@@ -129,7 +129,7 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.65,
-            table=table(columns, rows),
+            table=table(columns, shown),
         )
 
 
