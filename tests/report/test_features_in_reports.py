@@ -6,6 +6,7 @@ import torch
 
 import zscope as zs
 from zscope.explorer.session import Session
+from zscope.explorer.views.compare import Compare, compare
 from zscope.explorer.views.latents import Sample, sample
 from zscope.report.rules import RULES
 
@@ -93,5 +94,29 @@ def test_the_explorer_sends_the_units(data):
         assert restored == pytest.approx(data.images[0], rel=1e-4)
         exact = sample(session, Sample(index=0, exact=True))["observation"]["values"]
         assert exact == pytest.approx(data.images[0].tolist(), rel=1e-4)
+    finally:
+        session.close()
+
+
+def test_models_with_other_units_are_compared_in_those_of_the_first(data):
+    plain = zs.wrap(lambda x: x, lambda z: z, latents=3)  # sees years, money and doses
+    session = Session(model_of(data), data, name="a", other=plain, other_name="b")
+    try:
+        answer = compare(session, Compare(sample=0))
+        seen = answer["sample"]["observation"]["values"]
+        for model in answer["models"]:
+            assert model["decoded"]["values"] == pytest.approx(seen, abs=1e-3)
+            assert model["error"] < 1e-5
+    finally:
+        session.close()
+
+
+def test_the_explorer_leaves_out_columns_the_model_does_not_know(data, tmp_path):
+    file = tmp_path / "more.csv"
+    rows = [f"{k},{c:.6g},{b:.6g},{a:.6g}" for k, (a, b, c) in enumerate(data.images[:50])]
+    file.write_text("\n".join(["number,dose,income,age", *rows]))
+    session = Session(model_of(data), zs.data.load(file), name="people")
+    try:
+        assert session.to_dict()["observation"]["features"] == ["age", "income", "dose"]
     finally:
         session.close()

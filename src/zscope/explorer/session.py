@@ -247,10 +247,10 @@ def _record(
             f"from {data.name}: {message}. Do these data have the shape and scale that it was "
             "trained on? Choose other data with --data."
         ) from error
-    if tuple(x.shape[1:]) != data.shape:
+    if tuple(x.shape[1:]) != recording.data.shape:
         raise InterfaceError(
             f"explore: {name} decodes observations of shape {tuple(x.shape[1:])}, but the data "
-            f"have shape {data.shape}. Does the decoder belong to another model, or is its output "
-            "flat? Wrap the decoder in a function that reshapes its output."
+            f"have shape {recording.data.shape}. Does the decoder belong to another model, or is "
+            "its output flat? Wrap the decoder in a function that reshapes its output."
         )
     return recording

@@ -12,6 +12,9 @@ from zscope.results import plain
 
 __all__ = ["background"]
 
+MANY = 100
+"""Features whose scaling is listed."""
+
 
 def background(
     recording: Recording,
@@ -42,7 +45,7 @@ def background(
             "kinds of factors": [] if factors is None else list(factors.kinds),
             **({"recipe": plain(data.recipe)} if data is not None and data.recipe else {}),
         },
-        **({"config": plain(config)} if config else {}),
+        **({"config": plain(_shorten(config))} if config else {}),
         "versions": {
             "zscope": __version__,
             "python": platform.python_version(),
@@ -51,3 +54,11 @@ def background(
             "system": f"{platform.system()} {platform.machine()}",
         },
     }
+
+
+def _shorten(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration, with the means and scales of many features only counted."""
+    scaling = config.get("scaling")
+    if scaling is None or len(scaling["mean"]) <= MANY:
+        return config
+    return {**config, "scaling": f"of {len(scaling['mean']):,} features, see run.json"}

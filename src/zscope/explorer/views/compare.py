@@ -85,7 +85,11 @@ def _reconstruction(
 ) -> dict[str, Any]:
     code = subject.recording.codes[[index]]
     decoded, _ = decode_and_respond(subject.recording.autoencoder, code)
-    error = (decoded.cpu().float() - x).square().sum()
+    # Both models are shown in the units of the first, which may have been trained in others.
+    own = subject.recording.data.original(decoded.cpu().float())
+    scaling = session.recording.data.scaling
+    decoded = own if scaling is None else torch.from_numpy(scaling.apply(own.numpy()))
+    error = (decoded - x).square().sum()
     return {
         "name": subject.name,
         "z": code[0],
