@@ -398,20 +398,27 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
     """Why an assay does not apply to a recording; None if it does."""
     if entry.compares:
         return "it compares two or more recordings. Use: zscope compare"
-    for word in entry.takes:
-        part = word.rpartition("=")[2]
-        if recording.model is None and part in NEEDS_MODEL:
-            return "it needs the model, and only codes were given. Record a model on data"
-        if part in ("autoencoder", "decoder") and not recording.autoencoder.decodes:
-            return "the model has no decoder. Use assays of its codes"
-        if part == "autoencoder" and recording.autoencoder.needs_auxiliary:
-            return CONDITIONAL
-        if recording.factors is None and (part == "factors" or "two factors" in entry.needs):
-            return "the data come without factors. Give data with known factors"
+    parts = {word.rpartition("=")[2] for word in entry.takes}
+    if reason := _unmet_by_model(parts, recording):
+        return reason
+    if recording.factors is None and ("factors" in parts or "two factors" in entry.needs):
+        return "the data come without factors. Give data with known factors"
     for need in entry.needs:
         is_met, reason = NEEDS[need]
         if not is_met(recording):
             return reason
+    return None
+
+
+def _unmet_by_model(parts: set[str], recording: Recording) -> str | None:
+    if not parts & NEEDS_MODEL:
+        return None
+    if recording.model is None:
+        return "it needs the model, and only codes were given. Record a model on data"
+    if parts & {"autoencoder", "decoder"} and not recording.model.decodes:
+        return "the model has no decoder. Use assays of its codes"
+    if "autoencoder" in parts and recording.model.needs_auxiliary:
+        return CONDITIONAL
     return None
 
 
