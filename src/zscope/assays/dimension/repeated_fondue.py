@@ -97,7 +97,7 @@ class RepeatedFondue(Scored):
         return [self.measure("", self.mean), *rest]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [("status", self.status)]
+        lines: list[tuple[str, str]] = [("status", self.status)]
         for seed, search in self.searches.items():
             lines.append((f"seed {seed}", f"{search.score:.3g} ({search.status})"))
             lines += search.summary()[1:]

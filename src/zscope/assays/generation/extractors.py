@@ -20,6 +20,7 @@ network). On MNIST and Fashion-MNIST the Fréchet distance by these features gro
 noise, shifts and mixtures of two pictures, from .08 for other real data.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,8 @@ def random_features(x: Tensor) -> Tensor:
     generator = named_generator(0, "random features")
 
     def weights(*shape: int) -> Tensor:
-        inputs = max(1, int(np.prod(shape[1:])))
-        return normal(torch.empty(shape), generator) * (2 / inputs) ** 0.5
+        spread = math.sqrt(2 / math.prod(shape[1:]))
+        return normal(torch.empty(shape), generator) * spread
 
     x = x.detach().cpu().float()
     for _ in range(3 if x.ndim == 4 else 2):
@@ -111,7 +112,8 @@ def random_features(x: Tensor) -> Tensor:
         else:
             x = (x.flatten(1) @ weights(2 * FEATURES, x.flatten(1).shape[1]).T).relu()
     x = x.flatten(1)
-    return x @ weights(FEATURES, x.shape[1]).T
+    features: Tensor = x @ weights(FEATURES, x.shape[1]).T
+    return features
 
 
 def inception(weights: str | Path | None = None) -> Callable[[Tensor], Tensor]:
