@@ -55,9 +55,12 @@ class Scaling:
     ) -> "Scaling":
         """The scaling that standardises these rows (samples x features)."""
         count = len(rows)
-        mean = sum(part.sum(0) for part in _pieces(rows)) / count
-        squares = sum(np.square(part - mean).sum(0) for part in _pieces(rows))
-        spread = np.sqrt(squares / count)
+        mean, variance = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
+        for part in _pieces(rows):
+            mean += part.sum(0) / count
+        for part in _pieces(rows):
+            variance += np.square(part - mean).sum(0) / count
+        spread = np.sqrt(variance)
         scale = np.where(spread > CONSTANT * np.abs(mean), spread, 1.0)
         hot = {feature_name(column, value) for column in categories for value in categories[column]}
         for k, name in enumerate(names):

@@ -252,7 +252,7 @@ class Dataset:
         return replace(
             self,
             images=SelectedColumns(self.images, np.array(columns)),
-            feature_names=scaling.names,
+            feature_names=tuple(scaling.names),
             categories=scaling.categories,
             scaling=scaling,
         )

@@ -39,7 +39,7 @@ def open_table(path: Path) -> "CsvTable | ParquetTable":
 def table_columns(path: Path) -> dict[str, np.ndarray]:
     """All columns of a table by name, as numbers or words."""
     table = open_table(path)
-    chunks = list(table.chunks(table.columns))
+    chunks: list[CsvChunk | ParquetChunk] = [*table.chunks(table.columns)]
     if not chunks:
         raise DataError(f"{path}: the table has {len(table.columns)} columns but no rows.")
     return {
@@ -68,9 +68,9 @@ def read_table(
     fill: Fill = {}
     if impute is not None:
         fill = _fill(table, survey, impute)
-        for column, values in survey.categories.items():  # a word that only later tables lack
-            if column in survey.missing and fill.get(column, values[0]) not in values:
-                survey.categories[column] = sorted([*values, str(fill[column])])
+        for column, words in survey.categories.items():  # the word may occur in no other cell
+            if column in survey.missing and fill.get(column, words[0]) not in words:
+                survey.categories[column] = sorted([*words, str(fill[column])])
     unfilled = [column for column in survey.missing if column not in fill]
     if unfilled:
         _refuse_missing(path, survey, unfilled)
@@ -173,7 +173,8 @@ class Survey:
             numbers = numbers.astype(np.float32)
         if not self.categories:
             return numbers
-        parts, done = [], 0  # columns of numbers in between stay together
+        parts: list[np.ndarray] = []
+        done = 0  # columns of numbers; those in between categories stay together
         for place, column in enumerate(self.used):
             if column not in self.categories:
                 continue

@@ -28,7 +28,7 @@ def truth(noise=0.5):
 
 def test_a_linear_decoder_has_the_effects_of_its_weights():
     model, codes, x = linear(0, rows=20_000)
-    result = feature_effects(model, codes, x)
+    result = feature_effects(model, codes, x, samples=2000)
     assert result.effects.numpy() == pytest.approx(truth().numpy(), abs=0.03)
     assert result.sizes.numpy() == pytest.approx(truth().abs().numpy() / 2, abs=0.05)
     assert [result.moved(j) for j in range(3)] == [[0, 2], [1, 2], []]
@@ -56,7 +56,8 @@ def test_a_feature_that_moves_both_ways_is_shown_with_plus_minus():
         return torch.stack([z[:, 0], z[:, 0].square(), z[:, 0] * z[:, 1]], 1)
 
     model = zs.wrap(lambda x: x[:, :2], decode, latents=2)
-    result = feature_effects(model, codes, decode(codes), names=["line", "square", "product"])
+    names = ["line", "square", "product"]
+    result = feature_effects(model, codes, decode(codes), names=names, samples=4000)
     assert result.effects[0].tolist() == pytest.approx([2, 0, 0], abs=0.15)
     assert result.both_ways[0].tolist() == [False, True, True]
     assert result.both_ways[1].tolist()[2]
@@ -71,7 +72,8 @@ def test_units_of_features_and_latents_change_nothing():
     model, codes, x = linear(1)
     scale, shift = torch.tensor([1e3, 1e-2, 7.0, 1.0]), torch.tensor([5.0, -2.0, 0.0, 1e4])
     other = zs.wrap(lambda x: x[:, :3], lambda z: (z / 4) @ W * scale + shift, latents=3)
-    a, b = feature_effects(model, codes, x), feature_effects(other, 4 * codes, x * scale + shift)
+    a = feature_effects(model, codes, x)
+    b = feature_effects(other, 4 * codes, x * scale + shift)
     for part in ("effects", "low", "high", "sizes"):
         assert torch.allclose(getattr(a, part), getattr(b, part), atol=2e-3)
     assert torch.allclose(b.changes, a.changes * scale, rtol=0.02, atol=1e-4)

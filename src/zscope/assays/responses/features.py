@@ -127,7 +127,7 @@ def feature_effects(
     *,
     names: Sequence[str] = (),
     units: Sequence[float] | None = None,
-    samples: int = 256,
+    samples: int = 64,
     least: float = 0.1,
     generator: Generator | None = None,
 ) -> FeatureEffects:
@@ -175,8 +175,13 @@ def feature_effects(
     unit = torch.ones(x.shape[1]) if units is None else torch.tensor(list(units))
     changes = effects * torch.where(silent, 0, deviation) * unit.double()
     return FeatureEffects(
-        [str(name) for name in names] or [f"feature {k}" for k in range(x.shape[1])],
-        *(part.float() for part in (effects, low, high, sizes, size_errors, changes)),
+        names=[str(name) for name in names] or [f"feature {k}" for k in range(x.shape[1])],
+        effects=effects.float(),
+        low=low.float(),
+        high=high.float(),
+        sizes=sizes.float(),
+        size_errors=size_errors.float(),
+        changes=changes.float(),
         least=least,
         samples=len(base),
     )
@@ -234,5 +239,5 @@ ENTRY = Entry(
     ),
     needs=("vectors",),
     passes="samples * (3 * latents + 1)",
-    most=8_000,
+    most=2_000,
 )
