@@ -1,7 +1,7 @@
 """A path from one observation to another that stays on the data manifold.
 
 A straight line between two codes may cross a hole, where decoded observations resemble no data.
-The path goes around it; its cost says how far it is from the codes of data.
+The path goes around it, and says how far it gets from the codes of data.
 """
 
 import zscope as zs
@@ -17,6 +17,9 @@ start = (abs(position + 0.8) + strand).argmin()  # near one end of the first str
 end = (abs(position - 0.8) + strand).argmin()  # and near the other
 plane = zs.assays.response_map(recording, grid=60)
 path = zs.assays.manifold_path(plane, codes[start], codes[end])
-print(f"straight line: length {path.straight_length:.2f}, cost {path.straight_cost:.4f}")
-print(f"manifold path: length {path.length:.2f}, cost {path.cost:.4f}")
+for name, far in (
+    ("straight line", path.straight_code_distance),
+    ("manifold path", path.code_distance),
+):
+    print(f"{name}: up to {far.max():.2f} times the spacing of codes away from them")
 path.plot().savefig("interpolate.png")

@@ -61,7 +61,9 @@ def test_compare_two_models(run, tmp_path):
 
 def test_interpolate_on_the_manifold(run, tmp_path):
     output = run("interpolate.py")
-    straight, manifold = (float(line.split("cost ")[1]) for line in output.splitlines()[:2])
+    straight, manifold = (
+        float(line.split("up to ")[1].split()[0]) for line in output.splitlines()[:2]
+    )
     assert manifold < 0.8 * straight
     assert (tmp_path / "interpolate.png").is_file()
 

@@ -60,6 +60,9 @@ def test_the_response_and_how_far_it_moves_are_those_of_the_library(client, pict
     assert answer["displacement"]["distance"] == pytest.approx(score.displacement.item())
     assert answer["displacement"]["percentile"] == pytest.approx(score.percentile.item())
     assert answer["displacement"]["hole"] == bool(score.holes)
+    assert answer["displacement"]["from_codes"] == pytest.approx(score.code_distance.item())
+    assert answer["displacement"]["from_data"] == pytest.approx(score.data_distance.item())
+    assert answer["displacement"]["unlike"] == bool(score.unlike_data)
 
 
 def test_a_query_string_and_a_body_ask_the_same(client):
@@ -176,6 +179,12 @@ def test_the_holes_of_a_map_are_hole_scores_of_its_points(client, pictures):
         pictures.recording,
     )
     close(answer["values"], score.ratio.reshape(5, 5), 1e-4)
+    near = {"from_codes": score.code_distance, "from_data": score.data_distance}
+    for layer, values in near.items():
+        shown = client.ask("map", first=0, second=1, grid=5, layer=layer)
+        close(shown["values"], values.reshape(5, 5), 1e-4)
+    marked = client.ask("map", first=0, second=1, grid=5)["unlike"]
+    assert np.flatnonzero(marked).tolist() == score.unlike_data
 
 
 def test_a_path_leads_from_its_start_to_its_end(client, pictures):
@@ -184,7 +193,10 @@ def test_a_path_leads_from_its_start_to_its_end(client, pictures):
     for name in ("points", "straight"):
         close(answer[name][0], [-2, -1])
         close(answer[name][-1], [2.2, 1.5])
-    assert 0 <= answer["cost"] <= answer["straight_cost"]
+    assert answer["minimised"] == "density"
+    assert 0 <= answer["from_codes"] <= answer["straight_from_codes"]
+    assert answer["decoded_length"] >= answer["largest_jump"] > 0
+    assert answer["straight_decoded_length"] >= answer["straight_largest_jump"] > 0
     base = torch.tensor(client.ask("sample")["z"])
     base[:2] = torch.tensor([-2.0, -1.0])
     first = (255 * pictures.model.decode(base[None])[0, 0]).round().byte().numpy()
@@ -245,6 +257,7 @@ def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
     )
     assert [one["hole"] for one in answer["displacement"]] == [k in score.holes for k in range(20)]
     assert answer["holes"] == score.score
+    assert answer["unlike"] == len(score.unlike_data) / 20
     data = client.ask("samples", source="data", count=7)
     for k, row in enumerate(data["samples"]):
         assert data["observations"][k] == client.ask("sample", index=row)["observation"]

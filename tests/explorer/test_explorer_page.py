@@ -166,12 +166,14 @@ def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictu
             page.get_by_role("button", name=source, exact=True).click()
             settle(page)
             assert picture(page, "canvas.decoded") != before
-        page.get_by_role("button", name="Project onto manifold").click()
+        page.get_by_role("button", name="Make self-consistent").click()
         page.wait_for_selector(".projection .strip li:nth-child(2)")
         # It is animated; screen readers are told when it ends.
         page.wait_for_function(STATUS, arg="[Cc]onverged after")
         settle(page)
         assert "moves further than" in page.locator(".meter").inner_text()
+        assert "times the spacing of data" in page.locator(".meter").inner_text()
+        assert "on the manifold" not in page.locator("body").inner_text()
         index = page.get_by_role("spinbutton", name="Data sample")
         index.fill("17")
         index.press("Enter")
@@ -265,7 +267,7 @@ def test_a_sample_of_a_sheet_opens_in_latents(browser, address):
         settle(page)
         tiles = page.locator(".sheet button")
         assert tiles.count() == 12
-        assert page.locator(".sheet .caption").first.inner_text().endswith("%")
+        assert re.match(r"\d+ % · [\d.]+ ×", page.locator(".sheet .caption").first.inner_text())
         first = picture(page, ".sheet canvas")
         tiles.first.click()
         settle(page)

@@ -156,7 +156,8 @@ class Session:
         x, posterior = decode_and_respond(self.model, codes)
         if not isinstance(self.hole_reference, HoleReference):
             return x, posterior.mean, None
-        return x, posterior.mean, self.hole_reference.score(codes, answers=posterior.mean)
+        score = self.hole_reference.score(codes, answers=posterior.mean, decoded=x)
+        return x, posterior.mean, score
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that the page starts with."""

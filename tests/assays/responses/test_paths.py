@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from torch import nn
-from worlds import curved, gaussian_codes, identity, permuted, responding, seeded
+from worlds import World, curved, gaussian_codes, identity, permuted, responding, seeded
 
 import zscope as zs
 from zscope.assays.responses.chains import resample
@@ -64,7 +64,9 @@ def even(points):
 def test_the_path_keeps_to_its_ring_where_the_straight_line_crosses_others(everywhere):
     world, codes = rings(), on_rings()
     subject = world if everywhere else response_map(world, ZERO, extent=(-2.5, 2.5), codes=codes)
-    path = manifold_path(subject, point(2, 0), point(-2, 0), codes=codes, temperature=1e-4)
+    path = manifold_path(
+        subject, point(2, 0), point(-2, 0), codes=codes, temperature=1e-4, cost="field"
+    )
     assert (radii(path) - 2).abs().max() < 0.05
     # The straight line crosses radii 2 to 0 and back: the integral of (K/2pi)^2 sin^2 is half.
     assert path.straight_cost == pytest.approx(2 * (K / (2 * math.pi)) ** 2, rel=1e-6)
@@ -78,7 +80,7 @@ def test_the_path_keeps_to_its_ring_where_the_straight_line_crosses_others(every
 def test_the_path_in_more_latents_stays_where_those_rest():
     world, codes = rings(4), on_rings(latents=4)
     path = manifold_path(
-        world, point(2, 0, 0, 0), point(-2, 0, 0, 0), codes=codes, temperature=1e-3
+        world, point(2, 0, 0, 0), point(-2, 0, 0, 0), codes=codes, temperature=1e-3, cost="field"
     )
     assert (radii(path) - 2).abs().max() < 0.1
     assert path.points[:, 2:].abs().max() < 0.1
@@ -147,7 +149,7 @@ def plane_chain(plane, ends):
 def test_an_identity_autoencoder_costs_nothing_and_goes_straight(everywhere):
     codes = gaussian_codes(100, 2)
     subject = identity(2) if everywhere else response_map(identity(2), ZERO, extent=(-3, 3))
-    path = manifold_path(subject, point(-1, 0.3), point(2, 1), codes=codes)
+    path = manifold_path(subject, point(-1, 0.3), point(2, 1), codes=codes, cost="field")
     assert path.cost == path.straight_cost == 0
     assert np.allclose(path.points, resample(torch.stack([point(-1, 0.3), point(2, 1)]), 101))
 
@@ -237,11 +239,60 @@ def test_identical_ends_are_a_path_without_length():
         json.dumps(path.to_dict())
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("seed", [3, 4])
+def test_the_density_keeps_to_the_codes_where_the_field_says_nothing(everywhere, seed):
+    """An identity is self-consistent everywhere; the codes are an arc of a circle."""
+    generator = seeded(seed)
+    angle = math.pi * torch.rand(400, generator=generator, dtype=torch.float64)
+    radius = 1 + 0.02 * torch.randn(400, generator=generator, dtype=torch.float64)
+    codes = torch.stack([radius * angle.cos(), radius * angle.sin()], 1)
+    world, ends = identity(2), (codes[angle.argmin()], codes[angle.argmax()])
+    subject = world if everywhere else response_map(world, ZERO, extent=(-1.5, 1.5), codes=codes)
+    path = manifold_path(subject, *ends, codes=codes)
+    assert path.minimised == "density"
+    assert (radii(path) - 1).abs().max() < 0.1
+    assert path.warning is None
+    assert path.code_distance.max() < path.code_limit < path.straight_code_distance.max()
+    # Both lengths are known: the model decodes a code to itself.
+    assert path.decoded_length == pytest.approx(path.length, rel=1e-3)
+    assert path.length == pytest.approx(math.pi, rel=0.05)
+    assert path.straight_decoded_length == pytest.approx(2, rel=0.05)
+    assert path.largest_jump == pytest.approx(path.length / 100, rel=0.1)
+    paper = manifold_path(subject, *ends, codes=codes, cost="field")
+    assert torch.equal(paper.points, paper.straight)
+    assert "leaves the data" in paper.warning
+    assert "straight line" in dict(paper.summary())["decoded length"]
+
+
+def test_a_jump_of_the_decoder_is_reported():
+    """Codes on both sides of 0 decode 10 apart."""
+    world = World(lambda z: z + 5 * z[:, :1].sign(), lambda x: x - 5 * x[:, :1].sign(), 2)
+    codes = gaussian_codes(300, 2)
+    path = manifold_path(world, point(-1, 0), point(1, 0), codes=codes, relax=0)
+    assert path.largest_jump == pytest.approx(200**0.5, rel=0.02)
+    assert path.decoded_length > path.length + 10
+
+
+def test_without_codes_the_map_has_only_its_field():
+    plane = response_map(rings(), ZERO, extent=(-2.5, 2.5), grid=10)
+    path = manifold_path(plane, point(2, 0), point(-2, 0), relax=0)
+    assert path.minimised == "field"
+    assert path.code_distance is None
+    assert path.warning is None
+    with pytest.raises(ConfigError, match="needs codes of data"):
+        manifold_path(plane, point(2, 0), point(-2, 0), cost="density")
+
+
 def test_two_islands_are_joined_by_asking_for_more_neighbours():
     near = gaussian_codes(20, 2, scale=0.1)
     codes = torch.cat([near, near + 10])
-    path = manifold_path(identity(2), point(0, 0), point(10, 10), codes=codes, neighbours=1)
+    path = manifold_path(
+        identity(2), point(0, 0), point(10, 10), codes=codes, neighbours=1, cost="field"
+    )
     assert path.length == pytest.approx(math.hypot(10, 10))
+    assert "leaves the data" in path.warning
+    assert path.warning in dict(path.summary())["warning"]
 
 
 def test_duplicated_codes_do_no_harm():
@@ -262,9 +313,10 @@ def test_a_model_without_gradients_is_told_what_to_do():
     world = responding(lambda z: torch.from_numpy(0.5 * z.detach().numpy()), 2)
     codes = gaussian_codes(50, 2)
     with pytest.raises(InterfaceError, match="no gradient.*relax=0"):
-        manifold_path(world, codes[0], codes[1], codes=codes)
-    path = manifold_path(world, codes[0], codes[1], codes=codes, relax=0)
+        manifold_path(world, codes[0], codes[1], codes=codes, cost="field")
+    path = manifold_path(world, codes[0], codes[1], codes=codes, relax=0, cost="field")
     assert path.cost <= path.straight_cost
+    manifold_path(world, codes[0], codes[1], codes=codes)  # the density needs no gradients
 
 
 def test_an_end_off_the_map_is_refused_with_the_range():
@@ -379,7 +431,8 @@ def test_on_the_helix_the_path_keeps_to_its_strand_where_the_straight_line_hops(
                 path = manifold_path(subject, start, end, codes=codes)
                 assert distance_to_strand(model.decode(path.points), n).max() < 0.5
                 assert distance_to_strand(model.decode(path.straight), n).max() > 0.9
-                assert path.cost < 0.5 * path.straight_cost
+                assert path.warning is None
+                assert path.straight_code_distance.max() > path.code_limit
 
 
 def test_a_code_on_the_edge_of_the_map_is_not_off_it():

@@ -2,29 +2,48 @@
 
 The path z(s), s its arc length, that minimises
 
-    integral of ( |F(z)|^2 + temperature ) ds,        F(z) = R(z) - z
+    integral of ( C(z) + temperature ) ds
 
-where F is the response field: small on the learned manifold, large off it. The
-temperature keeps the path short where the field vanishes; a high one gives the straight
-line. `cost` is the integral of |F|^2 along the path and `straight_cost` the same along
-the straight line, both by the same fine quadrature of the true response, so
+By default, where codes of data are known, C is their sparseness,
+
+    cost="density":   C(z) = d(z)^4,    d(z) the root mean square distance of z from the 5
+                      nearest codes, in units of the spacing of codes (the median of their
+                      own mean distance)
+
+so that the path keeps to where codes are. (With d(z)^2, a tenth of the paths between codes of
+one strand of a helix still cross to the other.) The paper minimises the response field instead,
+
+    cost="field":     C(z) = |F(z)|^2,        F(z) = R(z) - z
+
+which is the default for a map without codes. The field is small where the model is
+self-consistent, which also happens far from data, so these paths may cross between separate
+parts of the data while their cost falls: see docs/decisions/manifold-paths.md.
+
+The temperature keeps the path short where C vanishes; a high one gives the straight line.
+`cost` is the integral of |F|^2 along the path and `straight_cost` the same along the straight
+line, both by the same fine quadrature of the true response; where the field is minimised,
 
     0 <= cost <= straight_cost
 
+For both paths there are also `decoded_length` (of the decoded path), `largest_jump` (between
+two of its points), and `code_distance` (from the nearest codes, in units of their spacing, at
+each point: d). `warning` says if the path leaves the data: if somewhere it is farther from the
+codes than 99 % of them are from each other.
+
 In a plane (given a response map) the path is the shortest one on the graph of grid
 points, each connected in 32 directions, and is then relaxed under the same cost, which
-removes the corners of the grid. In all latents (given an autoencoder) it starts as a
-shortest path on the graph of nearest neighbours among the codes and is relaxed likewise.
-Points and frames are at equal arc length. Exchanging start and end reverses the path;
-permuting latents permutes its coordinates.
+removes the corners of the grid; codes are projected onto the plane. In all latents (given an
+autoencoder) it starts as a shortest path on the graph of nearest neighbours among the codes
+and is relaxed likewise. Points and frames are at equal arc length. Exchanging start and end
+reverses the path; permuting latents permutes its coordinates.
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3 (the
-planar path, on the squared field); the path in all latents is ours.
+planar path, on the squared field); the density and the path in all latents are ours.
 """
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -46,6 +65,9 @@ from zscope.types import Codes
 
 __all__ = ["ManifoldPath", "manifold_path"]
 
+Cost = Literal["density", "field"]
+NEAREST = 5
+
 # Moves in the 32 nearest directions of a grid, up to sign: with only the 8 nearest a path
 # can be 8 % too long, with these 1.3 %, and relaxation removes the rest.
 _MOVES = [(1, 0), (0, 1), (1, 1), (1, -1), (2, 1), (2, -1), (1, 2), (1, -2)]
@@ -54,7 +76,7 @@ _MOVES += [(3, 1), (3, -1), (1, 3), (1, -3), (3, 2), (3, -2), (2, 3), (2, -3)]
 
 @dataclass(frozen=True, eq=False)
 class ManifoldPath(Result):
-    """A path between two codes that stays on the manifold, and the straight line."""
+    """A path between two codes that keeps to the data, and the straight line."""
 
     points: Codes  # whole latent vectors, at equal arc length, ends included
     straight: Codes
@@ -64,12 +86,50 @@ class ManifoldPath(Result):
     straight_length: float
     profile: Float[Tensor, " points"]  # |F|^2 at the points
     straight_profile: Float[Tensor, " points"]
+    minimised: Cost
+    decoded_length: float
+    straight_decoded_length: float
+    largest_jump: float  # between decoded points
+    straight_largest_jump: float
+    code_distance: Float[Tensor, " points"] | None  # from the nearest codes, in their spacing
+    straight_code_distance: Float[Tensor, " points"] | None
+    code_limit: float | None  # beyond, a point is off the data
     temperature: float
     dims: tuple[int, int] | None  # the plane, or None for a path in all latents
     frames: Tensor  # decoded at equal arc length
     straight_frames: Tensor
     codes: Tensor | None = dataclasses.field(repr=False)
     map: ResponseMap | None = dataclasses.field(repr=False)
+
+    @property
+    def warning(self) -> str | None:
+        """Whether the path leaves the data; None if it does not, or if no codes are known."""
+        if self.code_distance is None or self.code_limit is None:
+            return None
+        farthest = float(self.code_distance.max())
+        if farthest <= self.code_limit:
+            return None
+        return (
+            f"the path leaves the data: it is up to {farthest:.1f} times the spacing of codes "
+            f"away from them (up to {self.code_limit:.1f} is usual). Does the data have separate "
+            "parts? Choose ends in one of them, or sample more codes."
+        )
+
+    def summary(self) -> list[tuple[str, str]]:
+        def both(path: float, straight: float) -> str:
+            return f"{path:.4g} (straight line {straight:.4g})"
+
+        rows = [
+            ("minimised", self.minimised),
+            ("length", both(self.length, self.straight_length)),
+            ("integral of |F|^2", both(self.cost, self.straight_cost)),
+            ("decoded length", both(self.decoded_length, self.straight_decoded_length)),
+            ("largest decoded jump", both(self.largest_jump, self.straight_largest_jump)),
+        ]
+        if self.code_distance is not None and self.straight_code_distance is not None:
+            farthest = self.code_distance.max(), self.straight_code_distance.max()
+            rows.append(("farthest from codes", both(*map(float, farthest))))
+        return [*rows, ("warning", self.warning)] if self.warning else rows
 
     def to_dict(self) -> dict[str, Any]:
         """Without the map, the codes and the pictures."""
@@ -90,6 +150,7 @@ def manifold_path(
     end: Tensor | np.ndarray,
     *,
     codes: Tensor | np.ndarray | None = None,
+    cost: Cost | None = None,
     temperature: float | None = None,
     points: int = 101,
     frames: int = 9,
@@ -103,8 +164,9 @@ def manifold_path(
     In a plane the ends are two numbers or whole latent vectors (of which the two latents
     of the map are used). In all latents `codes` show where the manifold is; `samples` of them
     are connected to their `neighbours` nearest, or to more if the graph is disconnected.
-    `temperature` is by default a tenth of the median of |F|^2 over the codes (for a map
-    without codes, over the fifth of the map with the smallest |F|). `relax` is the largest
+    `cost` is what the path minimises, by default the density where codes are known.
+    `temperature` is by default a tenth of the median cost over the codes (for a map without
+    codes, over the fifth of the map with the smallest |F|). `relax` is the largest
     number of relaxation steps (by default 100 in a plane and 20 in all latents, where each
     step runs the model); 0 leaves the path on its graph, for models without gradients.
     """
@@ -127,6 +189,7 @@ def manifold_path(
         space = _Plane(subject)
     else:
         space = _AllLatents(subject, codes, samples, generator)
+    space.choose(cost)
     ends = torch.stack([space.end(start, "start"), space.end(end, "end")])
     if temperature is None:
         # Where the field nearly vanishes, paths would follow its rounding errors.
@@ -138,24 +201,31 @@ def manifold_path(
         relax = space.relax if relax is None else relax
         if relax > 0:
             options: dict[str, Any] = {"pieces": space.pieces, "bounds": space.bounds}
-            starts += [relax_chain(c, space.squares, temperature, relax, **options) for c in starts]
+            starts += [relax_chain(c, space.smooth, temperature, relax, **options) for c in starts]
         candidates += [resample(chain, points) for chain in starts[1:]]
     # Relaxation finds the nearest minimum, which need not be the lowest: all candidates are
     # compared by the same fine quadrature. The straight line wins unless another is better.
-    costs = [integral(chain, space.measure) for chain in candidates]
-    totals = [c + temperature * length(chain) for c, chain in zip(costs, candidates, strict=True)]
-    chosen = 0 if totals[0] <= min(totals) * (1 + 1e-6) else totals.index(min(totals))
-    best = candidates[chosen]
+    totals = [integral(c, space.exact) + temperature * length(c) for c in candidates]
+    best = candidates[0 if totals[0] <= min(totals) * (1 + 1e-6) else totals.index(min(totals))]
     model = space.autoencoder
+    decoded, straight_decoded = (_steps(decode(model, space.whole(c))) for c in (best, straight))
     return ManifoldPath(
         points=space.whole(best),
         straight=space.whole(straight),
-        cost=costs[chosen],
-        straight_cost=costs[0],
+        cost=integral(best, space.measure),
+        straight_cost=integral(straight, space.measure),
         length=length(best),
         straight_length=length(straight),
         profile=space.measure(best),
         straight_profile=space.measure(straight),
+        minimised=space.minimised,
+        decoded_length=float(decoded.sum()),
+        straight_decoded_length=float(straight_decoded.sum()),
+        largest_jump=float(decoded.max()),
+        straight_largest_jump=float(straight_decoded.max()),
+        code_distance=None if space.density is None else space.density(best).sqrt(),
+        straight_code_distance=None if space.density is None else space.density(straight).sqrt(),
+        code_limit=None if space.density is None else space.density.limit,
         temperature=temperature,
         dims=None if plane is None else plane.dims,
         frames=decode(model, space.whole(resample(best, frames))).cpu(),
@@ -165,7 +235,66 @@ def manifold_path(
     )
 
 
-class _Plane:
+class _Density:
+    """How far points are from the nearest codes: mean squares, in units of their spacing."""
+
+    def __init__(self, codes: Tensor) -> None:
+        from scipy.spatial import KDTree
+
+        # Repeated codes would have no distance from each other.
+        self.codes = codes.detach().double().cpu().unique(dim=0)
+        self.tree = KDTree(self.codes.numpy())
+        self.count = min(NEAREST, len(self.codes))
+        self.spacing = 1.0
+        # From each other, not from themselves.
+        near, _ = self.tree.query(self.codes.numpy(), k=list(range(2, self.count + 2)))
+        distances = torch.from_numpy(near)
+        if len(self.codes) <= self.count:  # there are not as many others
+            distances = torch.where(distances.isfinite(), distances, 0.0)
+        self.spacing = float(distances.mean(1).median()) or 1.0
+        own = distances.square().mean(1).sqrt() / self.spacing
+        self.limit = float(np.quantile(own.numpy(), 0.99))
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """For points of any leading shape, with gradients."""
+        flat = points.double().reshape(-1, points.shape[-1])
+        _, index = self.tree.query(flat.detach().numpy(), k=list(range(1, self.count + 1)))
+        squares = (flat[:, None] - self.codes[torch.from_numpy(index)]).square().sum(-1)
+        return squares.mean(1).reshape(points.shape[:-1]) / self.spacing**2
+
+
+class _Space:
+    """What a path minimises: `smooth` with gradients, `exact` where it is compared."""
+
+    density: _Density | None
+    minimised: Cost
+
+    def choose(self, cost: Cost | None) -> None:
+        if cost == "density" and self.density is None:
+            raise ConfigError(
+                "manifold_path: cost='density' needs codes of data, and the map has none. Give "
+                "response_map(..., codes=zs.record(model, data).codes), or use cost='field'."
+            )
+        self.minimised = cost or ("field" if self.density is None else "density")
+
+    def smooth(self, points: Tensor) -> Tensor:
+        if self.minimised == "density" and self.density is not None:
+            return self.density(points).square()
+        return self.squares(points)
+
+    def exact(self, points: Tensor) -> Tensor:
+        if self.minimised == "density" and self.density is not None:
+            return self.density(points).square()
+        return self.measure(points)
+
+    def squares(self, points: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def measure(self, points: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class _Plane(_Space):
     """Paths over two latents: relaxed on the grid of the map, measured by the true response."""
 
     relax, pieces = 100, 64
@@ -175,6 +304,7 @@ class _Plane:
         self.codes = plane.codes
         low0, high0, low1, high1 = plane.extent
         self.bounds = torch.tensor([[low0, high0], [low1, high1]], dtype=torch.float64)
+        self.density = None if self.codes is None else _Density(self.codes)
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
         # Rounded like the edges of the map, so that a code on an edge is inside.
@@ -202,7 +332,7 @@ class _Plane:
         if self.codes is not None:
             inside = ((self.codes >= self.bounds[:, 0]) & (self.codes <= self.bounds[:, 1])).all(1)
             if inside.any():
-                return _default_temperature(self.squares(self.codes[inside]))
+                return _default_temperature(self.smooth(self.codes[inside]))
         squares = self.map.field.square().sum(-1).flatten()
         return _default_temperature(squares.sort().values[: max(1, len(squares) // 5)])
 
@@ -242,13 +372,16 @@ class _Plane:
             targets.append(near)
         nodes = torch.cat([nodes, ends])
         edges = np.concatenate(sources), np.concatenate(targets)
+        if self.minimised == "density":  # the search for neighbours is slow
+            sparse = self.exact(nodes)
+            return shortest(nodes, edges, (sparse[edges[0]] + sparse[edges[1]]) / 2 + temperature)
         share = torch.linspace(0, 1, 7, dtype=torch.float64)[1::2]
         first, second = nodes[edges[0]], nodes[edges[1]]
-        costs = torch.stack([self.squares(first.lerp(second, s)) for s in share]).mean(0)
+        costs = torch.stack([self.smooth(first.lerp(second, s)) for s in share]).mean(0)
         return shortest(nodes, edges, costs + temperature)
 
 
-class _AllLatents:
+class _AllLatents(_Space):
     """Paths over all latents: they start on the nearest-neighbour graph of the codes."""
 
     bounds = None
@@ -271,6 +404,7 @@ class _AllLatents:
             order = torch.randperm(len(codes), generator=fresh(generator))
             codes = codes[order[:samples].sort().values]
         self.autoencoder, self.codes = single_precision(autoencoder), codes
+        self.density = _Density(codes)
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
         vector = as_codes(value, f"manifold_path: {name}")[0].double()
@@ -285,7 +419,7 @@ class _AllLatents:
         return points.to(self.codes.dtype)
 
     def temperature(self) -> float:
-        return _default_temperature(self.measure(self.codes))
+        return _default_temperature(self.exact(self.codes))
 
     def measure(self, points: Tensor) -> Tensor:
         points = points.to(self.codes.dtype)
@@ -327,10 +461,15 @@ class _AllLatents:
             neighbours = min(2 * neighbours, count - 1)
         pairs = np.unique(np.sort(np.stack([sources, targets]), axis=0), axis=1)
         edges = pairs[:, pairs[0] != pairs[1]]
-        at_nodes = self.measure(nodes)
-        middle = self.measure((nodes[edges[0]] + nodes[edges[1]]) / 2)
+        at_nodes = self.exact(nodes)
+        middle = self.exact((nodes[edges[0]] + nodes[edges[1]]) / 2)
         costs = (at_nodes[edges[0]] + at_nodes[edges[1]] + 4 * middle) / 6
         return shortest(nodes, (edges[0], edges[1]), costs + temperature, source=0, target=1)
+
+
+def _steps(decoded: Tensor) -> Tensor:
+    """The distances between consecutive decoded points."""
+    return decoded.cpu().flatten(1).double().diff(dim=0).norm(dim=1)
 
 
 def _default_temperature(squares: Tensor) -> float:
@@ -341,6 +480,6 @@ def _default_temperature(squares: Tensor) -> float:
 ENTRY = Entry(
     question="Which path leads from one code to another without leaving the data manifold?",
     takes=("autoencoder", "start_code", "end_code", "codes=codes"),
-    passes="samples * (neighbours + 2) + 10_000",  # about 10,000 to relax and evaluate the path
-    most=15_000,
+    # To evaluate the path; the field also has to be measured on the graph and while relaxing.
+    passes="1_450 + (cost == 'field') * (samples * (neighbours + 2) + 9_000)",
 )

@@ -152,10 +152,10 @@ export function make(context) {
     }
   }
 
-  // Projection onto the manifold: the response, repeatedly.
+  // The response, repeatedly, until the code is self-consistent.
   const projection = h("div", { className: "projection" });
   const working = busy();
-  const project = h("button", { type: "button", className: "primary", onclick: projectCode }, "Project onto manifold");
+  const project = h("button", { type: "button", className: "primary", onclick: projectCode }, "Make self-consistent");
   async function projectCode() {
     stop();
     const own = ++animation;
@@ -164,9 +164,9 @@ export function make(context) {
       if (own !== animation) return;
       const passes = answer.steps.length;
       projection.replaceChildren(
-        h("h3", {}, "Projection onto the manifold"),
+        h("h3", {}, "Decoded and encoded repeatedly"),
         strip(look, answer.frames.map((frame) => frame.decoded), { captions: answer.frames.map((frame) => `${frame.pass}`), label: "pass" }),
-        h("p", { className: "hint" }, answer.converged ? `Converged after ${passes} ${passes === 1 ? "pass" : "passes"}; the first moved it by ${precise(answer.steps[0])}.` : `Not converged after ${passes} passes; the last moved it by ${precise(answer.steps.at(-1))}.`),
+        h("p", { className: "hint" }, answer.converged ? `Self-consistent after ${passes} ${passes === 1 ? "pass" : "passes"}; the first moved it by ${precise(answer.steps[0])}. ${fromData(answer.displacement)}` : `Not converged after ${passes} passes; the last moved it by ${precise(answer.steps.at(-1))}.`),
       );
       if (!reducedMotion()) {
         for (const frame of answer.frames) {
@@ -245,10 +245,18 @@ export function displacement(answer, reason) {
   if (!answer) return [h("p", { className: "hint" }, reason ?? "")];
   const percentage = answer.percentile;
   return [
-    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(answer.distance)}`), answer.hole ? h("span", { className: "tag hole" }, "in a hole") : percentage > 90 ? h("span", { className: "tag" }, "at the edge") : h("span", { className: "tag fine" }, "on the manifold")),
+    h("p", {}, h("strong", {}, `‖R(z) − z‖ = ${number(answer.distance)}`), answer.hole ? h("span", { className: "tag hole" }, "in a hole") : answer.unlike ? h("span", { className: "tag hole" }, "self-consistent, unlike data") : h("span", { className: "tag fine" }, percentage > 90 ? "like data, at the edge" : "self-consistent, like data")),
     h("meter", { min: 0, max: 100, value: percentage, low: 90, high: 99, optimum: 0, "aria-label": "Percentage of posterior samples that move less" }),
     h("p", { className: "hint" }, `moves further than ${number(percentage, 0)} % of posterior samples`),
+    h("p", { className: "hint" }, fromData(answer)),
   ];
+}
+
+/** How far a code and what it decodes to are from data, in words. */
+export function fromData(answer) {
+  if (!answer) return "";
+  const code = `The code is ${number(answer.from_codes, 1)}`;
+  return answer.from_data === null ? `${code} times the spacing of codes of data away from them.` : `${code}, the decoded observation ${number(answer.from_data, 1)} times the spacing of data away from them${answer.unlike ? ": unlike data" : ""}.`;
 }
 
 /** Number inputs do not accept a typographic minus. */

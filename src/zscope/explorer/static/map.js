@@ -1,16 +1,18 @@
 // Map: the response over a plane of two latents, the codes in it, and paths between points.
 
 import { factorColours } from "./colour.js";
-import { Latest, api, busy, choices, field, h, precise, readIndex, readPair, readVector, select, writePair, writeVector } from "./core.js";
+import { Latest, api, busy, choices, field, h, number, precise, readIndex, readPair, readVector, select, writePair, writeVector } from "./core.js";
 import { colourBar, legend, lines, observation, strip } from "./draw.js";
 import { displacement } from "./latents.js";
 import { colourRange, drawPlane } from "./plane.js";
 
 const LAYERS = {
-  divergence: ["Divergence", "blue where responses converge (the manifold), red where they diverge (a boundary)"],
-  curvature: ["Curvature", "how sharply responses converge or diverge"],
-  magnitude: ["Displacement", "how far decoding and encoding moves a code within the plane"],
+  divergence: ["Divergence", "blue where responses converge (self-consistent codes), red where they diverge (a boundary). Hatched: unlike data"],
+  curvature: ["Curvature", "how sharply responses converge or diverge. Hatched: unlike data"],
+  magnitude: ["Displacement", "how far decoding and encoding moves a code within the plane. Hatched: unlike data"],
   holes: ["Hole score", "displacement in all latents, relative to posterior samples (1 = typical)"],
+  from_codes: ["Distance from codes", "of each point from the nearest codes of data, in units of their spacing (1 = typical)"],
+  from_data: ["Distance from data", "of each decoded point from the nearest data, in units of their spacing (1 = typical)"],
   none: ["None", ""],
 };
 
@@ -113,12 +115,16 @@ export function make(context) {
   );
 
   function showPath() {
-    const saving = path.straight_cost > 0 ? Math.round(100 * (1 - path.cost / path.straight_cost)) : 0;
+    const about = (which) => {
+      const far = path[`${which}from_codes`];
+      return `∫‖R(z) − z‖² ${precise(path[`${which}cost`])}, decoded length ${precise(path[`${which}decoded_length`])}, largest jump ${precise(path[`${which}largest_jump`])}${far === null ? "" : `, up to ${number(far, 1)} × the spacing of codes away from them`}`;
+    };
     const along = (values) => values.map((_, k) => k / (values.length - 1));
     paths.replaceChildren(
       h("h3", {}, "From A to B"),
-      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-grey" }, "straight line"), `: cost ${precise(path.straight_cost)}`), strip(look, path.straight_frames, { size: 72, label: "straight line, frame" })),
-      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), `: cost ${precise(path.cost)}`, saving > 0 ? ` (${saving} % lower)` : ""), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
+      path.warning ? h("p", { className: "warning" }, `Warning: ${path.warning}`) : "",
+      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-grey" }, "straight line"), `: ${about("straight_")}`), strip(look, path.straight_frames, { size: 72, label: "straight line, frame" })),
+      h("div", { className: "film" }, h("p", {}, h("span", { className: "key-one" }, "manifold path"), `: ${about("")}`), strip(look, path.frames, { size: 72, label: "manifold path, frame" })),
       h(
         "div",
         { className: "beside" },

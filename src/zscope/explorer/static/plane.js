@@ -83,7 +83,27 @@ function drawBackground(paper, plane, { width, height }) {
   paper.rect(BOX.l, BOX.t, width, height);
   paper.clip();
   paper.drawImage(small, BOX.l - cell[0] / 2, BOX.t - cell[1] / 2, width + cell[0], height + cell[1]);
+  if (plane.unlike) hatch(paper, plane.unlike, cell);
   paper.restore();
+}
+
+/** A stroke through every grid point that is unlike data. */
+function hatch(paper, unlike, [across, up]) {
+  const grid = unlike.length;
+  paper.strokeStyle = css("--muted");
+  paper.globalAlpha = 0.6;
+  paper.lineWidth = 1;
+  paper.beginPath();
+  for (let i = 0; i < grid; i++) {
+    for (let j = 0; j < grid; j++) {
+      if (!unlike[i][j]) continue;
+      const x = BOX.l + i * across;
+      const y = BOX.t + (grid - 1 - j) * up;
+      paper.moveTo(x - across / 2, y + up / 2);
+      paper.lineTo(x + across / 2, y - up / 2);
+    }
+  }
+  paper.stroke();
 }
 
 function drawAxes(paper, [low0, high0, low1, high1], { side, width, height, x, y }, names) {

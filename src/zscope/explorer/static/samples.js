@@ -1,7 +1,11 @@
-// Samples: sheets of observations and of decoded draws, each with its hole score.
+// Samples: sheets of observations and of decoded draws, with their distance from data.
 
 import { Latest, api, busy, choices, field, h, number, readIndex, select, writeVector } from "./core.js";
 import { observation } from "./draw.js";
+import { fromData } from "./latents.js";
+
+/** How far the decoded observation is from data; without data, the code from codes. */
+const distance = (score) => score.from_data ?? score.from_codes;
 
 const SOURCES = [
   ["data", "Data", "recorded observations, scored by their codes"],
@@ -26,7 +30,7 @@ export function make(context) {
   };
   const source = choices("Source", sources, state.source, (value) => update({ source: value }));
   const count = select([12, 24, 48, 96, 192].map((n) => [n, n]), 48, (value) => update({ count: Number(value) }));
-  const sorting = select([["drawn", "as drawn"], ["score", "by hole score"]], "drawn", (value) => {
+  const sorting = select([["drawn", "as drawn"], ["score", "by hole score"], ["data", "by distance from data"]], "drawn", (value) => {
     state.order = value;
     render();
     save();
@@ -50,20 +54,22 @@ export function make(context) {
     if (!answer) return;
     let order = answer.observations.map((_, k) => k);
     if (state.order === "score" && answer.displacement) order = order.sort((a, b) => answer.displacement[b].distance - answer.displacement[a].distance);
+    if (state.order === "data" && answer.displacement) order = order.sort((a, b) => distance(answer.displacement[b]) - distance(answer.displacement[a]));
     sheet.replaceChildren(
       ...order.map((k) => {
         const score = answer.displacement?.[k];
-        const text = score ? `${number(score.percentile, 0)} %` : "";
+        const text = score ? `${number(score.percentile, 0)} % · ${number(distance(score), 1)} ×` : "";
+        const verdict = score?.hole ? "hole" : score?.unlike ? "unlike data" : "";
         const picture = observation(look, { size: 96, label: "" });
         picture.show(answer.observations[k]);
         const open = () => context.go("latents", answer.samples.length ? { sample: answer.samples[k] } : { z: writeVector(answer.codes[k]) });
-        const name = `Sample ${k + 1}${score ? `, moves further than ${text} of posterior samples${score.hole ? ", in a hole" : ""}` : ""}. Open in Latents`;
-        return h("li", {}, h("button", { type: "button", className: `tile ${score?.hole ? "in-hole" : ""}`, "aria-label": name, title: name, onclick: open }, picture, h("span", { className: "caption" }, text, score?.hole ? h("b", {}, " hole") : "")));
+        const name = `Sample ${k + 1}${score ? `, moves further than ${number(score.percentile, 0)} % of posterior samples${score.hole ? ", in a hole" : ""}. ${fromData(score)}` : ""} Open in Latents`;
+        return h("li", {}, h("button", { type: "button", className: `tile ${score?.hole ? "in-hole" : score?.unlike ? "unlike" : ""}`, "aria-label": name, title: name, onclick: open }, picture, h("span", { className: "caption" }, text, verdict ? h("b", {}, ` ${verdict}`) : "")));
       }),
     );
     const description = SOURCES.find(([name]) => name === answer.source)[2];
     facts.textContent = answer.displacement
-      ? `${description}: ${number(100 * answer.holes, 0)} % of these ${answer.observations.length} are in holes (1 % of posterior samples are).`
+      ? `${description}: ${number(100 * answer.holes, 0)} % of these ${answer.observations.length} are in holes and ${number(100 * answer.unlike, 0)} % are unlike data (of posterior samples, 1 to 2 %).`
       : `${description}. ${session.no_hole_scores ?? ""}`;
   }
 
@@ -78,14 +84,14 @@ export function make(context) {
       { className: "samples" },
       h("div", { className: "toolbar" }, source, field("Count", count), field("Order", sorting), field("Seed", seed), again, working),
       facts,
-      h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again. Click a sample to open it in Latents."),
+      h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again, and the distance of the decoded observation from the nearest data, in units of their spacing (× 1 is typical). Red: in a hole; orange: self-consistent, but unlike data. Click a sample to open it in Latents."),
       sheet,
     ),
     show(parameters) {
       state.source = sources.some(([name]) => name === parameters.source) ? parameters.source : sources[1]?.[0] ?? "data";
       state.count = [12, 24, 48, 96, 192].includes(Number(parameters.count)) ? Number(parameters.count) : 48;
       state.seed = readIndex(parameters.seed, 2 ** 31) ?? 0;
-      state.order = parameters.order === "score" ? "score" : "drawn";
+      state.order = ["score", "data"].includes(parameters.order) ? parameters.order : "drawn";
       source.choose(state.source);
       count.value = state.count;
       seed.value = state.seed;

@@ -60,7 +60,7 @@ class Draw(Query):
 
 
 class Project(CodeQuery):
-    """A latent vector to project onto the manifold."""
+    """A latent vector to decode and encode until it is self-consistent."""
 
     passes: Annotated[int, Field(ge=1, le=100)] = 50
     """The largest number of passes."""
@@ -105,12 +105,19 @@ def decode(session: Session, query: Decode) -> dict[str, Any]:
 
 
 def displacements(score: HoleScore) -> list[dict[str, Any]]:
-    """For each vector |R(z) - z|, and the percentage of posterior samples that move less."""
-    holes = set(score.holes)
-    pairs = zip(score.displacement.tolist(), score.percentile.tolist(), strict=True)
+    """For each vector |R(z) - z|, the percentage of posterior samples that move less, and how far
+    the code and the decoded observation are from those of data, in units of their spacing."""
+    holes, unlike = set(score.holes), set(score.unlike_data)
     return [
-        {"distance": distance, "percentile": percentile, "hole": k in holes}
-        for k, (distance, percentile) in enumerate(pairs)
+        {
+            "distance": float(score.displacement[k]),
+            "percentile": float(score.percentile[k]),
+            "hole": k in holes,
+            "from_codes": float(score.code_distance[k]),
+            "from_data": None if score.data_distance is None else float(score.data_distance[k]),
+            "unlike": k in unlike,
+        }
+        for k in range(score.samples)
     ]
 
 
@@ -146,7 +153,10 @@ def draw_codes(session: Session, source: Source, count: int, seed: int) -> Tenso
 
 
 def project(session: Session, query: Project) -> dict[str, Any]:
-    """The sequence z, R(z), R(R(z)), … until it converges, with some of its decoded frames."""
+    """The sequence z, R(z), R(R(z)), … until it converges, with some of its decoded frames.
+
+    The last code is self-consistent; `displacement` says how far it is from data.
+    """
     codes = [session.code(query.z, query.sample)[None]]
     spread = float((session.codes - session.codes.mean(0)).norm(dim=1).square().mean().sqrt())
     steps: list[float] = []
@@ -158,12 +168,14 @@ def project(session: Session, query: Project) -> dict[str, Any]:
         steps.append(float((codes[-1] - codes[-2]).norm()))
         if steps[-1] <= TOLERANCE * spread:
             break
-    decoded.append(decode_and_respond(session.model, codes[-1])[0])
+    x, _, holes = session.decode_and_score(codes[-1])
+    decoded.append(x)
     frames = torch.linspace(0, len(codes) - 1, min(FRAMES, len(codes))).round().int().tolist()
     return {
         "codes": torch.cat(codes),
         "steps": steps,
         "converged": steps[-1] <= TOLERANCE * spread,
+        "displacement": None if holes is None else displacements(holes)[0],
         "frames": [{"pass": k, "decoded": session.renderer.render(decoded[k])[0]} for k in frames],
     }
 

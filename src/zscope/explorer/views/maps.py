@@ -1,5 +1,6 @@
 """Map: the response over a plane of two latents, the codes in it, and paths between points."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -7,8 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zscope.assays.arguments import PARTS
-from zscope.assays.engine import respond
-from zscope.assays.responses.holes import HoleReference
+from zscope.assays.responses.holes import HoleReference, HoleScore
 from zscope.assays.responses.maps import ResponseMap, in_plane
 from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
@@ -17,7 +17,7 @@ from zscope.explorer.views.query import CodeQuery, Index, Pair
 
 __all__ = ["Map", "Path", "Plane", "path", "response_plane"]
 
-Layer = Literal["divergence", "curvature", "magnitude", "holes", "none"]
+Layer = Literal["divergence", "curvature", "magnitude", "holes", "from_codes", "from_data", "none"]
 POINTS = 2000
 """The largest number of codes to draw."""
 
@@ -57,7 +57,10 @@ class Path(Plane):
 
 def response_plane(session: Session, query: Map) -> dict[str, Any]:
     """The codes over two latents, and on a grid the divergence, curvature or magnitude of the
-    response, or the hole score."""
+    response, the hole score, or the distance of the codes or of the decoded points from data.
+
+    `unlike` marks the grid points that are far from data, whatever is shown.
+    """
     dims, key = _plane(session, query)
     rows = torch.linspace(0, len(session.codes) - 1, min(POINTS, len(session.codes))).long()
     low0, high0, low1, high1 = _extent(session, dims)
@@ -67,6 +70,7 @@ def response_plane(session: Session, query: Map) -> dict[str, Any]:
         "extent": [low0, high0, low1, high1],
         "layer": query.layer,
         "values": None,
+        "unlike": None,
         "samples": rows,
         "codes": session.codes[rows][:, list(dims)],
         "factor": _factor_values(session, query.factor, rows),
@@ -74,10 +78,22 @@ def response_plane(session: Session, query: Map) -> dict[str, Any]:
     if query.layer == "none":
         return answer
     field = _response_map(session, query, dims, key)
-    if query.layer == "holes":
-        answer["values"] = session.cached(("holes", *key), lambda: _hole_scores(session, field))
-    else:
+    shape = len(field.axes[0]), len(field.axes[1])
+    scored = query.layer in ("holes", "from_codes", "from_data")
+    if scored or isinstance(session.hole_reference, HoleReference):
+        holes = session.cached(("holes", *key), lambda: _hole_scores(session, field))
+        unlike = torch.zeros(holes.samples, dtype=torch.bool)
+        unlike[holes.unlike_data] = True
+        answer["unlike"] = unlike.reshape(shape)
+    if not scored:
         answer["values"] = getattr(field, query.layer)
+    else:
+        values = {
+            "holes": holes.ratio,
+            "from_codes": holes.code_distance,
+            "from_data": holes.data_distance,
+        }[query.layer]
+        answer["values"] = None if values is None else values.reshape(shape)
     return {**answer, "undefined": field.undefined if query.layer == "curvature" else None}
 
 
@@ -108,11 +124,23 @@ def path(session: Session, query: Path) -> dict[str, Any]:
         "straight_cost": result.straight_cost,
         "length": result.length,
         "straight_length": result.straight_length,
+        "minimised": result.minimised,
+        "decoded_length": result.decoded_length,
+        "straight_decoded_length": result.straight_decoded_length,
+        "largest_jump": result.largest_jump,
+        "straight_largest_jump": result.straight_largest_jump,
+        "from_codes": _largest(result.code_distance),
+        "straight_from_codes": _largest(result.straight_code_distance),
+        "warning": result.warning,
         "profile": result.profile,
         "straight_profile": result.straight_profile,
         "frames": session.renderer.render(result.frames),
         "straight_frames": session.renderer.render(result.straight_frames),
     }
+
+
+def _largest(values: Tensor | None) -> float | None:
+    return None if values is None else float(values.max())
 
 
 def _plane(session: Session, query: Plane) -> tuple[tuple[int, int], tuple[Any, ...]]:
@@ -168,14 +196,14 @@ def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: An
     return field
 
 
-def _hole_scores(session: Session, field: ResponseMap) -> Tensor:
-    """|R(z) - z| over all latents at each grid point, relative to posterior samples."""
+def _hole_scores(session: Session, field: ResponseMap) -> HoleScore:
+    """The displacement over all latents at each grid point, and its distance from data."""
     if not isinstance(session.hole_reference, HoleReference):
         raise session.hole_reference
     codes = in_plane(field.base[0], field.dims, torch.cartesian_prod(*field.axes))
-    answers = respond(session.subject.copy.autoencoder, codes)
-    ratio = session.hole_reference.score(codes, answers=answers).ratio
-    return ratio.reshape(len(field.axes[0]), len(field.axes[1]))
+    # With the model of the slow lane.
+    reference = replace(session.hole_reference, autoencoder=session.subject.copy.autoencoder)
+    return reference.score(codes)
 
 
 def _factor_values(session: Session, factor: int | None, rows: Tensor) -> list[float] | None:

@@ -1,4 +1,4 @@
-"""Samples: sheets of observations and of decoded draws, each with its hole score."""
+"""Samples: sheets of observations and of decoded draws, with their distance from data."""
 
 from typing import Annotated, Any, Literal
 
@@ -26,19 +26,22 @@ class Samples(Query):
 
 
 def samples(session: Session, query: Samples) -> dict[str, Any]:
-    """A sheet of samples: codes, observations (decoded, or recorded ones) and hole scores."""
+    """A sheet of samples: codes, observations (decoded, or recorded ones), hole scores, and
+    distances from data."""
     model = session.subject.copy.autoencoder
     rows: list[int] = []
     if query.source == "data":
         order = torch.randperm(len(session.codes), generator=session.generator(query.seed))
         rows = order[: query.count].sort().values.tolist()
         codes, x = session.codes[rows], session.recording.data.batch(rows)
+        decoded = decode(model, codes)
     else:
         codes = draw_codes(session, query.source, query.count, query.seed)
-        x = decode(model, codes)
+        x = decoded = decode(model, codes)
     holes = None
     if isinstance(session.hole_reference, HoleReference):
-        holes = session.hole_reference.score(codes, answers=respond(model, codes))
+        answers = respond(model, codes)
+        holes = session.hole_reference.score(codes, answers=answers, decoded=decoded)
     return {
         "source": query.source,
         "seed": query.seed,
@@ -46,5 +49,6 @@ def samples(session: Session, query: Samples) -> dict[str, Any]:
         "codes": codes,
         "displacement": None if holes is None else displacements(holes),
         "holes": None if holes is None else holes.score,
+        "unlike": None if holes is None else len(holes.unlike_data) / holes.samples,
         "observations": session.renderer.render(x),
     }
