@@ -80,7 +80,7 @@ def explicitness(
         meaning="share of the weights",
         resamples=resamples,
         generator=generator,
-        permutations=1,
+        permutations=10,
     )
 
 
