@@ -211,6 +211,8 @@ class Autoencoder(nn.Module):
     recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
     needs_auxiliary: bool = False
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
+    likelihood_variance: float | None = None  # of a gaussian likelihood; None: 1/2, squared error
+    divergence_weight: float | None = None  # β of the loss, if it is of the form NLL + β KL
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")

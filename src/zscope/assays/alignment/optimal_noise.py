@@ -48,6 +48,7 @@ from zscope.assays.jacobian import (
     Spectra,
     likelihood_of,
     linearise,
+    metric_of,
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
@@ -69,6 +70,7 @@ class OptimalNoise(Scored):
     active: list[int]
     passive: list[int]
     likelihood: str
+    metric: str  # of the cost of noise: pixels or Fisher information
     method: str
     per_sample: dict[str, PerSample]  # misspent, misaligned, budget
     actual: Spectra  # variances of the active latents
@@ -91,7 +93,7 @@ class OptimalNoise(Scored):
             {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
             x="active latent, most precise first",
             y="log₁₀ variance",
-            title=f"efficiency {self.efficiency:.2f}",
+            title=f"efficiency {self.efficiency:.2f} ({self.metric})",
             markers=True,
             ax=ax,
         )
@@ -165,6 +167,7 @@ def optimal_noise(
         active=chosen,
         passive=[j for j in range(posterior.latents) if j not in chosen],
         likelihood=likelihood,
+        metric=metric_of(likelihood),
         method=local.method,
         per_sample={"misspent": misspent, "misaligned": misaligned, "budget": budget},
         actual=log_variance.exp(),
