@@ -28,7 +28,7 @@ from zscope.assays.disentanglement.irs import _by_maximum
 from zscope.assays.disentanglement.mig import _gaps
 from zscope.assays.disentanglement.modularity import _corrected
 from zscope.assays.run import measure
-from zscope.assays.sample import prepare, used_latents, varying_latents
+from zscope.assays.sample import prepare, used_latents
 
 SIZES = (3, 6, 40, 32, 32)
 
@@ -102,8 +102,7 @@ def plain_factor_vae(codes: np.ndarray, factors: np.ndarray) -> float:
 def score_alone(name: str, codes: np.ndarray, factors: np.ndarray) -> float:
     """One of zscope's scores from arrays, without its chance level."""
     sample, _ = prepare(name, codes, factors, None)
-    used = varying_latents(sample) if name == "irs" else used_latents(name, sample, None)
-    sample = sample.keep(used[0])
+    sample = sample.keep(used_latents(name, sample, None)[0])
     rng = np.random.default_rng(0)
     if name == "factor_vae_score":
         return _votes(sample, rng, by_value=False).score

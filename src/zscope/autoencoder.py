@@ -252,6 +252,8 @@ class Autoencoder(nn.Module):
     decodes: bool = True  # False for an encoder alone, such as a classifier
     decodes_given: bool = False  # whether decode takes the factors too: decode(z, auxiliary)
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
+    likelihood_variance: float | None = None  # of a gaussian likelihood; None: 1/2, squared error
+    divergence_weight: float | None = None  # β of the loss, if it is of the form NLL + β KL
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -38,7 +38,7 @@ from zscope.types import HALF, Codes, as_tensor, at_least_single
 
 __all__ = [
     "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
-    "likelihood_of", "linearise", "single_precision",
+    "likelihood_of", "linearise", "metric_of", "single_precision",
 ]  # fmt: skip
 
 Likelihood = Literal["gaussian", "bernoulli"]
@@ -311,6 +311,11 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor
     with evaluation(autoencoder):
         parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
     return torch.cat([at_least_single(part.cpu()) for part in parts])
+
+
+def metric_of(likelihood: str) -> str:
+    """In which metric changes of the decoded observation are measured, in words."""
+    return "Fisher information of pixels" if likelihood == "bernoulli" else "pixels"
 
 
 def likelihood_of(autoencoder: Autoencoder, codes: Codes) -> Likelihood:

@@ -127,13 +127,23 @@ class Sample:
 
     def split(self, share: float = 2 / 3) -> tuple[np.ndarray, np.ndarray]:
         """Training rows and test rows (10,000 and 5,000 of 15,000)."""
+        order = self._random_order()
+        cut = round(share * len(self))
+        return order[:cut], order[cut:]
+
+    def folds(self, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Training rows and test rows of several splits, so that every row is tested once."""
+        parts = np.array_split(self._random_order(), count)
+        return [
+            (np.concatenate([*parts[:k], *parts[k + 1 :]]), part) for k, part in enumerate(parts)
+        ]
+
+    def _random_order(self) -> np.ndarray:
         if self.split_keys is None:
             raise Undefined(
                 "split: these rows have no split keys. Call with_split_keys(generator) first."
             )
-        order = np.argsort(self.split_keys)
-        cut = round(share * len(self))
-        return order[:cut], order[cut:]
+        return np.argsort(self.split_keys)
 
     @cached_property
     def _subsets(self) -> dict[tuple[int, ...], "Sample"]:

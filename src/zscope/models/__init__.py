@@ -139,6 +139,7 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             groups=networks.groups,
             needs=spec.needs,
             conditional=spec.conditional,
+            divergence_weight=settings.get(spec.divergence_weight, spec.divergence_weight),
         )
     try:
         initialise(model, seed=settings["seed"], weights=settings["weights"])

@@ -33,6 +33,7 @@ ENTRY = Entry(
     paper="Higgins et al., ICLR 2017, openreview:Sy2fzU9gl, eq. 4",
     summary=__doc__ or "",
     objective=beta_vae,
+    divergence_weight="beta",
     refuses={"point": POINT},
     options={"beta": BETA},
 )

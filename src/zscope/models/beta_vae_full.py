@@ -22,6 +22,7 @@ ENTRY = Entry(
     paper="Zietlow, PhD thesis, Tübingen 2022, section 3.2.7",
     summary=__doc__ or "",
     objective=beta_vae,
+    divergence_weight="beta",
     posterior="full",
     refuses={"point": POINT},
     options={"beta": BETA},

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from zscope.autoencoder import (
@@ -26,7 +27,7 @@ from zscope.autoencoder import (
 )
 from zscope.errors import InterfaceError
 from zscope.models.causal import CausalBlock
-from zscope.models.objectives import POSTERIORS, Likelihood, check_observations
+from zscope.models.objectives import POSTERIORS, Gaussian, Likelihood, check_observations
 from zscope.randomness import Source
 from zscope.types import Codes, PerSample, Scalar
 
@@ -139,6 +140,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         groups: list[list[int]] | None = None,
         needs: frozenset[str] = frozenset(),
         conditional: bool = False,
+        divergence_weight: float | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.decoder, self.likelihood = encoder, decoder, likelihood
@@ -149,12 +151,20 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         self.needs_auxiliary = conditional
         self.decodes = decoder is not None
         self.likelihood_name = type(likelihood).__name__
+        self.divergence_weight = divergence_weight
         self._read = POSTERIORS[posterior].read
 
     @property
     def _stateful(self) -> StatefulObjective:
         objective = self.objective
         return objective if isinstance(objective, StatefulObjective) else StatefulObjective()
+
+    @property
+    def likelihood_variance(self) -> float | None:  # type: ignore[override]
+        """That of a gaussian likelihood, which may be learned."""
+        if not isinstance(self.likelihood, Gaussian):
+            return None
+        return torch.as_tensor(self.likelihood.gamma).item()
 
     @property
     def rivals(self) -> Mapping[str, Rival]:

@@ -35,6 +35,7 @@ class Entry:
     `posterior` is the kind that the encoder gives by default: "point", "gaussian" or "full";
     `refuses` says why some of the others cannot be used. `needs` is that of
     `zscope.autoencoder.Trainable`. `conditional`: the encoder is given the factors too.
+    `divergence_weight`: β of a loss of the form NLL + β KL, or the option that sets it.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Entry:
     prior: Literal["normal"] | None = "normal"
     conditional: bool = False
     decodes: bool = True
+    divergence_weight: float | str | None = None
 
 
 def whole(least: int, most: int = 2**31 - 1) -> Callable[[Any], int]:

@@ -30,6 +30,7 @@ ENTRY = Entry(
     paper="Kingma & Welling, ICLR 2014, arXiv:1312.6114, eq. 10",
     summary=__doc__ or "",
     objective=vae,
+    divergence_weight=1.0,
     refuses={"point": POINT},
     options={},
 )

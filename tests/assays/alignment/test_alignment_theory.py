@@ -338,3 +338,74 @@ def test_the_likelihood_is_read_off_the_model_or_off_what_it_decodes():
     assert predicted_variance(pictures, codes).likelihood == "gaussian"
     built = zs.models.build("vae", shape=(1, 8, 8), latents=2)
     assert predicted_variance(built, codes.float()).likelihood == "bernoulli"
+
+
+@pytest.mark.parametrize("beta", [0.5, 2.0])
+def test_the_weight_of_the_divergence_and_the_diagonal_are_those_of_the_model(beta):
+    # With an oblique decoder a diagonal posterior is narrower than the full one would be.
+    W = torch.tensor([[2.0, 0, 0], [1.5, 1, 0]]).double()
+    model = decoder(W.T)
+    model.divergence_weight, model.likelihood_name = beta, "gaussian"
+    mean = gaussian_codes(50, 2)
+    best = 1 / (1 + W.square().sum(1) / (0.5 * beta))
+    posterior = zs.Posterior(mean, best.sqrt().expand(50, 2))
+    found = predicted_variance(model, posterior)
+    torch.testing.assert_close(found.ratio, torch.ones(2).double())
+    assert (found.beta, found.gamma, found.diagonal) == (beta, 0.5 * beta, True)
+    assert "encoder / predicted  1.00 (1.00 to 1.00 for 2 latents)" in " ".join(
+        str(found).split("\n")
+    )
+    assert not any("β" in flag for flag in found.flags)
+    # Without both, the encoder looks wrong.
+    full = predicted_variance(model, posterior, diagonal=False)
+    assert full.ratio.max() < 0.8
+    model.divergence_weight = None
+    unknown = predicted_variance(model, posterior)
+    assert any("β of the divergence is not known" in flag for flag in unknown.flags)
+    assert (unknown.ratio.log() * torch.tensor(beta).log() > 0).all()
+    # A full covariance is compared with the full prediction.
+    sigma = torch.linalg.inv(torch.eye(2).double() + W @ W.T / 0.5)
+    covariance = zs.Posterior(mean, scale_tril=torch.linalg.cholesky(sigma).expand(50, 2, 2))
+    whole = predicted_variance(model, covariance)
+    assert not whole.diagonal
+    torch.testing.assert_close(whole.ratio, torch.ones(2).double())
+
+
+def test_models_of_the_catalogue_state_the_weight_of_their_divergence():
+    def weight(name, **options):
+        return zs.models.build(name, shape=(4,), latents=2, **options).divergence_weight
+
+    assert weight("vae") == 1
+    assert weight("beta-vae", beta=2.5) == 2.5
+    assert weight("beta-vae-full", beta=3) == 3
+    assert weight("beta-tcvae", beta=6) is None  # weights only the total correlation
+    assert weight("ae") is None
+    gaussian = zs.models.build("vae", shape=(4,), latents=2, likelihood="gaussian", gamma=0.1)
+    assert gaussian.likelihood_variance == pytest.approx(0.1)
+    assert predicted_variance(gaussian, gaussian_codes(6, 2).float()).gamma == pytest.approx(0.1)
+    learned = zs.models.build("vae", shape=(4,), latents=2, likelihood="gaussian", gamma="learned")
+    assert learned.likelihood_variance == 1
+    assert zs.models.build("vae", shape=(4,), latents=2).likelihood_variance is None
+
+
+def test_alignment_assays_name_their_metric():
+    W = torch.tensor([[1.0, -2, 0.5, 2], [0.3, 1, 4, 0]]).double()
+    pictures = World(lambda z: torch.sigmoid(z @ W.to(z)).unflatten(1, (1, 2, 2)), lambda x: x, 2)
+    mean = gaussian_codes(20, 2)
+    posterior = zs.Posterior(mean, torch.full_like(mean, 0.3))
+    loss = loss_decomposition(pictures, pictures.decode(mean) * 0.9, posterior=posterior)
+    assert loss.metric == "pixels"
+    assert any("decomposes squared error" in flag and "Bernoulli" in flag for flag in loss.flags)
+    assert alignment_gap(pictures, posterior).metric == "pixels"
+    fisher = alignment_gap(pictures, posterior, likelihood="bernoulli")
+    assert fisher.metric == "Fisher information of pixels"
+    noise, distance = (
+        optimal_noise(pictures, posterior),
+        distance_to_orthogonality(pictures, posterior),
+    )
+    assert "Fisher information of pixels" in str(noise)
+    assert "pixels" in str(distance)
+    # Rows have no Bernoulli likelihood, so the squared error is that of the loss.
+    rows = decoder(M1)
+    plain = loss_decomposition(rows, rows.decode(mean) + 0.1, posterior=posterior)
+    assert not any("Bernoulli" in flag for flag in plain.flags)

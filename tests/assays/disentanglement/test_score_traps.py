@@ -6,10 +6,13 @@ control that the trap is real.
 
 import numpy as np
 import pytest
-from known_codes import aligned, drawn, grid, normal, standardised
+from known_codes import aligned, drawn, grid, normal, rotated, standardised
 
 import zscope.assays as a
 from zscope.assays.disentanglement.modularity import debiased_modularity, modularity_of_codes
+from zscope.assays.run import measure
+from zscope.errors import Undefined
+from zscope.recording import Recording
 
 SIZES = (3, 6, 40, 32, 32)
 
@@ -105,11 +108,21 @@ def test_small_samples_do_not_look_informative():
 def test_irs_takes_the_true_maximum_by_default_and_reports_the_floor(wide):
     _, factors = wide
     noise = normal((10_000, 10), 5)
-    ours, older = a.irs(noise, factors), a.irs(noise, factors, flavour="dlib")
+    in_use = np.full(noise.shape, 0.01)
+    ours, older = a.irs(noise, factors, variances=in_use), a.irs(noise, factors, flavour="dlib")
     assert older.score == pytest.approx(0.365, abs=0.02)
     assert ours.score < older.score - 0.1
     assert ours.chance == pytest.approx(ours.score, abs=0.02)
     assert older.chance == pytest.approx(older.score, abs=0.02)
+
+
+def test_noise_codes_do_not_move_irs(wide):
+    # They would have most of the weight: .96 without them, and .3 with them.
+    codes, factors = wide
+    plain, noisy = a.irs(codes, factors), np.column_stack([codes, 20 * normal((10_000, 5), 5)])
+    assert a.irs(noisy, factors).score == plain.score
+    assert a.irs(noisy, factors).passive == list(range(5, 10))
+    assert a.irs(noisy, factors, flavour="dlib").score < plain.score - 0.2
 
 
 def test_irs_never_merges_the_values_of_a_discrete_factor():
@@ -130,14 +143,12 @@ def test_counts_are_counts(wide):
 
 def test_irs_leaves_out_values_seen_too_seldom():
     factors = np.concatenate([np.repeat([0, 1], 200), [2, 2, 2, 3]])[:, None]
-    found = a.irs(normal(404), factors)
+    found = a.irs(normal(404), factors, variances=np.full((404, 1), 0.01))
     assert (found.groups, found.small_groups) == (2, 2)
     assert any("2 of 4 values" in flag and "fewer than 10 rows" in flag for flag in found.flags)
 
 
 def test_irs_refuses_factors_that_cannot_be_held():
-    from zscope.errors import Undefined
-
     with pytest.raises(Undefined, match="10 rows or more.*kinds='continuous'"):
         a.irs(normal(60), np.arange(60) // 4)
     assert a.irs(np.arange(200.0), np.arange(200), kinds="continuous").score > 0.8
@@ -159,14 +170,94 @@ def test_dead_codes_do_not_raise_completeness():
     assert older[1] > older[0] + 0.15
 
 
-def test_dci_of_one_code_or_one_factor_is_defined_and_flagged():
+def test_completeness_of_one_code_is_flagged():
     factors = drawn((3, 3), 400)
     one_code = a.dci(aligned(factors)[:, :1], factors)
     assert one_code.completeness == 1
     assert any("completeness is 1 by definition" in flag for flag in one_code.flags)
-    one_factor = a.dci(aligned(factors), factors[:, :1])
-    assert one_factor.disentanglement == 1
-    assert any("disentanglement is 1 by definition" in flag for flag in one_factor.flags)
+
+
+@pytest.mark.parametrize("name", ["dci", "modularity", "factor_vae_score", "beta_vae_score"])
+def test_scores_that_compare_factors_are_not_measurable_with_one(name):
+    # With one factor all of them were 1, and so was chance.
+    factors = drawn((3, 3), 400)
+    for flavour in ("zscope", "dlib"):
+        with pytest.raises(Undefined, match="only factor 0 varies.*1 whatever the codes.*mig"):
+            getattr(a, name)(aligned(factors), factors[:, :1], flavour=flavour)
+    constant = factors * [1, 0]
+    with pytest.raises(Undefined, match="missing, or constant in these rows"):
+        getattr(a, name)(aligned(factors), constant)
+
+
+def test_one_factor_gives_one_reason_for_all_scores():
+    factors = drawn((3, 3), 400)
+    recording = Recording.from_arrays(aligned(factors), factors[:, :1], kinds="categorical")
+    found = measure(recording, ["disentanglement"])
+    assert set(found.missing) == {"dci", "modularity", "factor-vae-score", "beta-vae-score"}
+    assert len(set(found.missing.values())) == 1
+    assert found.results["mig"].score > 0.9
+
+
+@pytest.mark.parametrize("name", ["factor_vae_score", "beta_vae_score"])
+def test_votes_for_one_of_k_factors_agree_once_in_k_times_by_chance(name):
+    for sizes in ((3, 4), (3, 4, 5), (2, 3, 4, 5)):
+        noise, factors = normal((3000, 4)), drawn(sizes, 3000)
+        found = getattr(a, name)(noise, factors, resamples=2)
+        assert found.active == []
+        assert found.score == found.chance == 1 / len(sizes)
+        assert any("that of guessing" in flag for flag in found.flags)
+        # Noise that counts as in use gets the same from its votes.
+        used = getattr(a, name)(noise, factors, variances=np.full(noise.shape, 0.01))
+        assert used.chance == pytest.approx(found.chance, abs=0.04)
+
+
+def test_dci_says_that_it_depends_on_the_number_of_samples():
+    factors = drawn((3, 4), 2500)
+    codes = rotated(factors, noise=0.8)
+    few, many = a.dci(codes[:400], factors[:400]), a.dci(codes, factors)
+    assert few.score < many.score - 0.03
+    assert "at equal n only (here n = 400)" in str(few)
+    assert "at equal n only (here n = 2,500)" in str(many)
+    assert any("depends on the number of samples" in flag for flag in few.flags)
+    assert not any("depends on the number of samples" in flag for flag in many.flags)
+
+
+def test_the_chance_of_explicitness_comes_from_enough_permutations():
+    factors = drawn((3, 4), 400)
+    found = a.explicitness(aligned(factors, noise=1.0), factors)
+    spread = np.std(found.shuffled, ddof=1)
+    assert spread > 0.015  # the error of a chance level from one permutation
+    assert spread / np.sqrt(len(found.shuffled)) < 0.012
+    assert found.chance == pytest.approx(np.mean(found.shuffled))
+
+
+def test_the_limit_of_few_values_in_jemmig_is_stated():
+    factors = np.column_stack([np.arange(6000) % 4, np.arange(6000) // 4 % 20])
+    codes = np.random.default_rng(0).random((6000, 2)) * 0.9 + factors
+    found = a.jemmig(codes, factors)
+    limit = 2 * np.log(4) / (np.log(4) + np.log(20))
+    assert found.per_factor == pytest.approx([limit, 1], abs=0.02)
+    flags = [flag for flag in found.flags if "at most" in flag]
+    assert flags == [
+        "Factor 0 has 4 values, but its best latent has 20 bins: its score can be at most 0.63."
+    ]
+    # Codes that have no other values than the factor can reach 1.
+    exact = a.jemmig(factors.astype(float), factors)
+    assert exact.score == pytest.approx(1)
+    assert not any("at most" in flag for flag in exact.flags)
+
+
+def test_the_order_of_the_rows_hardly_moves_the_predictability_gap():
+    factors = drawn((3, 4, 5), 400, 31)
+    codes = aligned(factors, noise=0.8, seed=32)
+    orders = [np.random.default_rng(seed).permutation(400) for seed in range(12)]
+
+    def spread(**options):
+        scores = [a.predictability_gap(codes[o], factors[o], **options).score for o in orders]
+        return np.ptp(scores)
+
+    assert spread() < 0.07
+    assert spread(flavour="paper") > 0.1  # one split
 
 
 @pytest.mark.parametrize("predictor", ["boosting", "linear"])
@@ -210,22 +301,24 @@ def test_the_older_dci_is_seeded_too():
 
 
 def test_dci_says_so_when_codes_tell_a_factor_only_together():
-    one, other = drawn((2, 2), 1000).T
+    one, other, unrelated = drawn((2, 2, 3), 1000).T
     codes = np.column_stack([one, other, normal(1000)]).astype(float)
-    found = a.dci(codes, one ^ other)
+    factors = np.column_stack([one ^ other, unrelated])
+    found = a.dci(codes, factors)
     assert found.active == []
     assert any("[(0, 1)] are informative together" in flag for flag in found.flags)
     codes[:, 2] *= 0.1
-    known = a.dci(codes, one ^ other, variances=np.tile([0.01, 0.01, 1], (1000, 1)))
+    known = a.dci(codes, factors, variances=np.tile([0.01, 0.01, 1], (1000, 1)))
     assert known.active == [0, 1]
-    assert known.informativeness == 1
+    assert known.per_factor_informativeness[0] == 1
     assert not any("informative together" in flag for flag in known.flags)
     # What the posteriors say is passive is passive, whatever its codes tell in pairs.
     wide = np.tile([9, 9, 0.001], (1000, 1))
-    passive = a.dci(codes, one ^ other, variances=wide)
+    passive = a.dci(codes, factors, variances=wide)
     assert passive.passive == [0, 1]
     assert not any("informative together" in flag for flag in passive.flags)
-    assert not any("informative together" in flag for flag in a.dci(normal((1000, 3)), one).flags)
+    noise = a.dci(normal((1000, 3)), factors)
+    assert not any("informative together" in flag for flag in noise.flags)
 
 
 def test_explicitness_is_rescaled_from_chance_and_raw_on_request():
@@ -282,14 +375,12 @@ def test_a_dead_code_does_not_win_every_vote():
 
 
 def test_values_of_a_single_row_are_never_held_and_said():
-    from zscope.errors import Undefined
-
-    factors = np.concatenate([np.arange(100) % 4, [9]])
+    factors = np.column_stack([np.append(np.arange(100) % 4, 9), np.arange(101) % 3])
     for score in (a.factor_vae_score, a.beta_vae_score):
-        found = score(aligned(factors[:, None]), factors)
+        found = score(aligned(factors), factors)
         assert any("1 values of factor 0 occur in one row only" in f for f in found.flags)
         with pytest.raises(Undefined, match="no two of 50 rows share a value.*continuous"):
-            score(normal(50), np.arange(50))
+            score(normal(50), np.column_stack([np.arange(50), np.arange(50) % 2]))
 
 
 def test_continuous_factors_given_as_classes_are_flagged():

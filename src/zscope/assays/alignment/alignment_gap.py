@@ -37,7 +37,14 @@ from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded
 from zscope.assays.entry import Entry
-from zscope.assays.jacobian import Likelihood, Method, PerSample, Spectra, linearise
+from zscope.assays.jacobian import (
+    Likelihood,
+    Method,
+    PerSample,
+    Spectra,
+    linearise,
+    metric_of,
+)
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.results import Scored
@@ -55,6 +62,7 @@ class AlignmentGap(Scored):
     per_latent: float  # gap / active latents, to compare models of different sizes
     active: list[int]
     passive: list[int]
+    metric: str  # of the columns: pixels or Fisher information
     method: str
     per_sample: PerSample
     cosines: Matrix  # root mean square cosine between the columns of two latents
@@ -78,7 +86,7 @@ class AlignmentGap(Scored):
             columns=names,
             x="latent",
             y="latent",
-            title=f"alignment gap {self.gap:.2f} nats: cosine of columns (root mean square)",
+            title=f"alignment gap {self.gap:.2f} nats ({self.metric}): root mean square cosine",
             ax=ax,
         )
 
@@ -135,6 +143,7 @@ def alignment_gap(
         per_latent=float(gaps.mean()) / len(chosen),
         active=chosen,
         passive=[j for j in range(means.shape[1]) if j not in chosen],
+        metric=metric_of(likelihood),
         method=local.method,
         per_sample=gaps,
         cosines=torch.einsum("nij,nik->njk", units, units).square().mean(0).sqrt(),

@@ -40,6 +40,7 @@ from zscope.assays.sample import prepare, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
+from zscope.usage import Usage
 
 __all__ = ["CartesianOrPolar", "Pair", "PairTraversal", "cartesian_or_polar", "pair_traversal"]
 
@@ -109,7 +110,7 @@ def cartesian_or_polar(
     codes: Array,
     factors: Array,
     *,
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     kinds: str | Sequence[str] | None = None,
 ) -> CartesianOrPolar:
     """Compare the two charts for every pair of used latents."""

@@ -56,6 +56,7 @@ from zscope.assays.jacobian import (
     Spectra,
     Squares,
     linearise,
+    metric_of,
 )
 from zscope.autoencoder import Autoencoder
 from zscope.results import Scored
@@ -81,6 +82,7 @@ class DistanceToOrthogonality(Scored):
     passive: list[int]
     alignment_gap: float  # 0 when the columns of J are orthogonal, whatever V is
     degenerate: int  # codes where singular values are (nearly) equal
+    metric: str  # of the columns: pixels or Fisher information
     method: str
     per_sample: PerSample
     gaps: PerSample  # relative distance of the two closest singular values
@@ -114,7 +116,7 @@ class DistanceToOrthogonality(Scored):
             columns=[str(k + 1) for k in range(len(self.active))],
             x="singular direction",
             y="latent",
-            title=f"DtO = {self.distance:.2f} (chance {self.chance:.2f}): share of each latent",
+            title=f"DtO = {self.distance:.2f} ({self.metric}; chance {self.chance:.2f})",
             ax=ax,
         )
 
@@ -160,6 +162,7 @@ def distance_to_orthogonality(
         passive=[j for j in range(means.shape[1]) if j not in chosen],
         alignment_gap=float(log_column_ratio(local.triangle, local.precision).mean()),
         degenerate=degenerate,
+        metric=metric_of(likelihood),
         method=local.method,
         per_sample=distances,
         gaps=gaps,

@@ -16,7 +16,8 @@ is 0 when E decode(z) = x̂, as for a linear decoder. To first order
 
 (J the decoder's Jacobian at the mean, L L^T the posterior covariance), exact for a linear
 decoder. This is the term that depends on the rotation of the latents. Draws come in pairs of
-opposite noise, so that terms linear in the noise cancel exactly. Unchanged by
+opposite noise, so that terms linear in the noise cancel exactly. It is always squared error
+that is decomposed, also for a model with another likelihood (flagged). Unchanged by
 permuting or flipping latents and by shifting or rotating observations.
 
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.6-3.10, 3.13 and 5.18.
@@ -34,7 +35,14 @@ from zscope.assays.active import random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode_alone
 from zscope.assays.entry import Entry
-from zscope.assays.jacobian import Method, PerSample, decode, linearise
+from zscope.assays.jacobian import (
+    Method,
+    PerSample,
+    decode,
+    likelihood_of,
+    linearise,
+    metric_of,
+)
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -56,6 +64,7 @@ class LossDecomposition(Scored):
     samples: int
     draws: int
     method: str  # of the Jacobians behind `linearised`
+    metric: str  # of the errors: pixels
     per_sample: dict[str, PerSample]
     flags: list[str]
 
@@ -127,6 +136,12 @@ def loss_decomposition(
     posterior = posterior.to("cpu")
     truth = x.flatten(1).double().cpu()
     local = linearise(autoencoder, posterior.mean, method=method)
+    flags = []
+    if likelihood_of(autoencoder, posterior.mean) == "bernoulli":
+        flags.append(
+            "This decomposes squared error in pixels, but the likelihood of the model is "
+            "Bernoulli: its own loss is divided in other proportions."
+        )
     root = _root(posterior)
     shape = (draws // 2, *posterior.mean.shape)
     noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
@@ -162,8 +177,9 @@ def loss_decomposition(
         samples=len(x),
         draws=draws,
         method=local.method,
+        metric=metric_of("gaussian"),
         per_sample=parts,
-        flags=local.flags,
+        flags=[*flags, *local.flags],
     )
 
 

@@ -49,6 +49,7 @@ from zscope.assays.jacobian import (
     Spectra,
     likelihood_of,
     linearise,
+    metric_of,
 )
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
@@ -70,6 +71,7 @@ class OptimalNoise(Scored):
     active: list[int]
     passive: list[int]
     likelihood: str
+    metric: str  # of the cost of noise: pixels or Fisher information
     method: str
     per_sample: dict[str, PerSample]  # misspent, misaligned, budget
     actual: Spectra  # variances of the active latents
@@ -92,7 +94,7 @@ class OptimalNoise(Scored):
             {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
             x="active latent, most precise first",
             y="log₁₀ variance",
-            title=f"efficiency {self.efficiency:.2f}",
+            title=f"efficiency {self.efficiency:.2f} ({self.metric})",
             markers=True,
             ax=ax,
         )
@@ -167,6 +169,7 @@ def optimal_noise(
         active=chosen,
         passive=[j for j in range(posterior.latents) if j not in chosen],
         likelihood=likelihood,
+        metric=metric_of(likelihood),
         method=local.method,
         per_sample={"misspent": misspent, "misaligned": misaligned, "budget": budget},
         actual=log_variance.exp(),

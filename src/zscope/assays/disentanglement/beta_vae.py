@@ -3,8 +3,9 @@
 The two rows of a pair share the value of one factor. The mean of |code - code'| over 64 pairs
 for the same factor (any value) is a point, and its label is the index of that factor. A
 logistic regression is trained on 10,000 points; the score is its accuracy on 5,000 more.
-Range 0 to 1; uninformative codes get about 1 / factors (see `chance`). Unchanged by the
-order of the latents and by relabelling values.
+Range 0 to 1; uninformative codes get about 1 / factors (see `chance`), and exactly this if no
+latent is in use. With one factor it is undefined. Unchanged by the order of the latents and by
+relabelling values.
 
 The classifier can combine latents, so that a rotated representation loses less than in the
 FactorVAE score: this score demands less.
@@ -34,7 +35,7 @@ from zscope.assays.disentanglement.factor_vae import (
     group_flags,
 )
 from zscope.assays.disentanglement.logistic import logistic_regression
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score, require_two_factors
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -43,6 +44,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["beta_vae_score"]
 
@@ -55,16 +57,15 @@ def beta_vae_score(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (accuracy on pairs that share it), .matrix (mean differences)."""
     sample, flags = prepare("beta_vae_score", codes, factors, kinds)
+    require_two_factors("beta_vae_score", sample)
     flags += group_flags("beta_vae_score", sample)
-    if len(sample.columns) == 1:
-        flags.append("Only one factor varies, so the accuracy is 1 by definition.")
     ours = flavour == "zscope"
     return compute_score(
         Score,
@@ -78,6 +79,7 @@ def beta_vae_score(
         resamples=resamples,
         generator=generator,
         permutations=1,
+        guess=1 / len(sample.columns),
     )
 
 

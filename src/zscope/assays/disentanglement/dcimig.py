@@ -34,6 +34,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["dcimig"]
 
@@ -44,7 +45,7 @@ def dcimig(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

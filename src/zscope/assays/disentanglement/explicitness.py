@@ -40,6 +40,7 @@ from zscope.assays.sample import (
     used_latents,
     varying_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["explicitness"]
 
@@ -50,7 +51,7 @@ def explicitness(
     factors: Array,
     *,
     flavour: Literal["zscope", "raw", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
@@ -80,7 +81,7 @@ def explicitness(
         meaning="share of the weights",
         resamples=resamples,
         generator=generator,
-        permutations=1,
+        permutations=10,
     )
 
 

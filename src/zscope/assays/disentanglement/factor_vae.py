@@ -4,8 +4,8 @@ A batch of 64 rows shares the value of one factor, chosen at random. The latent 
 smallest variance in the batch, relative to its overall variance, casts a vote for that
 factor. In 10,000 votes each latent is assigned the factor it votes for most; the score is
 the share of 5,000 further votes that agree. Range 0 to 1; uninformative codes get about
-1 / factors (see `chance`). Unchanged by the order and the scale of the latents and by
-relabelling values.
+1 / factors (see `chance`), and exactly this if no latent is in use. With one factor it is
+undefined. Unchanged by the order and the scale of the latents and by relabelling values.
 
 Rows are drawn from those that share the value, so that no renderer is needed and the
 factors need not form a complete grid; factors that depend on the fixed one are fixed with
@@ -27,12 +27,13 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score, require_two_factors
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Sample, order_of, prepare, used_latents
 from zscope.errors import Undefined
 from zscope.results import subject
+from zscope.usage import Usage
 
 __all__ = ["factor_vae_score"]
 
@@ -78,13 +79,14 @@ def factor_vae_score(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (votes that agree), .matrix (share of a factor's votes by latent)."""
     sample, flags = prepare("factor_vae_score", codes, factors, kinds)
+    require_two_factors("factor_vae_score", sample)
     flags += group_flags("factor_vae_score", sample)
     ours = flavour == "zscope"
     used = used_latents("factor_vae_score", sample, variances) if ours else _wide_latents(sample)
@@ -100,6 +102,7 @@ def factor_vae_score(
         resamples=resamples,
         generator=generator,
         permutations=2,
+        guess=1 / len(sample.columns),
     )
 
 

@@ -13,9 +13,9 @@ are smaller than the whole, so noise does not score 0: compare with `chance`. Th
 few numbers varies more than half-sampling shows: for codes with heavy tails, an interval of
 95 % covers about 90 % (flagged).
 
-`flavour="zscope"`: the maximum, as in the paper; latents that are not constant (with
-`variances`: that are not passive); discrete factors not binned, continuous ones in 20 bins;
-values that occur in fewer than 10 rows left out and counted in `small_groups`.
+`flavour="zscope"`: the maximum, as in the paper; latents in use; discrete factors not binned,
+continuous ones in 20 bins; values that occur in fewer than 10 rows left out and counted in
+`small_groups`.
 `flavour="dlib"`: the 99 % quantile in the numerator only, every factor re-binned to 20
 equal-width bins, all latents that are not constant. Noise then scores about .36, and codes
 with few values can score slightly below 0.
@@ -44,6 +44,7 @@ from zscope.assays.sample import (
     varying_latents,
 )
 from zscope.errors import Undefined
+from zscope.usage import Usage
 
 __all__ = ["IRS", "irs"]
 
@@ -65,7 +66,7 @@ def irs(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
@@ -91,10 +92,7 @@ def irs(
         flags.append(
             "The interval of IRS is slightly too narrow: maxima vary more than half-sampling shows."
         )
-    # Uninformative latents are not excluded: `chance` shows what noise scores, and passive
-    # latents have small codes and so small weights.
-    use_types = ours and variances is not None
-    used = used_latents("irs", sample, variances) if use_types else varying_latents(sample)
+    used = used_latents("irs", sample, variances) if ours else varying_latents(sample)
     return compute_score(
         IRS,
         "irs",

@@ -37,6 +37,7 @@ from zscope.assays.sample import (
     varying_latents,
 )
 from zscope.results import subject
+from zscope.usage import Usage
 
 __all__ = ["MCC", "mcc"]
 
@@ -54,7 +55,7 @@ def mcc(
     factors: Array,
     *,
     flavour: Literal["linear", "rank"] = "linear",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

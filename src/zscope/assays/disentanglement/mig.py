@@ -37,6 +37,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["mig"]
 
@@ -47,7 +48,7 @@ def mig(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

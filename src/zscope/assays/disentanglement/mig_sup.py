@@ -33,6 +33,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["mig_sup"]
 
@@ -43,7 +44,7 @@ def mig_sup(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

@@ -23,7 +23,7 @@ above .2 are flagged.
 information counts as 0. As the plug-in estimate is never exactly 0, ten latents of noise
 score about .66, and passive latents move the score towards that.
 
-With one factor every informative latent scores 1 by definition (flagged).
+With one factor it is undefined: every informative latent would score 1.
 
 Ridgeway & Mozer, "Learning deep disentangled embeddings with the F-statistic loss",
 NeurIPS 2018, section 3.
@@ -36,7 +36,7 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, compute_score, require_two_factors
 from zscope.assays.entry import Entry
 from zscope.assays.information import ratio
 from zscope.assays.matrices import Array
@@ -47,6 +47,7 @@ from zscope.assays.sample import (
     used_latents,
 )
 from zscope.results import subject
+from zscope.usage import Usage
 
 __all__ = ["modularity"]
 
@@ -60,13 +61,14 @@ def modularity(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_latent (modularity of each latent), .matrix (information, nats)."""
     sample, flags = prepare("modularity", codes, factors, kinds)
+    require_two_factors("modularity", sample)
     ours = flavour == "zscope"
     return compute_score(
         Score,
@@ -86,7 +88,7 @@ def modularity(
 def _corrected(sample: Sample, rng: np.random.Generator) -> Estimate:
     info = sample.information
     informative = info.informative
-    flags = _one_factor_flags(sample)
+    flags = []
     silent = [j for j, used in zip(sample.latents, informative, strict=True) if not used]
     if silent:
         flags.append(
@@ -116,8 +118,7 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
     info = sample.plain_information
     per_latent = modularity_of_codes(info.plain)
     shares = (info.plain / info.factor_entropy).max(0)
-    flags = _one_factor_flags(sample)
-    return Estimate(float(per_latent.mean()), shares, per_latent, info.plain, flags)
+    return Estimate(float(per_latent.mean()), shares, per_latent, info.plain)
 
 
 def debiased_modularity(
@@ -157,12 +158,6 @@ def modularity_of_codes(information: np.ndarray) -> np.ndarray:
     best = squares.max(1)
     rest = ratio(squares.sum(1) - best, best * max(1, squares.shape[1] - 1))
     return np.where(best > 0, 1 - rest, 0)
-
-
-def _one_factor_flags(sample: Sample) -> list[str]:
-    if len(sample.columns) > 1:
-        return []
-    return ["Only one factor varies, so every informative latent scores 1 by definition."]
 
 
 ENTRY = Entry(

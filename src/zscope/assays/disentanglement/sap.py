@@ -41,6 +41,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
+from zscope.usage import Usage
 
 __all__ = ["sap"]
 
@@ -53,7 +54,7 @@ def sap(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | None = None,
+    variances: Array | Usage | None = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

@@ -22,7 +22,7 @@ from zscope.assays.sample import Sample, seed_from
 from zscope.errors import ConfigError, Undefined
 from zscope.results import NOT_REQUESTED, Measure, Scored
 
-__all__ = ["Estimate", "Score", "compute_score"]
+__all__ = ["Estimate", "Score", "compute_score", "require_two_factors"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +103,16 @@ Estimator = Callable[[Sample, np.random.Generator], Estimate]
 S = TypeVar("S", bound=Score)
 
 
+def require_two_factors(name: str, sample: Sample) -> None:
+    """Raise Undefined if only one factor varies, for scores that compare factors."""
+    if len(sample.columns) == 1:
+        raise Undefined(
+            f"{name}: only factor {sample.factor_words[0]} varies, and with one factor this score "
+            "is 1 whatever the codes. Are other factors missing, or constant in these rows? Give "
+            "two or more factors, or measure one with mig, sap or explicitness."
+        )
+
+
 def compute_score(
     kind: type[S],
     name: str,
@@ -116,8 +126,12 @@ def compute_score(
     resamples: int,
     generator: Generator | None,
     permutations: int,
+    guess: float = 0.0,
 ) -> S:
-    """Run the estimator on the latents in use, on permuted rows and on halves of the rows."""
+    """Run the estimator on the latents in use, on permuted rows and on halves of the rows.
+
+    Without a latent in use the score is that of guessing.
+    """
     if resamples < 0 or resamples == 1:
         raise ConfigError(
             f"{name}: resamples={resamples} gives no interval; use at least 2, or 200 for a "
@@ -132,9 +146,10 @@ def compute_score(
         shuffles = _shuffled_estimates(estimate, sample, seed, permutations)
         parts = _half_estimates(estimate, sample, seed, resamples)
     else:
-        result = empty_estimate(sample)
+        result = empty_estimate(sample, guess)
         shuffles, parts = [result], [result] * resamples
-        flags.append("No latent is in use, so the score is 0 by definition.")
+        value = f"{guess:.3g}, that of guessing" if guess else "0 by definition"
+        flags.append(f"No latent is in use, so the score is {value}.")
     score, chance, interval = _measurement("", result, shuffles, parts)
     numbers = [key for key, value in result.more.items() if isinstance(value, float)]
     return kind(
@@ -160,10 +175,10 @@ def compute_score(
     )
 
 
-def empty_estimate(sample: Sample) -> Estimate:
-    """The estimate when no latent is in use: 0."""
+def empty_estimate(sample: Sample, score: float = 0.0) -> Estimate:
+    """The estimate when no latent is in use."""
     factors = len(sample.columns)
-    return Estimate(0.0, np.zeros(factors), np.zeros(0), np.zeros((0, factors)))
+    return Estimate(score, np.zeros(factors), np.zeros(0), np.zeros((0, factors)))
 
 
 def _shuffled_estimates(

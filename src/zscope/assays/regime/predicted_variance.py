@@ -7,17 +7,18 @@ at code z is
 
 Its diagonal lies between 0 and 1: 1 for a latent the decoder ignores. Comparing it with the
 encoder's variances shows whether the encoder is as precise as it should be. With the diagonal
-covariance most VAEs use, the optimum is 1 / (1 + (J^T J)_jj / γ) (`diagonal=True`).
+covariance most VAEs use, the optimum is 1 / (1 + (J^T J)_jj / γ) (`diagonal=True`, and the
+default for such posteriors). A loss that weights the divergence by β has the optimum of β γ.
 Rotating or flipping the latents rotates or flips the covariance; shifting the decoded
 observations changes nothing.
 
 Given a posterior instead of codes, `ratio` is the median over codes of encoder / predicted
-for each latent (1: as predicted; about β for every active latent of a β-VAE if γ was not
-multiplied by it), and `correlation` is that of the logarithms over all codes and latents.
+for each latent (1: as predicted), and `correlation` is that of the logarithms over all codes
+and latents.
 
 Kumar & Poole, "On implicit regularization in β-VAEs", ICML 2020; Bonheme 2023, equation
-7.13. zscope's Gaussian likelihood |x - decoded|^2 has γ = 1/2; β multiplies γ. For a
-Bernoulli likelihood J^T J is the Fisher information of the pixels and γ = 1 (times β).
+7.13. Squared error |x - decoded|^2 has γ = 1/2. For a Bernoulli likelihood J^T J is the Fisher
+information of the pixels and γ = 1. β is that of the model (`divergence_weight`).
 """
 
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from zscope.types import Codes, Matrix
 __all__ = ["PredictedVariance", "predicted_variance"]
 
 RESAMPLES = 100
+ACTIVE = 0.5  # largest predicted variance of latents whose ratio is printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +51,9 @@ class PredictedVariance(Scored):
     score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
-    gamma: float
+    gamma: float  # times β
+    beta: float  # 1 if gamma was given
+    diagonal: bool  # whether the best diagonal covariance is predicted
     likelihood: str
     method: str  # of the Jacobians
     actual: Codes | None  # variances of the encoder, if a posterior was given
@@ -67,6 +71,18 @@ class PredictedVariance(Scored):
         return [
             self.measure("correlation", self.correlation, interval=self.interval, samples=count)
         ]
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = super().summary()
+        if self.ratio is None:
+            return lines
+        # Passive latents, whose variance is 1 in any case, say nothing.
+        used = self.variance.mean(0) < ACTIVE
+        if not used.any():
+            return [("encoder / predicted", "no latent has an effect on the decoder"), *lines]
+        low, middle, high = self.ratio[used].quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
+        text = f"{middle:.2f} ({low:.2f} to {high:.2f} for {int(used.sum())} latents)"
+        return [("encoder / predicted", text), *lines]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars, lines
@@ -89,7 +105,7 @@ def predicted_variance(
     codes: Posterior | Tensor | np.ndarray,
     *,
     gamma: float | None = None,
-    diagonal: bool = False,
+    diagonal: bool | None = None,
     likelihood: Likelihood | Literal["auto"] = "auto",
     samples: int = 256,
     method: Method = "auto",
@@ -97,16 +113,30 @@ def predicted_variance(
 ) -> PredictedVariance:
     """The optimal variance of each latent, predicted from the decoder's Jacobian at each code.
 
-    `gamma` is the variance of the likelihood times β: by default 1/2 (squared error), and 1
-    for the likelihood "bernoulli". The likelihood "auto" is Gaussian if gamma is given, else
-    the one the model was trained with (or the best guess). At most `samples` of the codes
-    are used, at random.
+    `gamma` is the variance of the likelihood times β. By default β is that of the model (1 if
+    unknown, which is flagged), and the variance 1/2 (squared error), that of the model's
+    gaussian likelihood, or 1 for the likelihood "bernoulli". `diagonal`: predict the best
+    diagonal covariance; by default, if the posterior given has one. The likelihood "auto" is
+    Gaussian if gamma is given, else the one the model was trained with (or the best guess). At
+    most `samples` of the codes are used, at random.
     """
     who = "predicted_variance"
     means = codes_of(codes, who)
     if likelihood == "auto":
         likelihood = likelihood_of(autoencoder, means) if gamma is None else "gaussian"
-    gamma = (1.0 if likelihood == "bernoulli" else 0.5) if gamma is None else gamma
+    flags = []
+    beta = 1.0
+    if gamma is None:
+        variance = autoencoder.likelihood_variance or 0.5
+        beta = 1.0 if autoencoder.divergence_weight is None else autoencoder.divergence_weight
+        gamma = beta * (1.0 if likelihood == "bernoulli" else variance)
+        if autoencoder.divergence_weight is None:
+            flags.append(
+                "The weight β of the divergence is not known, and taken to be 1. Set "
+                "divergence_weight of the model, or gamma= (variance of the likelihood times β)."
+            )
+    if diagonal is None:
+        diagonal = isinstance(codes, Posterior) and codes.scale_tril is None
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood must be > 0.")
     rows = random_rows(len(means), samples, generator, who)
@@ -135,12 +165,14 @@ def predicted_variance(
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
+        beta=float(beta),
+        diagonal=diagonal,
         likelihood=likelihood,
         method=local.method,
         actual=actual,
         ratio=ratio,
         correlation=correlation,
-        flags=local.flags,
+        flags=[*flags, *local.flags],
         interval=interval,
     )
 
