@@ -125,6 +125,7 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             objective = spec.objective(latents=latents, **objective_options)
         else:
             objective = partial(spec.objective, **objective_options)
+        weight = spec.divergence_weight
         model = Composed(
             networks.encoder,
             networks.decoder,
@@ -139,7 +140,7 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             groups=networks.groups,
             needs=spec.needs,
             conditional=spec.conditional,
-            divergence_weight=settings.get(spec.divergence_weight, spec.divergence_weight),
+            divergence_weight=settings[weight] if isinstance(weight, str) else weight,
         )
     try:
         initialise(model, seed=settings["seed"], weights=settings["weights"])
