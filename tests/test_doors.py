@@ -62,9 +62,21 @@ def test_a_model_has_one_name(model, features, title):
 
 
 def test_holes_of_the_explorer_are_those_of_the_report():
-    x = normal(3000, 5)
-    session = Session(vae(), x, name="vae", samples=2500, seed=3)
-    result = zs.assay(vae(), x, names=["holes"], samples=2500, seed=3).results["holes"]
+    class Ring(Mine):
+        """Decodes every code to the circle that the data lie on; both latents are in use."""
+
+        prior = "normal"
+
+        def encode(self, x, auxiliary=None):
+            return zs.Posterior(x[:, :2], torch.full((len(x), 2), 1e-3))
+
+        def decode(self, z):
+            return back(z / z.norm(dim=1, keepdim=True).clamp_min(1e-9))
+
+    x = Ring().decode(normal(3000, 2))
+    session = Session(Ring(), x, name="ring", samples=2500, seed=3)
+    result = zs.assay(Ring(), x, names=["holes"], samples=2500, seed=3).results["holes"]
+    assert result.score > 0.5
     assert session.hole_reference.limit == result.limit
     assert torch.equal(session.hole_reference.reference, result.reference)
     assert session.measure("holes").score == result.score

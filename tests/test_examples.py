@@ -37,7 +37,8 @@ def test_your_own_model_in_ten_lines(run, tmp_path):
     output = run("own_model.py")
     # The data have 3 directions.
     assert output.startswith(
-        "2 of 5 latents carry no information: train with 3, or prune with zs.prune"
+        "2 of 5 latents carry no information: harmless; to remove them, train with 3, or prune "
+        "with zs.prune"
     )
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "report.json").is_file()
@@ -84,8 +85,8 @@ def test_pca_as_an_autoencoder(run, tmp_path):
 @pytest.mark.parametrize(
     ("model", "finding"),
     [
-        ("btcvae", "2 of 10 latents carry no information: train with 8, or prune with "
-                   "zs.prune(autoencoder, [0, 1, 3, 4, 5, 6, 8, 9])"),
+        ("btcvae", "2 of 10 latents carry no information: harmless; to remove them, train with 8, "
+                   "or prune with zs.prune(autoencoder, [0, 1, 3, 4, 5, 6, 8, 9])"),
         ("vae", "All 10 latents carry information."),
     ],
 )  # fmt: skip

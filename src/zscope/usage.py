@@ -61,7 +61,7 @@ class Usage:
         """What makes a latent count, as a phrase."""
         return {
             "information": f"its posterior holds at least {NATS:g} nats about the observations",
-            "effect": f"replacing it changes the decoded observation by at least {EFFECT:.0%}",
+            "effect": f"replacing it changes the decoded observation by at least {100 * EFFECT:g} %",
             "spread": "it varies",
         }[self.measure]
 

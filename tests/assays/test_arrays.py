@@ -115,10 +115,11 @@ def test_an_assay_of_arrays_is_the_assay_of_tensors(name):
     assert entry.load()(**arrays).to_dict() == entry.load()(**values).to_dict()
 
 
+NUMBERS = {"codes", "factors", "variances", "usage"}
 OF_NUMBERS = [
     name
     for name, entry in CATALOGUE.items()
-    if {word.rpartition("=")[2] for word in entry.takes} <= {"codes", "factors", "variances"}
+    if {word.rpartition("=")[2] for word in entry.takes} <= NUMBERS
     and not entry.compares
 ]
 

@@ -409,33 +409,34 @@ def test_what_several_assays_need_is_computed_once():
 
 
 @pytest.mark.parametrize("variational", [True, False])
-def test_information_and_types_are_computed_once_for_all_scores(monkeypatch, variational):
+def test_information_and_use_are_computed_once_for_all_scores(monkeypatch, variational):
     """And each score is what it is by itself, on a recording of its own."""
-    sample, types = (import_module(f"zscope.assays.{n}") for n in ("sample", "regime.types"))
+    sample, recordings = (import_module(f"zscope.{n}") for n in ("assays.sample", "recording"))
     tables, decisions = [], []
 
     def information(bins, labels, **options):
         tables.append(bins.tobytes() + labels.tobytes())
         return real_information(bins, labels, **options)
 
-    def variable_types(*arguments, **options):
-        decisions.append(arguments)
-        return real_types(*arguments, **options)
+    def usage(posterior):
+        decisions.append(posterior)
+        return real_usage(posterior)
 
     def recording():
         codes = gaussian_codes(400, 3).numpy()
         factors = np.column_stack([np.digitize(codes[:, 0], [-0.5, 0.5]), codes[:, 1] > 0])
         variances = np.full((400, 3), 0.05)
-        variances[:, 2] = 1  # passive
+        variances[:, 2] = 20  # passive
         kinds = ["ordinal", "categorical"]
         return Recording.from_arrays(
             codes, factors, variances=variances if variational else None, kinds=kinds
         )
 
     alone = {name: measure(recording(), name).results[name] for name in groups()["disentanglement"]}
-    real_information, real_types = sample.information, types.variable_types
+    real_information, real_usage = sample.information, recordings.usage_of_posterior
     monkeypatch.setattr(sample, "information", information)
-    monkeypatch.setattr(types, "variable_types", variable_types)
+    monkeypatch.setattr(recordings, "usage_of_posterior", usage)
+    monkeypatch.setattr(sample, "usage_of_posterior", usage)
     together = measure(recording(), "disentanglement").results
     assert {n: r.score for n, r in together.items()} == {n: r.score for n, r in alone.items()}
     assert len(tables) > 10  # of the chance levels too, whose rows are permuted
@@ -471,7 +472,21 @@ class Counting(World):
         return super().encode(x)
 
 
-@pytest.mark.parametrize("name", [name for name, entry in CATALOGUE.items() if entry.passes])
+def test_the_stated_cost_of_masks_is_that_measured(monkeypatch):
+    model = zs.models.build("xvae", shape=(6,), latents=6, backbone="mlp", hidden=(8,))
+    recording = zs.record(model, gaussian_codes(3000, 6).float())
+    a.response_matrix(recording)  # its own cost; they share it
+    rows, real = [], model.decode_causes
+    monkeypatch.setattr(model, "decode_causes", lambda z: rows.append(z) or real(z))
+    entry = CATALOGUE["masks"]
+    entry.load()(recording)
+    assert sum(map(len, rows)) == pytest.approx(passes(entry, recording, {}), rel=0.1)
+
+
+COSTLY = [n for n, entry in CATALOGUE.items() if entry.passes and "causal block" not in entry.needs]
+
+
+@pytest.mark.parametrize("name", COSTLY)
 def test_stated_costs_are_those_measured(name):
     # A rotation has no fixed point, so that paths and drifts do not arrive early; enough values
     # of each factor, so that the groups of a conditioned response are not exhausted; codes whose
@@ -645,8 +660,10 @@ def test_every_response_assay_runs_saves_and_draws_for_every_kind_of_model(kind)
         inner = model
         model = zs.wrap(lambda x: 3 * inner.encoder(x)[:, :3], inner.decoder)
     recording = zs.record(model, pictures_with_factors())
-    results = measure(recording, RESPONSES).results
-    assert set(results) == set(RESPONSES)
+    found = measure(recording, RESPONSES)
+    results = found.results
+    assert set(found.missing) == {"feature-effects", "masks"}  # of vectors; of causal blocks
+    assert set(results) == set(RESPONSES) - set(found.missing)
     assert results["structure-score"].distribution == (
         "prior" if kind == "variational" else "hybrid"
     )
@@ -789,15 +806,16 @@ def test_data_frames_bring_the_names_of_their_columns():
 def test_flags_call_factors_by_name_and_count_latents_and_do_not_name_the_score():
     codes = np.column_stack([np.zeros(120), np.arange(120) % 6])
     factors = np.column_stack([np.arange(120) % 6, np.zeros(120)])
+    names, variances = ["shape", "still"], np.full((120, 2), 99)
     recording = Recording.from_arrays(
-        codes, factors, kinds="categorical", names=["shape", "still"], variances=np.ones((120, 2))
+        codes, factors, kinds="categorical", names=names, variances=variances
     )
     results = measure(recording, "disentanglement").results
     flags = {flag for result in results.values() for flag in result.flags}
     assert "Factor still is constant over these 120 samples and left out." in flags
     assert "Factor shape has 6 values: its gap can be at most 0.83." in flags
     assert "Factor shape is categorical but treated as ordered." in flags
-    assert "Latent 1 is passive (the posterior is the prior) and left out." in flags
+    assert "Latent 1 is passive (the posterior tells nothing) and left out." in flags
     definition = [line for line in flag_lines(results) if "0 by definition" in line]
     assert len(definition) == 1
     assert definition[0].endswith(" more: No latent is in use, so the score is 0 by definition.")

@@ -149,9 +149,14 @@ def test_a_search_has_the_learning_rate_of_train():
     from zscope.cli.train import train as train_command
     from zscope.training.ensemble import train_ensemble
 
-    functions = (zs.train, train_ensemble, fondue, Trials, train_command, fondue_command)
-    rates = {signature(function).parameters["rate"].default for function in functions}
-    assert rates == {1e-4}
+    def rates(*functions):
+        return {signature(function).parameters["rate"].default for function in functions}
+
+    assert rates(fondue, Trials, fondue_command) == {1e-4}
+    # None is the rate of the preset, and without one that of all training.
+    assert rates(zs.train, train_ensemble, train_command) == {None}
+    model = zs.models.build("vae", shape=(6,), latents=2, backbone="linear")
+    assert zs.train(model, plane(100), steps=1).config["rate"] == 1e-4
 
 
 def test_every_draw_of_a_trial_is_that_of_the_runner():
@@ -242,8 +247,8 @@ def test_every_criterion_measures_the_trained_model():
 def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     np.save(tmp_path / "plane.npy", plane())
     words = ("fondue", "plane.npy", "--steps", 150, "--rate", 0.06, "--set", "backbone=linear",
-             "--threshold", 0.5, "--samples", 500, "--out", "sized",
-             "--seeds", 2)  # fmt: skip
+             "--threshold", 0.5, "--samples", 500, "--out", "sized", "--seeds", 2,
+             "--data-option", "standardise=false")  # fmt: skip
     code, out, err = zscope(*words)
     assert code == 0, err
     assert out.startswith("2 ± 0 latents (2 seeds: 2, 2)\n")
@@ -302,7 +307,8 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
 def test_a_collapsed_model_is_called_so(zscope, tmp_path):
     np.save(tmp_path / "faint.npy", faint())
     code, out, err = zscope("fondue", "faint.npy", "--steps", 60, "--rate", 0.03, "--set",
-                            "backbone=linear", "--start", 1, "--seeds", 1)  # fmt: skip
+                            "backbone=linear", "--start", 1, "--seeds", 1,
+                            "--data-option", "standardise=false")  # fmt: skip
     assert (code, out.startswith("0 latents: no model uses its latents")) == (0, True), err
     assert re.search(r"1 latent: gap 0\.\d+ ≤ 1 +collapsed +0 active, .*KL 0\.0\d nats", err)
 
@@ -445,6 +451,8 @@ def test_a_classifier_is_compared_by_its_encoder(zscope, tmp_path):
         assert "The encoders alone are compared: no decoder in classifier." in out
         assert "mean" in out
         assert "decoder" not in out.replace("no decoder in", "")
+        place = "first" if words[0] == "vae" else "second"  # of the model that decodes
+        assert re.search(rf"Fréchet distance to the data +{place}\n", out)
     both = compare(tmp_path / "vae", tmp_path / "vae", samples=100)
     assert any("decoder" in name for name in both.heatmap.rows)  # where both have one
     assert not any("encoders alone" in flag for flag in both.flags)

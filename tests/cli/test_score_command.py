@@ -122,13 +122,14 @@ def test_every_kind_of_file_gives_the_same(run, arrays):
 
 def test_flavour_kinds_seed_and_variances_are_passed_on(run, arrays):
     save(arrays)
-    np.save("variances.npy", np.tile([0.01, 1.0, 0.01], (400, 1)))
+    np.save("variances.npy", np.tile([0.01, 20.0, 0.01], (400, 1)))  # 1 drowns in its noise
     words = ("codes.npy", "factors.npy", "--only", "sap", "--json")
     plain = json.loads(run(*words))["scores"]["sap"]
     assert json.loads(run(*words, "--flavour", "dlib"))["scores"]["sap"]["flavour"] == "dlib"
     other = json.loads(run(*words, "--kinds", "ordinal,categorical"))["scores"]["sap"]
     assert other["kinds"] == ["ordinal", "categorical"]
     assert json.loads(run(*words, "--seed", 3))["scores"]["sap"]["chance"] != plain["chance"]
+    assert plain["passive"] == [2]
     typed = json.loads(run(*words, "--variances", "variances.npy"))["scores"]["sap"]
     assert typed["passive"] == [1, 2]
 

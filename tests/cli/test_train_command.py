@@ -67,7 +67,7 @@ def test_collapse_is_said_once_also_to_the_quiet(tmp_path, monkeypatch, capsys):
     faint = 0.01 * np.random.default_rng(0).normal(size=(200, 4))
     np.save(tmp_path / "faint.npy", faint.astype(np.float32))
     words = ("train", "vae", "faint.npy", "--set", "backbone=linear", "--latents", 2, "--steps", 40,
-             "--rate", 0.05)  # fmt: skip
+             "--rate", 0.05, "--data-option", "standardise=false")  # fmt: skip
     for out, quiet in (("one", ()), ("two", ("--quiet",))):
         where = {"monkeypatch": monkeypatch, "capsys": capsys, "cwd": tmp_path}
         code, _, err = here(*words, "--out", out, *quiet, **where)

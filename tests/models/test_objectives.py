@@ -189,7 +189,9 @@ def test_a_learned_gamma_is_a_weight_and_a_given_one_is_not():
 
 def test_bernoulli_refuses_what_is_not_between_zero_and_one():
     x = torch.linspace(0, 255, 12).reshape(2, 1, 2, 3)
-    with pytest.raises(DataError, match=r"from 0 to 255.*255, or build.*mse"):
+    with pytest.raises(
+        DataError, match=r"from 0 to 255.*by 255, turn standardising off.*build.*mse"
+    ):
         check_observations(x, (1, 2, 3), Bernoulli())
     with pytest.raises(DataError, match=r"from -1 to 1"):
         check_observations(2 * (x / 255) - 1, (1, 2, 3), Bernoulli())

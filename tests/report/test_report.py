@@ -257,7 +257,13 @@ def test_vectors_are_drawn_as_lines(tmp_path):
     report = zs.assay(identity(9), long, names=["effective-rank"])
     text = report.save(tmp_path / "long.html").read_text()
     assert "(blue to red)" in text
+    assert "Some observations and their reconstructions" in text
+    assert '<th scope="row">feature 8</th>' in text
+    longer = torch.randn(100, 41, generator=torch.Generator().manual_seed(0))
+    report = zs.assay(identity(41), longer, names=["effective-rank"])
+    text = report.save(tmp_path / "longer.html").read_text()
     assert "One observation (blue) and its reconstruction (red)" in text
+    assert '<th scope="row">feature 8</th>' not in text
 
 
 def test_long_blocks_are_left_out_of_the_json_by_their_shape(monkeypatch):

@@ -209,8 +209,12 @@ def test_comparing_and_searching_see_the_scaled_features(tmp_path, draw):
     assert zs.compare(*models, scaled, samples=100).heatmap.matrix == pytest.approx(
         heat.matrix, abs=1e-4
     )
-    search = zs.fondue(data, steps=2, start=1, limit=3, options={"hidden": [8]}, threshold=3.0)
-    assert search.latents >= 1
+    found = [
+        zs.fondue(each, steps=20, start=1, limit=3, options={"hidden": [8]}, rate=1e-2, seeds=1)
+        for each in (data, scaled)
+    ]
+    gaps, expected = ([trial.value for trial in each.searches[0].trials] for each in found)
+    assert gaps == pytest.approx(expected, abs=1e-2)
 
 
 def test_a_perturbation_keeps_the_units_of_its_bound(tmp_path):

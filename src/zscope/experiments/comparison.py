@@ -231,7 +231,10 @@ def compare(
 def _sample_qualities(
     autoencoders: list[Autoencoder], observed: Dataset, extractor: Any, seed: int
 ) -> tuple[dict[str, SampleQuality], dict[str, str]]:
-    """The sample quality of both models with one extractor, and why one of them has none."""
+    """The sample quality of both models with one extractor, and why one of them has none.
+
+    A model without a decoder is left out: the comparison says so in a flag.
+    """
     if extractor is None:
         return {}, {}
     if isinstance(extractor, str | Path) and extractor not in EXTRACTORS:
@@ -239,6 +242,8 @@ def _sample_qualities(
     quality: dict[str, SampleQuality] = {}
     missing: dict[str, str] = {}
     for place, model in zip(("first", "second"), autoencoders, strict=True):
+        if not model.decodes:
+            continue
         recording = record(model, observed, samples=len(observed), seed=seed)
         outcome = measure(recording, [QUALITY], options={QUALITY: {"extractor": extractor}})
         result = outcome.results.get(QUALITY)

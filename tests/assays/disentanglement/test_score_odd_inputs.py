@@ -23,7 +23,8 @@ CODES = RNG.standard_normal((20, 2))
 @pytest.mark.parametrize("score", [factor_vae_score, beta_vae_score])
 def test_halves_in_which_no_rows_share_a_value_do_not_stop_an_interval(score):
     once_twice = np.r_[np.arange(19), 0]
-    found = score(CODES, once_twice, flavour="dlib", resamples=4)
+    factors = np.column_stack([once_twice, np.roll(once_twice, 5)])
+    found = score(CODES, factors, flavour="dlib", resamples=4)
     assert found.interval is not None
     assert np.isfinite(found.interval).all()
 
@@ -88,9 +89,10 @@ def test_sap_of_one_latent_is_never_below_the_guess():
 )
 def test_a_value_for_every_row_or_two_is_no_cause_for_a_warning(name, options):
     values = np.r_[0:30, 0:3]
+    values = np.column_stack([values, np.roll(values, 7)])  # dci needs two factors
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        own = {"variances": np.full((33, 1), 0.01), "kinds": "categorical", **options}
+        own = {"variances": np.full((33, 2), 0.01), "kinds": "categorical", **options}
         found = score(name, values.astype(float), values, **own)
     assert np.isfinite(found.score)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from known_codes import NAMES, PAIRS, aligned, drawn, grid, normal, rotated, score
+from known_codes import NAMES, PAIRS, aligned, drawn, grid, normal, rotated, score, standardised
 
 import zscope.assays as a
 from zscope.assays.run import measure
@@ -87,7 +87,7 @@ def test_boosted_dci_goes_by_the_order_of_the_codes_alone():
 
 def test_irs_follows_the_scale_of_single_latents_but_not_a_common_one():
     factors = drawn((3, 4, 5), 1500)
-    codes = np.column_stack([aligned(factors)[:, 0], normal(1500)])
+    codes = np.column_stack([aligned(factors)[:, 0], standardised(aligned(factors, noise=2))[:, 1]])
     plain = a.irs(codes, factors).score
     assert a.irs(codes * 7 + 1, factors).score == pytest.approx(plain)
     assert a.irs(codes * [1, 100], factors).score < plain - 0.2

@@ -142,7 +142,9 @@ def test_the_graph_alone_finds_the_light_ray_within_its_directions():
 def plane_chain(plane, ends):
     from zscope.assays.responses.paths import _Plane
 
-    return _Plane(plane).graph_path(ends, 1.0, 0)
+    space = _Plane(plane)
+    space.choose("field")
+    return space.graph_path(ends, 1.0, 0)
 
 
 @pytest.mark.parametrize("everywhere", [False, True])

@@ -156,6 +156,6 @@ def traverse(codes: Codes, generator: Generator) -> Codes:
 ENTRY = Entry(
     question="How close to the data are reconstructions, samples and traversals?",
     takes=("autoencoder", "observations", "posterior=posterior"),
-    passes="6 * samples",
+    passes="4 * samples",
     most=5_000,
 )

@@ -134,6 +134,8 @@ class ResponseMatrix(Result):
         directions; within a fifth, so that a variable in three latents is three pairs).
         """
         edges = set(self.edges())
+        if not edges:
+            return []
         weaker = torch.minimum(self.relative, self.relative.T)
         weaker = weaker - weaker.diagonal().diag()
         strongest = PARTNER * weaker[self.causal].amax(0)

@@ -17,7 +17,7 @@ one strand of a helix still cross to the other.) The paper minimises the respons
 
 which is the default for a map without codes. The field is small where the model is
 self-consistent, which also happens far from data, so these paths may cross between separate
-parts of the data while their cost falls: see docs/decisions/manifold-paths.md.
+parts of the data while their cost falls: see docs/decisions/0010.
 
 The temperature keeps the path short where C vanishes; a high one gives the straight line.
 `cost` is the integral of |F|^2 along the path and `straight_cost` the same along the straight
@@ -260,7 +260,8 @@ class _Density:
         flat = points.double().reshape(-1, points.shape[-1])
         _, index = self.tree.query(flat.detach().numpy(), k=list(range(1, self.count + 1)))
         squares = (flat[:, None] - self.codes[torch.from_numpy(index)]).square().sum(-1)
-        return squares.mean(1).reshape(points.shape[:-1]) / self.spacing**2
+        density: Tensor = squares.mean(1).reshape(points.shape[:-1]) / self.spacing**2
+        return density
 
 
 class _Space:
@@ -469,7 +470,8 @@ class _AllLatents(_Space):
 
 def _steps(decoded: Tensor) -> Tensor:
     """The distances between consecutive decoded points."""
-    return decoded.cpu().flatten(1).double().diff(dim=0).norm(dim=1)
+    steps: Tensor = decoded.cpu().flatten(1).double().diff(dim=0).norm(dim=1)
+    return steps
 
 
 def _default_temperature(squares: Tensor) -> float:

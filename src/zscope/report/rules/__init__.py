@@ -33,7 +33,7 @@ RULES = (
         NATS,
         "Every latent is in use: in a variational model its posterior holds at least {threshold:g} "
         "nats about the observations, in a deterministic one it changes the decoded observation "
-        f"by at least {EFFECT:.0%}.",
+        f"by at least {100 * EFFECT:g} %.",
         latents.dead_latents,
         of_collapsed=True,
     ),

@@ -15,7 +15,7 @@ def moved_features(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     used = [row["latent"] for row in facts.latents if row["latent"] in set(facts.used)]
     moving = [j for j in used if effects.text(j)]
-    still = [j for j in used if j not in moving]
+    still = sorted(j for j in used if j not in moving)
     if moving:
         sentences = [f"latent {j} moves {effects.text(j)}" for j in moving[:MOST]]
         sentences[0] = sentences[0].replace("latent", "Latent", 1)
