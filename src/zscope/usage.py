@@ -56,15 +56,6 @@ class Usage:
     measure: Literal["information", "effect", "spread"]
     values: Tensor  # of each latent: nats; relative change; standard deviation
 
-    @property
-    def rule(self) -> str:
-        """What makes a latent count, as a phrase."""
-        return {
-            "information": f"its posterior holds at least {NATS:g} nats about the observations",
-            "effect": f"replacing it changes the decoded observation by at least {100 * EFFECT:g} %",
-            "spread": "it varies",
-        }[self.measure]
-
 
 def usage_of_posterior(posterior: Posterior) -> Usage:
     """By information; by spread for a deterministic posterior."""

@@ -119,8 +119,7 @@ NUMBERS = {"codes", "factors", "variances", "usage"}
 OF_NUMBERS = [
     name
     for name, entry in CATALOGUE.items()
-    if {word.rpartition("=")[2] for word in entry.takes} <= NUMBERS
-    and not entry.compares
+    if {word.rpartition("=")[2] for word in entry.takes} <= NUMBERS and not entry.compares
 ]
 
 
