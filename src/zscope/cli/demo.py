@@ -16,7 +16,7 @@ __all__ = ["demo"]
 STEPS, BETA = 5000, 0.5
 # Large shapes, each turned by less than a quarter: a square turned by a quarter is the same
 # picture. With β = 1, or with more places, squares and hearts become discs in so few steps.
-GRID = {
+GRID: dict[str, Any] = {
     "scale": [3, 4, 5],
     "orientation": [0, 2, 4, 6, 8],
     "position_x": 5,
