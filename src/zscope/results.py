@@ -344,7 +344,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Result):
         return value.to_dict()
     if isinstance(value, torch.Tensor | np.ndarray):
-        return plain(value.tolist())
+        return value.tolist() if _is_finite(value) else plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
     if isinstance(value, dict):
@@ -359,6 +359,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return value
+
+
+def _is_finite(values: torch.Tensor | np.ndarray) -> bool:
+    """Whether an array has numbers only, all finite: its lists then need no second look."""
+    if isinstance(values, torch.Tensor):
+        return bool(torch.isfinite(values).all())
+    return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
 
 
 def _one_line(value: Any) -> str:

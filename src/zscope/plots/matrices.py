@@ -57,9 +57,10 @@ def heatmap(
     signed = values.min() < 0 if diverging is None else diverging
     largest = limit or theme.symmetric_limit(values)
     cell = _cell(max(height, width))
-    margin = 0.06 * max((len(str(n)) for n in row_names or [""]), default=0)
     own = ax is None
-    ax = theme.axes(ax, width * cell + 1.0 + margin, height * cell + (0.75 if title else 0.55))
+    ax = theme.axes(ax)
+    if own:
+        theme.resize(ax, width * cell, height * cell)
     image = ax.imshow(
         values,
         cmap=theme.diverging() if signed else theme.sequential(),
@@ -130,7 +131,9 @@ def _label(
     labels = theme.labels(count, names)
     # Some numbers may be left out so that they do not overlap, but names only of very many.
     numbers = all(label.isdigit() for label in labels)
-    every = 1 if count <= (32 if numbers else 64) else 4 * -(-count // 128)
+    every = (
+        1 if count <= (32 if numbers else 64) else 4 * -(-count // (128 if count <= 100 else 64))
+    )
     positions = list(range(0, count, every))
     long = axis == "x" and max(len(labels[k]) for k in positions) > 3
     ticks = ax.set_xticks if axis == "x" else ax.set_yticks

@@ -167,14 +167,33 @@ def title(ax: Axes, text: str, size: float = LARGE) -> None:
     ax.set_title("\n".join(wrap(text, max(24, int(width * 125 / size)))), fontsize=size)
 
 
-def fit(ax: Axes) -> None:
-    """Shrink the figure of a single `ax` to its content."""
+def resize(ax: Axes, width: float, height: float) -> None:
+    """Give the only axes of a figure this size in inches; `fit` then finds room for the rest."""
     figure = figure_of(ax)
-    for _ in range(2):
-        content = figure.get_tightbbox()
-        figure.set_size_inches(content.width + 0.1, content.height + 0.1)
-        if (engine := figure.get_layout_engine()) is not None:
-            engine.execute(figure)
+    figure.set_layout_engine("none")
+    whole = figure.get_size_inches()
+    ax.set_position((0.0, 0.0, width / whole[0], height / whole[1]))
+
+
+def fit(ax: Axes) -> None:
+    """Shrink or widen the figure of a single `ax` to its content; the axes keep their size."""
+    figure = figure_of(ax)
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")  # it would change the size of the axes
+    content = figure.get_tightbbox()
+    left, bottom, width, height = ax.get_position(original=True).bounds
+    across, down = figure.get_size_inches()
+    new_across, new_down = content.width + 0.1, content.height + 0.1
+    figure.set_size_inches(new_across, new_down)
+    ax.set_position(
+        (
+            (left * across - content.x0 + 0.05) / new_across,
+            (bottom * down - content.y0 + 0.05) / new_down,
+            width * across / new_across,
+            height * down / new_down,
+        )
+    )
 
 
 def panels(

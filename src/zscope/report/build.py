@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Report", "assay", "build"]
 
-MANY = 500_000
+MANY = 200_000
 """Arrays with more numbers are left out of the JSON."""
 COMPARED = 1024
 """Observations that are reconstructed."""

@@ -29,7 +29,7 @@ def figure(drawing: Any, name: str) -> tuple[str, int]:
         # With a fixed salt, the same figure gives the same bytes.
         settings: Any = {"svg.hashsalt": name}
         with mpl.rc_context(settings):
-            content = _save(whole, format="svg", metadata={"Date": None})
+            content = _as_svg(whole)
         kind = "svg+xml"
         for dpi in (200, 120, 72):
             if len(content) <= LARGE:
@@ -38,6 +38,15 @@ def figure(drawing: Any, name: str) -> tuple[str, int]:
         return address(content, kind), round(96 * whole.get_size_inches()[0])
     finally:
         plt.close(whole)
+
+
+def _as_svg(figure: Any) -> bytes:
+    """The canvas draws once; `savefig` would draw twice, the first time to no effect here."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    memory = io.BytesIO()
+    FigureCanvasSVG(figure).print_svg(memory, metadata={"Date": None})
+    return memory.getvalue()
 
 
 def _save(figure: Any, **options: Any) -> bytes:

@@ -374,11 +374,32 @@ def test_beta_vae_score_dlib_is_the_accuracy_on_mean_differences():
 
 
 def test_neighbours_on_a_line_are_those_of_a_search_tree():
-    known, asked = normal(200), normal(80, 5)
-    tree = KNeighborsRegressor(5).fit(known[:, None], known)
-    expected = tree.kneighbors(asked[:, None], return_distance=False)
-    assert np.array_equal(np.sort(nearest(known, asked), 1), np.sort(expected, 1))
-    assert nearest(known[:3], asked).shape == (80, 3)
+    codes = np.column_stack([normal(280), normal(280, 5)])
+    is_test = np.arange(280) % 7 < 2
+    known = np.flatnonzero(~is_test)
+    rows, near = nearest(codes, np.argsort(codes.T, 1), is_test)
+    assert near.shape == (5, 2, 80)
+    for latent, (tests, found) in enumerate(zip(rows, near.transpose(1, 2, 0), strict=True)):
+        tree = KNeighborsRegressor(5).fit(codes[known, latent, None], known)
+        expected = tree.kneighbors(codes[tests, latent, None], return_distance=False)
+        assert np.array_equal(np.sort(tests), np.flatnonzero(is_test))
+        assert np.array_equal(found, known[expected])  # the nearest first
+
+
+def test_fewer_training_rows_than_neighbours_are_all_used():
+    codes = normal(10)[:, None]
+    _, near = nearest(codes, np.argsort(codes.T, 1), np.arange(10) >= 3)
+    assert np.array_equal(np.sort(near[:, 0], 0), np.tile([[0], [1], [2]], 7))
+
+
+def test_equal_codes_say_nothing_in_sorted_data():
+    # Neighbouring rows have the same factor, and all codes are equal: a tie must not be broken
+    # by the order of the rows.
+    factors = np.repeat([[0], [1], [2]], 100, axis=0)
+    codes = np.column_stack([np.zeros(300), normal(300)])
+    found = a.predictability_gap(codes, factors, kinds="categorical", flavour="paper")
+    constant = found.matrix[1].max()  # of noise
+    assert found.matrix[0, 0] < constant + 0.5
 
 
 def test_predictability_gap_paper():

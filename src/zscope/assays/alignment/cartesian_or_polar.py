@@ -15,12 +15,14 @@ with chance subtracted as in `mig`. Each coordinate is assigned the factor with 
 gap among those for which it is the more informative one; the score of a chart is the mean
 over its two coordinates. Range 0 to 1; the chart with the higher score is the verdict,
 "neither" if both are below 0.1. Unchanged by shifting, scaling or flipping latents and by
-relabelling factor values; permuting latents permutes the pairs.
+relabelling factor values; permuting latents permutes the pairs. With more than a hundred
+latents a random part of the rows is used (at least 1,000), as there are thousands of pairs.
 
 The two kinds of embedding: Zietlow, PhD thesis, Tübingen 2022, section 4.3.6 (by visual
 inspection). The comparison of charts is ours.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +30,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
@@ -36,7 +38,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.information import Information, bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
-from zscope.assays.sample import prepare, used_latents
+from zscope.assays.sample import prepare, seed_from, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
@@ -45,6 +47,7 @@ from zscope.usage import Usage
 __all__ = ["CartesianOrPolar", "Pair", "PairTraversal", "cartesian_or_polar", "pair_traversal"]
 
 THRESHOLD = 0.1  # below this score neither chart fits
+MOST_NUMBERS, FEWEST_ROWS = 40_000_000, 1000  # pairs x rows; of more a part of the rows is used
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,7 @@ def cartesian_or_polar(
     *,
     variances: Array | Usage | None = None,
     kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
 ) -> CartesianOrPolar:
     """Compare the two charts for every pair of used latents."""
     who = "cartesian_or_polar"
@@ -122,6 +126,10 @@ def cartesian_or_polar(
             f"{who}: {len(active)} latents in use and {len(sample.columns)} factors that vary; a "
             "chart needs two of each. See variable_types, and give data with more factors."
         )
+    most = max(FEWEST_ROWS, MOST_NUMBERS // math.comb(len(active), 2))
+    if len(sample) > most:
+        rows = np.random.default_rng(seed_from(generator)).permutation(len(sample))[:most]
+        sample = sample.take(np.sort(rows))
     z = sample.codes - sample.codes.mean(0)
     spread = z.std(0)
     z = z / np.where(spread > 0, spread, 1)

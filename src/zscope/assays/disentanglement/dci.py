@@ -298,11 +298,12 @@ def _ranks(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     offset of a latent would matter.
     """
     ranks = np.empty(train.shape), np.empty(test.shape)
-    for j, column in enumerate(np.sort(train, axis=0).T):
-        distinct = column[np.concatenate([[True], column[1:] != column[:-1]])]
-        for rows, places in zip((train, test), ranks, strict=True):
-            below = np.searchsorted(distinct, rows[:, j])
-            places[:, j] = (below + np.searchsorted(distinct, rows[:, j], side="right") + 1) / 2
+    for j, (numbers, sought) in enumerate(zip(train.T, test.T, strict=True)):
+        distinct, index = np.unique(numbers, return_inverse=True)
+        ranks[0][:, j] = index + 1
+        below = np.searchsorted(distinct, sought)
+        found = distinct[np.minimum(below, len(distinct) - 1)] == sought
+        ranks[1][:, j] = below + np.where(found, 1, 0.5)  # between the ranks of two values
     return ranks
 
 

@@ -30,6 +30,7 @@ Martius, "Variational autoencoders pursue PCA directions (by accident)", CVPR 20
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -84,7 +85,10 @@ def predictability_gap(
 
 def _gaps(sample: Sample, _: np.random.Generator, *, bounded: bool) -> Estimate:
     splits = sample.folds(FOLDS) if bounded else [sample.split(1 - 1 / FOLDS)]
-    matrix = np.mean([_predictability(sample, *rows, bounded) for rows in splits], axis=0)
+    # Equal codes in random order: neighbouring rows of sorted data have the same factors.
+    shuffled = np.concatenate(splits[0])
+    order = shuffled[np.argsort(sample.codes[shuffled].T, axis=1, kind="stable")]
+    matrix = np.mean([_predictability(sample, order, test, bounded) for _, test in splits], axis=0)
     top, second = top_two(matrix)[1:]
     if len(matrix) == 1 and not bounded:
         second = np.array([kind == "categorical" for kind in sample.kinds], dtype=float)
@@ -93,68 +97,85 @@ def _gaps(sample: Sample, _: np.random.Generator, *, bounded: bool) -> Estimate:
 
 
 def _predictability(
-    sample: Sample, train: np.ndarray, test: np.ndarray, bounded: bool
+    sample: Sample, order: np.ndarray, test: np.ndarray, bounded: bool
 ) -> np.ndarray:
     """A / M of every latent and factor for one split."""
-    neighbours = [
-        nearest(sample.codes[train, j], sample.codes[test, j]) for j in range(sample.codes.shape[1])
-    ]
-    matrix = np.zeros((len(neighbours), len(sample.columns)))
+    is_test = np.zeros(len(sample), dtype=bool)
+    is_test[test] = True
+    rows, neighbours = nearest(sample.codes, order, is_test)
+    matrix = np.zeros((len(order), len(sample.columns)))
     for place, kind in enumerate(sample.kinds):
-        if kind == "categorical":
-            labels = sample.labels[:, place]
-            matrix[:, place] = _accuracies(neighbours, labels[train], labels[test], bounded)
-        else:
-            values = sample.factors[:, place]
-            matrix[:, place] = _improvements(neighbours, values[train], values[test])
+        measure = _accuracies if kind == "categorical" else _improvements
+        values = (sample.labels if kind == "categorical" else sample.factors)[:, place]
+        matrix[:, place] = measure(values, is_test, rows, neighbours, bounded)
     return matrix
 
 
 def _accuracies(
-    neighbours: list[np.ndarray], train: np.ndarray, test: np.ndarray, bounded: bool
-) -> list[float]:
-    values = int(max(train.max(), test.max())) + 1
-    constant = float(np.mean(test == np.bincount(train, minlength=values).argmax()))
-    accuracies = []
-    for near in neighbours:
-        votes = train[near]
-        agree = (votes[:, :, None] == votes[:, None, :]).sum(2)
-        if bounded:  # of several values with most votes the nearest
-            predicted = np.take_along_axis(votes, agree.argmax(1)[:, None], axis=1)[:, 0]
-        else:  # the smallest, as in scikit-learn, though it depends on the labels
-            predicted = np.where(agree == agree.max(1, keepdims=True), votes, values).min(1)
-        accuracies.append(float(np.mean(predicted == test)))
-    if bounded:
-        room = 1 - constant
-        return [max(0.0, value - constant) / room if room else 0.0 for value in accuracies]
-    return [value / constant if constant else 0.0 for value in accuracies]
+    labels: np.ndarray, is_test: np.ndarray, rows: np.ndarray, neighbours: np.ndarray, bounded: bool
+) -> np.ndarray:
+    values = int(labels.max()) + 1
+    constant = float(np.mean(labels[is_test] == np.bincount(labels[~is_test]).argmax()))
+    # `values` itself must fit too: it stands for "not the most frequent" below.
+    small = labels.astype(np.min_scalar_type(values))
+    votes = small[neighbours]
+    agree = np.zeros(votes.shape, dtype=np.int8)
+    for one, other in combinations(range(len(votes)), 2):
+        same = votes[one] == votes[other]
+        agree[one] += same
+        agree[other] += same
+    if bounded:  # of several values with most votes the nearest
+        predicted = np.take_along_axis(votes, agree.argmax(0)[None], axis=0)[0]
+    else:  # the smallest, as in scikit-learn, though it depends on the labels
+        predicted = np.where(agree == agree.max(0), votes, values).min(0)
+    accuracies = (predicted == small[rows]).mean(1)
+    room = 1 - constant if bounded else constant
+    if not room:
+        return np.zeros(len(accuracies))
+    return np.asarray(np.maximum(0, accuracies - constant * bounded) / room)
 
 
-def _improvements(neighbours: list[np.ndarray], train: np.ndarray, test: np.ndarray) -> list[float]:
-    spread = float(test.std())
+def _improvements(
+    values: np.ndarray, is_test: np.ndarray, rows: np.ndarray, neighbours: np.ndarray, _: bool
+) -> np.ndarray:
+    spread = float(values[is_test].std())
     if not spread:
-        return [0.0] * len(neighbours)
-    errors = [np.sqrt(np.square(train[near].mean(1) - test).mean()) for near in neighbours]
-    return [max(0.0, 1 - float(error) / spread) for error in errors]
+        return np.zeros(len(rows))
+    errors = np.sqrt(np.square(values[neighbours].mean(0) - values[rows]).mean(1))
+    return np.asarray(np.maximum(0, 1 - errors / spread))
 
 
-def nearest(train: np.ndarray, test: np.ndarray, count: int = NEIGHBOURS) -> np.ndarray:
-    """For each test number the indices of the `count` nearest training numbers, nearest first.
+def nearest(
+    codes: np.ndarray, order: np.ndarray, is_test: np.ndarray, count: int = NEIGHBOURS
+) -> tuple[np.ndarray, np.ndarray]:
+    """The test rows (latents x tests), and for each the `count` nearest of the other rows.
 
-    In sorted order these are within `count` places on either side of where the number would
-    be inserted, so that sorting once replaces a search tree.
+    `order` are the rows sorted along each latent. The neighbours (count x latents x tests, the
+    nearest first) lie on both sides of their test row in that order; the nearer of the next one
+    on the left and the next one on the right is taken `count` times, and of two equally near the
+    left one. Sorting once thus serves all splits and replaces a search tree.
     """
-    count = min(count, len(train))
-    order = np.argsort(train, kind="stable")
-    ordered = train[order]
-    middle = np.searchsorted(ordered, test)
-    window = middle[:, None] + np.arange(-count, count)
-    outside = (window < 0) | (window >= len(train))
-    window = np.clip(window, 0, len(train) - 1)
-    distance = np.where(outside, np.inf, np.abs(ordered[window] - test[:, None]))
-    closest = np.argsort(distance, axis=1, kind="stable")[:, :count]
-    nearest: np.ndarray = order[np.take_along_axis(window, closest, axis=1)]
-    return nearest
+    latents, tests = len(order), int(is_test.sum())
+    count = min(count, len(codes) - tests)
+    among = is_test[order]
+    rows, known = order[among].reshape(latents, tests), order[~among].reshape(latents, -1)
+    axis = np.arange(latents)[:, None]
+    sought = codes[rows, axis]
+    # Sentinels further away than any other number at both ends of each latent.
+    numbers = np.pad(codes[known, axis], ((0, 0), (1, 1)))
+    numbers[:, 0], numbers[:, -1] = -np.inf, np.inf
+    start = axis * numbers.shape[1]
+    left = np.cumsum(~among, axis=1)[among].reshape(latents, tests) + start
+    right = left + 1
+    numbers = numbers.ravel()
+    places = np.empty((count, latents, tests), dtype=np.intp)
+    for place in places:
+        is_left = sought - numbers[left] <= numbers[right] - sought
+        place[:] = np.where(is_left, left, right)
+        left -= is_left
+        right += ~is_left
+    # Without the two sentinels of every latent up to this one.
+    return rows, known.ravel()[places - 2 * axis - 1]
 
 
 ENTRY = Entry(

@@ -24,6 +24,9 @@ from zscope.results import NOT_REQUESTED, Measure, Scored
 
 __all__ = ["Estimate", "Score", "compute_score", "require_two_factors"]
 
+DRAWN = 32
+"""Of more latents the figure of a score shows these."""
+
 
 @dataclass(frozen=True, eq=False)
 class Score(Scored):
@@ -74,11 +77,16 @@ class Score(Scored):
                 f"{self.name}: no latent was used, so there is no matrix to draw. The flags say "
                 f"why: {' '.join(self.flags)}"
             )
+        rows = np.arange(len(self.matrix))
+        title = f"{self.name} {self.score:.3f}, chance {self.chance:.3f}"
+        if len(rows) > DRAWN:
+            rows = np.sort(np.argsort(-self.matrix.max(1), kind="stable")[:DRAWN])
+            title += f"; {DRAWN} of {len(self.matrix)} latents, those with the largest entries"
         return heatmap(
-            self.matrix,
-            rows=[f"latent {j}" for j in self.active],
+            self.matrix[rows],
+            rows=[f"latent {self.active[j]}" for j in rows],
             columns=self.factor_names or [f"factor {k}" for k in self.factors],
-            title=f"{self.name} {self.score:.3f}, chance {self.chance:.3f}",
+            title=title,
             label=self.meaning,
             ax=ax,
         )

@@ -239,5 +239,5 @@ ENTRY = Entry(
     ),
     needs=("vectors",),
     passes="samples * (3 * latents + 1)",
-    most=2_000,
+    most=6_200,
 )

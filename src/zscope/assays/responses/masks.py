@@ -266,5 +266,5 @@ ENTRY = Entry(
     takes=("decoder", "codes", "observations", "responses=response_matrix"),
     needs=("causal block", "two latents"),
     passes="samples * (latents * (latents - 1) // 2 + 2)",
-    most=12_000,
+    most=7_500,
 )
