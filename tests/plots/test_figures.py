@@ -380,6 +380,31 @@ class TestMaps:
         with pytest.raises(ConfigError, match="5 factor values for 300 codes"):
             plots.divergence_map(field, factor=range(5))
 
+    def test_what_is_unlike_data_is_hatched_and_explained(self):
+        recording = zs.record(identity(2), torch.from_numpy(0.3 * random(400, 2)).float())
+        options = {"dims": (0, 1), "grid": 9, "decode_grid": 0, "score_grid": 9}
+        field = zs.assays.response_map(recording, extent=2, **options)
+        assert 0.2 < field.unlike.double().mean() < 0.98
+        for draw in (plots.divergence_map, plots.curvature_map, plots.magnitude_map):
+            hatched = [c for c in draw(field).collections if any(getattr(c, "hatches", []) or [])]
+            assert len(hatched) == 1
+            (path,) = hatched[0].get_paths()
+            rings = [mpl.path.Path(ring) for ring in path.to_polygons()]
+            # Inside an odd number of rings is hatched.
+            where = sum(
+                ring.contains_points([[0.1, 0.1], [1.9, 1.9]]).astype(int) for ring in rings
+            )
+            assert (where % 2).tolist() == [0, 1]
+        figure = field.plot()
+        assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == "unlike data"
+        renders(figure)
+        # Nothing is hatched where all is like data, and nothing said where it was not compared.
+        near = zs.assays.response_map(recording, extent=0.1, **options)
+        ax = plots.magnitude_map(near)
+        assert not any(any(getattr(c, "hatches", []) or []) for c in ax.collections)
+        assert self.plane().unlike is None
+        assert self.plane().plot().legends == []
+
     def test_undefined_curvature_is_masked(self):
         field = response_map(responding(lambda z: 0 * z, 2), ZERO, extent=(-1, 1), grid=21)
         values = plots.curvature_map(field).images[0].get_array()

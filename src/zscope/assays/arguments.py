@@ -454,6 +454,19 @@ def _plane(recording: Recording) -> tuple[int, int]:
     return first, second
 
 
+def _hole_reference(recording: Recording) -> Any:
+    """What tells whether codes are self-consistent and like data; None if no latent counts."""
+    from zscope.assays.responses.holes import hole_reference
+
+    def find() -> Any:
+        try:
+            return hole_reference(recording.autoencoder, recording)
+        except Undefined:
+            return None
+
+    return recording.share("hole reference", find)
+
+
 def _far_codes(recording: Recording) -> tuple[Tensor, Tensor]:
     """Two codes farther apart than 99 % of pairs; the farthest two may be outliers."""
 
@@ -541,6 +554,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "response_matrix": _response_matrix,
     "base": _nearest_to_mean,
     "plane": _plane,
+    "hole_reference": _hole_reference,
     "some_codes": _some_codes,
     "start_code": lambda recording: _far_codes(recording)[0],
     "end_code": lambda recording: _far_codes(recording)[1],

@@ -1,13 +1,25 @@
 """How like data are codes, and the observations decoded from them?
 
     distance(q) = mean distance of q from its 5 nearest rows of data
-                  / mean distance of these rows from their own 5 nearest
+                  / mean spacing of these rows
 
-so distances are in units of the spacing of the data where q lies, and a new row of the same
-kind is at about 1 (after the local outlier factor: Breunig et al., SIGMOD 2000). A code is
-compared with posterior samples, in the latents that count; a decoded observation with
-observations. Beyond `limit` is farther than 99 % of held-out posterior samples, or of what is
-decoded from them.
+so distances are in units of the spacing of the data where q lies (after the local outlier
+factor: Breunig et al., SIGMOD 2000). A code is compared with posterior samples, in the latents
+that count; a decoded observation with observations.
+
+The spacing of a row is its mean distance from its own 5 nearest rows. Data on a grid of factors
+are near along some factors and far along others, and what lies between distant ones is like
+data too: the middle of a square of data is 1/√2 of its side from the corners. So where 1/√2 of
+the steps around rows is typically (in the median) more than 1.5 times that mean distance, the
+spacing is the larger of the two. Steps join rows whose codes are neighbours: no third code is
+nearer to both (the relative neighbourhood graph: Toussaint, Pattern Recognition 12, 1980). Of
+those at the 20 rows nearest to a row the 90 % quantile counts: one step to a separate cluster
+does not.
+
+Beyond `limit` is unlike data: farther than one spacing, and farther than 99 % of held-out
+posterior samples, or of what is decoded from them. Spacings are taken from data and their codes
+alone: half way between two codes a decoder may decode nothing. See
+docs/decisions/0011-what-is-like-data.md.
 
 A code may be self-consistent, R(z) = z, and yet decode to something unlike any data: a model
 that decodes an empty picture to the code of an empty picture is consistent.
@@ -16,7 +28,7 @@ that decodes an empty picture to the code of an empty picture is consistent.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from zscope.assays.engine import Recorded, decode, posterior_of
@@ -31,6 +43,9 @@ NEIGHBOURS = 5
 REFERENCE = 1000
 HELD_OUT = 512
 FAR = 0.99
+AROUND = 20
+STEP = 0.9
+COARSE = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +53,8 @@ class NearestRows:
     """Rows of data, from which distances are measured."""
 
     rows: Float[Tensor, "reference columns"]
-    spacing: Float[Tensor, " reference"]  # mean distance of each row from its nearest others
-    limit: float  # farther than 99 % of held-out rows
+    spacing: Float[Tensor, " reference"]
+    limit: float  # farther is unlike data
 
     def distance(self, queries: Tensor) -> Float[Tensor, " queries"]:
         """The distance of each query, in units of the spacing of its nearest rows."""
@@ -98,13 +113,14 @@ def _likeness(
     rows, others = order[:count], order[count : count + HELD_OUT]
     draws = posterior[torch.cat([rows, others]).to(posterior.mean.device)].sample(generator)
     scaled = _scale(draws, used, unit)
-    codes = _nearest_rows(scaled[:count], scaled[count:])
+    neighbours = _Neighbours.of(_scale(posterior.mean[rows], used, unit))
+    codes = _nearest_rows(scaled[:count], scaled[count:], neighbours)
     observations = None
     if isinstance(recorded, Recording) and recorded.dataset is not None:
         data = recorded.data.batch(rows.tolist())
         decoded = decode(autoencoder, draws[count:])
         if data[0].numel() == decoded[0].numel():
-            observations = _nearest_rows(data, decoded)
+            observations = _nearest_rows(data, decoded, neighbours)
     return Likeness(codes, observations, used, unit)
 
 
@@ -112,7 +128,41 @@ def _scale(codes: Codes, used: list[int], unit: Tensor) -> Tensor:
     return codes.double().cpu()[:, used] / unit
 
 
-def _nearest_rows(rows: Tensor, held_out: Tensor) -> NearestRows:
+@dataclass(frozen=True, eq=False)
+class _Neighbours:
+    """Which rows are neighbours, by their codes."""
+
+    pairs: Int[Tensor, "pairs 2"]
+    around: Int[Tensor, "reference around"]  # the rows nearest to each, itself among them
+
+    @classmethod
+    def of(cls, codes: Tensor) -> "_Neighbours":
+        """The relative neighbourhood graph of the codes."""
+        apart = torch.cdist(codes, codes)
+        around = apart.topk(min(AROUND, len(codes)), largest=False).indices
+        # The nearest rows exclude nearly all pairs; the rest are compared with every row.
+        free = torch.ones_like(apart, dtype=torch.bool).triu(1)
+        for third in around.T:
+            free &= torch.maximum(apart.gather(1, third[:, None]), apart[third]) >= apart
+        pairs = free.nonzero()
+        kept = [
+            part[torch.maximum(apart[part[:, 0]], apart[part[:, 1]]).amin(1) >= apart[*part.T]]
+            for part in pairs.split(1024)
+        ]
+        return cls(torch.cat([pairs[:0], *kept]), around)
+
+    def steps(self, rows: Tensor) -> Float[Tensor, " reference"]:
+        """The size of the steps around each row."""
+        first, second = self.pairs.T
+        length = (rows[first] - rows[second]).double().norm(dim=1)
+        row, order = torch.cat([first, second]).sort()
+        length = torch.cat([length, length])[order]
+        steps = length.split(torch.bincount(row, minlength=len(rows)).tolist())
+        near = [torch.cat([steps[k] for k in some]) for some in self.around.tolist()]
+        return torch.stack([torch.quantile(some, STEP) for some in near])
+
+
+def _nearest_rows(rows: Tensor, held_out: Tensor, neighbours: _Neighbours) -> NearestRows:
     rows = rows.detach().cpu().flatten(1)
     rows = rows if rows.dtype == torch.float64 else rows.float()
     count = min(NEIGHBOURS, len(rows) - 1)
@@ -123,12 +173,15 @@ def _nearest_rows(rows: Tensor, held_out: Tensor) -> NearestRows:
             for part in rows.split(256)
         ]
     ).double()
+    steps = neighbours.steps(rows) / 2**0.5
+    if 2 * int((steps > COARSE * spacing).sum()) > len(rows):
+        spacing = torch.maximum(spacing, steps)
     # Repeated observations have no distance from each other.
     spread = float((rows - rows.mean(0)).double().square().sum(1).mean().sqrt())
     least = max(0.05 * float(spacing.median()), 1e-6 * spread, torch.finfo(torch.float32).tiny)
     spacing = spacing.clamp_min(least)
     limit = torch.quantile(_distance(rows, spacing, held_out), FAR)
-    return NearestRows(rows, spacing, float(limit))
+    return NearestRows(rows, spacing, max(1.0, float(limit)))
 
 
 def _distance(rows: Tensor, spacing: Tensor, queries: Tensor) -> Tensor:

@@ -40,10 +40,12 @@ def divergence_map(
 ) -> Axes:
     """Where responses converge (blue) and where they diverge (red), with the codes on top.
 
-    `factor` colours the codes, `names` are the names of its values; `arrows` adds the field.
+    Responses converge to self-consistent codes, which may be unlike data: hatched. `factor`
+    colours the codes, `names` are the names of its values; `arrows` adds the field.
     """
     values = theme.array(field.divergence)
     ax = _signed(field, values, values, title, ax)
+    _hatch(ax, field)
     if arrows:
         _draw_arrows(ax, field)
     if codes and field.codes is not None:
@@ -55,21 +57,27 @@ def divergence_map(
 def curvature_map(
     field: "ResponseMap", *, title: str = "mean curvature", ax: Axes | None = None
 ) -> Axes:
-    """How sharply responses converge (red) and diverge (blue); grey where they are undefined."""
+    """How sharply responses converge (red) and diverge (blue); grey where they are undefined.
+
+    What is unlike data is hatched.
+    """
     hidden = theme.array(field.undefined)
     values = np.ma.masked_array(theme.array(field.curvature), hidden)
-    return _signed(field, values, values.compressed(), title, ax)
+    ax = _signed(field, values, values.compressed(), title, ax)
+    _hatch(ax, field)
+    return ax
 
 
 @theme.themed
 def magnitude_map(
     field: "ResponseMap", *, title: str = "displacement", ax: Axes | None = None
 ) -> Axes:
-    """How far decoding and encoding moves a code."""
+    """How far decoding and encoding moves a code; what is unlike data is hatched."""
     ax = _frame(field, title, ax)
     values = theme.array(field.magnitude)
     image = _image(ax, field, values, theme.sequential(), 0, theme.symmetric_limit(values, 0.995))
     theme.colorbar(image, ax)
+    _hatch(ax, field)
     return ax
 
 
@@ -104,9 +112,14 @@ def map_figure(
     names: Sequence[str] | None = None,
     arrows: bool = False,
 ) -> Figure:
-    """Divergence with the codes, mean curvature and, if the map has one, the decoded grid."""
+    """Divergence with the codes, mean curvature and, if the map has one, the decoded grid.
+
+    What is unlike data is hatched, in blue too: responses converge there to codes that are
+    self-consistent and yet decode to something else.
+    """
     count = 2 if field.decoded is None else 3
     height = 2.3 if factor is None else 2.6  # room for the legend below
+    height += 0.25 if field.scores is not None else 0
     figure, grid = theme.panels(1, count, theme.PAGE * (0.72 if count == 2 else 1), height)
     divergence_map(field, factor=factor, names=names, arrows=arrows, ax=grid[0, 0])
     curvature_map(field, ax=grid[0, 1])
@@ -114,6 +127,8 @@ def map_figure(
         decoded_map(field, ax=grid[0, 2])
     for ax in grid[0, 1:]:
         ax.set_ylabel("")
+    if field.scores is not None:
+        _explain(figure)
     return figure
 
 
@@ -281,6 +296,39 @@ def _signed(
     image = _image(ax, field, values, colours, -largest, largest)
     theme.colorbar(image, ax, extend=_extend(defined, largest))
     return ax
+
+
+def _hatch(ax: Axes, field: "ResponseMap") -> None:
+    """Hatch what is unlike data, and draw its border."""
+    if field.unlike is None or not field.unlike.any():
+        return
+    marked = theme.array(field.unlike).astype(float).T
+    low, high, bottom, top = field.extent
+    where = np.linspace(low, high, marked.shape[1]), np.linspace(bottom, top, marked.shape[0])
+    levels: dict[str, Any] = {"levels": [0.5, 1.5], "zorder": 1}
+    # Pale, so that the hatching is visible on dark colours too.
+    ax.contourf(*where, marked, colors="white", alpha=0.5, **levels)
+    ax.contourf(*where, marked, colors="none", hatches=["//////"], **levels)
+    if not marked.all():
+        ax.contour(*where, marked, levels=[0.5], colors=theme.INK, linewidths=0.6, zorder=1)
+
+
+def _explain(figure: Figure) -> None:
+    """The meaning of colours and hatching, below all panels."""
+    from matplotlib.patches import Patch
+
+    towards, away = (theme.diverging()(share) for share in (0.2, 0.8))
+    figure.legend(
+        handles=[
+            Patch(facecolor=towards, label="divergence < 0: towards self-consistent codes"),
+            Patch(facecolor=away, label="divergence > 0: a boundary"),
+            Patch(facecolor="white", edgecolor=theme.GREY, hatch="//////", label="unlike data"),
+        ],
+        loc="outside lower center",
+        ncols=3,
+        fontsize=theme.SMALL,
+        frameon=False,
+    )
 
 
 def _extend(values: np.ndarray, largest: float) -> str:

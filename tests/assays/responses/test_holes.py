@@ -23,7 +23,7 @@ def near_ring(samples, seed=0):
     return 2 * directions / directions.norm(dim=1, keepdim=True) * noise
 
 
-def test_a_code_far_from_the_manifold_lies_in_a_hole():
+def test_a_code_far_from_self_consistent_ones_lies_in_a_hole():
     codes = torch.tensor([[2.0, 0], [0.1, 0], [5, 0]]).double()
     found = hole_score(responding(ring, 2), codes, near_ring(2000), samples=2000)
     assert found.holes == [1, 2]
@@ -92,7 +92,7 @@ def test_models_without_a_prior_are_asked_about_hybrids():
     assert found.score > 0.3
 
 
-def test_a_model_that_answers_to_nothing_has_no_manifold():
+def test_a_model_that_answers_to_nothing_has_no_self_consistent_codes():
     with pytest.raises(Undefined, match=r"none of the 2 latents is in use.*response-matrix"):
         holes(constant(2, prior="normal"), gaussian_codes(100, 2))
 

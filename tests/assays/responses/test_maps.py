@@ -138,6 +138,26 @@ def test_the_summary_says_where_responses_converge():
     assert dict(away.summary())["mean divergence"] == "4"
 
 
+def test_a_self_consistent_point_may_be_unlike_data():
+    """An identity is self-consistent everywhere; codes of data are near the circle of radius 1."""
+    angle = 6.2832 * torch.rand(1500, generator=seeded(3), dtype=torch.float64)
+    codes = torch.stack([angle.cos(), angle.sin()], 1) + 0.05 * gaussian_codes(1500, 2, 4)
+    recording = zs.record(identity(2), codes.float())
+    field = zs.assays.response_map(recording, dims=(0, 1), extent=2, grid=4, score_grid=21)
+    radius = torch.cartesian_prod(*2 * [torch.linspace(-2, 2, 21)]).norm(dim=1).reshape(21, 21)
+    assert field.in_holes.sum() == 0
+    assert field.unlike[(radius - 1).abs() > 0.5].all()
+    assert not field.unlike[(radius - 1).abs() < 0.05].any()
+    shares = dict(field.summary())
+    expected = 100 * field.unlike.double().mean()
+    assert shares["self-consistent, unlike data"] == f"{expected:.1f} % of the map"
+    assert shares["in holes"] == "0.0 % of the map"
+    json.dumps(field.to_dict())
+    without = zs.assays.response_map(recording, dims=(0, 1), extent=2, grid=4, score_grid=0)
+    assert without.unlike is None
+    assert "in holes" not in dict(without.summary())
+
+
 def test_several_base_vectors_give_the_average_of_their_fields():
     world, bases = curved(4), gaussian_codes(6, 4)
     single = [response_map(world, base, (0, 1), grid=9, extent=(-1, 1)) for base in bases]

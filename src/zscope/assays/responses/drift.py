@@ -202,7 +202,7 @@ def _follow(
         # The first step cannot be compared with another, and growing steps have no limit.
         ratio = step / last_step[moving].clamp_min(torch.finfo(torch.float64).tiny)
         remaining = torch.where(ratio < 1, step * ratio / (1 - ratio).clamp_min(1e-12), torch.inf)
-        # A code first moves fast onto the manifold, then slowly along it; in between, both its
+        # A code first moves fast to nearly self-consistent codes, then slowly along them: there its
         # step and its remaining distance look small, so the step must be smaller still. And one
         # large step may end next to a repelling point, so two small steps in a row are required.
         close = (step <= reach / 100) & (remaining <= reach) & (last_step[moving] <= reach)

@@ -12,8 +12,9 @@ A vector that does not move is self-consistent, which is not the same as like da
 may encode an empty picture as the code that decodes to it. So `code_distance` is the distance
 from the nearest codes of data and `data_distance` that of the decoded observation from the
 nearest observations, both in units of the spacing of these neighbours (see
-`zscope.assays.likeness`): about 1 for new data. `unlike_data` are the vectors for which one of
-them is larger than for 99 % of posterior samples.
+`zscope.assays.likeness`). `unlike_data` are the vectors for which one of them is larger than 1
+and larger than for 99 % of posterior samples: on a coarse grid of factors, codes between those of
+data that decode to something between data are like data.
 
 Only latents that count are measured: those in use (`zscope.usage`) whose responses vary at
 least a tenth as much as the posterior samples. The displacement of the others is the noise of
@@ -75,7 +76,7 @@ class HoleScore(Scored):
     ignored: list[int]  # latents that do not count
     source: str  # "given", "prior" or "hybrid"
     code_distance: Float[Tensor, " vectors"]  # from codes of data, in units of their spacing
-    code_limit: float  # larger than for 99 % of posterior samples
+    code_limit: float  # larger is unlike data: at least 1
     data_distance: Float[Tensor, " vectors"] | None  # decoded, from data; None without data
     data_limit: float | None
 
@@ -125,7 +126,7 @@ class HoleScore(Scored):
         ]
 
     def _unlike_summary(self) -> list[tuple[str, str]]:
-        """What is unlike data, of which about 1 % is expected."""
+        """What is unlike data, of which at most about 1 % is expected."""
         rows = [("far from codes of data", self.code_distance > self.code_limit)]
         if self.data_distance is not None and self.data_limit is not None:
             rows.append(("decoded, far from data", self.data_distance > self.data_limit))

@@ -1,12 +1,12 @@
-"""Response map: where in a plane of latents is the data manifold, and where are its boundaries?
+"""Response map: where in a plane of latents are codes self-consistent and like data?
 
 On a grid over latents i and j, with the other latents fixed at a base vector, the response
 field is the change of the two latents when codes are decoded and encoded again,
 
     F(g) = ( R(z_g) - z_g )_{i, j},            R(z) = encoder(decoder(z))
 
-Its divergence shows where responses converge (negative: on or near the learned manifold)
-and where they diverge (positive: a boundary); its mean curvature shows how sharply,
+Its divergence shows where responses converge (negative: towards self-consistent codes) and
+where they diverge (positive: a boundary); its mean curvature shows how sharply,
 
     div F = dF_i/dz_i + dF_j/dz_j,             H = -1/2 div( F / |F| )
 
@@ -18,11 +18,17 @@ so the divergence of a linear field is its trace on any grid, and values converg
 grid gets finer. Where F is too small to have a direction, H is 0 and `undefined` is True;
 no value is NaN. Exchanging the two latents transposes the map.
 
+Self-consistent is not the same as like data: responses may converge to a code that decodes to
+an empty picture. So `scores` tells of each point of a coarser grid, at the first base vector,
+whether it lies in a hole, how far its code is from codes of data, and how far the decoded
+observation is from data (see `holes`). `unlike` are the points that are far; figures hatch them.
+
 Leeb et al., "Interventional assays for the latent space of autoencoders", sec. 4.3,
 eqs. 9 and 12. Their code omits the spacing.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +41,7 @@ from torch import Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode, responses
 from zscope.assays.entry import Entry
+from zscope.assays.responses.holes import HoleReference, HoleScore
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
@@ -63,6 +70,7 @@ class ResponseMap(Result):
     base: Float[Tensor, "bases latents"]
     codes: Float[Tensor, "samples 2"] | None  # the given codes, projected onto the plane
     decoded: Tensor | None  # decode_grid x decode_grid x observation, over the same extent
+    scores: HoleScore | None  # of score_grid x score_grid points over the same extent
     autoencoder: Autoencoder = dataclasses.field(repr=False)
 
     @property
@@ -76,6 +84,23 @@ class ResponseMap(Result):
         """|F|: how far one pass moves a code."""
         magnitude: Tensor = torch.linalg.vector_norm(self.field, dim=-1)
         return magnitude
+
+    @property
+    def unlike(self) -> Bool[Tensor, "side side"] | None:
+        """Which points of the coarser grid are unlike data; None if they were not compared."""
+        return None if self.scores is None else self._on_grid(self.scores.unlike_data)
+
+    @property
+    def in_holes(self) -> Bool[Tensor, "side side"] | None:
+        """Which points of the coarser grid are not self-consistent."""
+        return None if self.scores is None else self._on_grid(self.scores.holes)
+
+    def _on_grid(self, points: list[int]) -> Tensor:
+        assert self.scores is not None
+        marked = torch.zeros(self.scores.samples, dtype=torch.bool)
+        marked[points] = True
+        side = math.isqrt(len(marked))
+        return marked.reshape(side, side)
 
     def to_dict(self) -> dict[str, Any]:
         """Without the model and the pictures."""
@@ -92,6 +117,22 @@ class ResponseMap(Result):
             ("mean displacement", f"{float(self.magnitude.mean()):.4g}"),
             ("mean divergence", f"{float(self.divergence.mean()):.4g}"),
             ("responses converge on", f"{100 * converging:.1f} % of the map"),
+            *self._shares(),
+        ]
+
+    def _shares(self) -> list[tuple[str, str]]:
+        """How much of the map is self-consistent, and how much of that is like data."""
+        unlike, in_holes = self.unlike, self.in_holes
+        if unlike is None or in_holes is None:
+            return []
+        shares = {
+            "self-consistent, like data": ~in_holes & ~unlike,
+            "self-consistent, unlike data": ~in_holes & unlike,
+            "in holes": in_holes,
+        }
+        return [
+            (name, f"{100 * float(points.double().mean()):.1f} % of the map")
+            for name, points in shares.items()
         ]
 
     def plot(
@@ -118,20 +159,23 @@ def response_map(
     grid: int = 100,
     extent: float | Sequence[Any] | Tensor | np.ndarray | None = None,
     decode_grid: int = 12,
+    score_grid: int = 33,
+    reference: HoleReference | None = None,
     floor: float = 1e-5,
 ) -> ResponseMap:
     """The response field over latents `dims`, with the others fixed at `base`.
 
-        `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
-        99.5 % range of `codes`, or `extent`: (low, high) for both latents, (low, high, low, high),
+    `base` is one latent vector, or several for their mean field. The map covers the 0.5 to
+    99.5 % range of `codes`, or `extent`: (low, high) for both latents, (low, high, low, high),
     or 2 for (-2, 2). `decode_grid=12` also decodes 12 x 12 points of the map (at the first base
-    vector). Where |F| is below `floor` times the map's diagonal, it has no direction.
+    vector), and `score_grid=33` compares 33 x 33 with data, given what `hole_reference` returns.
+    Where |F| is below `floor` times the map's diagonal, it has no direction.
     """
     vectors = as_codes(base, "response_map: base")
     latents = vectors.shape[1]
     pair = _latent_pair(dims, latents)
     whole("response_map", grid=grid)
-    whole("response_map", 0, decode_grid=decode_grid)
+    whole("response_map", 0, decode_grid=decode_grid, score_grid=score_grid)
     if not floor >= 0:
         raise ConfigError(
             f"response_map: floor={floor}; it is a share of the map and must be >= 0."
@@ -170,6 +214,7 @@ def response_map(
         base=vectors,
         codes=plane_codes,
         decoded=_decoded_tiles(autoencoder, vectors, pair, axes, decode_grid),
+        scores=_scores(autoencoder, reference, vectors, pair, axes, score_grid),
         autoencoder=autoencoder,
     )
 
@@ -267,6 +312,23 @@ def _decoded_tiles(
     return images.cpu().reshape(count, count, *images.shape[1:])
 
 
+def _scores(
+    autoencoder: Autoencoder,
+    reference: HoleReference | None,
+    base: Codes,
+    dims: tuple[int, int],
+    axes: tuple[Axis, Axis],
+    count: int,
+) -> HoleScore | None:
+    """How self-consistent and how like data count x count points of the map are."""
+    if reference is None or count < 2:
+        return None
+    points = [torch.linspace(float(a[0]), float(a[-1]), count, dtype=torch.float64) for a in axes]
+    codes = in_plane(base[0], dims, torch.cartesian_prod(*points))
+    # The map may be of a copy of the model.
+    return dataclasses.replace(reference, autoencoder=autoencoder).score(codes)
+
+
 def _latent_pair(dims: Sequence[int], latents: int) -> tuple[int, int]:
     for dim in dims:
         whole("response_map", dims=dim)
@@ -316,8 +378,8 @@ def _ranges(
 
 
 ENTRY = Entry(
-    question="Where in a plane of latents is the data manifold, and where are its boundaries?",
-    takes=("autoencoder", "base", "plane", "codes=codes"),
+    question="Where in a plane of latents are codes self-consistent and like data?",
+    takes=("autoencoder", "base", "plane", "codes=codes", "reference=hole_reference"),
     needs=("two latents",),
-    passes="grid * grid + decode_grid * decode_grid",
+    passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid",
 )

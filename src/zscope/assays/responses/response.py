@@ -3,9 +3,9 @@
     R(z) = mean of q(z' | decoder(z)),        z' ~ q(z' | decoder(z))
 
 The first is deterministic, from mean to mean; the second is a draw, and equals the
-first if the encoder is deterministic. The displacement R(z) - z points towards the
-manifold that the codes of data form: it is 0 for an identity autoencoder, and for a
-linear one with decoder W and encoder W⁺ it is 0 on the row space of W and -z across it.
+first if the encoder is deterministic. The displacement R(z) - z is 0 for a self-consistent
+code, which need not be like data (see `holes`): everywhere for an identity autoencoder, and for
+a linear one with decoder W and encoder W⁺ it is 0 on the row space of W and -z across it.
 Permuting the latents permutes the response; shifting or rescaling the observations changes
 nothing if the encoder inverts it.
 

@@ -11,8 +11,8 @@ const LAYERS = {
   curvature: ["Curvature", "how sharply responses converge or diverge. Hatched: unlike data"],
   magnitude: ["Displacement", "how far decoding and encoding moves a code within the plane. Hatched: unlike data"],
   holes: ["Hole score", "displacement in all latents, relative to posterior samples (1 = typical)"],
-  from_codes: ["Distance from codes", "of each point from the nearest codes of data, in units of their spacing (1 = typical)"],
-  from_data: ["Distance from data", "of each decoded point from the nearest data, in units of their spacing (1 = typical)"],
+  from_codes: ["Distance from codes", "of each point from the nearest codes of data, in units of their spacing"],
+  from_data: ["Distance from data", "of each decoded point from the nearest data, in units of their spacing"],
   none: ["None", ""],
 };
 

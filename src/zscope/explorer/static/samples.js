@@ -69,7 +69,7 @@ export function make(context) {
     );
     const description = SOURCES.find(([name]) => name === answer.source)[2];
     facts.textContent = answer.displacement
-      ? `${description}: ${number(100 * answer.holes, 0)} % of these ${answer.observations.length} are in holes and ${number(100 * answer.unlike, 0)} % are unlike data (of posterior samples, 1 to 2 %).`
+      ? `${description}: ${number(100 * answer.holes, 0)} % of these ${answer.observations.length} are in holes and ${number(100 * answer.unlike, 0)} % are unlike data (of posterior samples, at most 1 to 2 %).`
       : `${description}. ${session.no_hole_scores ?? ""}`;
   }
 
@@ -84,7 +84,7 @@ export function make(context) {
       { className: "samples" },
       h("div", { className: "toolbar" }, source, field("Count", count), field("Order", sorting), field("Seed", seed), again, working),
       facts,
-      h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again, and the distance of the decoded observation from the nearest data, in units of their spacing (× 1 is typical). Red: in a hole; orange: self-consistent, but unlike data. Click a sample to open it in Latents."),
+      h("p", { className: "hint" }, "Below each sample: the percentage of posterior samples that move less when they are decoded and encoded again, and the distance of the decoded observation from the nearest data, in units of their spacing. Red: in a hole; orange: self-consistent, but unlike data. Click a sample to open it in Latents."),
       sheet,
     ),
     show(parameters) {

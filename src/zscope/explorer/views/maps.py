@@ -1,6 +1,5 @@
 """Map: the response over a plane of two latents, the codes in it, and paths between points."""
 
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import torch
@@ -8,7 +7,7 @@ from pydantic import Field
 from torch import Tensor
 
 from zscope.assays.arguments import PARTS
-from zscope.assays.responses.holes import HoleReference, HoleScore
+from zscope.assays.responses.holes import HoleReference
 from zscope.assays.responses.maps import ResponseMap, in_plane
 from zscope.assays.responses.paths import ManifoldPath, manifold_path
 from zscope.errors import ConfigError
@@ -78,22 +77,20 @@ def response_plane(session: Session, query: Map) -> dict[str, Any]:
     if query.layer == "none":
         return answer
     field = _response_map(session, query, dims, key)
-    shape = len(field.axes[0]), len(field.axes[1])
-    scored = query.layer in ("holes", "from_codes", "from_data")
-    if scored or isinstance(session.hole_reference, HoleReference):
-        holes = session.cached(("holes", *key), lambda: _hole_scores(session, field))
-        unlike = torch.zeros(holes.samples, dtype=torch.bool)
-        unlike[holes.unlike_data] = True
-        answer["unlike"] = unlike.reshape(shape)
-    if not scored:
+    answer["unlike"] = field.unlike
+    if query.layer in ("divergence", "curvature", "magnitude"):
         answer["values"] = getattr(field, query.layer)
     else:
+        scores = field.scores
+        if scores is None:
+            assert not isinstance(session.hole_reference, HoleReference)
+            raise session.hole_reference
         values = {
-            "holes": holes.ratio,
-            "from_codes": holes.code_distance,
-            "from_data": holes.data_distance,
+            "holes": scores.ratio,
+            "from_codes": scores.code_distance,
+            "from_data": scores.data_distance,
         }[query.layer]
-        answer["values"] = None if values is None else values.reshape(shape)
+        answer["values"] = None if values is None else values.reshape(query.grid, query.grid)
     return {**answer, "undefined": field.undefined if query.layer == "curvature" else None}
 
 
@@ -191,19 +188,10 @@ def _response_map(session: Session, query: Plane, dims: tuple[int, int], key: An
             grid=query.grid,
             extent=_extent(session, dims),
             decode_grid=0,  # the page decodes the points that the user chooses
+            score_grid=query.grid,
         ),
     )
     return field
-
-
-def _hole_scores(session: Session, field: ResponseMap) -> HoleScore:
-    """The displacement over all latents at each grid point, and its distance from data."""
-    if not isinstance(session.hole_reference, HoleReference):
-        raise session.hole_reference
-    codes = in_plane(field.base[0], field.dims, torch.cartesian_prod(*field.axes))
-    # With the model of the slow lane.
-    reference = replace(session.hole_reference, autoencoder=session.subject.copy.autoencoder)
-    return reference.score(codes)
 
 
 def _factor_values(session: Session, factor: int | None, rows: Tensor) -> list[float] | None:

@@ -61,7 +61,7 @@ RULES = (
         "unlike data",
         0.05,
         "Fewer than {percent:g} % of new samples decode to observations farther from the data than "
-        "99 % of decoded posterior samples.",
+        "their spacing and 99 % of decoded posterior samples.",
         space.unlike_data,
     ),
     Rule(

@@ -71,8 +71,8 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
     name = f"{result.source} samples"
     evidence = (
         f"{int(far.sum()):,} of {total:,} {name} decode to observations farther from the data than "
-        f"99 % of decoded posterior samples ({result.data_limit:.2g} times the spacing of the "
-        f"nearest observations); about 1 % is expected. {consistent:,} of them are "
+        f"{result.data_limit:.2g} times the spacing of the nearest observations; at most 1 % of "
+        f"decoded posterior samples are. {consistent:,} of them are "
         "self-consistent: decoding and encoding does not move them."
     )
     if share >= threshold:
