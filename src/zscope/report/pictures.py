@@ -45,7 +45,8 @@ def _as_svg(figure: Any) -> bytes:
     from matplotlib.backends.backend_svg import FigureCanvasSVG
 
     memory = io.BytesIO()
-    FigureCanvasSVG(figure).print_svg(memory, metadata={"Date": None})
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(memory, metadata={"Date": None})
     return memory.getvalue()
 
 
