@@ -166,6 +166,22 @@ class TestGraph:
         assert len(self.arrows(ax)) == 30
         assert any("strongest 30 of 90" in t for t in texts(ax))
 
+    def test_where_many_edges_cross_their_numbers_are_left_to_the_matrix(self):
+        for nodes, shown in ((4, True), (6, False)):  # 6 and 15 edges
+            graph = nx.DiGraph()
+            graph.add_weighted_edges_from((j, k, 0.5) for k in range(nodes) for j in range(k))
+            assert ("0.50" in texts(plots.causal_graph(graph))) is shown
+            assert "0.50" in texts(plots.causal_graph(graph, numbers=True))
+
+    def test_nodes_without_edges_stand_in_one_row(self):
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(6))
+        circles = [
+            p for p in plots.causal_graph(graph).patches if isinstance(p, mpl.patches.Circle)
+        ]
+        assert len({c.center[0] for c in circles}) == 6
+        assert len({c.center[1] for c in circles}) == 1
+
     @pytest.mark.parametrize("nodes", [0, 1, 2, 3])
     def test_small_graphs_are_drawn_too(self, nodes):
         renders(plots.causal_graph(nx.complete_graph(nodes, create_using=nx.DiGraph)))

@@ -6,6 +6,7 @@ pipelines of them. A PCA is computed in torch, so that it has gradients:
     z = (x - mean) Wᵀ / s,   x = s z W + mean      s = 1, or the standard deviations (whiten)
 """
 
+import warnings
 from typing import Any
 
 import torch
@@ -50,7 +51,10 @@ class _Transformer:
 
     def encode(self, x: Tensor) -> Tensor:
         self._shape = tuple(x.shape[1:])
-        codes = self._transformer.transform(array_of(x.flatten(1), self._who))
+        with warnings.catch_warnings():
+            # Fitted on a data frame; an array of the same columns is what it computes with.
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            codes = self._transformer.transform(array_of(x.flatten(1), self._who))
         return torch.as_tensor(codes).to(x)
 
     def decode(self, z: Tensor) -> Tensor:

@@ -394,14 +394,18 @@ def from_arrays(
     feature_names: Sequence[str] = (),
     standardise: bool = False,
 ) -> Dataset:
-    """A dataset of an array or tensor in any usual layout.
+    """A dataset of an array or tensor in any usual layout, or of a data frame of numbers.
 
     Pictures may be samples x height x width (grey), x channels x height x width, or
     x height x width x channels (recognised when the last axis has 1, 3 or 4 entries and
     the second has not). Numbers other than bytes become float32. NaN and infinity are
     refused: at once, or in large data when they are read. Vectors are trained on as they are,
-    or with `standardise` in units of their standard deviations, as those of files are.
+    or with `standardise` in units of their standard deviations, as those of files are. The
+    columns of a data frame name the features.
     """
+    if hasattr(images, "columns") and hasattr(images, "to_numpy"):  # pandas, polars
+        feature_names = feature_names or [str(column) for column in images.columns]
+        images = images.to_numpy()
     if isinstance(images, Tensor | list | tuple):
         images = _as_array(images, name, "observations")
     if not hasattr(images, "shape") or not hasattr(images, "dtype"):

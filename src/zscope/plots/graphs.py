@@ -32,9 +32,9 @@ def causal_graph(
     """Nodes on a circle, edges as curved arrows from the intervened to the observed latent.
 
     The width and darkness of an edge follow its `weight`, which is written on it if at most
-    16 edges are drawn (or if `numbers`). Of a dense graph only the strongest edges are drawn,
-    three per node (or `most`), and a note says so. `pairs` are drawn in red; by default these
-    are edges of similar weight (ratio 0.5 to 2) in both directions.
+    16 edges are drawn, and two per node (or if `numbers`). Of a dense graph only the strongest
+    edges are drawn, three per node (or `most`), and a note says so. `pairs` are drawn in red; by
+    default these are edges of similar weight (ratio 0.5 to 2) in both directions.
     """
     pairs = _pairs(graph) if pairs is None else [tuple(pair) for pair in pairs]
     own = ax is None
@@ -51,7 +51,8 @@ def causal_graph(
     every = sorted(graph.edges(data=True), key=lambda edge: edge[2].get("weight", 1.0))
     edges = every[-(most or 3 * len(graph)) :]
     largest = max((data.get("weight", 1.0) for _, _, data in edges), default=1.0)
-    numbers = len(edges) <= 16 if numbers is None else numbers
+    # In a complete graph edges cross in the middle, and so would their numbers.
+    numbers = len(edges) <= min(16, 2 * len(graph)) if numbers is None else numbers
     visible = {(source, target) for source, target, _ in edges}
     joined = {frozenset((a, b)) for a, b in pairs if (a, b) in visible and (b, a) in visible}
     for order, (source, target, data) in enumerate(edges):
@@ -148,10 +149,10 @@ def _places(graph: "nx.DiGraph") -> dict[Any, np.ndarray]:
         ring = nx.circular_layout(ordered, scale=radius)
         # From the top, clockwise.
         places = {node: np.array([y, x]) for node, (x, y) in ring.items()}
-    floor = min((p[1] for p in places.values()), default=0.0)
+    height = min((p[1] - 4.5 * RADIUS for p in places.values()), default=0.0)
     for k, node in enumerate(isolated):
         offset = (k - (len(isolated) - 1) / 2) * 3.2 * RADIUS
-        places[node] = np.array([offset, floor - (4.5 * RADIUS if places else 0)])
+        places[node] = np.array([offset, height])
     return places
 
 

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import zscope as zs
 from zscope.assays import feature_effects
@@ -35,6 +39,24 @@ def test_a_linear_decoder_has_the_effects_of_its_weights():
     assert result.text(0) == "feature 0 +1.9 sd, feature 2 +1.6 sd"
     assert result.text(1, most=1) == "feature 1 -1.9 sd, and 1 more"
     assert result.text(2) == ""
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_a_pca_of_a_real_table_moves_each_feature_by_twice_its_correlation(scaled):
+    """x_k = W_kj z_j + …, components are uncorrelated: 2 W_kj s_j / sd_k = 2 corr(x_k, z_j)."""
+    table = load_wine(as_frame=True).data
+    pca = make_pipeline(StandardScaler(with_std=scaled), PCA(3)).fit(table)
+    result = feature_effects(zs.record(zs.load(pca), table))
+    correlations = np.corrcoef(pca.transform(table).T, table.T)[:3, 3:]
+    assert result.effects.numpy() == pytest.approx(2 * correlations, abs=1e-5)
+    changes = 2 * correlations * table.to_numpy().std(0)
+    assert result.changes.numpy() == pytest.approx(changes, rel=1e-3, abs=1e-3)
+    for j, row in enumerate(2 * correlations):
+        first, second = np.abs(row).argsort()[::-1][:2]
+        sentence = f"{table.columns[first]} {row[first]:+.1f} sd, {table.columns[second]} "
+        assert result.text(j).startswith(sentence + f"{row[second]:+.1f} sd")
+    # In raw units proline, whose variance is largest by far, is the first component.
+    assert result.text(0).startswith("proline") is not scaled
 
 
 def test_intervals_hold_the_truth_at_least_as_often_as_they_say():

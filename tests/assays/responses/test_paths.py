@@ -267,6 +267,30 @@ def test_the_density_keeps_to_the_codes_where_the_field_says_nothing(everywhere,
     assert "straight line" in dict(paper.summary())["decoded length"]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_an_outlier_at_an_end_is_not_called_a_path_that_leaves_the_data(reverse):
+    """The first code lies apart; between any others of a filled square nothing is left."""
+    codes = 2 * torch.rand(600, 2, generator=seeded(5), dtype=torch.float64) - 1
+    ends = [point(1.5, 0), point(0, 0)][:: -1 if reverse else 1]
+    path = manifold_path(identity(2), *ends, codes=codes, samples=600)
+    assert (
+        f"the {'end' if reverse else 'start'} of the path is far from other codes" in path.warning
+    )
+    assert path.warning == dict(path.summary())["warning"]
+    within = manifold_path(identity(2), point(-0.5, 0), point(0.5, 0), codes=codes, samples=600)
+    assert within.warning is None
+
+
+def test_in_a_ball_of_many_latents_the_straight_line_does_not_leave_the_codes():
+    """As in a VAE that fills its prior: the middle is nearer to codes than the ends are."""
+    codes = gaussian_codes(400, 10)
+    first, second = codes[0], codes[(codes @ codes[0]).argmin()]
+    path = manifold_path(identity(10), first, second, codes=codes, cost="field")
+    assert torch.equal(path.points, path.straight)
+    middle = path.code_distance[40:61].max()
+    assert middle < path.code_limit
+
+
 def test_a_jump_of_the_decoder_is_reported():
     """Codes on both sides of 0 decode 10 apart."""
     world = World(lambda z: z + 5 * z[:, :1].sign(), lambda x: x - 5 * x[:, :1].sign(), 2)

@@ -7,7 +7,10 @@ the codes of observations x, Z and x̂ what the block and the decoder make of th
 same model with one open edge closed,
 
     error_pc   E ||x - x̂'||² - E ||x - x̂||²           (0 for edges that are closed already)
-    causes_pc  ( E ||Z'_c - Z_c||² / Var Z_c )^1/2      the child's cause, in its own spread
+    causes_pc  ( Var(Z'_c - Z_c) / Var Z_c )^1/2        the child's cause, in its own spread
+
+A constant shift of a cause is no dependence and is left out: where all causes are nearly
+constant, as after a collapse, it would be hundreds of their standard deviations.
 
 An edge is *needed* if closing it raises the error by more than `least` of the error, also at
 the lower end of the 95 % interval (twice the standard error of the paired difference). "Without
@@ -207,7 +210,7 @@ def masks(
     spread = causes.var(0, correction=0).sum(1)  # of each unit
 
     def change(other: Tensor) -> Tensor:
-        squares = (other - causes).square().sum(2).mean(0)
+        squares = (other - causes).var(0, correction=0).sum(1)
         return torch.where(spread > 0, squares / spread.clamp_min(1e-300), 0).sqrt()
 
     rise, standard_error, moved = (torch.zeros_like(probabilities) for _ in range(3))

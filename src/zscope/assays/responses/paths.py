@@ -28,7 +28,9 @@ line, both by the same fine quadrature of the true response; where the field is 
 For both paths there are also `decoded_length` (of the decoded path), `largest_jump` (between
 two of its points), and `code_distance` (from the nearest codes, in units of their spacing, at
 each point: d). `warning` says if the path leaves the data: if somewhere it is farther from the
-codes than 99 % of them are from each other.
+codes than 99 % of them are from each other; or, where no point is farther away than one of its
+ends, that this end is an outlier. Codes that fill a ball in many latents have no gaps: a
+straight line through their middle is nearer to them than its ends, and nothing warns of it.
 
 In a plane (given a response map) the path is the shortest one on the graph of grid
 points, each connected in 32 directions, and is then relaxed under the same cost, which
@@ -109,6 +111,13 @@ class ManifoldPath(Result):
         farthest = float(self.code_distance.max())
         if farthest <= self.code_limit:
             return None
+        for name, distance in (("start", self.code_distance[0]), ("end", self.code_distance[-1])):
+            if float(distance) == farthest:
+                return (
+                    f"the {name} of the path is far from other codes: {farthest:.1f} times their "
+                    f"spacing (up to {self.code_limit:.1f} is usual), and no other point is "
+                    "farther. Is it an outlier? Choose another, or sample more codes."
+                )
         return (
             f"the path leaves the data: it is up to {farthest:.1f} times the spacing of codes "
             f"away from them (up to {self.code_limit:.1f} is usual). Does the data have separate "
