@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import zscope as zs
+from zscope.adapters.weights import load_weights
 from zscope.errors import InterfaceError, RunError
-from zscope.loading import load_weights
 
 MODULE = """
 import torch

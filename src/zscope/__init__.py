@@ -33,8 +33,8 @@ _HOMES = {
     "fondue": "zscope.experiments",
     "perturb": "zscope.experiments",
     "explore": "zscope.explorer",
-    "train": "zscope.training",
-    "train_ensemble": "zscope.training",
+    "train": "zscope.experiments.training",
+    "train_ensemble": "zscope.experiments.training",
     "ZscopeError": "zscope.errors",
     "Undefined": "zscope.errors",
 }
@@ -91,10 +91,10 @@ if TYPE_CHECKING:
     from zscope.experiments.comparison import compare
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
+    from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
     from zscope.loading import load
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay
     from zscope.store import Run
-    from zscope.training import train, train_ensemble
     from zscope.wrapping import wrap

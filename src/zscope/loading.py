@@ -12,11 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 from zscope import adapters, store
 from zscope import data as datasets
+from zscope.adapters.weights import load_weights
 from zscope.autoencoder import Autoencoder
 from zscope.data.columns import SUFFIXES
 from zscope.data.dataset import Dataset
@@ -25,7 +25,7 @@ from zscope.results import listed
 from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
-__all__ = ["load", "load_weights", "run_data", "table_options"]
+__all__ = ["load", "run_data", "table_options"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -231,42 +231,6 @@ def as_autoencoder(target: Any, owner: str) -> Autoencoder:
         f"{owner}: a {type(target).__name__} is neither an Autoencoder, nor a pair (encoder, "
         "decoder), and has no encode and decode. Wrap it: zs.wrap(encoder, decoder)."
     )
-
-
-def load_weights(module: nn.Module, file: str | Path) -> None:
-    """Fill a module with a state dict from a `.safetensors`, `.pt` or `.pth` file, safely."""
-    path = Path(file)
-    if not path.is_file():
-        raise InterfaceError(f"load: there is no file {path}. Is the path of the weights right?")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            state: Any = load_file(str(path))
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise InterfaceError(
-            f"load: {path} could not be read as a state dict ({str(error).splitlines()[0][:200]}). "
-            "Only tensors are read, never code: save the weights with torch.save("
-            "model.state_dict(), file) or as safetensors."
-        ) from error
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
-        raise InterfaceError(
-            f"load: {path} contains a {type(state).__name__}, not a state dict (names and tensors)."
-            " Save model.state_dict() alone."
-        )
-    try:
-        module.load_state_dict(state)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise InterfaceError(
-            f"load: the weights in {path} do not fit {type(module).__name__}: {reason[:400]}. "
-            "Are the class and its sizes those that were trained?"
-        ) from error
 
 
 def _module_of(target: Any, owner: str) -> nn.Module:

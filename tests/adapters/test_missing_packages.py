@@ -49,7 +49,7 @@ def test_a_saved_folder_needs_the_library_that_saved_it(without, tmp_path):
 
 def test_the_callback_needs_lightning(without, monkeypatch):
     without("lightning", "pytorch_lightning")
-    monkeypatch.delitem(sys.modules, "zscope.adapters.lightning", raising=False)
+    monkeypatch.delitem(sys.modules, "zscope.experiments.lightning", raising=False)
     monkeypatch.delitem(adapters.__dict__, "LatentMonitor", raising=False)
     with pytest.raises(MissingPackage, match="LatentMonitor.*pip install lightning"):
         importlib.import_module("zscope.adapters").LatentMonitor  # noqa: B018

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
 _HOMES = {
-    "from_diffusers": "diffusers",
-    "from_onnx": "onnx",
-    "from_pythae": "pythae",
-    "from_scvi": "scvi",
-    "from_sklearn": "sklearn",
-    "scvi_cells": "scvi",
-    "LatentMonitor": "lightning",
+    "from_diffusers": ".diffusers",
+    "from_onnx": ".onnx",
+    "from_pythae": ".pythae",
+    "from_scvi": ".scvi",
+    "from_sklearn": ".sklearn",
+    "scvi_cells": ".scvi",
+    "LatentMonitor": "zscope.experiments.lightning",  # it measures, which no adapter does
 }
 
 __all__ = ["recognise", "recognise_folder"]
@@ -43,7 +43,7 @@ __all__ += list(_HOMES)
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'zscope.adapters' has no attribute {name!r}")
-    value = getattr(import_module(f"zscope.adapters.{_HOMES[name]}"), name)
+    value = getattr(import_module(_HOMES[name], __name__), name)
     globals()[name] = value
     return value
 

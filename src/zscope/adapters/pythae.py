@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from zscope.adapters import MissingPackage
+from zscope.adapters.weights import load_weights
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
 from zscope.wrapping import wrap
@@ -58,8 +59,6 @@ def _read(folder: Path) -> nn.Module:
         raise MissingPackage(f"from_pythae: {folder}", "pythae") from None
     from pythae import models
     from pythae.models.auto_model import AutoConfig
-
-    from zscope.loading import load_weights
 
     pickles = sorted(file.name for file in folder.glob("*.pkl"))
     if pickles:

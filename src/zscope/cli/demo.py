@@ -41,8 +41,8 @@ def demo(
     """
     from zscope import data, models
     from zscope.cli.assay import finish
+    from zscope.experiments.training import train
     from zscope.recording import record
-    from zscope.training import train
 
     pictures = data.load("sprites", resolution=32, antialias=True, **GRID)
     model = models.build(

@@ -186,7 +186,7 @@ def begin(
 ) -> Any:
     """Train a model built by name on a dataset loaded by name."""
     from zscope import data, models
-    from zscope.training import train
+    from zscope.experiments.training import train
 
     models.entry(model)  # refuse an unknown name before any data are read
     loaded = data.load(dataset, root=root, **data_options)
@@ -202,7 +202,8 @@ def repeat(
     """Train the model on the data that a run.json describes."""
     from zscope import data, models
     from zscope.errors import ConfigError
-    from zscope.training import read_config, train
+    from zscope.experiments.training import train
+    from zscope.training import read_config
 
     settings = read_config(config)
     if settings.model is None or settings.data is None:
@@ -223,8 +224,7 @@ def print_result(run: Any, *, json: bool, quiet: bool) -> None:
     """Print where the run is and how it ended."""
     import sys
 
-    from zscope.training.monitor import collapse_warning
-    from zscope.training.progress import sentence
+    from zscope.training.progress import collapse_warning, sentence
 
     last = run.history[-1]
     if quiet and (warning := collapse_warning(last)):  # else it was printed after training

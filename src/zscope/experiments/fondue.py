@@ -38,9 +38,9 @@ from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.experiments.training import train
 from zscope.randomness import named_generator, named_seed
 from zscope.recording import Recording, choose_rows, record
-from zscope.training import train
 from zscope.training.config import RATE
 
 __all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]

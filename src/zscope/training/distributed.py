@@ -67,6 +67,7 @@ def train_on_many(
     out: str | Path | None,
     resume: bool,
     progress: bool | None,
+    monitor: Any,
 ) -> store.Run:
     """Start `config.devices` processes, wait for them, and return their run."""
     if torch.cuda.is_available() and config.devices > torch.cuda.device_count():
@@ -79,7 +80,7 @@ def train_on_many(
         run = begin(path, config, resume)
         if run.finished:
             return load_finished(run, model)
-        _run_processes(model, dataset, config, path, progress, Path(folder) / "meeting")
+        _run_processes(model, dataset, config, path, progress, monitor, Path(folder) / "meeting")
         run = load_finished(store.open_run(path), model)
         if out is None:
             run._history, run.path = run.history, None
@@ -92,6 +93,7 @@ def _run_processes(
     config: TrainConfig,
     path: Path,
     progress: bool | None,
+    monitor: Any,
     meeting: Path,
 ) -> None:
     context = processes.get_context("spawn")
@@ -102,7 +104,18 @@ def _run_processes(
     workers = [
         context.Process(
             target=_work,
-            args=(rank, model.cpu(), sent, config, path, progress, meeting, stop, messages),
+            args=(
+                rank,
+                model.cpu(),
+                sent,
+                config,
+                path,
+                progress,
+                monitor,
+                meeting,
+                stop,
+                messages,
+            ),
             daemon=True,
         )
         for rank in range(config.devices)
@@ -141,6 +154,7 @@ def _work(
     config: TrainConfig,
     path: Path,
     progress: bool | None,
+    monitor: Any,
     meeting: Path,
     stop: Any,
     messages: Any,
@@ -169,6 +183,7 @@ def _work(
             out=path,
             resume=True,
             progress=progress,
+            monitor=monitor,
             rank=rank,
             stop=stop,
         )

@@ -26,6 +26,7 @@ from zscope.training.checks import check_finite, check_first_batch, check_weight
 from zscope.training.feeding import Feed, batch_rows
 from zscope.training.keeping import History, begin
 from zscope.training.loop import (
+    Measure,
     configure,
     describe,
     make_optimisers,
@@ -68,13 +69,14 @@ def train_ensemble(
     preset: str | None = None,
     out: str | Path | None = None,
     progress: bool | None = None,
+    monitor: Measure | None = None,
     **settings: Any,
 ) -> list[store.Run]:
     """Train `build(seed)` for every seed, all at once; returns one run for each.
 
     The models must have the same architecture and no running statistics (batch norm).
-    `settings` are those of `train`. With `out`, each run is written to out/seed-N when it
-    has finished; an interrupted ensemble cannot be resumed, only started again.
+    `monitor` and `settings` are those of `train`. With `out`, each run is written to out/seed-N
+    when it has finished; an interrupted ensemble cannot be resumed, only started again.
     """
     listed = list(seeds) if isinstance(seeds, Iterable) else []
     if not listed or len(set(listed)) < len(listed):
@@ -156,7 +158,7 @@ def train_ensemble(
 
     def log(step: int, outputs: Outputs) -> None:
         for member, history in enumerate(histories):
-            row = describe(member_losses(outputs, member), step, config)
+            row = describe(member_losses(outputs, member), step, config, monitor)
             history.add(row)
             if member == 0:
                 bar.update(step, row)

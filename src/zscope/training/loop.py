@@ -38,13 +38,16 @@ from zscope.training.keeping import (
     how_to_resume,
     load_finished,
 )
-from zscope.training.monitor import collapse_warning, regime
-from zscope.training.progress import Progress, show
+from zscope.training.progress import Progress, collapse_warning, show
+from zscope.types import Codes
 
 __all__ = [
-    "configure", "describe", "make_optimisers", "pick_device", "run_loop", "train", "trainable",
-    "update", "watch_interrupts",
+    "Measure", "configure", "describe", "make_optimisers", "pick_device", "run_loop", "train",
+    "trainable", "update", "watch_interrupts",
 ]  # fmt: skip
+
+# What to add to a row of the history, from the posterior variances of its batch.
+Measure = Callable[[Codes], dict[str, Any]]
 
 
 def train(
@@ -60,6 +63,7 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
+    monitor: Measure | None = None,
     **settings: Any,
 ) -> store.Run:
     """Train a model on data; returns the run, with the trained model as `run.model`.
@@ -72,7 +76,9 @@ def train(
     log_every, checkpoint_every, snapshots. With `out`, the run is written to that folder
     during training and can be resumed; without, it stays in memory. `progress=None` shows a
     bar in a terminal only. If at the end every latent is passive, a line on stderr says so,
-    unless progress=False.
+    unless progress=False. `monitor` takes the posterior variances of a batch and returns what
+    to add to its row of the history; in `zs.train` that is by default how many latents are
+    active, mixed and passive, and the sum of their mean variances.
 
     Tables and vectors from files (`zs.data.load("table.csv")`) are standardised: the model sees
     features of mean 0 and standard deviation 1, and keeps the scaling (`model.scaling`), which
@@ -90,9 +96,10 @@ def train(
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
 
-        run = train_on_many(model, dataset, config, out=out, resume=resume, progress=progress)
+        start = train_on_many
     else:
-        run = run_loop(model, dataset, config, out=out, resume=resume, progress=progress)
+        start = run_loop
+    run = start(model, dataset, config, out=out, resume=resume, progress=progress, monitor=monitor)
     if progress is not False and (warning := collapse_warning(run.history[-1])):
         print(warning, file=sys.stderr)
     return run
@@ -163,6 +170,7 @@ def run_loop(
     out: str | Path | None,
     resume: bool,
     progress: bool | None,
+    monitor: Measure | None,
     rank: int = 0,
     stop: Any = None,
 ) -> store.Run:
@@ -207,7 +215,7 @@ def run_loop(
             if log or device.type == "cpu":
                 check_finite(losses, step, path, exact=device.type == "cpu")
             if log:
-                row = describe(losses, step, config)
+                row = describe(losses, step, config, monitor)
                 if history is not None:
                     history.add(row)
                     bar.update(step, row)
@@ -230,7 +238,7 @@ def run_loop(
             losses = model.losses(x, generator, **extras)
         check_finite(losses, config.steps, path, exact=True)
         check_weights(model, config.steps, path)
-        row = describe(losses, config.steps, config)
+        row = describe(losses, config.steps, config, monitor)
         if history is not None:
             history.add(row)
             bar.update(config.steps, row)
@@ -326,8 +334,10 @@ def mixed_precision(config: TrainConfig, device: torch.device) -> Any:
     return torch.autocast(device.type, torch.bfloat16) if low else nullcontext()
 
 
-def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
-    """A row of the history: the loss, its terms, and types of latents, over all processes."""
+def describe(
+    losses: Losses, step: int, config: TrainConfig, monitor: Measure | None
+) -> dict[str, Any]:
+    """A row of the history: the loss, its terms, and what the monitor says, over all processes."""
     row: dict[str, Any] = {"format": store.FORMAT, "step": step}
     numbers = torch.stack([losses.total, *losses.terms.values()]).detach().double().cpu()
     variance = None if losses.posterior is None else losses.posterior.variance.detach()
@@ -339,8 +349,9 @@ def describe(losses: Losses, step: int, config: TrainConfig) -> dict[str, Any]:
     for name, value in zip(["loss", *losses.terms], numbers.tolist(), strict=True):
         row[name] = value
     posterior = losses.posterior
-    if variance is not None and posterior is not None and not posterior.deterministic:
-        row.update(regime(variance))
+    noisy = posterior is not None and not posterior.deterministic
+    if monitor is not None and variance is not None and noisy:
+        row.update(monitor(variance))
     return row
 
 

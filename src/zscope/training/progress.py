@@ -4,7 +4,7 @@ import sys
 import time
 from typing import Any
 
-__all__ = ["Bar", "Lines", "Progress", "sentence", "show"]
+__all__ = ["Bar", "Lines", "Progress", "collapse_warning", "sentence", "show"]
 
 NAMES = {"reconstruction": "rec", "divergence": "KL"}
 
@@ -93,6 +93,18 @@ def sentence(row: dict[str, Any]) -> str:
         parts.append(f"{row['active']} active, {row['mixed']} mixed, {row['passive']} passive")
         parts.append(f"Σσ² {row['variance']:.2f}")
     return "  ".join(parts)
+
+
+def collapse_warning(row: dict[str, Any]) -> str | None:
+    """What to say of a model whose latents are all passive in this row of the history."""
+    if row.get("passive", 0) == 0 or row["active"] or row["mixed"]:
+        return None
+    total = "The only latent is" if row["passive"] == 1 else f"All {row['passive']} latents are"
+    return (
+        f"Warning: {total} passive after {row['step']:,} steps: the posterior equals the prior, so "
+        "the codes say nothing about the data. Train longer or with a larger rate, lower β, or "
+        "choose another backbone."
+    )
 
 
 def show(progress: bool | None, steps: int, first: int, title: str) -> Progress:

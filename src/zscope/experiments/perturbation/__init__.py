@@ -45,9 +45,9 @@ from zscope.data.dataset import Dataset
 from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
+from zscope.experiments.training import train
 from zscope.recording import record
 from zscope.results import Result
-from zscope.training import train
 
 __all__ = ["Perturbation", "perturb"]
 

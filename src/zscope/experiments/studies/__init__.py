@@ -89,7 +89,7 @@ def train_model(
 ) -> "Autoencoder":
     """Train a model of digits: batches of 64, Adam with a rate of 1e-3 decaying to 0."""
     from zscope import models
-    from zscope.training import train
+    from zscope.experiments.training import train
 
     model = models.build(name, shape=data.shape, seed=seed, **options)
     run = train(

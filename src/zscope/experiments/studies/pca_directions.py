@@ -36,8 +36,8 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.errors import DataError
 from zscope.experiments.studies import Claim, Progress, save_claims
+from zscope.experiments.training import train_ensemble
 from zscope.recording import record
-from zscope.training import train_ensemble
 
 __all__ = ["NAME", "SUMMARY", "run"]
 

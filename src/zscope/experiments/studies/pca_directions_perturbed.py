@@ -35,8 +35,8 @@ from zscope.data.dataset import Dataset
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.studies import Claim, Progress, save_claims
 from zscope.experiments.studies.pca_directions import mean_and_std
+from zscope.experiments.training import train_ensemble
 from zscope.recording import record
-from zscope.training import train_ensemble
 
 __all__ = ["NAME", "SUMMARY", "run"]
 

@@ -32,8 +32,8 @@ from zscope.data.dataset import Dataset
 from zscope.errors import DataError, Undefined
 from zscope.experiments.studies import Claim, Progress, save_claims
 from zscope.experiments.studies.pca_directions import Setup, setups
+from zscope.experiments.training import train
 from zscope.recording import record
-from zscope.training import train
 
 __all__ = ["NAME", "SUMMARY", "run"]
 

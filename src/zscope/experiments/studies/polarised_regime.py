@@ -30,8 +30,8 @@ from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import Dataset
 from zscope.experiments.elbow import elbow
 from zscope.experiments.studies import Claim, Progress, save_claims
+from zscope.experiments.training import train, train_ensemble
 from zscope.recording import Recording, record
-from zscope.training import train, train_ensemble
 
 __all__ = ["NAME", "SUMMARY", "run"]
 

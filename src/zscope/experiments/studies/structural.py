@@ -32,7 +32,7 @@ import zscope as zs
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import Dataset
 from zscope.experiments.studies import Claim, Progress, save_claims, train_model
-from zscope.training import train
+from zscope.experiments.training import train
 
 __all__ = ["NAME", "SUMMARY", "run"]
 

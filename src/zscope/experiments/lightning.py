@@ -14,12 +14,9 @@ from collections.abc import Callable
 from typing import Any
 
 from zscope.adapters import MissingPackage
-from zscope.assays.regime.types import variable_types
-from zscope.assays.responses.matrix import response_matrix
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
-from zscope.recording import record
-from zscope.training.monitor import counts
+from zscope.monitor import Monitor
 
 __all__ = ["LatentMonitor"]
 
@@ -32,7 +29,7 @@ except ImportError:
         raise MissingPackage("LatentMonitor", "lightning") from None
 
 
-class LatentMonitor(Callback):
+class LatentMonitor(Monitor, Callback):
     """Logs the state of the latents; `history` is the list of what was logged.
 
     `data` is an array, a tensor or a Dataset. `build` makes an Autoencoder of the
@@ -51,11 +48,10 @@ class LatentMonitor(Callback):
         prefix: str = "latents/",
         build: Callable[[Any], Autoencoder] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(data, samples=samples, responses=responses, seed=seed, build=build)
         if every < 1:
             raise ConfigError(f"LatentMonitor: every={every} epochs; expected at least 1.")
-        self.data, self.every, self.samples = data, every, samples
-        self.responses, self.seed, self.prefix, self.build = responses, seed, prefix, build
+        self.every, self.prefix = every, prefix
         self.history: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -65,21 +61,3 @@ class LatentMonitor(Callback):
         self.history.append({"epoch": trainer.current_epoch, **values})
         prefixed = {f"{self.prefix}{key}": value for key, value in values.items()}
         pl_module.log_dict(prefixed, rank_zero_only=True)
-
-    def measure(self, module: Any) -> dict[str, float]:
-        """The values to log for a module in its present state."""
-        from zscope.loading import load
-
-        autoencoder = (self.build or load)(module)
-        recording = record(autoencoder, self.data, samples=self.samples, seed=self.seed)
-        values: dict[str, float] = {}
-        if not recording.posterior.deterministic:
-            values |= {
-                key: float(value) for key, value in counts(variable_types(recording)).items()
-            }
-        if autoencoder.needs_auxiliary:  # it cannot encode what it decodes
-            return values
-        matrix = response_matrix(recording, samples=self.responses)
-        values["causal"] = float(len(matrix.causal))
-        diagonal = matrix.relative.diagonal().tolist()
-        return values | {f"response/{latent}": value for latent, value in enumerate(diagonal)}
