@@ -337,19 +337,22 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
         "recording": recording.fingerprint,
         "seed": recording.seed,
         "zscope": __version__,
-        "source": _source(),
+        "source": source_hash(),
     }
 
 
+PRESENTATION = frozenset({"cli", "experiments", "explorer", "plots", "report"})
+"""Folders that no assay imports, so that nothing in them can change a result."""
+
+
 @functools.cache
-def _source() -> str:
-    """A hash of the source of the assays and of the modules they share."""
-    here = Path(__file__).parent
-    names = ("autoencoder", "factors", "groups", "randomness", "recording", "results", "sampling")
-    shared = [here.parent / f"{name}.py" for name in names]
+def source_hash(package: Path = Path(__file__).parents[1]) -> str:
+    """A hash of every module of zscope that a result may depend on."""
     digest = hashlib.sha256()
-    for file in sorted([*here.rglob("*.py"), *shared]):
-        digest.update(file.read_bytes())
+    for file in sorted(package.rglob("*.py")):
+        place = file.relative_to(package)
+        if place.parts[0] not in PRESENTATION:
+            digest.update(place.as_posix().encode() + file.read_bytes())
     return digest.hexdigest()
 
 
