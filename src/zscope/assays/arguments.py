@@ -136,7 +136,7 @@ def _of_recording(
     own_generator = options.get("generator") is not None
 
     def work() -> R:
-        values = {**_parts(signature, entry, recording, own_generator), **options}
+        values = {**_parts(signature, entry, recording, options), **options}
         _complete(signature, entry, values, recording.seed, recording)
         return function(**values)
 
@@ -169,12 +169,21 @@ def options_text(options: Mapping[str, Any]) -> str | None:
 
 def shared_result(function: Assay[..., R], recording: Recording) -> R:
     """The result of another assay with its default options, whether it has intervals or not."""
-    name = function.__name__.replace("_", "-")
-    pattern = re.compile(r"\[(\('resamples', \d+\))?\]")
-    for known, result in recording.shared.items():
-        if isinstance(known, tuple) and known[0] == name and pattern.fullmatch(known[1]):
-            return cast(R, result)
-    return function(recording)
+    key = shared_key(function.__name__.replace("_", "-"), recording)
+    return function(recording) if key is None else cast(R, recording.shared[key])
+
+
+def shared_key(name: str, recording: Recording) -> Any:
+    """The key in `recording.shared` of an assay's result with default options; None if none."""
+    for key in recording.shared:
+        if isinstance(key, tuple) and key[0] == name and is_default(key[1]):
+            return key
+    return None
+
+
+def is_default(text: str | None) -> bool:
+    """Whether the text of options changes nothing but the intervals."""
+    return bool(text and re.fullmatch(r"\[(\('resamples', \d+\))?\]", text))
 
 
 def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
@@ -185,16 +194,18 @@ def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
 
 
 def _parts(
-    signature: inspect.Signature, entry: Entry, recording: Recording, own_generator: bool
+    signature: inspect.Signature, entry: Entry, recording: Recording, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The parts that an entry names, by parameter.
+    """The parts that an entry names, by parameter, but those that the caller chose.
 
     A whole recording has base samples; an assay that draws its own, with the caller's generator,
     gets the posterior instead.
     """
+    own_generator = options.get("generator") is not None
     return {
         name: PARTS["posterior" if own_generator and "recording" in part else part](recording)
         for name, part in _places(signature, entry).items()
+        if name not in options
     }
 
 

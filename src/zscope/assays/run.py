@@ -23,9 +23,11 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
+    is_default,
     option_names,
     options_of,
     options_text,
+    shared_key,
     unmet,
 )
 from zscope.assays.entry import Entry
@@ -34,7 +36,8 @@ from zscope.recording import Recording
 from zscope.results import Result
 
 __all__ = [
-    "Failure", "Measurements", "Progress", "choose", "compare", "isolate", "measure", "passes",
+    "Failure", "Measurements", "Progress", "choose", "compare", "costs", "isolate", "measure",
+    "passes",
 ]  # fmt: skip
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -140,22 +143,43 @@ def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry
 
 
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
-    """How many passes of the model an assay will take, as its entry states.
+    """How many passes of the model an assay will take, as its entry states."""
+    return costs([entry], recording, {entry.name: options})[0]
 
-    0 for invalid options: the assay itself will refuse them.
+
+def costs(entries: Iterable[Entry], recording: Recording, options: Options) -> list[int]:
+    """How many passes of the model each assay will take, run in this order.
+
+    A result that several assays use is counted where it is computed.
     """
-    try:
-        return _passes(entry, recording, options)
-    except (TypeError, ValueError, NameError):
-        return 0
+    known: set[str] = set()  # assays that have a result with default options by then
+    counts = []
+    for entry in entries:
+        own = options.get(entry.name, {})
+        count = 0
+        for name in entry.used_assays(own):
+            used = CATALOGUE[name]
+            if name not in known and not shared_key(name, recording) and not unmet(used, recording):
+                count += _passes(used, recording, {})
+                known.add(name)
+        text = options_text(own)
+        if text != "[]" or entry.name not in known:  # otherwise the result is there already
+            count += _passes(entry, recording, own)
+        known |= {entry.name} if is_default(text) else set()
+        counts.append(count)
+    return counts
 
 
 def _passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
+    """The passes of an assay itself; 0 for invalid options, which the assay will refuse."""
     sizes = _sizes(entry, recording, options)
-    if entry.is_limited(options):
-        sizes[entry.scales] = entry.affordable(sizes)
-        return entry.cost(sizes) if sizes[entry.scales] else 0
-    return entry.cost(sizes)
+    try:
+        if entry.is_limited(options):
+            sizes[entry.scales] = entry.affordable(sizes)
+            return entry.cost(sizes) if sizes[entry.scales] else 0
+        return entry.cost(sizes)
+    except (TypeError, ValueError, NameError):
+        return 0
 
 
 def measure(
@@ -185,7 +209,7 @@ def measure(
             outcome.missing[entry.name] = f"Does not apply: {reason}."
     entries = [entry for entry in chosen if entry.name not in outcome.missing]
     options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}
-    watch = _Clock([passes(entry, recording, options_by_assay[entry.name]) for entry in entries])
+    watch = _Clock(costs(entries, recording, options_by_assay))
     for done, entry in enumerate(entries):
         if progress is not None:
             progress(Progress(entry.name, done, len(entries), watch.left()))

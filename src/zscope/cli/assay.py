@@ -205,10 +205,8 @@ def print_catalogue() -> None:
     for group, entries in groups.items():
         print(f"{group}")
         for entry in entries:
-            passes = entry.passes if isinstance(entry.passes, str) else ""
-            cost = f"  [{passes} passes]" if passes else ""
-            cost = f"  [{passes} passes, at most {entry.most:,}]" if entry.most else cost
-            cost = "  [zscope compare]" if entry.compares else cost
+            cost = "zscope compare" if entry.compares else entry.cost_text
+            cost = f"  [{cost}]" if cost else ""
             print(f"  {entry.name:{width}}  {entry.question}{cost}")
         print()
     print(

@@ -320,4 +320,5 @@ ENTRY = Entry(
     takes=("autoencoder", "base", "plane", "codes=codes"),
     needs=("two latents",),
     passes="grid * grid + decode_grid * decode_grid",
+    uses=("dims=response-matrix",),
 )
