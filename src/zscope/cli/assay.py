@@ -1,5 +1,6 @@
 """zscope assay: measure the latent space of a model, or codes alone."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,7 +99,7 @@ def assay(
         )
     files = {} if figures is None else draw(report, figures, format_)
     show(report, names or [], files, everything=all_, json=json, csv=csv)
-    finish(report.measurements, names or [])
+    finish(report.measurements, names or [], json=json, csv=csv)
     return None
 
 
@@ -178,12 +179,21 @@ def show(
         print(f"\n{count} in {Path(next(iter(files.values()))).parent}")
 
 
-def finish(measurements: "Measurements", names: list[str]) -> None:
-    """Exit with code 1 if an assay failed, or if one that was named has no result."""
+def finish(
+    measurements: "Measurements", names: list[str], *, json: bool = False, csv: bool = False
+) -> None:
+    """Exit with code 1 if an assay failed, or if one that was named has no result.
+
+    A failure goes to stderr with CSV, which has no place for it; JSON has its traceback.
+    """
     from zscope.errors import Undefined
     from zscope.report.tables import names_by_text
 
     if measurements.failed:
+        for name, failure in measurements.failed.items() if csv else ():
+            print(f"{name}: {failure.message}", file=sys.stderr)
+        if not json:
+            print("For the traceback, run it again with --json.", file=sys.stderr)
         raise Exit(1)
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.

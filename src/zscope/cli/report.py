@@ -83,4 +83,8 @@ def report(
         for name, failure in content.failed.items():
             print(f"{name}: {failure.message}")
         print(f"{len(content.results)} assays in {out}")
-    finish(content.measurements, names or [])
+        if content.failed:
+            whole = out.suffix.lower() in (".html", ".json")
+            place = f"are in {out.with_suffix('.json')}" if whole else "would be in -o report.html"
+            print(f"The tracebacks {place}")
+    finish(content.measurements, names or [], json=True)

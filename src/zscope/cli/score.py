@@ -85,7 +85,7 @@ def score(
     with show_progress(False if quiet or json or csv else None) as watch:
         scores = measure(recording, names, options=options, resamples=resamples, progress=watch)
     (print_json if json else print_csv if csv else print_tables)(recording, scores)
-    finish(scores, names if only else [])
+    finish(scores, names if only else [], json=json, csv=csv)
 
 
 def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -118,6 +118,7 @@ def print_json(recording: "Recording", scores: "Measurements") -> None:
         "scores": {name: result.to_dict() for name, result in scores.results.items()},
         "missing": scores.missing,
         "failed": {name: failure.message for name, failure in scores.failed.items()},
+        "tracebacks": {name: failure.traceback for name, failure in scores.failed.items()},
     }
     print(dumps(content, indent=2, ensure_ascii=False))
 
