@@ -4,9 +4,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from worlds import gaussian_codes
 
 import zscope
-from zscope.assays.run import source_hash
+from zscope.assays.run import measure, source_hash
+from zscope.kept import KeptResults
+from zscope.recording import Recording
+from zscope.store import Run
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +55,12 @@ def test_how_results_are_shown_leaves_them_valid(package, name):
 
 def test_the_source_is_that_of_the_package_in_use(package):
     assert source_hash() == source_hash(package)
+
+
+def test_a_result_that_was_stored_knows_its_assay(tmp_path):
+    run = Run(tmp_path, {})
+    recording = Recording.from_arrays(gaussian_codes(50, 2))
+    for _ in range(2):
+        results = measure(recording, "effective-rank", kept=KeptResults(run, None)).results
+        assert set(results["effective-rank"].to_frame()["assay"]) == {"effective-rank"}
+        recording = Recording.from_arrays(gaussian_codes(50, 2))

@@ -39,6 +39,7 @@ from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
+from zscope.results import name_result
 from zscope.types import at_least_single
 from zscope.usage import Usage
 
@@ -81,7 +82,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
                     "The recording contains all arrays; give options by keyword."
                 )
             if not entry.compares:
-                return _of_recording(function, signature, entry, arguments[0], options)
+                result = _of_recording(function, signature, entry, arguments[0], options)
+                return name_result(result, entry.name)
         seed = 0
         if entry.compares:
             seed = _seed(arguments)
@@ -92,7 +94,7 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
         _complete(signature, entry, values, seed)
-        return cast(Callable[..., R], function)(**values)
+        return name_result(cast(Callable[..., R], function)(**values), entry.name)
 
     return cast(Assay[P, R], measure)
 
