@@ -12,7 +12,7 @@ import inspect
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from zscope.assays.arguments import (
 from zscope.assays.entry import Entry
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Result, listed
 
 __all__ = [
     "Failure", "Measurements", "Progress", "choose", "compare", "costs", "isolate", "measure",
@@ -79,11 +79,17 @@ class Measurements:
     warnings: list[str] = field(default_factory=list)
 
 
+def assay_name(text: str) -> str:
+    """The name of an assay or group as the catalogue has it: factor_vae_score is accepted too."""
+    return text.replace("_", "-")
+
+
 def choose(names: Iterable[str] | str | None) -> list[Entry]:
     """The entries of the named assays and groups; None: all assays of one recording."""
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
-    names, known = [names] if isinstance(names, str) else list(names), groups()
+    names = [assay_name(name) for name in ([names] if isinstance(names, str) else names)]
+    known = groups()
     for entry in CATALOGUE.values():  # folders of assays that `zscope compare` runs
         if entry.compares and entry.group not in known:
             known[entry.group] = [e.name for e in CATALOGUE.values() if e.group == entry.group]
@@ -127,6 +133,16 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
             for entry, converted in _accepted(matching, option, value):
                 checked.setdefault(entry.name, {})[option] = converted
     return checked
+
+
+def refuse_unused(options: Mapping[str, Any], names: Collection[str]) -> None:
+    """ConfigError for the options of an assay or group of which nothing is measured."""
+    for name in options:
+        if not {entry.name for entry in choose([name])} & set(names):
+            raise ConfigError(
+                f"options: {name} has options, but is not measured; measured: {listed(names, 6)}. "
+                f"Add {name} to the assays, or leave its options out."
+            )
 
 
 def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry, Any]]:
@@ -203,6 +219,7 @@ def measure(
             "stable intervals. Leave it at 0 for none."
         )
     chosen, checked = choose(names), check_options(options)
+    refuse_unused(options or {}, [entry.name for entry in chosen])
     outcome = Measurements()
     for entry in chosen:
         if reason := unmet(entry, recording):
@@ -226,11 +243,11 @@ def compare(
     `known` are options that go to every assay that has them.
     """
     outcome, checked = Measurements(), check_options(options)
+    entries = [each for each in CATALOGUE.values() if each.compares and "codes" in each.takes]
+    refuse_unused(options or {}, [entry.name for entry in entries])
     spread = not any(each.posterior.deterministic for each in recordings)
     variances = [each.variances for each in recordings] if spread else None
-    for entry in CATALOGUE.values():
-        if not entry.compares or "codes" not in entry.takes:
-            continue
+    for entry in entries:
         values = {**known, "variances": variances}
         values = {name: value for name, value in values.items() if name in option_names(entry)}
         values |= checked.get(entry.name, {})

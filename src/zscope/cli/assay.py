@@ -75,8 +75,11 @@ def assay(
     check_format(format_)
     if figures is not None:
         make_folder("assay: --figures", figures)
+    from zscope.assays.run import assay_name
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
+
+    names = [assay_name(name) for name in names or []]
 
     with show_progress(False if quiet or json or csv else None) as watch:
         report = measure_target(
@@ -98,8 +101,8 @@ def assay(
             progress=watch,
         )
     files = {} if figures is None else draw(report, figures, format_)
-    show(report, names or [], files, everything=all_, json=json, csv=csv)
-    finish(report.measurements, names or [], json=json, csv=csv)
+    show(report, names, files, everything=all_, json=json, csv=csv)
+    finish(report.measurements, names, json=json, csv=csv)
     return None
 
 
