@@ -17,7 +17,9 @@ def compare(
     ] = None,
     data: DataName = None,
     data_option: DataOption = None,
-    samples: Annotated[int, Option(help="Observations to compare on.")] = 2000,
+    samples: Annotated[
+        int | None, Option(help="Observations to compare on (default 2,000).")
+    ] = None,
     plain: Annotated[
         bool, Option("--plain", help="Plain CKA, biased upwards with few samples.")
     ] = False,
@@ -58,6 +60,7 @@ def compare(
     from zscope.assays.run import check_options
     from zscope.cli.options import assay_options
     from zscope.cli.targets import data_for
+    from zscope.experiments.comparison import SAMPLES
     from zscope.loading import load
 
     options = check_options(assay_options(set_))
@@ -66,7 +69,7 @@ def compare(
         first if second is None else autoencoder,
         second,
         data_for(first, data, data_option, root),
-        samples=samples,
+        samples=SAMPLES if samples is None else samples,
         seed=seed,
         debiased=not plain,
         control=control,

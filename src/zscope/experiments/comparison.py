@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
+SAMPLES = 2000
+"""Observations that two models are compared on by default."""
 QUALITY, HEATMAP = "sample-quality", "similarity-heatmap"
 EXTRACTORS = ("random", "inception")
 """Extractors that have a name; any other text is a model."""
@@ -164,7 +166,7 @@ def compare(
     second: Any = None,
     data: Any = None,
     *,
-    samples: int = 2000,
+    samples: int = SAMPLES,
     seed: int = 0,
     debiased: bool = True,
     control: bool = True,
@@ -310,7 +312,7 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, options: Any) -> 
 
 
 def correlations_over_training(
-    run: Path, data: Dataset, *, samples: int = 2000, seed: int = 0, threshold: float = 0.2
+    run: Path, data: Dataset, *, samples: int = SAMPLES, seed: int = 0, threshold: float = 0.2
 ) -> CorrelationTracking:
     """Correlations between the latents of a run at each of its checkpoints and at the end."""
     checkpoints = [file for _, file in store.checkpoints(run)]
@@ -329,7 +331,7 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     if min(samples, len(data)) < 4:
         raise Undefined(
             f"compare: samples={samples} of the {len(data)} observations of {data.name}; expected "
-            "at least 4, and some hundreds for reliable numbers (2000 is usual)."
+            f"at least 4, and some hundreds for reliable numbers ({SAMPLES} is usual)."
         )
     return data.subset(choose_rows(len(data), samples, seed))
 
