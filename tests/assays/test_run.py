@@ -160,11 +160,11 @@ def test_options_that_are_not_by_assay_are_refused(options):
 @pytest.mark.parametrize(
     ("name", "option", "value", "words"),
     [
-        ("holes", "quantile", "abc", "holes: quantile='abc' is not a number"),
-        ("response-matrix", "samples", 2.5, "samples=2.5 is not a whole number"),
-        ("structure-score", "response", "median", "'median' is not sampled or mean"),
-        ("structure-score", "causal", ["a"], "is not a list, each a whole number"),
-        ("cka", "debiased", "perhaps", "is not true or false"),
+        ("holes", "quantile", "abc", "holes: quantile='abc'; expected a number"),
+        ("response-matrix", "samples", 2.5, "samples=2.5; expected a whole number"),
+        ("structure-score", "response", "median", "'median'; expected sampled or mean"),
+        ("structure-score", "causal", ["a"], "expected a list of whole numbers"),
+        ("cka", "debiased", "perhaps", "expected true or false"),
     ],
 )
 def test_values_that_an_option_cannot_have_are_refused_in_words(name, option, value, words):
@@ -182,7 +182,7 @@ def test_values_are_converted_to_the_type_of_the_option():
 def test_a_value_for_a_group_goes_to_the_assays_that_can_take_it():
     checked = check_options({"responses": {"response": "mean"}})
     assert set(checked) == {"structure-score", "causal-structure-score"}
-    with pytest.raises(ConfigError, match="'median' is not sampled or mean"):
+    with pytest.raises(ConfigError, match="'median'; expected sampled or mean"):
         check_options({"responses": {"response": "median"}})
 
 

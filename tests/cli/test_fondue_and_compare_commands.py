@@ -517,7 +517,7 @@ def test_a_similarity_without_an_answer_says_why():
     result = compare(full, flat, zs.data.load("helix"), samples=100)
     assert set(result.latents) <= {"udr"}
     assert "same for all 100 samples" in result.missing["procrustes"]
-    assert "pwcca         no answer: A representation" in repr(result)
+    assert "pwcca         not measured: A representation" in repr(result)
 
 
 def test_the_functions_are_not_hidden_by_their_modules():

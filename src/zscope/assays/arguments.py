@@ -336,7 +336,7 @@ def choices(function: Callable[..., Any], option: str) -> tuple[Any, ...]:
 
 def _refusal(who: str, entry: Entry, option: str, value: Any, expected: Any) -> str:
     return (
-        f"{who}: {option}={value!r} is not {_in_words(expected)}. The help of "
+        f"{who}: {option}={value!r}; expected {_in_words(expected)}. The help of "
         f"zs.assays.{entry.attribute} says what it is for."
     )
 
@@ -357,7 +357,7 @@ def _in_words(expected: Any) -> str:
         return " or ".join(map(str, parts))
     if get_origin(expected) in (Union, UnionType):
         return " or ".join(_in_words(each) for each in parts if each is not type(None))
-    return f"a list, each {_in_words(parts[0])}"
+    return f"a list of {_in_words(parts[0]).removeprefix('a ')}s"
 
 
 def _entry_of(function: Callable[..., Any]) -> Entry:

@@ -85,7 +85,7 @@ class Comparison(Scored):
         )
 
     def summary(self) -> list[tuple[str, str]]:
-        missing = [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        missing = [(name, f"not measured: {why}") for name, why in self.missing.items()]
         rest = [*missing, *self.failed.items(), ("samples", str(self.samples))]
         return [*self.heatmap.summary(), *rest]
 
@@ -130,7 +130,7 @@ class Comparison(Scored):
             chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
             flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
             rows.append((name, f"{score.value:.3f}{chance}{flags}"))
-        rows += [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        rows += [(name, f"not measured: {why}") for name, why in self.missing.items()]
         return rows + list(self.failed.items())
 
 
