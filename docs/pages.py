@@ -100,7 +100,9 @@ def cost(entry: Any) -> str:
         return "none, it compares recordings"
     if not entry.passes:
         return "none"
-    return f"`{entry.passes}`" + (f", by default at most {entry.most:,}" if entry.most else "")
+    limit = f", by default at most {entry.most:,}" if entry.most else ""
+    used = "".join(f", and those of {name}" for name in entry.used_assays())
+    return f"`{entry.passes}`{limit}{used}"
 
 
 def flavours() -> dict[str, dict[str, str]]:

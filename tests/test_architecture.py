@@ -178,6 +178,12 @@ def test_arrows_make_no_circle():
     assert not left
 
 
+def test_stored_results_depend_on_every_home_that_assays_may_reach():
+    from zscope.assays.run import PRESENTATION
+
+    assert set(ARROWS) - LIBRARY - {"__init__"} == PRESENTATION
+
+
 def test_the_test_sees_an_import_that_breaks_an_arrow(tmp_path):
     file = tmp_path / "bad.py"
     file.write_text("def f():\n    from zscope.store import Run\n    import zscope.plots.theme\n")

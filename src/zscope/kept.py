@@ -21,7 +21,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
-from zscope.results import Result
+from zscope.results import Result, name_result
 from zscope.store import Run, is_run, open_run, write_whole
 
 __all__ = ["KeptResults", "results_of"]
@@ -62,7 +62,7 @@ class KeptResults:
                 result = self._decode(content["result"], arrays)
         except Exception:  # whatever is wrong with the file, the assay can be run again
             return None
-        return result if isinstance(result, Result) else None
+        return name_result(result, name) if isinstance(result, Result) else None
 
     def put(self, name: str, key: dict[str, Any], result: Result) -> None:
         """Store a result, if everything in it can be written to a file."""

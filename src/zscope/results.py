@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
@@ -31,11 +31,14 @@ __all__ = [
     "frame_of",
     "html_table",
     "listed",
+    "name_result",
     "plain",
     "rows",
     "subject",
     "text_table",
 ]
+
+R = TypeVar("R")
 
 NOT_REQUESTED = "not requested (resamples=0), or too few samples"
 """Why there is no interval, where the caller decides."""
@@ -112,6 +115,9 @@ def _never_none(cls: type, name: str) -> bool:
 class Result:
     """A measurement and what led to it, so that plots and pages recompute nothing."""
 
+    assay: ClassVar[str] = ""
+    """The name of the assay that made it; empty for a result made by hand."""
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__repr__" not in vars(cls):  # else @dataclass writes one that prints whole tensors
@@ -150,8 +156,11 @@ class Result:
         return [(name.replace("_", " "), text) for name, text in lines]
 
     def to_frame(self, assay: str = "") -> "pd.DataFrame":
-        """The scores as a pandas DataFrame, one row each; `assay` fills the first column."""
-        return frame_of(rows(self, assay))
+        """The scores as a pandas DataFrame, one row each.
+
+        `assay` fills the first column, by default the name of the assay that made it.
+        """
+        return frame_of(rows(self, assay or self.assay))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the result; returns the matplotlib axes (or figure, where there are several)."""
@@ -265,6 +274,13 @@ class Scored(Result):
     def _reported_fields(self) -> set[str]:
         own = {"score", "samples", "interval", "standard_error", "chance", *self.score_fields}
         return super()._reported_fields() | own
+
+
+def name_result(result: R, assay: str) -> R:
+    """The same result, which now knows the assay that made it."""
+    if isinstance(result, Result):
+        object.__setattr__(result, "assay", assay)  # frozen, and not one of its fields
+    return result
 
 
 def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:

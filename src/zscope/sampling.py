@@ -11,11 +11,11 @@ samples have the marginals of the recorded codes but independent variables (Leeb
 `store=128`; by default all recorded codes are used.
 
 `codes` may be a tensor, an array, or a `Posterior`, of which one draw for each observation
-is used.
+is used; a `Recording` stands for its posterior.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -28,6 +28,14 @@ from zscope.randomness import fresh
 from zscope.types import Codes, as_tensor
 
 __all__ = ["hybrid", "posterior", "prior", "uniform"]
+
+
+@runtime_checkable
+class Recorded(Protocol):
+    """What has posteriors: a `Recording`, which this module must not import."""
+
+    @property
+    def posterior(self) -> Posterior: ...
 
 
 def prior(
@@ -45,9 +53,12 @@ def prior(
     return torch.randn(_count(samples), latents, generator=generator, device=generator.device)
 
 
-def posterior(recorded: Posterior, samples: int, *, generator: Generator | None = None) -> Codes:
+def posterior(
+    recorded: Posterior | Recorded, samples: int, *, generator: Generator | None = None
+) -> Codes:
     """Draws from the aggregate posterior; no observation is used twice before all are used."""
     generator = fresh(generator)
+    recorded = recorded.posterior if isinstance(recorded, Recorded) else recorded
     if len(recorded) == 0:
         raise Undefined("sampling.posterior: 0 posteriors were given. Record some data first.")
     rounds = -(-_count(samples) // len(recorded))
@@ -56,7 +67,7 @@ def posterior(recorded: Posterior, samples: int, *, generator: Generator | None 
 
 
 def hybrid(
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Posterior | Recorded | Tensor | np.ndarray,
     samples: int,
     *,
     groups: Groups | None = None,
@@ -106,7 +117,10 @@ def hybrid(
 
 
 def uniform(
-    codes: Posterior | Tensor | np.ndarray, samples: int, *, generator: Generator | None = None
+    codes: Posterior | Recorded | Tensor | np.ndarray,
+    samples: int,
+    *,
+    generator: Generator | None = None,
 ) -> Codes:
     """Codes drawn uniformly from the smallest box that contains all recorded ones."""
     generator = fresh(generator)
@@ -123,9 +137,10 @@ def uniform(
 
 
 def recorded_codes(
-    codes: Posterior | Tensor | np.ndarray, who: str, generator: Generator | None = None
+    codes: Posterior | Recorded | Tensor | np.ndarray, who: str, generator: Generator | None = None
 ) -> Codes:
     """Codes as a finite tensor; of a posterior, one draw for each observation."""
+    codes = codes.posterior if isinstance(codes, Recorded) else codes
     if isinstance(codes, Posterior):
         codes = codes.sample(generator)
     tensor = as_tensor(codes).detach()

@@ -77,7 +77,11 @@ class Run:
 
     def __repr__(self) -> str:
         place = "in memory" if self.path is None else str(self.path)
-        return f"Run({self.name}: {self.status}, step {self.step}, {place})"
+        model = self.config.get("model")
+        lines = [("Run", f"{self.status}, {self.step:,} steps")]
+        if isinstance(model, dict) and "name" in model:
+            lines.append(("model", str(model["name"])))
+        return "\n".join(f"{name:10}  {text}" for name, text in [*lines, ("path", place)])
 
     def _repr_html_(self) -> str:
         place = "in memory" if self.path is None else str(self.path)

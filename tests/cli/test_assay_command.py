@@ -288,7 +288,7 @@ def test_kinds_without_factors_are_refused(zscope, code_files):
 def test_a_value_that_makes_no_sense_is_refused_and_no_fault_of_zscope(zscope, code_files):
     code, _, err = zscope(*("assay", "codes.npy", "effective-rank", "--set", "effective-rank.of=3"))
     assert code != 0
-    assert "effective-rank: of=3 is not covariance or data" in err
+    assert "effective-rank: of=3; expected covariance or data" in err
     assert "fault in zscope" not in err
 
 

@@ -212,7 +212,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
         if report.value is not None and not report.remembered:
             trained.append(report.latents)
 
-    first = fondue(plane(), out=tmp_path, watch=watch, **SMALL)
+    first = fondue(plane(), out=tmp_path, progress=watch, **SMALL)
     assert trained == [trial.latents for trial in first.searches[0].trials]
     # One trial is forgotten, as if the search had been stopped before its end was written.
     file = tmp_path / "seed-0" / "trials.json"
@@ -221,7 +221,7 @@ def test_a_search_goes_on_where_it_was(tmp_path):
     file.write_text(json.dumps(content))
     again = []
     watch_again = fondue(
-        plane(), out=tmp_path, watch=lambda r: again.append((r.latents, r.remembered)), **SMALL
+        plane(), out=tmp_path, progress=lambda r: again.append((r.latents, r.remembered)), **SMALL
     )
     # To the last bit: the run itself was kept.
     assert watch_again.searches[0].trials == first.searches[0].trials
@@ -517,7 +517,7 @@ def test_a_similarity_without_an_answer_says_why():
     result = compare(full, flat, zs.data.load("helix"), samples=100)
     assert set(result.latents) <= {"udr"}
     assert "same for all 100 samples" in result.missing["procrustes"]
-    assert "pwcca         no answer: A representation" in repr(result)
+    assert "pwcca         not measured: A representation" in repr(result)
 
 
 def test_the_functions_are_not_hidden_by_their_modules():

@@ -408,7 +408,7 @@ def test_the_finding_the_table_and_the_graph_use_one_rule():
     assert not matrix.edges()
     assert len(matrix.graph().edges) == 0
     assert only(BY_NAME["responding pairs"](known)).text == "No latent responds to another"
-    assert dict(matrix.summary())["edges"].startswith("0, above the level of leaks")
+    assert dict(matrix.summary())["edges"].startswith("0, above the background level")
 
 
 def test_interventions_that_leak_are_said_and_clean_ones_are_not():
@@ -498,14 +498,14 @@ def test_a_factor_that_the_code_does_not_hold_is_named():
     blind[:, 2] = normal(len(VALUES), 1)[:, 0]
     names = ("dci", "mig")
     found = only(said("missing factors", identity(3), blind, *names, factors=FACTORS))
-    assert (found.level, found.text) == ("problem", "The code does not hold factor2")
+    assert (found.level, found.text) == ("problem", "The code does not encode factor2")
     assert [row[0] for row in found.table] == ["factor", "factor0", "factor1", "factor2"]
     whole = only(said("missing factors", identity(3), VALUES, *names, factors=FACTORS))
-    assert (whole.level, whole.text) == ("healthy", "The code holds all 3 factors")
+    assert (whole.level, whole.text) == ("healthy", "The code encodes all 3 factors")
     noise = normal(len(VALUES), 3)
     model = identity(3, std=0.1, prior="normal")
     none = only(said("missing factors", model, noise, *names, factors=FACTORS))
-    assert none.text == "The code holds none of the factors"
+    assert none.text == "The code encodes none of the factors"
 
 
 def test_a_factor_of_two_latents_together_is_held():
@@ -514,7 +514,7 @@ def test_a_factor_of_two_latents_together_is_held():
     factors = torch.stack([codes[:, 0] * codes[:, 1] > 0, codes[:, 1] > 0], 1).long().numpy()
     model = identity(2, std=0.1, prior="normal")
     found = only(said("missing factors", model, codes, "dci", "mig", factors=factors))
-    assert (found.level, found.text) == ("healthy", "The code holds 2 factors")
+    assert (found.level, found.text) == ("healthy", "The code encodes 2 factors")
     (_, skill, nats), (_, other_skill, other_nats) = found.table[1:]
     assert float(skill) > 0.5
     assert float(nats) < 0.05
@@ -530,7 +530,7 @@ def test_a_factor_held_as_an_angle_is_named():
     codes = torch.from_numpy(codes + 0.02 * rng.normal(size=codes.shape)).float()
     factors = np.column_stack([angle, other])
     found = said("polar pairs", identity(3), codes, "cartesian-or-polar", factors=factors)
-    assert only(found).text == "Latents 0 and 1 hold factor0 as an angle"
+    assert only(found).text == "Latents 0 and 1 encode factor0 as an angle"
     straight = torch.from_numpy(np.column_stack([turn, other, rng.normal(size=3000)])).float()
     assert said("polar pairs", identity(3), straight, "cartesian-or-polar", factors=factors) == []
     # The angle is not also reported as a factor in two latents.
@@ -541,7 +541,7 @@ def test_a_factor_held_as_an_angle_is_named():
 def test_a_factor_in_two_latents_is_named_and_one_in_a_single_latent_is_not():
     twice = torch.cat([VALUES, VALUES[:, :1] + 0.3 * normal(len(VALUES), 1)], 1)
     found = only(said("factors in two latents", identity(4), twice, "mig", factors=FACTORS))
-    assert found.text == "factor0 is held by two latents"
+    assert found.text == "factor0 is encoded by two latents"
     assert found.table[1][1::2] == ("0", "3")
     assert said("factors in two latents", identity(3), VALUES, "mig", factors=FACTORS) == []
 

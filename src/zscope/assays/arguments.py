@@ -39,6 +39,7 @@ from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
+from zscope.results import name_result
 from zscope.types import at_least_single
 from zscope.usage import Usage
 
@@ -81,7 +82,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
                     "The recording contains all arrays; give options by keyword."
                 )
             if not entry.compares:
-                return _of_recording(function, signature, entry, arguments[0], options)
+                result = _of_recording(function, signature, entry, arguments[0], options)
+                return name_result(result, entry.name)
         seed = 0
         if entry.compares:
             seed = _seed(arguments)
@@ -92,7 +94,7 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
         _complete(signature, entry, values, seed)
-        return cast(Callable[..., R], function)(**values)
+        return name_result(cast(Callable[..., R], function)(**values), entry.name)
 
     return cast(Assay[P, R], measure)
 
@@ -136,7 +138,7 @@ def _of_recording(
     own_generator = options.get("generator") is not None
 
     def work() -> R:
-        values = {**_parts(signature, entry, recording, own_generator), **options}
+        values = {**_parts(signature, entry, recording, options), **options}
         _complete(signature, entry, values, recording.seed, recording)
         return function(**values)
 
@@ -169,12 +171,21 @@ def options_text(options: Mapping[str, Any]) -> str | None:
 
 def shared_result(function: Assay[..., R], recording: Recording) -> R:
     """The result of another assay with its default options, whether it has intervals or not."""
-    name = function.__name__.replace("_", "-")
-    pattern = re.compile(r"\[(\('resamples', \d+\))?\]")
-    for known, result in recording.shared.items():
-        if isinstance(known, tuple) and known[0] == name and pattern.fullmatch(known[1]):
-            return cast(R, result)
-    return function(recording)
+    key = shared_key(function.__name__.replace("_", "-"), recording)
+    return function(recording) if key is None else cast(R, recording.shared[key])
+
+
+def shared_key(name: str, recording: Recording) -> Any:
+    """The key in `recording.shared` of an assay's result with default options; None if none."""
+    for key in recording.shared:
+        if isinstance(key, tuple) and key[0] == name and is_default(key[1]):
+            return key
+    return None
+
+
+def is_default(text: str | None) -> bool:
+    """Whether the text of options changes nothing but the intervals."""
+    return bool(text and re.fullmatch(r"\[(\('resamples', \d+\))?\]", text))
 
 
 def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
@@ -185,16 +196,18 @@ def _places(signature: inspect.Signature, entry: Entry) -> dict[str, str]:
 
 
 def _parts(
-    signature: inspect.Signature, entry: Entry, recording: Recording, own_generator: bool
+    signature: inspect.Signature, entry: Entry, recording: Recording, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The parts that an entry names, by parameter.
+    """The parts that an entry names, by parameter, but those that the caller chose.
 
     A whole recording has base samples; an assay that draws its own, with the caller's generator,
     gets the posterior instead.
     """
+    own_generator = options.get("generator") is not None
     return {
         name: PARTS["posterior" if own_generator and "recording" in part else part](recording)
         for name, part in _places(signature, entry).items()
+        if name not in options
     }
 
 
@@ -323,7 +336,7 @@ def choices(function: Callable[..., Any], option: str) -> tuple[Any, ...]:
 
 def _refusal(who: str, entry: Entry, option: str, value: Any, expected: Any) -> str:
     return (
-        f"{who}: {option}={value!r} is not {_in_words(expected)}. The help of "
+        f"{who}: {option}={value!r}; expected {_in_words(expected)}. The help of "
         f"zs.assays.{entry.attribute} says what it is for."
     )
 
@@ -344,7 +357,7 @@ def _in_words(expected: Any) -> str:
         return " or ".join(map(str, parts))
     if get_origin(expected) in (Union, UnionType):
         return " or ".join(_in_words(each) for each in parts if each is not type(None))
-    return f"a list, each {_in_words(parts[0])}"
+    return f"a list of {_in_words(parts[0]).removeprefix('a ')}s"
 
 
 def _entry_of(function: Callable[..., Any]) -> Entry:

@@ -39,7 +39,10 @@ class Entry:
     codes are decoded and encoded again (or decoded with their derivative by one latent): a
     number, or an expression of latents, factors and the function's options. `most` is how many
     passes it may take by default: with more latents the default of the option `scales` is
-    lowered. `compares` marks assays of two or more recordings, which `zscope compare` runs.
+    lowered. `uses` names assays whose default results the function needs: their passes are added
+    unless these results exist already, or the option in front of the name is set:
+    "causal=response-matrix". `compares` marks assays of two or more recordings, which `zscope
+    compare` runs.
     """
 
     question: str
@@ -49,6 +52,7 @@ class Entry:
     most: int | None = None
     scales: str = "samples"
     fewest: int = 8  # fewer of them are not worth measuring
+    uses: tuple[str, ...] = ()
     compares: bool = False
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
@@ -78,6 +82,21 @@ class Entry:
         if isinstance(self.passes, int):
             return self.passes
         return int(eval(_compile(self.passes), {"__builtins__": {}}, dict(sizes)))
+
+    def used_assays(self, options: Mapping[str, Any] | None = None) -> list[str]:
+        """The assays whose results are needed with these options."""
+        words = [word.rpartition("=") for word in self.uses]
+        return [name for option, _, name in words if (options or {}).get(option) is None]
+
+    @property
+    def cost_text(self) -> str:
+        """The stated cost: "samples passes, at most 12,000, and those of response-matrix"."""
+        if not self.passes:
+            return ""
+        parts = [f"{self.passes} passes"]
+        parts += [f"at most {self.most:,}"] if self.most else []
+        parts += [f"and those of {name}" for name in self.used_assays()]
+        return ", ".join(parts)
 
     def is_limited(self, options: Collection[str]) -> bool:
         """Whether the cost is limited: not if the caller set an option that decides it."""

@@ -12,7 +12,7 @@ import inspect
 import re
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,18 +23,21 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
+    is_default,
     option_names,
     options_of,
     options_text,
+    shared_key,
     unmet,
 )
 from zscope.assays.entry import Entry
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
-from zscope.results import Result
+from zscope.results import Result, listed
 
 __all__ = [
-    "Failure", "Measurements", "Progress", "choose", "compare", "isolate", "measure", "passes",
+    "Failure", "Measurements", "Progress", "choose", "compare", "costs", "isolate", "measure",
+    "passes",
 ]  # fmt: skip
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -76,11 +79,17 @@ class Measurements:
     warnings: list[str] = field(default_factory=list)
 
 
+def assay_name(text: str) -> str:
+    """The name of an assay or group as the catalogue has it: factor_vae_score is accepted too."""
+    return text.replace("_", "-")
+
+
 def choose(names: Iterable[str] | str | None) -> list[Entry]:
     """The entries of the named assays and groups; None: all assays of one recording."""
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
-    names, known = [names] if isinstance(names, str) else list(names), groups()
+    names = [assay_name(name) for name in ([names] if isinstance(names, str) else names)]
+    known = groups()
     for entry in CATALOGUE.values():  # folders of assays that `zscope compare` runs
         if entry.compares and entry.group not in known:
             known[entry.group] = [e.name for e in CATALOGUE.values() if e.group == entry.group]
@@ -126,6 +135,16 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
     return checked
 
 
+def refuse_unused(options: Mapping[str, Any], names: Collection[str]) -> None:
+    """ConfigError for the options of an assay or group of which nothing is measured."""
+    for name in options:
+        if not {entry.name for entry in choose([name])} & set(names):
+            raise ConfigError(
+                f"options: {name} has options, but is not measured; measured: {listed(names, 6)}. "
+                f"Add {name} to the assays, or leave its options out."
+            )
+
+
 def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry, Any]]:
     """The assays that can take the value, with the value as they take it; at least one."""
     accepted, refusals = [], []
@@ -140,22 +159,43 @@ def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry
 
 
 def passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
-    """How many passes of the model an assay will take, as its entry states.
+    """How many passes of the model an assay will take, as its entry states."""
+    return costs([entry], recording, {entry.name: options})[0]
 
-    0 for invalid options: the assay itself will refuse them.
+
+def costs(entries: Iterable[Entry], recording: Recording, options: Options) -> list[int]:
+    """How many passes of the model each assay will take, run in this order.
+
+    A result that several assays use is counted where it is computed.
     """
-    try:
-        return _passes(entry, recording, options)
-    except (TypeError, ValueError, NameError):
-        return 0
+    known: set[str] = set()  # assays that have a result with default options by then
+    counts = []
+    for entry in entries:
+        own = options.get(entry.name, {})
+        count = 0
+        for name in entry.used_assays(own):
+            used = CATALOGUE[name]
+            if name not in known and not shared_key(name, recording) and not unmet(used, recording):
+                count += _passes(used, recording, {})
+                known.add(name)
+        text = options_text(own)
+        if text != "[]" or entry.name not in known:  # otherwise the result is there already
+            count += _passes(entry, recording, own)
+        known |= {entry.name} if is_default(text) else set()
+        counts.append(count)
+    return counts
 
 
 def _passes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> int:
+    """The passes of an assay itself; 0 for invalid options, which the assay will refuse."""
     sizes = _sizes(entry, recording, options)
-    if entry.is_limited(options):
-        sizes[entry.scales] = entry.affordable(sizes)
-        return entry.cost(sizes) if sizes[entry.scales] else 0
-    return entry.cost(sizes)
+    try:
+        if entry.is_limited(options):
+            sizes[entry.scales] = entry.affordable(sizes)
+            return entry.cost(sizes) if sizes[entry.scales] else 0
+        return entry.cost(sizes)
+    except (TypeError, ValueError, NameError):
+        return 0
 
 
 def measure(
@@ -179,13 +219,14 @@ def measure(
             "stable intervals. Leave it at 0 for none."
         )
     chosen, checked = choose(names), check_options(options)
+    refuse_unused(options or {}, [entry.name for entry in chosen])
     outcome = Measurements()
     for entry in chosen:
         if reason := unmet(entry, recording):
             outcome.missing[entry.name] = f"Does not apply: {reason}."
     entries = [entry for entry in chosen if entry.name not in outcome.missing]
     options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}
-    watch = _Clock([passes(entry, recording, options_by_assay[entry.name]) for entry in entries])
+    watch = _Clock(costs(entries, recording, options_by_assay))
     for done, entry in enumerate(entries):
         if progress is not None:
             progress(Progress(entry.name, done, len(entries), watch.left()))
@@ -202,11 +243,11 @@ def compare(
     `known` are options that go to every assay that has them.
     """
     outcome, checked = Measurements(), check_options(options)
+    entries = [each for each in CATALOGUE.values() if each.compares and "codes" in each.takes]
+    refuse_unused(options or {}, [entry.name for entry in entries])
     spread = not any(each.posterior.deterministic for each in recordings)
     variances = [each.variances for each in recordings] if spread else None
-    for entry in CATALOGUE.values():
-        if not entry.compares or "codes" not in entry.takes:
-            continue
+    for entry in entries:
         values = {**known, "variances": variances}
         values = {name: value for name, value in values.items() if name in option_names(entry)}
         values |= checked.get(entry.name, {})
@@ -337,19 +378,22 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
         "recording": recording.fingerprint,
         "seed": recording.seed,
         "zscope": __version__,
-        "source": _source(),
+        "source": source_hash(),
     }
 
 
+PRESENTATION = frozenset({"cli", "experiments", "explorer", "plots", "report"})
+"""Folders that no assay imports, so that nothing in them can change a result."""
+
+
 @functools.cache
-def _source() -> str:
-    """A hash of the source of the assays and of the modules they share."""
-    here = Path(__file__).parent
-    names = ("autoencoder", "factors", "groups", "randomness", "recording", "results", "sampling")
-    shared = [here.parent / f"{name}.py" for name in names]
+def source_hash(package: Path = Path(__file__).parents[1]) -> str:
+    """A hash of every module of zscope that a result may depend on."""
     digest = hashlib.sha256()
-    for file in sorted([*here.rglob("*.py"), *shared]):
-        digest.update(file.read_bytes())
+    for file in sorted(package.rglob("*.py")):
+        place = file.relative_to(package)
+        if place.parts[0] not in PRESENTATION:
+            digest.update(place.as_posix().encode() + file.read_bytes())
     return digest.hexdigest()
 
 

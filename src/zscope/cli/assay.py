@@ -1,5 +1,6 @@
 """zscope assay: measure the latent space of a model, or codes alone."""
 
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,8 +75,11 @@ def assay(
     check_format(format_)
     if figures is not None:
         make_folder("assay: --figures", figures)
+    from zscope.assays.run import assay_name
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
+
+    names = [assay_name(name) for name in names or []]
 
     with show_progress(False if quiet or json or csv else None) as watch:
         report = measure_target(
@@ -97,8 +101,8 @@ def assay(
             progress=watch,
         )
     files = {} if figures is None else draw(report, figures, format_)
-    show(report, names or [], files, everything=all_, json=json, csv=csv)
-    finish(report.measurements, names or [])
+    show(report, names, files, everything=all_, json=json, csv=csv)
+    finish(report.measurements, names, json=json, csv=csv)
     return None
 
 
@@ -178,12 +182,21 @@ def show(
         print(f"\n{count} in {Path(next(iter(files.values()))).parent}")
 
 
-def finish(measurements: "Measurements", names: list[str]) -> None:
-    """Exit with code 1 if an assay failed, or if one that was named has no result."""
+def finish(
+    measurements: "Measurements", names: list[str], *, json: bool = False, csv: bool = False
+) -> None:
+    """Exit with code 1 if an assay failed, or if one that was named has no result.
+
+    A failure goes to stderr with CSV, which has no place for it; JSON has its traceback.
+    """
     from zscope.errors import Undefined
     from zscope.report.tables import names_by_text
 
     if measurements.failed:
+        for name, failure in measurements.failed.items() if csv else ():
+            print(f"{name}: {failure.message}", file=sys.stderr)
+        if not json:
+            print("For the traceback, run it again with --json.", file=sys.stderr)
         raise Exit(1)
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.
@@ -205,10 +218,8 @@ def print_catalogue() -> None:
     for group, entries in groups.items():
         print(f"{group}")
         for entry in entries:
-            passes = entry.passes if isinstance(entry.passes, str) else ""
-            cost = f"  [{passes} passes]" if passes else ""
-            cost = f"  [{passes} passes, at most {entry.most:,}]" if entry.most else cost
-            cost = "  [zscope compare]" if entry.compares else cost
+            cost = "zscope compare" if entry.compares else entry.cost_text
+            cost = f"  [{cost}]" if cost else ""
             print(f"  {entry.name:{width}}  {entry.question}{cost}")
         print()
     print(

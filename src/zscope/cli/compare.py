@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from zscope.cli.options import AsJson, DataName, DataOption, Root, Seed
+from zscope.cli.options import AsJson, AssayOption, DataName, DataOption, Root, Seed
 
 __all__ = ["compare"]
 
@@ -17,7 +17,9 @@ def compare(
     ] = None,
     data: DataName = None,
     data_option: DataOption = None,
-    samples: Annotated[int, Option(help="Observations to compare on.")] = 2000,
+    samples: Annotated[
+        int | None, Option(help="Observations to compare on (default 2,000).")
+    ] = None,
     plain: Annotated[
         bool, Option("--plain", help="Plain CKA, biased upwards with few samples.")
     ] = False,
@@ -31,6 +33,7 @@ def compare(
             "(best a classifier of the data)."
         ),
     ] = "random",
+    set_: AssayOption = None,
     seed: Seed = 0,
     figure: Annotated[Path | None, Option(help="Save the heatmap to this file.")] = None,
     root: Root = None,
@@ -49,22 +52,29 @@ def compare(
 
       zscope compare runs/a runs/b --extractor runs/classifier
 
+      zscope compare runs/a runs/b --set cka.debiased=false
+
       zscope compare runs/a
     """
     from zscope import experiments
+    from zscope.assays.run import check_options
+    from zscope.cli.options import assay_options
     from zscope.cli.targets import data_for
+    from zscope.experiments.comparison import SAMPLES
     from zscope.loading import load
 
+    options = check_options(assay_options(set_))
     autoencoder = load(first)  # before its data, so that a missing run is reported first
     result = experiments.compare(
         first if second is None else autoencoder,
         second,
         data_for(first, data, data_option, root),
-        samples=samples,
+        samples=SAMPLES if samples is None else samples,
         seed=seed,
         debiased=not plain,
         control=control,
         extractor=None if extractor == "none" else extractor,
+        options=options,
     )
     if figure is not None:
         from zscope.plots import save

@@ -42,6 +42,7 @@ def demo(
     from zscope import data, models
     from zscope.cli.assay import finish
     from zscope.experiments.training import train
+    from zscope.explorer.session import SAMPLES
     from zscope.recording import record
 
     pictures = data.load("sprites", resolution=32, antialias=True, **GRID)
@@ -67,7 +68,7 @@ def demo(
         resume=True,
         progress=not quiet,
     )
-    recording = record(model, pictures, samples=4000, seed=seed)
+    recording = record(model, pictures, samples=SAMPLES, seed=seed)
     report = measure(recording, out, quiet=quiet or json)
     page = report.save(out / "report.html")
     figure = draw(recording, report.latents, out / "traversals.png")

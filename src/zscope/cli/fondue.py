@@ -43,7 +43,9 @@ def fondue(
     ] = False,
     batch: Annotated[int, Option(help="Batch size.")] = 64,
     rate: Annotated[float, Option(help="Learning rate.")] = 1e-4,
-    samples: Annotated[int, Option(help="Held-out observations to measure on.")] = 10_000,
+    samples: Annotated[
+        int | None, Option(help="Held-out observations to measure on (default 10,000).")
+    ] = None,
     seed: Seed = 0,
     seeds: Annotated[
         int, Option(min=1, help="How many times to search, with seeds from --seed on.")
@@ -81,6 +83,7 @@ def fondue(
       zscope fondue sprites --search beta --latents 6
     """
     from zscope import data, experiments
+    from zscope.recording import SAMPLES
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
@@ -100,11 +103,11 @@ def fondue(
         steps=steps,
         batch=batch,
         rate=rate,
-        samples=samples,
+        samples=SAMPLES if samples is None else samples,
         seed=seed,
         seeds=seeds,
         out=folder,
-        watch=None if quiet or json else Trace(),
+        progress=None if quiet or json else Trace(),
     )
     figure = draw(result, folder)
     print_result(result, folder, figure, json=json)

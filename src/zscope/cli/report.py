@@ -44,11 +44,13 @@ def report(
 
       zscope report mymodel:VAE --weights vae.pt --data images.npy response-matrix holes
     """
+    from zscope.assays.run import assay_name
     from zscope.cli.assay import finish, make_folder
     from zscope.cli.targets import measure_target
     from zscope.report.build import check_suffix
     from zscope.report.progress import show_progress
 
+    names = [assay_name(name) for name in names or []]
     check_suffix(out)
     make_folder("report: --out, the folder", out.parent)
     with show_progress(False if quiet or json else None) as watch:
@@ -83,4 +85,8 @@ def report(
         for name, failure in content.failed.items():
             print(f"{name}: {failure.message}")
         print(f"{len(content.results)} assays in {out}")
-    finish(content.measurements, names or [])
+        if content.failed:
+            whole = out.suffix.lower() in (".html", ".json")
+            place = f"are in {out.with_suffix('.json')}" if whole else "would be in -o report.html"
+            print(f"The tracebacks {place}")
+    finish(content.measurements, names, json=True)

@@ -59,8 +59,8 @@ def score(
 
       zscope score both.npz --flavour dlib --json
     """
-    from zscope.assays import groups
-    from zscope.assays.run import measure
+    from zscope.assays import CATALOGUE, groups
+    from zscope.assays.run import assay_name, measure
     from zscope.cli.assay import finish
     from zscope.cli.options import assay_options, check_output
     from zscope.cli.targets import recording_of_files
@@ -69,8 +69,13 @@ def score(
 
     check_output("score", json=json, csv=csv)
     known = groups()["disentanglement"]
-    names = [name.replace("_", "-") for name in only or known]
+    names = [assay_name(name) for name in only or known]
     for name in names:
+        if name in CATALOGUE and CATALOGUE[name].compares:
+            raise ConfigError(
+                f"score: {name} compares two or more models, and CODES are those of one. Use: "
+                "zscope compare RUN RUN"
+            )
         if name not in known:
             raise ConfigError(f"score: no score is called {name!r}. {did_you_mean(name, known)}")
     options = with_flavour(flavour, names)
@@ -85,7 +90,7 @@ def score(
     with show_progress(False if quiet or json or csv else None) as watch:
         scores = measure(recording, names, options=options, resamples=resamples, progress=watch)
     (print_json if json else print_csv if csv else print_tables)(recording, scores)
-    finish(scores, names if only else [])
+    finish(scores, names if only else [], json=json, csv=csv)
 
 
 def with_flavour(flavour: str | None, names: list[str]) -> dict[str, dict[str, Any]]:
@@ -118,6 +123,7 @@ def print_json(recording: "Recording", scores: "Measurements") -> None:
         "scores": {name: result.to_dict() for name, result in scores.results.items()},
         "missing": scores.missing,
         "failed": {name: failure.message for name, failure in scores.failed.items()},
+        "tracebacks": {name: failure.traceback for name, failure in scores.failed.items()},
     }
     print(dumps(content, indent=2, ensure_ascii=False))
 

@@ -36,13 +36,14 @@ def measure_target(
 
     Unknown assays and options are refused before a model is loaded.
     """
-    from zscope.assays.run import check_options, choose
+    from zscope.assays.run import check_options, choose, refuse_unused
     from zscope.kept import results_of
     from zscope.report.build import build
 
-    choose(names or None)
-    options = check_options(assay_options(set_))
-    recording = recording_of(target, samples=samples, seed=seed, root=root, **sources)
+    options = assay_options(set_)
+    check_options(options)
+    refuse_unused(options, [entry.name for entry in choose(names or None)])
+    recording = recording_of(command, target, samples=samples, seed=seed, root=root, **sources)
     words = {"set": set_, **sources, "samples": samples, "resamples": resamples, "seed": seed}
     return build(
         recording,
@@ -72,6 +73,7 @@ def command_line(
 
 
 def recording_of(
+    command: str,
     target: str,
     *,
     data: str | None = None,
@@ -96,7 +98,7 @@ def recording_of(
         for option, value in of_models.items():
             if value:
                 raise ConfigError(
-                    f"assay: {option} is for models, and {target} is a file of codes. Leave it "
+                    f"{command}: {option} is for models, and {target} is a file of codes. Leave it "
                     "out; pass factors with --factors FILE."
                 )
         return recording_of_files(
@@ -105,7 +107,7 @@ def recording_of(
     for option, value in of_codes.items():
         if value is not None:
             raise ConfigError(
-                f"assay: {option} is for files of codes, and {target} is a model: its factors "
+                f"{command}: {option} is for files of codes, and {target} is a model: its factors "
                 "come with the data. See --data and --data-option."
             )
     return record(

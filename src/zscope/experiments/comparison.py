@@ -24,8 +24,8 @@ from torch import Tensor
 from zscope import models, store
 from zscope.assays.generation.quality import SampleQuality
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
+from zscope.assays.run import Options, check_options, measure, refuse_unused
 from zscope.assays.run import compare as compare_recordings
-from zscope.assays.run import measure
 from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import (
     Layer,
@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
 
-QUALITY = "sample-quality"
+SAMPLES = 2000
+"""Observations that two models are compared on by default."""
+QUALITY, HEATMAP = "sample-quality", "similarity-heatmap"
 EXTRACTORS = ("random", "inception")
 """Extractors that have a name; any other text is a model."""
 
@@ -83,7 +85,7 @@ class Comparison(Scored):
         )
 
     def summary(self) -> list[tuple[str, str]]:
-        missing = [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        missing = [(name, f"not measured: {why}") for name, why in self.missing.items()]
         rest = [*missing, *self.failed.items(), ("samples", str(self.samples))]
         return [*self.heatmap.summary(), *rest]
 
@@ -128,7 +130,7 @@ class Comparison(Scored):
             chance = "" if isinstance(score.chance, str) else f" (chance {score.chance:.3f})"
             flags = "".join(f"; {flag}" for flag in getattr(result, "flags", []))
             rows.append((name, f"{score.value:.3f}{chance}{flags}"))
-        rows += [(name, f"no answer: {why}") for name, why in self.missing.items()]
+        rows += [(name, f"not measured: {why}") for name, why in self.missing.items()]
         return rows + list(self.failed.items())
 
 
@@ -164,11 +166,12 @@ def compare(
     second: Any = None,
     data: Any = None,
     *,
-    samples: int = 2000,
+    samples: int = SAMPLES,
     seed: int = 0,
     debiased: bool = True,
     control: bool = True,
     extractor: Any = "random",
+    options: Options | None = None,
 ) -> Comparison | Settling:
     """Compare two models layer by layer, or the checkpoints of a run with its final model.
 
@@ -182,11 +185,17 @@ def compare(
     `extractor` gives the features by which reconstructions and samples of both models are
     compared with the data: "random" (fixed random weights), "inception", a function, or anything
     that `zs.load` takes, best a classifier of the data; None leaves this out.
+
+    `options` are by assay, for those that compare and for sample-quality: {"svcca":
+    {"variance": 0.9}}.
     """
+    own = check_options(options)
+    layer_options = {"debiased": debiased, **own.pop(HEATMAP, {})}
     autoencoders = [load(target) for target in (first, second) if target is not None]
     dataset = as_dataset(run_data(first) if data is None else data)
     if second is None:
-        return _settling(first, autoencoders[0], _choose(dataset, samples, seed), debiased)
+        refuse_unused(own, [HEATMAP])
+        return _settling(first, autoencoders[0], _choose(dataset, samples, seed), layer_options)
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
         shape = autoencoder.observation_shape or dataset.shape
         if tuple(shape) != dataset.shape:
@@ -203,20 +212,18 @@ def compare(
     untrained = None
     if control:
         untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, whole)[0]
+    defaults = {"control": untrained, "null": control}
+    generator = named_generator(seed, HEATMAP)
     heatmap = similarity_heatmap(
-        layers,
-        other_layers,
-        control=untrained,
-        null=control,
-        debiased=debiased,
-        generator=named_generator(seed, "similarity-heatmap"),
+        layers, other_layers, **{**defaults, **layer_options}, generator=generator
     )
     recordings = [_recording(each, seed) for each in (latents, other)]
-    outcome = compare_recordings(recordings, debiased=debiased)
+    quality_options = {"extractor": extractor, **own.pop(QUALITY, {})}
+    outcome = compare_recordings(recordings, options=own, debiased=debiased)
     flags = _shared_start(*autoencoders)
     if encoders := [each.title for each in autoencoders if not each.decodes]:
         flags.append(f"The encoders alone are compared: no decoder in {', '.join(encoders)}.")
-    quality, reasons = _sample_qualities(autoencoders, observed, extractor, seed)
+    quality, reasons = _sample_qualities(autoencoders, observed, quality_options, seed)
     return Comparison(
         heatmap,
         {name: result for name, result in outcome.results.items() if isinstance(result, Scored)},
@@ -229,23 +236,24 @@ def compare(
 
 
 def _sample_qualities(
-    autoencoders: list[Autoencoder], observed: Dataset, extractor: Any, seed: int
+    autoencoders: list[Autoencoder], observed: Dataset, options: dict[str, Any], seed: int
 ) -> tuple[dict[str, SampleQuality], dict[str, str]]:
     """The sample quality of both models with one extractor, and why one of them has none.
 
     A model without a decoder is left out: the comparison says so in a flag.
     """
+    extractor = options["extractor"]
     if extractor is None:
         return {}, {}
     if isinstance(extractor, str | Path) and extractor not in EXTRACTORS:
-        extractor = load(extractor)
+        options = {**options, "extractor": load(extractor)}
     quality: dict[str, SampleQuality] = {}
     missing: dict[str, str] = {}
     for place, model in zip(("first", "second"), autoencoders, strict=True):
         if not model.decodes:
             continue
         recording = record(model, observed, samples=len(observed), seed=seed)
-        outcome = measure(recording, [QUALITY], options={QUALITY: {"extractor": extractor}})
+        outcome = measure(recording, [QUALITY], options={QUALITY: options})
         result = outcome.results.get(QUALITY)
         if isinstance(result, SampleQuality):
             quality[place] = result
@@ -272,7 +280,7 @@ def _shared_start(first: Autoencoder, second: Autoencoder) -> list[str]:
     ]
 
 
-def _settling(run: Any, final: Autoencoder, observed: Dataset, debiased: bool) -> Settling:
+def _settling(run: Any, final: Autoencoder, observed: Dataset, options: Any) -> Settling:
     """When did each layer of a run become what it is at the end?"""
     if not isinstance(run, str | Path):
         raise ConfigError(
@@ -290,7 +298,7 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, debiased: bool) -
     stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in checkpoints}}
     final_layers = _prepare(final, observed)[0]
     heatmaps = [
-        similarity_heatmap(_prepare(stage, observed)[0], final_layers, debiased=debiased)
+        similarity_heatmap(_prepare(stage, observed)[0], final_layers, **options)
         for stage in stages.values()
     ]
     diagonals = [dict(zip(h.shared, h.diagonal, strict=True)) for h in heatmaps]
@@ -304,7 +312,7 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, debiased: bool) -
 
 
 def correlations_over_training(
-    run: Path, data: Dataset, *, samples: int = 2000, seed: int = 0, threshold: float = 0.2
+    run: Path, data: Dataset, *, samples: int = SAMPLES, seed: int = 0, threshold: float = 0.2
 ) -> CorrelationTracking:
     """Correlations between the latents of a run at each of its checkpoints and at the end."""
     checkpoints = [file for _, file in store.checkpoints(run)]
@@ -323,7 +331,7 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     if min(samples, len(data)) < 4:
         raise Undefined(
             f"compare: samples={samples} of the {len(data)} observations of {data.name}; expected "
-            "at least 4, and some hundreds for reliable numbers (2000 is usual)."
+            f"at least 4, and some hundreds for reliable numbers ({SAMPLES} is usual)."
         )
     return data.subset(choose_rows(len(data), samples, seed))
 

@@ -40,7 +40,7 @@ from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.experiments.training import train
 from zscope.randomness import named_generator, named_seed
-from zscope.recording import Recording, choose_rows, record
+from zscope.recording import SAMPLES, Recording, choose_rows, record
 from zscope.training.config import RATE
 
 __all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]
@@ -57,7 +57,7 @@ SATURATED = (
 
 
 class Progress(NamedTuple):
-    """What `watch` is called with before (value None) and after each trial."""
+    """What `progress` is called with before (value None) and after each trial."""
 
     seed: int
     latents: int
@@ -85,11 +85,11 @@ def fondue(
     steps: int = 10_000,
     batch: int = 64,
     rate: float = RATE,
-    samples: int = 10_000,
+    samples: int = SAMPLES,
     seed: int = 0,
     seeds: int = 3,
     out: str | Path | None = None,
-    watch: Callable[[Progress], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
 ) -> RepeatedFondue:
     """Find how many latents a model can use on these data, by training models of many sizes.
 
@@ -134,7 +134,7 @@ def fondue(
             samples=samples,
             seed=seed,
             out=None if out is None else Path(out) / f"seed-{seed}",
-            watch=watch,
+            progress=progress,
         )
         if latents is not None:
             return _search_beta(trials, latents, steps)
@@ -196,10 +196,10 @@ class Trials:
         bandwidth: str | None = None,
         batch: int = 64,
         rate: float = RATE,
-        samples: int = 10_000,
+        samples: int = SAMPLES,
         seed: int = 0,
         out: str | Path | None = None,
-        watch: Callable[[Progress], None] | None = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> None:
         if criterion not in THRESHOLDS:
             raise ConfigError(
@@ -224,7 +224,7 @@ class Trials:
         self.threshold = THRESHOLDS[criterion] if threshold is None else threshold
         self.bandwidth = bandwidth or BANDWIDTHS[0]
         self.training: dict[str, Any] = {"batch": batch, "rate": rate}
-        self.samples, self.seed, self.watch = samples, seed, watch
+        self.samples, self.seed, self.progress = samples, seed, progress
         self.out = None if out is None else Path(out)
         # The gap and the use of the latents, by size, β and steps.
         self.measured: dict[str, tuple[float, Use]] = {}
@@ -247,9 +247,9 @@ class Trials:
         remembered = key in self.measured
 
         def report(value: float | None, use: Use | None) -> None:
-            if self.watch is not None:
+            if self.progress is not None:
                 size = (self.seed, latents, beta, steps)
-                self.watch(Progress(*size, value, use, self.threshold, remembered))
+                self.progress(Progress(*size, value, use, self.threshold, remembered))
 
         report(None, None)
         if not remembered:

@@ -42,6 +42,10 @@ class Subject:
     copy: Recording
 
 
+SAMPLES = 4000
+"""Observations that the explorer encodes by default."""
+
+
 class Session:
     """One model, perhaps with a second one to compare it with, on one dataset."""
 
@@ -51,7 +55,7 @@ class Session:
         data: Any,
         *,
         name: str,
-        samples: int = 4000,
+        samples: int = SAMPLES,
         seed: int = 0,
         other: Autoencoder | None = None,
         other_name: str = "other",

@@ -22,6 +22,7 @@ import torch
 
 from zscope import store
 from zscope.assays import CATALOGUE
+from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
@@ -327,7 +328,9 @@ def describe_model(
     explained, compared = None, None
     # Errors of zscope are left to the assays, which say what is wrong with the decoder.
     with isolate("table of latents", failed), suppress(ZscopeError):
-        table = latent_table(recording, responses)
+        types = measurements.results.get("variable-types")
+        types = types if isinstance(types, VariableTypes) else None
+        table = latent_table(recording, responses, types)
         effects = measurements.results.get("feature-effects")
         if isinstance(effects, FeatureEffects):
             for row in table:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.regime.divergence import latent_divergence
-from zscope.assays.regime.types import variable_types
+from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.assays.sample import prepare
 from zscope.autoencoder import evaluation
 from zscope.errors import Undefined
@@ -25,14 +25,17 @@ SHOWN = 64
 
 
 def latent_table(
-    recording: Recording, responses: Sequence[float] | None = None
+    recording: Recording,
+    responses: Sequence[float] | None = None,
+    types: VariableTypes | None = None,
 ) -> list[dict[str, Any]]:
     """One row for each latent, most informative first.
 
     Columns, as far as the model and the data have them: latent; used (whether it counts, see
     `zscope.usage`); effect (on the decoded observation, of a deterministic model); type (active,
-    mixed, passive); kl (nats); variance (mean posterior variance, in units of the prior's);
-    spread (standard deviation of the means); low and high (the range of 98 % of the means);
+    mixed, passive: `types`, by default those of `variable_types`); kl (nats); variance (mean
+    posterior variance, in units of the prior's); spread (standard deviation of the means); low
+    and high (the range of 98 % of the means);
     response (`responses`, the diagonal of the relative response matrix); factor (the one that
     samples of the latent are most informative about) and factor_share (the share of that factor's
     entropy that they explain beyond chance). A report of vectors adds moves, the features that
@@ -52,11 +55,10 @@ def latent_table(
         for row, effect in zip(rows, recording.usage.values.tolist(), strict=True):
             row["effect"] = effect
     if not posterior.deterministic:
-        types = variable_types(recording)
-        names = {j: name for name in ("active", "mixed", "passive") for j in getattr(types, name)}
+        types = variable_types(recording) if types is None else types
         kl = latent_divergence(recording).per_latent.tolist()
         for j, row in enumerate(rows):
-            row |= {"type": names[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
+            row |= {"type": types.labels[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
     for j, row in enumerate(rows):
         if responses is not None:
             row["response"] = float(responses[j])

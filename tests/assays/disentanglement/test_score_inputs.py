@@ -163,5 +163,5 @@ def test_the_type_of_an_option_names_its_choices(name):
     function = getattr(a, name)
     assert choices(function, "flavour") == FLAVOURS[name]
     assert choices(function, "resamples") == ()
-    with pytest.raises(ConfigError, match="flavour='odd' is not .* or "):
+    with pytest.raises(ConfigError, match="flavour='odd'; expected .* or "):
         check_options({name.replace("_", "-"): {"flavour": "odd"}})

@@ -103,7 +103,7 @@ def test_a_binary_factor_is_inflated_by_root_two_only_in_the_flavour_of_the_auth
     assert ours.matrix[0, 0].item() == pytest.approx(2**0.5 / 2)
     assert theirs.matrix[0, 0].item() == pytest.approx(1)
     assert (ours.flavour, theirs.flavour) == ("zscope", "authors")
-    with pytest.raises(ConfigError, match="flavour='paper' is not zscope or authors"):
+    with pytest.raises(ConfigError, match="flavour='paper'; expected zscope or authors"):
         conditioned_response_matrix(model, x, factors, flavour="paper")
 
 

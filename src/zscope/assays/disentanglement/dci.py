@@ -57,7 +57,7 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
-from zscope.errors import MissingExtra
+from zscope.errors import MissingExtra, Undefined
 from zscope.usage import Usage
 
 __all__ = ["DCI", "dci"]
@@ -65,6 +65,7 @@ __all__ = ["DCI", "dci"]
 SETTINGS = {"learning_rate": 0.3, "num_iterations": 40}
 FEW_SAMPLES = 2000
 MANY_LATENTS, FEW_BINS = 100, 63
+MOST_CLASSES = 50  # that are never too many
 MOST_PAIRS, MOST_ROWS = 300, 20_000
 
 
@@ -114,6 +115,7 @@ def dci(
     ours = flavour == "zscope"
     used = used_latents("dci", sample, variances) if ours else all_latents(sample)
     if not ours:
+        _refuse_many_classes(sample)
         flags += sample.class_flags()
     elif not has_spread(variances, "dci"):
         flags += _pair_flags(sample, used[1])
@@ -131,6 +133,19 @@ def dci(
         generator=generator,
         permutations=1,
     )
+
+
+def _refuse_many_classes(sample: Sample) -> None:
+    """Boosting fits a tree for each class and round, so that time grows as rows x classes."""
+    rows = 2 * len(sample) // 3  # the others are held out
+    for k, column in enumerate(sample.columns):
+        count = len(np.unique(sample.values[:, k]))
+        if count > max(MOST_CLASSES, rows // 10):
+            raise Undefined(
+                f"dci: factor {column} has {count:,} values, and flavour='dlib' takes each for a "
+                f"class, with {rows:,} training rows; expected at most a tenth as many classes as "
+                "rows. Is the factor continuous? Use flavour='zscope', or bin the factor first."
+            )
 
 
 # (training codes, training values, test codes, classes) -> (importance, predicted test values)

@@ -389,4 +389,5 @@ ENTRY = Entry(
     needs=("two factors",),
     passes="2 * factors * samples * (latents + 1)",
     most=22_000,
+    uses=("response-matrix",),
 )

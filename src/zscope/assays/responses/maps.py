@@ -382,4 +382,5 @@ ENTRY = Entry(
     takes=("autoencoder", "base", "plane", "codes=codes", "reference=hole_reference"),
     needs=("two latents",),
     passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid",
+    uses=("dims=response-matrix",),
 )

@@ -269,5 +269,6 @@ ENTRY = Entry(
     takes=("decoder", "codes", "observations", "responses=response_matrix"),
     needs=("causal block", "two latents"),
     passes="samples * (latents * (latents - 1) // 2 + 2)",
+    uses=("responses=response-matrix",),
     most=7_500,
 )

@@ -80,7 +80,7 @@ class ResponseMatrix(Result):
         return self.matrix if self.rule == "absolute" else self.relative
 
     def edge_threshold(self) -> float:
-        """The level of leaks, in units of `relative`: what latents without a dependence reach.
+        """The background level, in units of `relative`: what latents without a dependence reach.
 
         Most latents of a model do not depend on most others, yet a little of every change leaks
         into all of them. So the level is the upper end of the bulk of the responses between
@@ -155,7 +155,7 @@ class ResponseMatrix(Result):
             ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
             (
                 "edges",
-                f"{len(self.edges())}, above the level of leaks ({self.edge_threshold():.2f})",
+                f"{len(self.edges())}, above the background level ({self.edge_threshold():.2f})",
             ),
             ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]

@@ -249,5 +249,6 @@ ENTRIES = {
         question="Do the causal latents of prior samples survive decoding and encoding?",
         takes=("autoencoder", "recording"),
         passes="samples",
+        uses=("causal=response-matrix",),
     ),
 }

@@ -15,7 +15,7 @@ class Graph(Query):
     """Which edges to show."""
 
     threshold: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """The smallest weight of an edge; by default the level of leaks."""
+    """The smallest weight of an edge; by default the background level."""
 
 
 def graph(session: Session, query: Graph) -> dict[str, Any]:

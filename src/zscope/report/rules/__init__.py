@@ -31,7 +31,7 @@ RULES = (
     Rule(
         "dead latents",
         NATS,
-        "Every latent is in use: in a variational model its posterior holds at least {threshold:g} "
+        "Every latent is in use: in a variational model its posterior has at least {threshold:g} "
         "nats about the observations, in a deterministic one it changes the decoded observation "
         f"by at least {100 * EFFECT:g} %.",
         latents.dead_latents,
@@ -74,8 +74,8 @@ RULES = (
     Rule(
         "responding pairs",
         MOST_LEAK,
-        "No causal latent responds to another above the level of leaks (the upper end of the bulk "
-        "of all responses between latents, at most {threshold:g}).",
+        "No causal latent responds to another above the background level (the upper end of the "
+        "bulk of all responses between latents, at most {threshold:g}).",
         space.responding_pairs,
     ),
     Rule(

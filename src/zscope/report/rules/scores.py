@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 LEAST_NATS = 0.2
-"""With less information about a factor, a latent does not hold it."""
+"""With less information about a factor, a latent does not encode it."""
 DEVIATIONS = 3
 """An uninformative score exceeds the mean of shuffled codes by more once in 700 times."""
 
@@ -109,9 +109,9 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
     if missing:
         names, one = [row[0] for row in missing], len(missing) == 1
         yield Finding(
-            f"The code does not hold {and_list(names)}"
+            f"The code does not encode {and_list(names)}"
             if len(missing) < len(rows)
-            else "The code holds none of the factors",
+            else "The code encodes none of the factors",
             evidence,
             f"if {'it matters' if one else 'they matter'}, train longer, with a smaller β or with "
             "more capacity; look at the reconstructions"
@@ -123,9 +123,9 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
     else:
         yield Finding(
-            f"The code holds {'all ' * (len(rows) > 2)}{len(rows)} factors"
+            f"The code encodes {'all ' * (len(rows) > 2)}{len(rows)} factors"
             if len(rows) > 1
-            else f"The code holds {rows[0][0]}",
+            else f"The code encodes {rows[0][0]}",
             evidence,
             level="healthy",
             matters=0.65,
@@ -150,7 +150,7 @@ def polar_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         a, b = pair.latents
         and_radius = f" and {factors.names[radius]} as a radius" if radius >= 0 else ""
         yield Finding(
-            f"Latents {a} and {b} hold {factors.names[angle]} as an angle{and_radius}",
+            f"Latents {a} and {b} encode {factors.names[angle]} as an angle{and_radius}",
             f"Share of information in the better coordinate: {pair.polar:.2f} with angle and "
             f"radius, {pair.cartesian:.2f} with the latents themselves; "
             f"{charts.samples:,} observations.",
@@ -193,10 +193,10 @@ def shared_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
     if rows:
         names = [row[0] for row in rows]
         yield Finding(
-            f"{and_list(names)} {'is' if len(rows) == 1 else 'are each'} held by two latents",
+            f"{and_list(names)} {'is' if len(rows) == 1 else 'are each'} encoded by two latents",
             f"Information above chance, in nats; {gap.samples:,} observations.",
-            "to change one of these factors, move both latents; a larger β or a penalty on total "
-            "correlation separates them",
+            f"to change {'it' if len(rows) == 1 else 'one of them'}, move both of its latents; a "
+            "larger β or a penalty on total correlation separates them",
             "note",
             0.32,
             table=table(("factor", "latent", "nats", "latent", "nats"), rows),

@@ -139,7 +139,7 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
     import networkx as nx
 
     relative, pairs = matrix.relative, matrix.pairs
-    level = f"level of leaks {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
+    level = f"background level {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
     for members in sorted(map(sorted, nx.connected_components(nx.Graph(pairs)))):
         rows = [
             (f"{j} and {k}", float(relative[j, k]), float(relative[k, j]))
@@ -162,7 +162,7 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"Latent {others[0][1]} responds to latent {others[0][0]}"
             if len(others) == 1
-            else f"{len(others)} responses between latents go one way, or are no pairs",
+            else f"{len(others)} responses between latents that form no pair",
             f"Relative responses (1: as strongly as to itself); {level}.",
             "a change of one latent moves the other too; the response graph shows them",
             "note",
