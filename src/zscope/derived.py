@@ -57,6 +57,8 @@ class Derived(Autoencoder):
         self.needs_auxiliary = original.needs_auxiliary
         self.decodes = original.decodes
         self.likelihood_name = original.likelihood_name
+        self.likelihood_variance = original.likelihood_variance
+        self.divergence_weight = original.divergence_weight
         self.scaling = original.scaling
 
     def original_codes(self, z: OwnCodes) -> Codes:

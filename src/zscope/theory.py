@@ -122,6 +122,7 @@ class _LinearAutoencoder(Autoencoder):
         self.linear = linear
         self.latents = linear.weights.shape[1]
         self.likelihood_name = "gaussian"
+        self.likelihood_variance, self.divergence_weight = linear.gamma, linear.beta
 
     @property
     def place(self) -> tuple[torch.device, torch.dtype]:

@@ -252,6 +252,9 @@ def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     code, out, err = zscope(*words)
     assert code == 0, err
     assert out.startswith("2 ± 0 latents (2 seeds: 2, 2)\n")
+    assert err.startswith(
+        "gap: sum of the mean posterior variances, about 1 for each unused latent"
+    )
     assert "2 latents: gap" in err
     assert re.search(r"too many .*2 active, 0 mixed, 1 passive, KL \d\.\d\d nats", err)
     assert "seed 1" in err
@@ -301,7 +304,7 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: (9.0, ONE))
     code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
     assert code == 0, err
-    assert out.startswith("0 latents: no model uses its latents and has an acceptable gap")
+    assert out.startswith("no answer (collapsed): no model uses its latents and has an acceptable")
 
 
 def test_a_collapsed_model_is_called_so(zscope, tmp_path):
@@ -309,7 +312,7 @@ def test_a_collapsed_model_is_called_so(zscope, tmp_path):
     code, out, err = zscope("fondue", "faint.npy", "--steps", 60, "--rate", 0.03, "--set",
                             "backbone=linear", "--start", 1, "--seeds", 1,
                             "--data-option", "standardise=false")  # fmt: skip
-    assert (code, out.startswith("0 latents: no model uses its latents")) == (0, True), err
+    assert (code, out.startswith("no answer (collapsed): no model uses")) == (0, True), err
     assert re.search(r"1 latent: gap 0\.\d+ ≤ 1 +collapsed +0 active, .*KL 0\.0\d nats", err)
 
 

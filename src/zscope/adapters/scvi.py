@@ -1,7 +1,8 @@
 """scvi-tools: variational autoencoders of single-cell counts.
 
 The input are counts; the output is the expected count of each gene, without dropouts, at
-the same library size for all cells: the geometric mean of those the model was set up with.
+the same library size for all cells: the geometric mean of those the model was set up with (of
+the size factors, if the model was given these).
 
 Encoder and decoder of a model with several batches, or with covariates, are given those of
 each cell: they are the factors of the data, which `scvi_cells(model)` takes from the model.
@@ -41,10 +42,15 @@ def from_scvi(model: Any, *, batch: int | None = None) -> Autoencoder:
             f"from_scvi: a {type(model).__name__} has no module with inference and generative. "
             "Give the model itself, for instance scvi.model.SCVI(adata)."
         )
-    totals = np.asarray(model.adata.X.sum(axis=1)).ravel()
-    size = float(np.log(np.maximum(totals, 1)).mean())
+    if getattr(module, "latent_distribution", "normal") != "normal":
+        raise InterfaceError(
+            f"from_scvi: the codes of this model are {module.latent_distribution!r}, a softmax of "
+            "Gaussian ones, which no assay here knows. Train with latent_distribution='normal'."
+        )
+    size = float(np.log(_sizes(model)).mean())
     cells = _conditions(model)
-    batches = len(np.unique(cells["batch"]))
+    # The cells at hand may be of some batches only.
+    batches = int(getattr(module, "n_batch", cells["batch"].max() + 1))
     covariates = [name for name in cells if name != "batch"]
     if batch is not None and (covariates or not 0 <= batch < batches):
         raise ConfigError(
@@ -64,7 +70,7 @@ def from_scvi(model: Any, *, batch: int | None = None) -> Autoencoder:
 
 def scvi_cells(model: Any) -> Dataset:
     """The cells a model was set up with: counts, with batch and covariates as factors."""
-    counts = model.adata.X
+    counts = _counts(model)
     counts = np.asarray(counts.toarray() if hasattr(counts, "toarray") else counts, np.float32)
     cells = _conditions(model)
     return from_arrays(
@@ -78,17 +84,37 @@ def scvi_cells(model: Any) -> Dataset:
     )
 
 
+def _registered(model: Any, key: str) -> Any:
+    """What the model was set up with under this key of its registry; None without."""
+    manager = getattr(model, "adata_manager", None)
+    if manager is None or key not in manager.data_registry:
+        return None
+    return manager.get_from_registry(key)
+
+
+def _counts(model: Any) -> Any:
+    """The counts the model was set up with, dense or sparse: a layer of the cells, or X."""
+    counts = _registered(model, "X")
+    return model.adata.X if counts is None else counts
+
+
+def _sizes(model: Any) -> np.ndarray:
+    """The library size of each cell: its size factor, if the model has them, or its counts."""
+    factors = _registered(model, "size_factor")
+    sizes = np.asarray(_counts(model).sum(axis=1) if factors is None else factors).ravel()
+    return sizes if factors is not None else np.maximum(sizes, 1)
+
+
 def _conditions(model: Any) -> dict[str, np.ndarray]:
     """Batch, categorical and continuous covariates of each cell, as the module takes them."""
-    manager = getattr(model, "adata_manager", None)
-    registry = {} if manager is None else manager.data_registry
-    columns = {"batch": np.zeros(model.adata.X.shape[0])}
-    if manager is not None and "batch" in registry:
-        columns["batch"] = np.asarray(manager.get_from_registry("batch")).ravel()
+    batch = _registered(model, "batch")
+    columns = {
+        "batch": np.zeros(model.adata.X.shape[0]) if batch is None else np.asarray(batch).ravel()
+    }
     for key, word in ((CATEGORIES, "category"), (NUMBERS, "number")):
-        if manager is None or key not in registry:
+        table = _registered(model, key)
+        if table is None:
             continue
-        table = manager.get_from_registry(key)
         values = np.asarray(table)
         names = getattr(table, "columns", [f"{word} {k}" for k in range(values.shape[1])])
         columns |= {f"{key}:{name}": values[:, k] for k, name in enumerate(names)}
@@ -127,9 +153,10 @@ class _Conditional(Autoencoder):
             for kind in ("categories", "numbers")
         }
         some = {kind: auxiliary[:, places] for kind, places in covariates.items() if places}
+        categories = some.get("categories")
         return {
-            "batch_index": auxiliary[:, :1],
-            "cat_covs": some.get("categories"),
+            "batch_index": auxiliary[:, :1].long(),
+            "cat_covs": None if categories is None else categories.long(),
             "cont_covs": some.get("numbers"),
         }
 
@@ -141,7 +168,7 @@ class _Encoder(nn.Module):
         self.batch = batch
 
     def forward(self, x: Tensor) -> Posterior:
-        return _encode(self.module, x, batch_index=x.new_full((len(x), 1), self.batch))
+        return _encode(self.module, x, batch_index=_indices(x, self.batch))
 
 
 class _Decoder(nn.Module):
@@ -151,7 +178,12 @@ class _Decoder(nn.Module):
         self.size, self.batch = size, batch
 
     def forward(self, z: Tensor) -> Tensor:
-        return _decode(self.module, z, self.size, batch_index=z.new_full((len(z), 1), self.batch))
+        return _decode(self.module, z, self.size, batch_index=_indices(z, self.batch))
+
+
+def _indices(rows: Tensor, batch: int) -> Tensor:
+    """The number of the batch for each row; scvi takes whole numbers."""
+    return rows.new_full((len(rows), 1), batch, dtype=torch.long)
 
 
 def _encode(module: Any, x: Tensor, **conditions: Tensor | None) -> Posterior:
@@ -164,6 +196,8 @@ def _encode(module: Any, x: Tensor, **conditions: Tensor | None) -> Posterior:
 
 def _decode(module: Any, z: Tensor, size: float, **conditions: Tensor | None) -> Tensor:
     library = z.new_full((len(z), 1), size)
+    if getattr(module, "use_size_factor_key", False):
+        conditions["size_factor"] = library
     law = module.generative(z=z, library=library, **conditions)["px"]
     # `mu` is without dropouts; likelihoods without dropouts have only the mean.
     x: Tensor = law.mu if hasattr(law, "mu") else law.mean

@@ -20,7 +20,10 @@ def fondue(
     ] = "trace",
     threshold: Annotated[
         float | None,
-        Option(help="Largest acceptable gap: about the number of passive latents to tolerate."),
+        Option(
+            help="Largest acceptable gap, about the number of passive latents to tolerate. "
+            "Default: 1 (trace, sampled, dimension) or -0.01 (information)."
+        ),
     ] = None,
     bandwidth: Annotated[
         str | None,
@@ -63,9 +66,9 @@ def fondue(
 
     FONDUE compares mean and sampled codes: the gap between them grows when there are more
     latents than the model uses. The answer is the largest number of latents whose gap is
-    acceptable, as mean ± standard deviation over --seeds searches. The gap against the number
-    of latents (or β) is drawn in OUT/fondue.png. An interrupted search continues when the
-    command is repeated.
+    acceptable, as mean ± standard deviation over --seeds searches. Each search trains about
+    five models for --steps steps. Everything is saved in OUT, with the gaps drawn in
+    fondue.png; an interrupted search continues when the command is repeated.
 
     Each trial is printed with the types of its latents and its KL. A passive latent adds about
     1 to the gap, one that is used for a share w of the data adds 1 - w: a threshold below 1 does
@@ -73,6 +76,8 @@ def fondue(
     proposition 8.3.3). A model that uses no latent is never an answer.
 
     Examples:
+
+      zscope fondue digits --seeds 1 --steps 2000 --rate 1e-3
 
       zscope fondue sprites --steps 20000
 
@@ -83,6 +88,7 @@ def fondue(
       zscope fondue sprites --search beta --latents 6
     """
     from zscope import data, experiments
+    from zscope.experiments.fondue import GAPS
     from zscope.recording import SAMPLES
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
@@ -107,18 +113,22 @@ def fondue(
         seed=seed,
         seeds=seeds,
         out=folder,
-        progress=None if quiet or json else Trace(),
+        progress=None if quiet or json else Trace(GAPS.get(criterion)),
     )
     figure = draw(result, folder)
     print_result(result, folder, figure, json=json)
 
 
 class Trace:
-    """Prints a line for each model: while it trains, then its gap and the use of its latents."""
+    """Prints a line for each model: while it trains, then its gap and the use of its latents.
 
-    def __init__(self) -> None:
+    `meaning` says what the gap is; it is printed first.
+    """
+
+    def __init__(self, meaning: str | None = None) -> None:
         import time
 
+        self.meaning = meaning
         self.clock = time.monotonic
         self.start = self.clock()
         self.seed: int | None = None
@@ -129,6 +139,8 @@ class Trace:
         size = latents_text(report.latents)
         size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"
         live = sys.stderr.isatty()
+        if self.seed is None and self.meaning is not None:
+            print(f"gap: {self.meaning}; acceptable up to {report.threshold:g}", file=sys.stderr)
         if report.seed != self.seed:
             self.seed = report.seed
             print(f"seed {self.seed}", file=sys.stderr)
@@ -188,11 +200,11 @@ def print_result(result: Any, folder: Path, figure: Path, *, json: bool) -> None
     notes = {
         "found": "",
         "limit": " or more: the gap is acceptable up to the limit (raise --limit)",
-        "collapsed": ": no model uses its latents and has an acceptable gap. Lower β, raise "
-        "--steps, or choose another backbone (--set backbone=NAME)",
+        "collapsed": "no answer (collapsed): no model uses its latents and has an acceptable "
+        "gap. Lower β, raise --steps, or choose another backbone (--set backbone=NAME)",
         "unstable": ", but the answer still changes with training: raise --steps",
     }
-    print(f"{answer_text(result)}{notes[status]}")
+    print(f"{answer_text(result) if result.answers else ''}{notes[status]}")
     for flag in result.flags:
         print(flag)
     print(f"trials in {folder}, figure {figure}")

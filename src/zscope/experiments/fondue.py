@@ -43,11 +43,19 @@ from zscope.randomness import named_generator, named_seed
 from zscope.recording import SAMPLES, Recording, choose_rows, record
 from zscope.training.config import RATE
 
-__all__ = ["THRESHOLDS", "Progress", "Trials", "fondue"]
+__all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "fondue"]
 
 SEARCHES = ("fondue", "binary", "beta")
 # criterion -> the threshold it is published with
 THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
+# criterion -> what its gap is, for those who read the trials
+GAPS = {
+    "trace": "sum of the mean posterior variances, about 1 for each unused latent",
+    "sampled": "variance of sampled codes minus that of the means, about 1 for each unused latent",
+    "dimension": "intrinsic dimension of sampled codes minus that of the means",
+    "information": "entropy of the codes minus the information of decoded observations, in bits",
+    "types": "number of passive latents",
+}
 BANDWIDTHS = ("silverman", "median")
 SATURATED = (
     "The kernel separates every two observations, so the information is at its ceiling whatever "

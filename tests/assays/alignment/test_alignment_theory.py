@@ -352,7 +352,7 @@ def test_the_weight_of_the_divergence_and_the_diagonal_are_those_of_the_model(be
     found = predicted_variance(model, posterior)
     torch.testing.assert_close(found.ratio, torch.ones(2).double())
     assert (found.beta, found.gamma, found.diagonal) == (beta, 0.5 * beta, True)
-    assert "encoder / predicted  1.00 (1.00 to 1.00 for 2 latents)" in " ".join(
+    assert "encoder / predicted  1.00 (median; 1.00 to 1.00 for 2 used latents)" in " ".join(
         str(found).split("\n")
     )
     assert not any("β" in flag for flag in found.flags)
@@ -369,6 +369,42 @@ def test_the_weight_of_the_divergence_and_the_diagonal_are_those_of_the_model(be
     whole = predicted_variance(model, covariance)
     assert not whole.diagonal
     torch.testing.assert_close(whole.ratio, torch.ones(2).double())
+
+
+def test_a_trained_linear_vae_is_as_precise_as_predicted():
+    # Eigenvalues 16, 4 and 0.25: only two are encoded, with variances β γ / λ.
+    beta, eigenvalues = 2.0, torch.tensor([16.0, 4.0, 0.25])
+    x = gaussian_codes(2000, 3)
+    x = torch.linalg.qr(x - x.mean(0)).Q * (2000 * eigenvalues).sqrt() @ random_rotation(3, 3)
+    model = zs.models.build("beta-vae", shape=(3,), latents=3, beta=beta, backbone="linear")
+    # Steps that shrink: a constant rate leaves the weights moving around the optimum.
+    steps = {"steps": 700, "rate": 0.05, "schedule": "cosine", "batch": 256}
+    run = zs.train(model, x.float(), progress=False, **steps)
+    recording = zs.record(run.model, x.float())
+    found = predicted_variance(recording)
+    exact = zs.theory.linear_vae_optimum(eigenvalues, gamma=0.5, beta=beta)
+    means = found.actual.mean(0).sort().values
+    torch.testing.assert_close(means, exact.variance, rtol=0.1, atol=0)
+    assert (found.beta, found.gamma, found.diagonal) == (beta, 0.5 * beta, True)
+    assert found.used == recording.used
+    assert len(found.used) == 2
+    assert found.ratio[found.used].tolist() == pytest.approx([1, 1], abs=0.08)
+    assert "for 2 used latents" in str(found)
+    # Without β the encoder would look too uncertain.
+    assert predicted_variance(recording, gamma=0.5).ratio[found.used].min() > 1.5
+
+
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_pruned_and_rotated_models_keep_the_likelihood_and_the_weight_of_the_divergence(diagonal):
+    W = torch.diag(torch.tensor([2.0, 1.5, 0.5])).double() @ random_rotation(3, 5)[:, :2]
+    model = zs.theory.linear_vae(W, gamma=0.1, beta=3, diagonal=diagonal).autoencoder()
+    models = [model, zs.prune(model, [1, 0])]
+    if not diagonal:  # a diagonal posterior is not the best one along other axes
+        models.append(zs.rotate_latents(model, random_rotation(2, 1)))
+    for each in models:
+        found = predicted_variance(each, each.encode(gaussian_codes(50, 3)))
+        assert (found.gamma, found.flags) == (pytest.approx(0.3), [])
+        torch.testing.assert_close(found.ratio, torch.ones(2).double())
 
 
 def test_models_of_the_catalogue_state_the_weight_of_their_divergence():

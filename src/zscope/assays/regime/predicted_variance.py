@@ -24,17 +24,17 @@ information of the pixels and γ = 1. β is that of the model (`divergence_weigh
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of, random_rows
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, posterior_of, used_latents
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.jacobian import Likelihood, Method, likelihood_of, linearise
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.types import Codes, Matrix
@@ -42,7 +42,6 @@ from zscope.types import Codes, Matrix
 __all__ = ["PredictedVariance", "predicted_variance"]
 
 RESAMPLES = 100
-ACTIVE = 0.5  # largest predicted variance of latents whose ratio is printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +57,7 @@ class PredictedVariance(Scored):
     method: str  # of the Jacobians
     actual: Codes | None  # variances of the encoder, if a posterior was given
     ratio: Float[Tensor, " latents"] | None
+    used: list[int] | None  # latents in use (`zscope.usage`), whose ratios are printed
     correlation: float | None
     flags: list[str]
     interval: Interval | None = None  # of the correlation
@@ -74,14 +74,15 @@ class PredictedVariance(Scored):
 
     def summary(self) -> list[tuple[str, str]]:
         lines = super().summary()
-        if self.ratio is None:
+        if self.ratio is None or self.used is None:
             return lines
         # Passive latents, whose variance is 1 in any case, say nothing.
-        used = self.variance.mean(0) < ACTIVE
-        if not used.any():
-            return [("encoder / predicted", "no latent has an effect on the decoder"), *lines]
-        low, middle, high = self.ratio[used].quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
-        text = f"{middle:.2f} ({low:.2f} to {high:.2f} for {int(used.sum())} latents)"
+        if not self.used:
+            return [("encoder / predicted", "no latent is used"), *lines]
+        ratios = self.ratio[self.used]
+        low, middle, high = ratios.quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
+        several = f" (median; {low:.2f} to {high:.2f} for {len(ratios)} used latents)"
+        text = f"{middle:.2f}" + (several if len(ratios) > 1 else " (one used latent)")
         return [("encoder / predicted", text), *lines]
 
     def plot(self, ax: Any = None) -> Any:
@@ -102,7 +103,7 @@ class PredictedVariance(Scored):
 @accepts_recording
 def predicted_variance(
     autoencoder: Autoencoder,
-    codes: Posterior | Tensor | np.ndarray,
+    codes: Recorded,
     *,
     gamma: float | None = None,
     diagonal: bool | None = None,
@@ -121,7 +122,7 @@ def predicted_variance(
     most `samples` of the codes are used, at random.
     """
     who = "predicted_variance"
-    means = codes_of(codes, who)
+    posterior, means = posterior_of(codes, who), codes_of(codes, who)
     if likelihood == "auto":
         likelihood = likelihood_of(autoencoder, means) if gamma is None else "gaussian"
     flags = []
@@ -136,7 +137,7 @@ def predicted_variance(
                 "divergence_weight of the model, or gamma= (variance of the likelihood times β)."
             )
     if diagonal is None:
-        diagonal = isinstance(codes, Posterior) and codes.scale_tril is None
+        diagonal = not posterior.deterministic and posterior.scale_tril is None
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood must be > 0.")
     rows = random_rows(len(means), samples, generator, who)
@@ -153,10 +154,11 @@ def predicted_variance(
         eye = torch.eye(gram.shape[1], dtype=torch.float64)
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
         predicted = inverse.diagonal(dim1=1, dim2=2)
-    actual = ratio = correlation = interval = None
-    if isinstance(codes, Posterior) and not codes.deterministic:
-        actual = codes.variance.detach().cpu().double()[rows]
+    actual = ratio = used = correlation = interval = None
+    if not posterior.deterministic:
+        actual = posterior.variance.detach().cpu().double()[rows]
         ratio = (actual / predicted).median(0).values
+        used = used_latents(autoencoder, codes, who)
         pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
         if bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
@@ -171,6 +173,7 @@ def predicted_variance(
         method=local.method,
         actual=actual,
         ratio=ratio,
+        used=used,
         correlation=correlation,
         flags=[*flags, *local.flags],
         interval=interval,
@@ -185,7 +188,7 @@ def _correlation(both: Matrix) -> float:
 
 ENTRY = Entry(
     question="Does the decoder explain how precise the encoder is?",
-    takes=("decoder", "posterior"),
+    takes=("decoder", "recording"),
     needs=("variances",),
     passes="samples * latents",
     most=4_000,
