@@ -10,15 +10,16 @@ READY := .venv/ready
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
 
+# Work stealing keeps the tests of a file in one process, which then makes their fixtures once.
 test: $(READY)
-	$(ONE) $(BIN)/python -m pytest -n 2 -m "not slow" $(TESTS)
+	$(ONE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
 test-slow: $(READY)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-floors: .venv-floors/ready
-	$(ONE) .venv-floors/bin/python -m pytest -n 2 -m "not slow" $(TESTS)
+	$(ONE) .venv-floors/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -13,7 +13,7 @@ x += 0.1 * torch.randn(2000, 12, generator=generator)
 def gap(latents: int) -> float:
     """How much of the latent variance is noise, in a model with this many latents."""
     model = zs.models.build("vae", shape=(12,), latents=latents, hidden=(32,))
-    zs.train(model, x, steps=600, rate=1e-2, progress=False)
+    zs.train(model, x, steps=300, rate=1e-2, progress=False)
     return zs.assays.trace_gap(zs.record(model, x)).score
 
 

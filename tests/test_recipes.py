@@ -185,7 +185,7 @@ def test_a_made_up_score_is_among_the_scores_of_files(score, codes, tmp_path):
     expected = zs.assays.best_correlation(*codes)
     assert expected.score > 0.9
     assert expected.chance < 0.1
-    words = ["--quiet", "--resamples", 20]
+    words = ["--quiet", "--resamples", 2]
     printed = lines_by_name(invoke("score", *files, *words).split("by factor")[0])
     assert float(printed[score][0]) == pytest.approx(expected.score, abs=1e-3)
     assert "to" in printed[score]

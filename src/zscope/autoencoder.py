@@ -42,11 +42,13 @@ from zscope.scaling import Scaling
 from zscope.types import Codes, PerSample, Scalar, as_tensor
 
 __all__ = [
-    "Autoencoder", "Losses", "Posterior", "Prior", "Rival", "Trainable", "WithCausalBlock",
-    "WithFeatures", "evaluation", "plain_copy",
+    "Autoencoder", "Interventions", "Losses", "Posterior", "Prior", "Rival", "Trainable",
+    "WithCausalBlock", "WithFeatures", "evaluation", "plain_copy",
 ]  # fmt: skip
 
 Prior = Literal["normal"] | None
+Interventions = Mapping[int, Tensor | float] | None
+"""Causes, by their indices, and the values that they are set to."""
 
 TAKE_TENSORS = (
     "encode",
@@ -252,7 +254,6 @@ class Autoencoder(nn.Module):
     decodes: bool = True  # False for an encoder alone, such as a classifier
     decodes_given: bool = False  # whether decode takes the factors too: decode(z, auxiliary)
     likelihood_name: str | None = None  # "bernoulli", "gaussian" or a name of one's own
-    likelihood_variance: float | None = None  # of a gaussian likelihood; None: 1/2, squared error
     divergence_weight: float | None = None  # β of the loss, if it is of the form NLL + β KL
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -282,6 +283,11 @@ class Autoencoder(nn.Module):
     def causes(self, noise: Codes) -> Tensor:
         """The causes computed from the noises; the noises themselves without a causal block."""
         return noise
+
+    @property
+    def likelihood_variance(self) -> float | None:
+        """That of a gaussian likelihood; None is 1/2, the squared error."""
+        return None
 
     @property
     def title(self) -> str:
@@ -368,7 +374,7 @@ class WithCausalBlock(Autoencoder):
         self,
         noise: Codes,
         *,
-        fixed: Mapping[int, Tensor | float] | None = None,
+        fixed: Interventions = None,
         edges: Tensor | None = None,
     ) -> Tensor:
         """The causes of some noises; `fixed` maps causes to the values an intervention sets.

@@ -43,15 +43,36 @@ class Preset:
         return {**own, **chosen}
 
 
-_RESPONSES = "Leeb et al., arXiv:2106.16091, A.4.2"
-_CONSISTENCY = "On the interventional consistency of autoencoders, 2021, A.3"
-_STRUCTURAL = "Leeb et al., ICLR 2023, A.2"
 _ADAM = {"optimiser": "adam"}
+
+
+def _responses(batch: int, notes: str) -> Preset:
+    return Preset(
+        "Leeb et al., arXiv:2106.16091, A.4.2",
+        {**_ADAM, "rate": 1e-4, "batch": batch, "steps": 100_000},
+        {"backbone": "responses"},
+        12,
+        (0.7, 0.1, 0.2),
+        notes,
+    )
+
+
+def _structural(
+    steps: int, latents: int, rate: float, batch: int, notes: str = "", **network: Any
+) -> Preset:
+    return Preset(
+        "Leeb et al., ICLR 2023, A.2",
+        {**_ADAM, "rate": rate, "batch": batch, "steps": steps},
+        {"backbone": "structural", **network},
+        latents,
+        (0.7, 0.1, 0.2),
+        notes,
+    )
 
 
 def _consistency(steps: int, latents: int, **network: Any) -> Preset:
     return Preset(
-        _CONSISTENCY,
+        "On the interventional consistency of autoencoders, 2021, A.3",
         {**_ADAM, "rate": 1e-4, "halve_epochs": 30, "batch": 128, "steps": steps},
         {"backbone": "consistency", "weights": "xavier", **network},
         latents,
@@ -78,49 +99,20 @@ PRESETS = {
         10,
         notes="Kernels as in disentanglement_lib.",
     ),
-    "responses-2021": Preset(
-        _RESPONSES,
-        {**_ADAM, "rate": 1e-4, "batch": 64, "steps": 100_000},
-        {"backbone": "responses"},
-        12,
-        (0.7, 0.1, 0.2),
-        "Section 6 prints a rate of 1e-3, the appendix 1e-4.",
-    ),
-    "responses-2021-mnist": Preset(
-        _RESPONSES,
-        {**_ADAM, "rate": 1e-4, "batch": 128, "steps": 100_000},
-        {"backbone": "responses"},
-        12,
-        (0.7, 0.1, 0.2),
-        "The number of latents is not printed. The paper enlarges 28 x 28 to 32 x 32 pixels.",
+    "responses-2021": _responses(64, "Section 6 prints a rate of 1e-3, the appendix 1e-4."),
+    "responses-2021-mnist": _responses(
+        128, "The number of latents is not printed. The paper enlarges 28 x 28 to 32 x 32 pixels."
     ),
     "consistency-2021": _consistency(100_000, 12, depth=12, filters=32),
     "consistency-2021-s": _consistency(100_000, 6, depth=6, filters=32),
     "consistency-2021-celeba": _consistency(200_000, 32, depth=16, filters=100),
     "pca-2022-dsprites": _zietlow(50, 5, hidden=[1200, 1200], decoder_hidden=[1200, 1200, 1200]),
     "pca-2022-mnist": _zietlow(400, 6, hidden=[400], decoder_hidden=[500, 500]),
-    "structural-2023": Preset(
-        _STRUCTURAL,
-        {**_ADAM, "rate": 5e-4, "batch": 128, "steps": 100_000},
-        {"backbone": "structural"},
-        12,
-        (0.7, 0.1, 0.2),
-        "β is 2 for β-VAE and 4 for β-TCVAE, γ is 40 for FactorVAE.",
+    "structural-2023": _structural(
+        100_000, 12, 5e-4, 128, "β is 2 for β-VAE and 4 for β-TCVAE, γ is 40 for FactorVAE."
     ),
-    "structural-2023-celeba": Preset(
-        _STRUCTURAL,
-        {**_ADAM, "rate": 5e-4, "batch": 32, "steps": 200_000},
-        {"backbone": "structural", "depth": 16, "filters": 128},
-        32,
-        (0.7, 0.1, 0.2),
-    ),
-    "structural-2023-rfd": Preset(
-        _STRUCTURAL,
-        {**_ADAM, "rate": 5e-5, "batch": 32, "steps": 200_000},
-        {"backbone": "structural", "depth": 16, "filters": 256},
-        32,
-        (0.7, 0.1, 0.2),
-    ),
+    "structural-2023-celeba": _structural(200_000, 32, 5e-4, 32, depth=16, filters=128),
+    "structural-2023-rfd": _structural(200_000, 32, 5e-5, 32, depth=16, filters=256),
     "polarised-2023": Preset(
         "Bonheme, thesis, University of Kent, 2023, tables C.1 and D.1",
         {**_ADAM, "rate": 1e-4, "batch": 64, "steps": 300_000},

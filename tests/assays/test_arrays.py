@@ -9,7 +9,7 @@ import torch
 from worlds import grid, identity
 
 import zscope as zs
-from zscope.assays import _FUNCTIONS, CATALOGUE, arguments
+from zscope.assays import _FUNCTIONS, CATALOGUE, arguments, parts
 from zscope.factors import Factors
 from zscope.results import plain
 
@@ -52,7 +52,7 @@ def inputs(entry):
     values = {}
     recording = next((RECORDINGS[need] for need in entry.needs if need in RECORDINGS), RECORDING)
     for name, part in arguments._places(signature, entry).items():
-        value = arguments.PARTS[part](recording)
+        value = parts.PARTS[part](recording)
         if isinstance(value, zs.Recording):
             value = POSTERIOR if name == "posterior" else CODES
         values[name] = value.values if isinstance(value, Factors) else value

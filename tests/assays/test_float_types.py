@@ -11,8 +11,9 @@ from worlds import seeded
 
 import zscope as zs
 from zscope.assays import CATALOGUE
-from zscope.assays.arguments import PARTS, _places
+from zscope.assays.arguments import _places
 from zscope.assays.jacobian import decoder_jacobian
+from zscope.assays.parts import PARTS
 from zscope.data.dataset import from_arrays
 
 W = torch.linalg.qr(torch.randn(12, 4, generator=seeded(0))).Q

@@ -13,6 +13,7 @@ from zscope import store
 from zscope.assays import CATALOGUE
 from zscope.assays.responses import matrix
 from zscope.cli import main
+from zscope.report.build import Report
 
 effective_rank = import_module(CATALOGUE["effective-rank"].module)
 
@@ -361,7 +362,9 @@ def test_the_catalogue_is_listed_with_its_questions(zscope):
         assert entry.question in out
 
 
-def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path):
+def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path, monkeypatch):
+    fewer = {"scale": [3, 5], "orientation": [0, 4], "position_x": 3, "position_y": 3}
+    monkeypatch.setattr("zscope.cli.demo.GRID", fewer)
     code, out, err = zscope("demo", "--steps", 3, "--quiet")
     assert code == 0, err
     assert (tmp_path / "zscope-demo" / "traversals.png").stat().st_size > 10_000
@@ -372,6 +375,7 @@ def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path
     assert "zscope explore zscope-demo" in last
     assert "report.html" in last
     assert ">Findings<" in (tmp_path / "zscope-demo" / "report.html").read_text()
+    monkeypatch.setattr(Report, "save", lambda report, path: path)  # the same page again
     code, again, _ = zscope("demo", "--steps", 3, "--quiet")
     assert (code, again) == (0, out)
     code, output, _ = zscope("demo", "--steps", 3, "--json")

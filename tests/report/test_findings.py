@@ -28,10 +28,10 @@ from zscope.report.rules import RULES
 BY_NAME = {rule.name: rule for rule in RULES}
 
 
-def facts(model, data, *names, factors=None, explained=None, seed=0):
+def facts(model, data, *names, factors=None, explained=None, seed=0, options=None):
     """What a rule may look at, of a constructed model on constructed data."""
     recording = zs.record(model, from_arrays(data, factors), seed=seed)
-    measurements = measure(recording, names, resamples=20)
+    measurements = measure(recording, names, resamples=20, options=options)
     assert not measurements.missing
     assert not measurements.failed
     matrix = measurements.results.get("response-matrix")
@@ -484,13 +484,18 @@ def test_scores_of_codes_that_are_the_factors_are_not_at_chance():
 
 
 def test_a_score_that_shuffled_codes_pass_says_nothing():
-    """As a score would with a single factor; those of zscope refuse to answer then."""
-    looked = facts(identity(3), VALUES, "dci", factors=FACTORS)
-    assert BY_NAME["scores at chance"](looked) == []
-    passed = replace(looked.get("dci"), score=1.0, chance=0.96)
-    found = only(BY_NAME["scores at chance"](replace(looked, results={"dci": passed})))
-    assert found.text == "DCI is uninformative here"
-    assert found.table[1] == ("DCI", "1.00", "0.96")
+    """Modularity of plug-in information: a factor with a value of its own in every row shares
+    nearly as much with any code as the code's bins can tell, a factor of two values nearly
+    nothing."""
+    factors = np.column_stack([normal(600, 1)[:, 0], np.arange(600) % 2])
+    codes = torch.from_numpy(factors).float() + 0.1 * normal(600, 2, seed=1)
+    arguments = ("scores at chance", identity(2), codes, "modularity")
+    options = {"modularity": {"flavour": "dlib"}}
+    found = only(said(*arguments, factors=factors, options=options))
+    assert found.text == "Modularity is uninformative here"
+    assert float(found.table[1][2]) > 0.99
+    assert "default flavour" in found.action
+    assert said(*arguments, factors=factors) == []  # chance is subtracted
 
 
 def test_a_factor_that_the_code_does_not_hold_is_named():
@@ -506,6 +511,27 @@ def test_a_factor_that_the_code_does_not_hold_is_named():
     model = identity(3, std=0.1, prior="normal")
     none = only(said("missing factors", model, noise, *names, factors=FACTORS))
     assert none.text == "The code encodes none of the factors"
+    # Scores of a deterministic model leave out latents without information: here all of them.
+    none = only(said("missing factors", identity(3), noise, *names, factors=FACTORS))
+    assert none.text == "The code encodes none of the factors"
+    assert [row[1] for row in none.table[1:]] == ["0.00"] * 3
+
+
+@pytest.mark.parametrize("kind", ["categorical", "continuous"])
+@pytest.mark.parametrize("model", [identity(2), identity(2, std=0.1, prior="normal")])
+def test_one_factor_is_held_or_missing_as_one_of_several_is(model, kind):
+    """Disentanglement is undefined then; whether the code holds the factor is not."""
+    codes = normal(900, 2)
+    held = codes[:, :1].numpy() if kind == "continuous" else (codes[:, :1] > 0).long().numpy()
+    lost = np.random.default_rng(1).permutation(held)
+    (found,), (missing,) = (
+        said("missing factors", model, codes, "mig", factors=factor) for factor in (held, lost)
+    )
+    assert (found.level, found.text) == ("healthy", "The code encodes factor0")
+    assert float(found.table[1][1]) > 0.9
+    assert (missing.level, missing.text) == ("problem", "The code does not encode factor0")
+    assert float(missing.table[1][1]) < 0.1
+    assert "same order" in missing.action
 
 
 def test_a_factor_of_two_latents_together_is_held():

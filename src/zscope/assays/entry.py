@@ -32,10 +32,10 @@ class Entry:
     """An assay that the runner, the command line, the report, the explorer and the docs share.
 
     `takes` names the parts of a recording that the function is given: recording, autoencoder,
-    posterior, codes, factors, observations, data, or one made of these (`arguments.PARTS`). An
+    posterior, codes, factors, observations, data, or one made of these (`parts.PARTS`). An
     assay that decodes but never encodes takes the "decoder", so that it also applies to models
     whose encoder needs the factors of each observation. A part given by keyword is written
-    "keyword=part". `needs` lists further conditions (`arguments.NEEDS`). `passes` is how many
+    "keyword=part". `needs` lists further conditions (`parts.NEEDS`). `passes` is how many
     codes are decoded and encoded again (or decoded with their derivative by one latent): a
     number, or an expression of latents, factors and the function's options. `most` is how many
     passes it may take by default: with more latents the default of the option `scales` is

@@ -27,10 +27,9 @@ from zscope.assays.arguments import (
     option_names,
     options_of,
     options_text,
-    shared_key,
-    unmet,
 )
 from zscope.assays.entry import Entry
+from zscope.assays.parts import shared_key, unmet
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result, listed

@@ -37,12 +37,16 @@ from zscope.results import subject
 from zscope.usage import Usage, usage_of_posterior
 
 __all__ = [
-    "MIN_SAMPLES", "Sample", "all_latents", "has_spread", "numbers_of", "order_of",
+    "MIN_SAMPLES", "Sample", "Variances", "all_latents", "has_spread", "numbers_of", "order_of",
     "prepare", "seed_from", "used_latents", "varying_latents",
 ]  # fmt: skip
 
 MIN_SAMPLES = 20
 LARGEST = 1e38
+
+
+Variances = Array | Usage | None
+"""Posterior variances, or the use of latents that a recording finds; None if neither is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,7 +315,7 @@ def order_of(labels: np.ndarray) -> np.ndarray:
 
 
 def used_latents(
-    who: str, sample: Sample, variances: Array | Usage | None
+    who: str, sample: Sample, variances: Variances
 ) -> tuple[list[int], list[int], list[str]]:
     """The latents in use, the passive ones, and flags that say why these are passive.
 
@@ -326,7 +330,7 @@ def used_latents(
 
 
 def _used_latents(
-    who: str, sample: Sample, variances: Array | Usage | None
+    who: str, sample: Sample, variances: Variances
 ) -> tuple[list[int], list[int], list[str]]:
     passive = {int(j) for j in np.flatnonzero((sample.codes == sample.codes[0]).all(0))}
     flags = [f"{subject('Latent', sorted(passive))} constant."] if passive else []
@@ -354,7 +358,7 @@ def _usage(who: str, sample: Sample, variances: Any) -> Usage:
     return usage_of_posterior(Posterior(torch.from_numpy(sample.codes), rows.sqrt()))
 
 
-def has_spread(variances: Array | Usage | None, who: str) -> bool:
+def has_spread(variances: Variances, who: str) -> bool:
     """Whether variances are given and not all 0, as they are for deterministic models."""
     if variances is None or isinstance(variances, Usage):
         return variances is not None

@@ -30,12 +30,12 @@ ICLR 2017, arXiv:1611.00712, for the relaxation.
 """
 
 import math
-from collections.abc import Mapping
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
+from zscope.autoencoder import Interventions
 from zscope.errors import ConfigError
 from zscope.models.entry import Option, finite, not_negative, positive, whole
 from zscope.randomness import Source, normal
@@ -91,7 +91,7 @@ class CausalBlock(nn.Module):
         noise: Codes,
         gates: Tensor | None = None,
         *,
-        fixed: Mapping[int, Tensor | float] | None = None,
+        fixed: Interventions = None,
     ) -> Tensor:
         """The causes of some noises; `fixed` maps units to the values an intervention sets."""
         wrong = [unit for unit in fixed or {} if not 0 <= unit < self.units]

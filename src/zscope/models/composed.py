@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from zscope.autoencoder import (
+    Interventions,
     Losses,
     Posterior,
     Prior,
@@ -160,8 +161,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         return objective if isinstance(objective, StatefulObjective) else StatefulObjective()
 
     @property
-    def likelihood_variance(self) -> float | None:  # type: ignore[override]
-        """That of a gaussian likelihood, which may be learned."""
+    def likelihood_variance(self) -> float | None:
         if not isinstance(self.likelihood, Gaussian):
             return None
         return torch.as_tensor(self.likelihood.gamma).item()
@@ -192,7 +192,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         self,
         noise: Codes,
         *,
-        fixed: Mapping[int, Tensor | float] | None = None,
+        fixed: Interventions = None,
         edges: Tensor | None = None,
     ) -> Tensor:
         if self.block is None:

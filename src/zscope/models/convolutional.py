@@ -242,6 +242,11 @@ def _spacing(depth: int) -> int:
 # lie, follow from the parameter counts of table 4, which these networks reproduce exactly.
 
 
+def _consistency_block(before: int, after: int, activation: str) -> Block:
+    convolution = nn.Conv2d(before, after, 3, padding=1)
+    return [convolution, ACTIVATIONS[activation](), nn.BatchNorm2d(after)]
+
+
 def consistency_encoder_blocks(
     shape: Shape, *, depth: int, filters: int, pools: int | None, activation: str, **_: Any
 ) -> list[Block]:
@@ -249,10 +254,8 @@ def consistency_encoder_blocks(
     after = _pool_places(shape, depth, pools)
     blocks: list[Block] = []
     for number in range(depth):
-        before = shape[0] if number == 0 else filters
-        block: Block = [nn.Conv2d(before, filters, 3, padding=1), ACTIVATIONS[activation]()]
-        pool: Block = [nn.MaxPool2d(2)] if number in after else []
-        blocks.append([*block, nn.BatchNorm2d(filters), *pool])
+        block = _consistency_block(filters if number else shape[0], filters, activation)
+        blocks.append([*block, nn.MaxPool2d(2)] if number in after else block)
     return blocks
 
 
@@ -271,8 +274,7 @@ def consistency_decoder_blocks(
             upsampled += 1
             block = [nn.Upsample(sides[upsampled], mode="bilinear", align_corners=False)]
         channels = filters if number else shape[0]
-        block += [nn.Conv2d(filters, channels, 3, padding=1), ACTIVATIONS[activation]()]
-        blocks.append([*block, nn.BatchNorm2d(channels)])
+        blocks.append([*block, *_consistency_block(filters, channels, activation)])
     last: Block = [nn.Conv2d(shape[0], shape[0], 3, padding=1), nn.BatchNorm2d(shape[0])]
     return (filters, *sides[0]), blocks, last
 
@@ -283,17 +285,14 @@ def consistency_encoder(
     *,
     head: Sequence[int],
     bottleneck: int | None,
-    depth: int,
     filters: int,
-    pools: int | None,
     activation: str,
+    **options: Any,
 ) -> Encoder:
     """The blocks, then the units of `head`: with the last, three linear layers. With a
     `bottleneck` the third gives so many numbers, and one more linear layer the outputs."""
-    blocks = consistency_encoder_blocks(
-        shape, depth=depth, filters=filters, pools=pools, activation=activation
-    )
-    sides = _floor_halvings(shape[1:], len(_pool_places(shape, depth, pools)))
+    blocks = consistency_encoder_blocks(shape, filters=filters, activation=activation, **options)
+    sides = _floor_halvings(shape[1:], len(_pool_places(shape, **options)))
     widths = [filters * math.prod(sides[-1]), *head]
     layers = [*join(blocks), nn.Flatten(), *dense(widths, activation)]
     if bottleneck is not None:
@@ -307,16 +306,11 @@ def consistency_decoder(
     latents: int,
     *,
     head: Sequence[int],
-    bottleneck: int | None,
-    depth: int,
-    filters: int,
-    pools: int | None,
     activation: str,
+    **options: Any,
 ) -> Decoder:
     """The units of `head` in reverse and batch norm, then the blocks."""
-    start, blocks, last = consistency_decoder_blocks(
-        shape, depth=depth, filters=filters, pools=pools, activation=activation
-    )
+    start, blocks, last = consistency_decoder_blocks(shape, activation=activation, **options)
     layers = dense([latents, *reversed(head), math.prod(start)], activation)
     layers += [nn.BatchNorm1d(math.prod(start)), nn.Unflatten(1, start)]
     return Decoder(latents, nn.Sequential(*layers, *join(blocks), *last))

@@ -38,11 +38,10 @@ from zscope.assays.entry import Entry
 from zscope.assays.information import Information, bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
-from zscope.assays.sample import prepare, seed_from, used_latents
+from zscope.assays.sample import Variances, prepare, seed_from, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, listed
-from zscope.usage import Usage
 
 __all__ = ["CartesianOrPolar", "Pair", "PairTraversal", "cartesian_or_polar", "pair_traversal"]
 
@@ -113,7 +112,7 @@ def cartesian_or_polar(
     codes: Array,
     factors: Array,
     *,
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> CartesianOrPolar:

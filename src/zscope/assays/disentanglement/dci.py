@@ -52,15 +52,16 @@ from zscope.assays.information import information, quantile_bins, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     all_latents,
     has_spread,
     prepare,
+    seed_from,
     used_latents,
 )
 from zscope.errors import MissingExtra, Undefined
-from zscope.usage import Usage
 
-__all__ = ["DCI", "dci"]
+__all__ = ["DCI", "Informativeness", "dci", "informativeness"]
 
 SETTINGS = {"learning_rate": 0.3, "num_iterations": 40}
 FEW_SAMPLES = 2000
@@ -91,6 +92,17 @@ class DCI(Score):
         return self.matrix
 
 
+@dataclass(frozen=True, eq=False)
+class Informativeness:
+    """How well each factor is predicted from all latents in use; fields as those of `DCI`."""
+
+    samples: int
+    active: list[int]
+    factors: list[int]
+    per_factor_informativeness: np.ndarray
+    informativeness_is: list[str]
+
+
 @accepts_recording
 def dci(
     codes: Array,
@@ -98,7 +110,7 @@ def dci(
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
     predictor: Literal["boosting", "linear"] = "boosting",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
@@ -148,11 +160,34 @@ def _refuse_many_classes(sample: Sample) -> None:
             )
 
 
+@accepts_recording
+def informativeness(
+    codes: Array,
+    factors: Array,
+    *,
+    variances: Variances = None,
+    kinds: str | Sequence[str] | None = None,
+    generator: Generator | None = None,
+) -> Informativeness:
+    """The informativeness of `dci` alone, which is also defined for one factor."""
+    sample, _ = prepare("informativeness", codes, factors, kinds)
+    active = used_latents("informativeness", sample, variances)[0]
+    keys = np.random.default_rng([seed_from(generator), 3])  # the split that `dci` makes
+    values, measures = np.zeros(0), list[str]()
+    if active:
+        split = sample.keep(active).with_split_keys(keys)
+        _, values, measures = _predict(split, _lightgbm, as_classes=False)
+    return Informativeness(len(sample), active, list(sample.columns), values, measures)
+
+
 # (training codes, training values, test codes, classes) -> (importance, predicted test values)
 Learner = Callable[[np.ndarray, np.ndarray, np.ndarray, bool], tuple[np.ndarray, np.ndarray]]
 
 
-def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: bool) -> Estimate:
+def _predict(
+    sample: Sample, learn: Learner, as_classes: bool
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Importance (latents x factors), informativeness of each factor, and what that is."""
     train, test = sample.split()
     codes = standardise(sample.codes, train) if learn is _linear else sample.codes
     importance = np.zeros((codes.shape[1], len(sample.columns)))
@@ -166,6 +201,11 @@ def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: 
             np.mean(predicted == values[test]) if classes else r_squared(values[test], predicted)
         )
         measures.append("accuracy" if classes else "R2")
+    return importance, informativeness, measures
+
+
+def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: bool) -> Estimate:
+    importance, informativeness, measures = _predict(sample, learn, as_classes)
     flags = []
     if len(sample.latents) == 1:
         flags.append("Only one latent is in use: completeness is 1 by definition.")

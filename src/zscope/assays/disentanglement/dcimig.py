@@ -25,16 +25,10 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, information_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
-from zscope.assays.sample import (
-    Sample,
-    all_latents,
-    prepare,
-    used_latents,
-)
-from zscope.usage import Usage
+from zscope.assays.sample import Sample, Variances
 
 __all__ = ["dcimig"]
 
@@ -45,26 +39,23 @@ def dcimig(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """.score, .per_factor (share of its entropy), .per_latent (gaps, nats), .matrix."""
-    sample, flags = prepare("dcimig", codes, factors, kinds)
-    ours = flavour == "zscope"
-    return compute_score(
-        Score,
+    return information_score(
         "dcimig",
-        _corrected if ours else _plain,
-        sample,
-        used_latents("dcimig", sample, variances) if ours else all_latents(sample),
-        flags + (sample.bin_flags() if ours else sample.class_flags()),
+        _corrected,
+        _plain,
+        codes,
+        factors,
         flavour=flavour,
-        meaning="information above chance, nats" if ours else "plug-in information, nats",
+        variances=variances,
+        kinds=kinds,
         resamples=resamples,
         generator=generator,
-        permutations=10,
     )
 
 

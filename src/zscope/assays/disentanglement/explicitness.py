@@ -36,11 +36,11 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     prepare,
     used_latents,
     varying_latents,
 )
-from zscope.usage import Usage
 
 __all__ = ["explicitness"]
 
@@ -51,7 +51,7 @@ def explicitness(
     factors: Array,
     *,
     flavour: Literal["zscope", "raw", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

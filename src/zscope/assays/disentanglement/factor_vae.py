@@ -30,10 +30,9 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, compute_score, require_two_factors
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
-from zscope.assays.sample import Sample, order_of, prepare, used_latents
+from zscope.assays.sample import Sample, Variances, order_of, prepare, used_latents
 from zscope.errors import Undefined
 from zscope.results import subject
-from zscope.usage import Usage
 
 __all__ = ["factor_vae_score"]
 
@@ -79,7 +78,7 @@ def factor_vae_score(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

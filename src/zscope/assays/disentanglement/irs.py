@@ -38,13 +38,13 @@ from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     order_of,
     prepare,
     used_latents,
     varying_latents,
 )
 from zscope.errors import Undefined
-from zscope.usage import Usage
 
 __all__ = ["IRS", "irs"]
 
@@ -66,7 +66,7 @@ def irs(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

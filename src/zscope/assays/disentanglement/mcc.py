@@ -32,12 +32,12 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     prepare,
     used_latents,
     varying_latents,
 )
 from zscope.results import subject
-from zscope.usage import Usage
 
 __all__ = ["MCC", "mcc"]
 
@@ -55,7 +55,7 @@ def mcc(
     factors: Array,
     *,
     flavour: Literal["linear", "rank"] = "linear",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

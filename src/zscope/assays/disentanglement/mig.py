@@ -27,17 +27,11 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, information_score
 from zscope.assays.entry import Entry
 from zscope.assays.information import Information, ratio
 from zscope.assays.matrices import Array
-from zscope.assays.sample import (
-    Sample,
-    all_latents,
-    prepare,
-    used_latents,
-)
-from zscope.usage import Usage
+from zscope.assays.sample import Sample, Variances
 
 __all__ = ["mig"]
 
@@ -48,26 +42,23 @@ def mig(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """The mutual information gap: .score, .per_factor (gaps), .matrix (information, nats)."""
-    sample, flags = prepare("mig", codes, factors, kinds)
-    ours = flavour == "zscope"
-    return compute_score(
-        Score,
+    return information_score(
         "mig",
-        _gaps if ours else _plain_gaps,
-        sample,
-        used_latents("mig", sample, variances) if ours else all_latents(sample),
-        flags + (sample.bin_flags() if ours else sample.class_flags()),
+        _gaps,
+        _plain_gaps,
+        codes,
+        factors,
         flavour=flavour,
-        meaning="information above chance, nats" if ours else "plug-in information, nats",
+        variances=variances,
+        kinds=kinds,
         resamples=resamples,
         generator=generator,
-        permutations=10,
     )
 
 

@@ -24,16 +24,10 @@ from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.mig import top_two
-from zscope.assays.disentanglement.score import Estimate, Score, compute_score
+from zscope.assays.disentanglement.score import Estimate, Score, information_score
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
-from zscope.assays.sample import (
-    Sample,
-    all_latents,
-    prepare,
-    used_latents,
-)
-from zscope.usage import Usage
+from zscope.assays.sample import Sample, Variances
 
 __all__ = ["mig_sup"]
 
@@ -44,26 +38,24 @@ def mig_sup(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> Score:
     """The gap between factors for each latent: .score, .per_latent (gaps), .matrix (shares)."""
-    sample, flags = prepare("mig_sup", codes, factors, kinds)
-    ours = flavour == "zscope"
-    return compute_score(
-        Score,
+    return information_score(
         "mig_sup",
-        _gaps if ours else _plain_gaps,
-        sample,
-        used_latents("mig_sup", sample, variances) if ours else all_latents(sample),
-        flags + (sample.bin_flags() if ours else sample.class_flags()),
+        _gaps,
+        _plain_gaps,
+        codes,
+        factors,
         flavour=flavour,
-        meaning="share of the factor's entropy",
+        variances=variances,
+        kinds=kinds,
         resamples=resamples,
         generator=generator,
-        permutations=10,
+        meaning="share of the factor's entropy",
     )
 
 

@@ -42,12 +42,12 @@ from zscope.assays.information import ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     all_latents,
     prepare,
     used_latents,
 )
 from zscope.results import subject
-from zscope.usage import Usage
 
 __all__ = ["modularity"]
 
@@ -61,7 +61,7 @@ def modularity(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

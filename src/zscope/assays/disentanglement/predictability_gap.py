@@ -43,11 +43,11 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     all_latents,
     prepare,
     used_latents,
 )
-from zscope.usage import Usage
 
 __all__ = ["predictability_gap"]
 
@@ -60,7 +60,7 @@ def predictability_gap(
     factors: Array,
     *,
     flavour: Literal["zscope", "paper"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

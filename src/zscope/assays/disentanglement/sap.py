@@ -37,11 +37,11 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
     Sample,
+    Variances,
     all_latents,
     prepare,
     used_latents,
 )
-from zscope.usage import Usage
 
 __all__ = ["sap"]
 
@@ -54,7 +54,7 @@ def sap(
     factors: Array,
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
-    variances: Array | Usage | None = None,
+    variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,

@@ -10,7 +10,7 @@ too wide, which is conservative. A bootstrap would draw some rows twice: this ma
 information look larger, and copies of training rows get into the test rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,11 +18,19 @@ import numpy as np
 from torch import Generator
 
 from zscope.assays.halves import Interval, half_width
-from zscope.assays.sample import Sample, seed_from
+from zscope.assays.matrices import Array
+from zscope.assays.sample import (
+    Sample,
+    Variances,
+    all_latents,
+    prepare,
+    seed_from,
+    used_latents,
+)
 from zscope.errors import ConfigError, Undefined
 from zscope.results import NOT_REQUESTED, Measure, Scored
 
-__all__ = ["Estimate", "Score", "compute_score", "require_two_factors"]
+__all__ = ["Estimate", "Score", "compute_score", "information_score", "require_two_factors"]
 
 DRAWN = 32
 """Of more latents the figure of a score shows these."""
@@ -180,6 +188,40 @@ def compute_score(
         shuffled=[each.score for each in shuffles],
         more={key: _measurement(key, result, shuffles, parts)[1:] for key in numbers},
         **result.more,
+    )
+
+
+def information_score(
+    name: str,
+    corrected: Estimator,
+    plain: Estimator,
+    codes: Array,
+    factors: Array,
+    *,
+    flavour: str,
+    variances: Variances,
+    kinds: str | Sequence[str] | None,
+    resamples: int,
+    generator: Generator | None,
+    meaning: str = "",
+) -> Score:
+    """A score of the information between latents and factors: `corrected` for chance, of the
+    latents in use ("zscope"), or `plain`, of all latents ("dlib")."""
+    sample, flags = prepare(name, codes, factors, kinds)
+    ours = flavour == "zscope"
+    usual = "information above chance, nats" if ours else "plug-in information, nats"
+    return compute_score(
+        Score,
+        name,
+        corrected if ours else plain,
+        sample,
+        used_latents(name, sample, variances) if ours else all_latents(sample),
+        flags + (sample.bin_flags() if ours else sample.class_flags()),
+        flavour=flavour,
+        meaning=meaning or usual,
+        resamples=resamples,
+        generator=generator,
+        permutations=10,
     )
 
 

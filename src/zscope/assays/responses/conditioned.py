@@ -42,9 +42,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.arguments import accepts_recording, shared_result
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode, respond
 from zscope.assays.entry import Entry
+from zscope.assays.parts import shared_result
 from zscope.assays.responses.matrix import Rule, response_matrix, squared_changes
 from zscope.assays.responses.resampling import (
     block_tail,

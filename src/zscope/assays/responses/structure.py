@@ -26,9 +26,10 @@ from typing import Any, Literal
 import torch
 from torch import Generator
 
-from zscope.assays.arguments import accepts_recording, shared_result
+from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded, posterior_of, respond_posterior
 from zscope.assays.entry import Entry
+from zscope.assays.parts import shared_result
 from zscope.assays.responses.matrix import response_matrix
 from zscope.assays.responses.mmd import mmd
 from zscope.autoencoder import Autoencoder

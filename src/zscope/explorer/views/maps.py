@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from zscope.assays.arguments import PARTS
+from zscope.assays.parts import PARTS
 from zscope.assays.responses.holes import HoleReference
 from zscope.assays.responses.maps import ResponseMap, in_plane
 from zscope.assays.responses.paths import ManifoldPath, manifold_path

@@ -1,10 +1,13 @@
 """Rules about scores against known factors."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 
+from zscope.assays.disentanglement.dci import informativeness
 from zscope.assays.disentanglement.score import Score
+from zscope.errors import MissingExtra
 from zscope.report.findings import Facts, Finding, and_list, table, title
 
 __all__ = [
@@ -74,7 +77,7 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
         yield Finding(
             f"{names} {'is' if one else 'are'} uninformative here",
             "Shuffled codes get nearly the largest possible score.",
-            f"do not compare models by {'it; it needs' if one else 'them; they need'} data with "
+            f"do not compare models by {'it' if one else 'them'}; measure the default flavour, or "
             "more factors",
             "note",
             0.1,
@@ -86,16 +89,24 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
 
 
 def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
-    dci, factors = facts.get("dci"), facts.recording.factors
+    dci, gap, factors = facts.get("dci"), facts.get("mig"), facts.recording.factors
+    if dci is None and gap is not None and len(gap.factors) == 1:
+        with suppress(MissingExtra):
+            dci = informativeness(facts.recording)  # one factor has no disentanglement
     if dci is None or factors is None or not facts.used:
         return
-    gap = facts.get("mig")
-    nats = {} if gap is None else dict(zip(gap.factors, gap.matrix.max(0), strict=True))
-    kinds = dci.informativeness_is
-    rows = []
-    for k, value, kind in zip(dci.factors, dci.per_factor_informativeness, kinds, strict=True):
-        skill = value if kind == "R2" else _above_majority(value, factors.values[:, k])
-        rows.append((factors.names[k], max(0.0, float(skill)), float(nats.get(k, 0))))
+    nats = {} if gap is None else dict(zip(gap.factors, gap.matrix.max(0, initial=0), strict=True))
+    skills = np.zeros(len(dci.factors))  # of no latent, for scores that find none informative
+    if dci.active:
+        skills = dci.per_factor_informativeness.copy()
+        for place, kind in enumerate(dci.informativeness_is):
+            if kind == "accuracy":
+                values = factors.values[:, dci.factors[place]]
+                skills[place] = _above_majority(skills[place], values)
+    rows = [
+        (factors.names[k], max(0.0, float(skill)), float(nats.get(k, 0)))
+        for k, skill in zip(dci.factors, skills, strict=True)
+    ]
     # A third of the rows is held out; of few, a guess may look like some skill.
     limit = max(threshold, 1.5 / (dci.samples / 3) ** 0.5)
     missing = [row for row in rows if row[1] < limit]
@@ -110,7 +121,7 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
         names, one = [row[0] for row in missing], len(missing) == 1
         yield Finding(
             f"The code does not encode {and_list(names)}"
-            if len(missing) < len(rows)
+            if one or len(missing) < len(rows)
             else "The code encodes none of the factors",
             evidence,
             f"if {'it matters' if one else 'they matter'}, train longer, with a smaller β or with "
