@@ -57,7 +57,6 @@ class Derived(Autoencoder):
         self.needs_auxiliary = original.needs_auxiliary
         self.decodes = original.decodes
         self.likelihood_name = original.likelihood_name
-        self.likelihood_variance = original.likelihood_variance
         self.divergence_weight = original.divergence_weight
         self.scaling = original.scaling
 
@@ -70,6 +69,10 @@ class Derived(Autoencoder):
     @property
     def prior(self) -> Prior:  # type: ignore[override]
         return self.original.prior
+
+    @property
+    def likelihood_variance(self) -> float | None:
+        return self.original.likelihood_variance
 
     @property
     def place(self) -> tuple[torch.device, torch.dtype]:

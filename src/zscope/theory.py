@@ -122,7 +122,11 @@ class _LinearAutoencoder(Autoencoder):
         self.linear = linear
         self.latents = linear.weights.shape[1]
         self.likelihood_name = "gaussian"
-        self.likelihood_variance, self.divergence_weight = linear.gamma, linear.beta
+        self.divergence_weight = linear.beta
+
+    @property
+    def likelihood_variance(self) -> float:
+        return self.linear.gamma
 
     @property
     def place(self) -> tuple[torch.device, torch.dtype]:

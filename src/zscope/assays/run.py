@@ -23,13 +23,12 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
-    is_default,
     option_names,
     options_of,
     options_text,
 )
 from zscope.assays.entry import Entry
-from zscope.assays.parts import shared_key, unmet
+from zscope.assays.parts import is_default, shared_key, unmet
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result, listed
