@@ -246,6 +246,25 @@ def test_the_graph_is_that_of_the_response_matrix(client, pictures):
     assert len(every["edges"]) >= len(answer["edges"])
 
 
+def test_the_graph_has_the_edges_of_a_report_with_intervals():
+    # Pairs turned by 8 to 12 degrees: responses about as large as leaks may be.
+    blocks = [torch.tensor([[1.0, s], [-s, 1.0]]) for s in (0.14, 0.15, 0.16, 0.17, 0.18, 0.2)]
+    matrix = torch.block_diag(*blocks)
+    model = zs.wrap(lambda x: x @ matrix, lambda z: z, latents=12)
+    codes = torch.randn(500, 12, generator=torch.Generator().manual_seed(0))
+    session = Session(model, codes @ torch.linalg.inv(matrix), name="pairs", samples=500)
+    try:
+        report = zs.assay(session.recording, names=["response-matrix"], resamples=5)
+        expected = set(report.results["response-matrix"].edges())
+        answer = Client(session).ask("graph")
+        by_slider = Client(session).ask("graph", threshold=answer["default"])
+    finally:
+        session.close()
+    assert 0 < len(expected) < 12
+    for graph in (answer, by_slider):
+        assert {(edge["from"], edge["to"]) for edge in graph["edges"]} == expected
+
+
 def test_a_sheet_of_samples_tells_which_lie_in_holes(client, pictures):
     answer = client.ask("samples", source="prior", count=20, seed=4)
     codes = sampling.prior(pictures.model, 20, generator=named_generator(4, "explorer"))

@@ -408,7 +408,61 @@ def test_the_finding_the_table_and_the_graph_use_one_rule():
     assert not matrix.edges()
     assert len(matrix.graph().edges) == 0
     assert only(BY_NAME["responding pairs"](known)).text == "No latent responds to another"
-    assert dict(matrix.summary())["edges"].startswith("0, above the background level")
+    assert dict(matrix.summary())["edges"] == "0 (above 0.15 and above the posterior noise)"
+
+
+@pytest.mark.parametrize(("latents", "response"), [(2, 0.25), (4, 0.25), (6, 0.2)])
+def test_latents_that_all_respond_to_all_others_are_not_called_healthy(latents, response):
+    matrix = torch.full((latents, latents), response).fill_diagonal_(1)
+    model = responding(lambda z: z @ matrix.to(z), latents)
+    found = only(said("responding pairs", model, normal(2000, latents), "response-matrix"))
+    assert found.level == "note"
+    assert found.text.startswith("Latents 0")
+    assert "respond to" in found.text
+
+
+def test_unequal_responses_between_most_latents_are_one_finding():
+    # In a ring, each latent moves the next three: little, more, much.
+    matrix = torch.eye(6)
+    for step, response in ((1, 0.2), (2, 0.4), (3, 0.8), (4, 0.2)):
+        matrix += response * torch.eye(6).roll(step, 1)
+    model = responding(lambda z: z @ matrix.to(z), 6)
+    found = said("responding pairs", model, normal(2000, 6), "response-matrix")
+    assert found[-1].text == "Most latents respond to most others: 24 of 30 responses"
+    assert [each.text for each in found[:-1]] == [
+        f"Latents {j} and {j + 3} respond to each other" for j in range(3)
+    ]
+
+
+def test_several_one_way_responses_are_counted():
+    matrix = torch.eye(4)
+    matrix[0, 1] = matrix[2, 3] = 0.5
+    model = responding(lambda z: z @ matrix.to(z), 4)
+    found = only(said("responding pairs", model, normal(), "response-matrix"))
+    assert found.text == "2 one-way responses between latents"
+    assert [row[:2] for row in found.table[1:]] in (
+        [("0", "1"), ("2", "3")],
+        [("2", "3"), ("0", "1")],
+    )
+
+
+def test_responses_within_the_noise_are_told_with_the_noise_but_not_called_healthy():
+    matrix = torch.eye(3)
+    matrix[0, 1] = 0.3
+
+    def response(x):
+        return x @ matrix.to(x)
+
+    model = responding(response, 3, prior="normal", std=torch.tensor([0.1, 0.6, 0.1]))
+    found = only(said("responding pairs", model, normal(2000, 3), "response-matrix"))
+    assert found.level == "note"
+    assert found.text.endswith("but no response stands out")
+    (row,) = found.table[1:]
+    assert row[:2] == ("0", "1")
+    assert 0.15 < float(row[2]) < float(row[3]) == pytest.approx(0.5, abs=0.04)
+    quiet = responding(response, 3, prior="normal", std=torch.tensor([0.1, 0.1, 0.1]))
+    again = only(said("responding pairs", quiet, normal(2000, 3), "response-matrix"))
+    assert again.text == "Latent 1 responds to latent 0"
 
 
 def test_interventions_that_leak_are_said_and_clean_ones_are_not():

@@ -98,6 +98,9 @@ def test_every_latent_of_the_vae_answers(vae):
     assert (low < 1.34).all()
     assert (high > 1.16).all()
     assert 1.20 < found.matrix.diagonal().mean() < 1.32
+    # Latents that respond by up to 0.3 are those whose posteriors are as wide.
+    assert 0.2 < (found.relative - found.relative.diagonal().diag()).max() < 0.4
+    assert found.edges() == []
 
 
 def test_the_passive_latents_of_the_btcvae_do_not_answer(btcvae):

@@ -192,14 +192,14 @@ def conditioned_response_matrix(
         base, donors = pairs.draw(selected, generator)
         weights = pairs.weights(resamples, generator)
         before = respond(autoencoder, base)
-        squares = squared_changes(autoencoder, base, before, donors, lists, weights)
+        squares, _ = squared_changes(autoencoder, base, before, donors, lists, weights)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
         # The chance level: the same without conditioning, for pairs that differ in everything.
         order = torch.randperm(len(subset_posterior), generator=generator, device=generator.device)
         base = subset_posterior.sample(generator)[order.to(subset_posterior.mean.device)]
         equal = torch.full((1, len(base)), 1 / len(base), dtype=torch.float64)
         before = respond(autoencoder, base)
-        squares = squared_changes(autoencoder, base, before, base.roll(1, 0), lists, equal)
+        squares, _ = squared_changes(autoencoder, base, before, base.roll(1, 0), lists, equal)
         unconditioned.append(squares.diagonal(dim1=1, dim2=2).sqrt()[0])
     draws = torch.stack(matrices, dim=1)  # resamples x factors x latents
     chance_matrix = torch.stack(unconditioned)

@@ -23,6 +23,13 @@ rule becomes M_jj >= 0.5 sqrt(members)).
 
 Leeb et al., "Interventional assays for the latent space of autoencoders", eq. 5 and
 sec. 4.1. Intervals come from resampling blocks of samples (see `resampling`).
+
+Latent k responds to latent j (an edge of the graph) if the entry of `relative` is clearly above
+0.15, because a little of every change leaks into all latents, and clearly above the `noise` of
+latent k: the standard deviation of its posterior in units of sigma_k, so that a smaller change
+is lost among the samples of one posterior. "Clearly" means the lower end of a one-sided 95 %
+interval (`relative_low`), which needs no resamples. The paper draws edges from a tenth of the
+largest response on, which makes nearly every latent of a model respond to every other.
 """
 
 from dataclasses import dataclass
@@ -33,7 +40,13 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, base_responses, base_samples, responses
+from zscope.assays.engine import (
+    Recorded,
+    base_responses,
+    base_samples,
+    posterior_of,
+    responses,
+)
 from zscope.assays.entry import Entry
 from zscope.assays.responses.resampling import (
     block_tail,
@@ -51,11 +64,12 @@ from zscope.types import Codes, Matrix
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["NEGLIGIBLE", "ResponseMatrix", "Rule", "response_matrix", "squared_changes"]
+__all__ = ["LEAK", "NEGLIGIBLE", "ResponseMatrix", "Rule", "response_matrix", "squared_changes"]
 
 Rule = Literal["absolute", "relative"]
 NEGLIGIBLE = 1e-4
-LEAST_LEAK, MOST_LEAK, FEW_GROUPS = 0.05, 0.3, 0.15
+LEAK = 0.15
+"""Relative responses up to here are leaks, not dependence."""
 PARTNER = 0.8
 
 
@@ -71,47 +85,21 @@ class ResponseMatrix(Result):
     threshold: float
     groups: list[list[int]]
     samples: int
+    noise: Float[Tensor, " columns"]  # standard deviation of the posterior / sigma_k
+    relative_low: Matrix  # `relative` is above it with 95 % confidence
     interval: Float[Tensor, "2 rows columns"] | None = None  # of matrix, 95 %
     relative_interval: Float[Tensor, "2 rows columns"] | None = None
 
-    @property
-    def strength(self) -> Matrix:
-        """The matrix that defines edges: `matrix` for latents of scale 1, else `relative`."""
-        return self.matrix if self.rule == "absolute" else self.relative
+    def edges(self, threshold: float = LEAK) -> list[tuple[int, int]]:
+        """(intervened, observed) between different causal groups that clearly respond.
 
-    def edge_threshold(self) -> float:
-        """The background level, in units of `relative`: what latents without a dependence reach.
-
-        Most latents of a model do not depend on most others, yet a little of every change leaks
-        into all of them. So the level is the upper end of the bulk of the responses between
-        different causal groups: their median plus three standard deviations, estimated from the
-        median of the deviations; at least 0.05 and at most 0.3, and 0.15 if there are fewer
-        than three causal groups, which have no bulk.
+        The lower bound of the relative response is above `threshold` and above the noise of the
+        group that responds.
         """
-        if len(self.causal) < 3:
-            return FEW_GROUPS
-        inside = self.relative[self.causal][:, self.causal]
-        between = inside[~torch.eye(len(inside), dtype=torch.bool, device=inside.device)]
-        middle = between.quantile(0.5)
-        deviation = 1.4826 * float((between - middle).abs().quantile(0.5))
-        return min(max(float(middle) + 3 * deviation, LEAST_LEAK), MOST_LEAK)
+        clear = (self.relative_low > threshold) & (self.relative_low > self.noise)
+        return [(j, k) for j in self.causal for k in self.causal if j != k and clear[j, k]]
 
-    def edges(self, threshold: float | None = None) -> list[tuple[int, int]]:
-        """(intervened, observed) between different causal groups, above the threshold.
-
-        Compared is `relative`; with intervals, its lower bound.
-        """
-        limit = self.edge_threshold() if threshold is None else threshold
-        known = self.relative_interval
-        weights = self.relative if known is None or threshold is not None else known[0]
-        return [
-            (j, k)
-            for j in self.causal
-            for k in self.causal
-            if j != k and float(weights[j, k]) > limit
-        ]
-
-    def graph(self, threshold: float | None = None) -> "nx.DiGraph":
+    def graph(self, threshold: float = LEAK) -> "nx.DiGraph":
         """The causal groups as nodes (`response`), edges with their `weight`; both relative.
 
         Cycles are common: a variable encoded by two latents is one.
@@ -153,10 +141,7 @@ class ResponseMatrix(Result):
         return [
             ("causal latents", f"{len(self.causal)} of {len(self.groups)}: {listed(self.causal)}"),
             ("mean response", f"{float(diagonal.mean()):.2f} (1 = fully preserved)"),
-            (
-                "edges",
-                f"{len(self.edges())}, above the background level ({self.edge_threshold():.2f})",
-            ),
+            ("edges", f"{len(self.edges())} (above {LEAK:g} and above the posterior noise)"),
             ("pairs", listed([f"{j}-{k}" for j, k in self.pairs])),
         ]
 
@@ -164,15 +149,15 @@ class ResponseMatrix(Result):
         from zscope.plots import heatmap
 
         return heatmap(
-            self.strength,
+            self.relative,
             x="observed latent",
             y="intervened latent",
-            label="response",
+            label="relative response",
             marks=self.causal,
             ax=ax,
         )
 
-    def plot_graph(self, ax: Any = None, *, threshold: float | None = None) -> Any:
+    def plot_graph(self, ax: Any = None, *, threshold: float = LEAK) -> Any:
         """The causal latents as a graph, with the candidate pairs in red."""
         from zscope.plots import causal_graph
 
@@ -208,13 +193,17 @@ def response_matrix(
     before = base_responses(autoencoder, posterior, base).mean
     lists = partition(groups, base.shape[1], "response_matrix")
     weights = block_weights(len(base), resamples, generator)
-    squares = squared_changes(autoencoder, base, before, base.roll(-1, 0), lists, weights)
+    squares, fourths = squared_changes(autoencoder, base, before, base.roll(-1, 0), lists, weights)
     matrices = squares.sqrt()
     scales = spreads(base, weights, lists)
     unit = 2**0.5 * scales.unsqueeze(1)
     negligible = scales < NEGLIGIBLE * scales.amax(1, keepdim=True)
     silent = negligible.unsqueeze(1) | negligible.unsqueeze(2) | (unit == 0)
-    relatives = torch.where(silent, 0, matrices / unit.clamp_min(torch.finfo(unit.dtype).tiny))
+    unit = unit.clamp_min(torch.finfo(unit.dtype).tiny)
+    relatives = torch.where(silent, 0, matrices / unit)
+    low = _lower_bound(squares[0], fourths, len(base)).sqrt()
+    variance = posterior_of(posterior, "response_matrix").variance.double().cpu().mean(0)
+    deviation = sums(variance, membership(lists, base.shape[1])).sqrt()
     cut = block_tail(len(base))
     rule = rule or ("relative" if autoencoder.prior is None else "absolute")
     return ResponseMatrix(
@@ -226,6 +215,8 @@ def response_matrix(
         threshold=threshold,
         groups=lists,
         samples=len(base),
+        noise=torch.where(negligible[0], 0, deviation / (unit[0, 0] / 2**0.5)),
+        relative_low=torch.where(silent[0], 0, low / unit[0]),
         interval=interval(matrices, cut),
         relative_interval=interval(relatives, cut),
     )
@@ -238,15 +229,17 @@ def squared_changes(
     donors: Codes,
     groups: list[list[int]],
     weights: Tensor,
-) -> Float[Tensor, "resamples intervened observed"]:
+) -> tuple[Float[Tensor, "resamples intervened observed"], Matrix]:
     """E[ ||R_K(replace(z, J, donor)) - R_K(z)||^2 ] for all groups J, K and each weighting.
 
+    Also the mean fourth powers under the first weighting, which say how certain that is.
     `before` are the responses R(z) to the base samples. The codes of the (groups x samples)
     interventions are built one chunk at a time.
     """
     count = len(base)
     member = membership(groups, base.shape[1]).to(base.device)
     squares = torch.zeros(len(weights), len(groups), len(groups), dtype=torch.float64)
+    fourths = torch.zeros_like(squares[0])
 
     def build(start: int, stop: int) -> Tensor:
         rows = torch.arange(start, stop, device=base.device)
@@ -260,9 +253,21 @@ def squared_changes(
             end = min(stop, (group + 1) * count)
             change = posterior.mean[row - start : end - start] - before[sample : sample + end - row]
             change_squares = sums(change.double().square(), member).cpu()
-            squares[:, group] += weights[:, sample : sample + end - row] @ change_squares
+            part = weights[:, sample : sample + end - row]
+            squares[:, group] += part @ change_squares
+            fourths[group] += part[0] @ change_squares.square()
             row = end
-    return squares
+    return squares, fourths
+
+
+def _lower_bound(squares: Tensor, fourths: Tensor, samples: int) -> Tensor:
+    """The lower end of a one-sided 95 % interval for the mean squares.
+
+    A square shares a sample with the next one alone. The correlation of neighbours in such a
+    sequence is at most 1/2, so the variance of the mean is at most twice that of independent ones.
+    """
+    variance = 2 * (fourths - squares.square()).clamp_min(0) / samples
+    return (squares - 1.645 * variance.sqrt()).clamp_min(0)
 
 
 def spreads(

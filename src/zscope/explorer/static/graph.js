@@ -33,7 +33,7 @@ export function make(context) {
     try {
       const first = graph === null;
       graph = await working.during("Computing the responses …", api("graph", { threshold: state.threshold }, signal));
-      Object.assign(threshold, { max: Math.max(graph.largest * 1.02, 1e-6), step: Math.max(graph.largest / 400, 1e-9) });
+      Object.assign(threshold, { max: Math.max(graph.largest * 1.02, graph.default), step: 0.001 });
       threshold.value = graph.threshold;
       value.textContent = number(graph.threshold, 3);
       render();
@@ -151,7 +151,7 @@ export function make(context) {
       "div",
       { className: "graph-view" },
       h("div", { className: "toolbar" }, field("Smallest edge weight", threshold), value, reset, working),
-      h("p", { className: "hint" }, "An arrow means that replacing the first latent changes the response of the second. Click a latent or an arrow to see its traversal." + (look.kind === "picture" ? " The pictures show each latent at the low and the high end of its range." : "")),
+      h("p", { className: "hint" }, "An arrow means that replacing the first latent changes the second: clearly more than the smallest weight (1: as much as replacing the second itself), and more than the noise of its posterior. Click a latent or an arrow to see its traversal." + (look.kind === "picture" ? " The pictures show each latent at the low and the high end of its range." : "")),
       h("div", { className: "split" }, holder, h("div", { className: "side" }, note, trace.root, h("details", {}, h("summary", {}, "Edges as a table"), list))),
     ),
     show(parameters) {

@@ -5,7 +5,7 @@ import { heat } from "./draw.js";
 import { traversal } from "./traversal.js";
 
 const KINDS = {
-  response: ["Response", "How much the response of a latent changes when a latent is replaced by its value in another sample. Row: replaced latent. Column: observed latent.", "amount"],
+  response: ["Response", "How much the response of a latent changes, in the units of that latent, when a latent is replaced by its value in another sample. Row: replaced latent. Column: observed latent.", "amount"],
   relative: ["Relative", "The same, relative to the spread of the observed latent: a perfect autoencoder has the identity matrix.", "share"],
   conditioned: ["Conditioned", "The response of each latent when only one factor varies. Row: factor. Column: latent.", "amount"],
   importance: ["Importance", "How much a predictor of each factor relies on each latent (DCI importance). Row: factor. Column: latent.", "share"],

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from zscope.assays.responses.matrix import LEAK
 from zscope.explorer.session import Session
 from zscope.explorer.views.matrix import Matrix, matrix
 from zscope.explorer.views.query import Query
@@ -14,8 +15,8 @@ __all__ = ["Graph", "graph"]
 class Graph(Query):
     """Which edges to show."""
 
-    threshold: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """The smallest weight of an edge; by default the background level."""
+    threshold: Annotated[float, Field(ge=0, le=1e6)] = LEAK
+    """The smallest relative response that is an edge, if it is also above the noise."""
 
 
 def graph(session: Session, query: Graph) -> dict[str, Any]:
@@ -28,8 +29,8 @@ def graph(session: Session, query: Graph) -> dict[str, Any]:
     causal = response.causal
     weights = [float(response.relative[j, k]) for j in causal for k in causal if j != k]
     return {
-        "threshold": response.edge_threshold() if query.threshold is None else query.threshold,
-        "default": response.edge_threshold(),
+        "threshold": query.threshold,
+        "default": LEAK,
         "largest": max(weights, default=0.0),
         "rule": response.rule,
         "latents": session.codes.shape[1],

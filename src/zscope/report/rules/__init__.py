@@ -4,7 +4,7 @@
 a finding is shown on the page together with what was checked.
 """
 
-from zscope.assays.responses.matrix import MOST_LEAK
+from zscope.assays.responses.matrix import LEAK
 from zscope.determinism import TOLERANCE
 from zscope.report.findings import Rule
 from zscope.report.rules import features, latents, model, scores, space
@@ -73,9 +73,9 @@ RULES = (
     ),
     Rule(
         "responding pairs",
-        MOST_LEAK,
-        "No causal latent responds to another above the background level (the upper end of the "
-        "bulk of all responses between latents, at most {threshold:g}).",
+        LEAK,
+        "No causal latent responds to another: by more than {percent:g} % of a change of its own, "
+        "and by more than the noise of its posterior.",
         space.responding_pairs,
     ),
     Rule(

@@ -138,8 +138,9 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         return
     import networkx as nx
 
-    relative, pairs = matrix.relative, matrix.pairs
-    level = f"background level {matrix.edge_threshold():.2f}; {matrix.samples:,} samples"
+    relative, causal = matrix.relative, matrix.causal
+    edges, pairs = matrix.edges(), matrix.pairs
+    evidence = f"Relative responses (1: as strongly as to itself), {matrix.samples:,} samples."
     for members in sorted(map(sorted, nx.connected_components(nx.Graph(pairs)))):
         rows = [
             (f"{j} and {k}", float(relative[j, k]), float(relative[k, j]))
@@ -149,37 +150,62 @@ def responding_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
         size = len(members)
         yield Finding(
             f"{latents_text(members)} respond to {'each other' if size == 2 else 'one another'}",
-            f"Relative responses (1: as strongly as to itself); {level}.",
+            evidence,
             f"treat them as one {count_word(size)}-dimensional variable, with groups= in the "
             "response matrix and in hybrid sampling",
             "note",
             0.45 + 0.2 * size / len(matrix.groups),
             table=table(("latents", "second to first", "first to second"), rows),
         )
+    between = [(j, k) for j in causal for k in causal if j != k]
+    between.sort(key=lambda edge: -float(relative[edge]))
     joined = {*pairs, *((k, j) for j, k in pairs)}
-    others = sorted(set(matrix.edges()) - joined, key=lambda edge: -float(relative[edge]))
+    others = [edge for edge in between if edge in {*edges} - joined]
     if others:
+        one_way = not any((k, j) in edges for j, k in others)
+        kind = "one-way " if one_way else "other " if pairs else ""
+        if 2 * len(edges) > len(between) > 2:
+            text = f"Most latents respond to most others: {len(edges)} of {len(between)} responses"
+        elif len(others) == 1:
+            text = f"Latent {others[0][1]} responds to latent {others[0][0]}"
+        else:
+            text = f"{len(others)} {kind}responses between latents"
         yield Finding(
-            f"Latent {others[0][1]} responds to latent {others[0][0]}"
-            if len(others) == 1
-            else f"{len(others)} responses between latents that form no pair",
-            f"Relative responses (1: as strongly as to itself); {level}.",
+            text,
+            evidence,
             "a change of one latent moves the other too; the response graph shows them",
             "note",
-            0.3,
+            0.3 + 0.2 * len(edges) / len(between),
             table=table(
                 ("changed latent", "responding latent", "response"),
                 [(j, k, float(relative[j, k])) for j, k in others],
             ),
         )
-    if not pairs and not others:
-        causal = relative[matrix.causal][:, matrix.causal]
-        largest = float((causal - causal.diagonal().diag()).max())
+    largest = float(relative[between[0]])
+    if not edges and largest <= threshold:
         yield Finding(
             "No latent responds to another",
-            f"The largest relative response between different latents is {largest:.2f}; {level}.",
+            f"The largest relative response between different latents is {largest:.2f} "
+            f"(1: as strongly as to itself), {matrix.samples:,} samples.",
             level="healthy",
             matters=0.5,
+        )
+    elif not edges:
+        yield Finding(
+            f"Latents respond to each other by up to {largest:.2f}, but no response stands out",
+            f"{evidence} None is clearly above both {threshold:g} and the noise: the posterior "
+            "standard deviation of the responding latent, relative to its spread.",
+            "interpret strong changes of these latents with care: they move others a little too",
+            "note",
+            0.2,
+            table=table(
+                ("changed latent", "responding latent", "response", "noise"),
+                [
+                    (j, k, float(relative[j, k]), float(matrix.noise[k]))
+                    for j, k in between
+                    if float(relative[j, k]) > threshold
+                ],
+            ),
         )
 
 
