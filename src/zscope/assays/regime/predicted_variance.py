@@ -42,7 +42,7 @@ from zscope.types import Codes, Matrix
 __all__ = ["PredictedVariance", "predicted_variance"]
 
 RESAMPLES = 100
-ACTIVE = 0.5  # largest predicted variance of latents whose ratio is printed
+PRECISE = 0.5  # largest predicted variance of latents whose ratio is printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +77,13 @@ class PredictedVariance(Scored):
         if self.ratio is None:
             return lines
         # Passive latents, whose variance is 1 in any case, say nothing.
-        used = self.variance.mean(0) < ACTIVE
-        if not used.any():
+        precise = self.variance.mean(0) < PRECISE
+        if not precise.any():
             return [("encoder / predicted", "no latent has an effect on the decoder"), *lines]
-        low, middle, high = self.ratio[used].quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
-        text = f"{middle:.2f} ({low:.2f} to {high:.2f} for {int(used.sum())} latents)"
+        low, middle, high = (
+            self.ratio[precise].quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
+        )
+        text = f"{middle:.2f} ({low:.2f} to {high:.2f} for {int(precise.sum())} latents)"
         return [("encoder / predicted", text), *lines]
 
     def plot(self, ax: Any = None) -> Any:
