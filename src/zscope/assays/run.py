@@ -203,7 +203,8 @@ def compare(
     """
     outcome, checked = Measurements(), check_options(options)
     spread = not any(each.posterior.deterministic for each in recordings)
-    variances = [each.variances for each in recordings] if spread else None
+    # In the units of the codes, not in those of a prior that depends on the factors.
+    variances = [each.posterior.variance for each in recordings] if spread else None
     for entry in CATALOGUE.values():
         if not entry.compares or "codes" not in entry.takes:
             continue
