@@ -170,8 +170,8 @@ def prune(
 ) -> Autoencoder:
     """A model with the kept latents alone, in the given order.
 
-    `keep` lists indices, for instance `variable_types(...).used`. `fill` is what the
-    decoder gets for the others: one number for all, or one for each latent of the original
+    `keep` lists indices, for instance `recording.used`. `fill` is what the decoder gets for the
+    others: one number for all, or one for each latent of the original
     (for instance the mean of its codes; the values of kept latents are not used).
     The original is not changed, and shares its weights with the result.
     """
@@ -180,7 +180,7 @@ def prune(
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0 or max(chosen) >= total:
         raise InterfaceError(
             f"prune: keep={chosen} must list one or more different latents from 0 to {total - 1}. "
-            + ("Are all latents passive? Then the model encodes nothing." if not chosen else "")
+            + ("Is no latent in use? Then the model encodes nothing." if not chosen else "")
         )
     values = torch.as_tensor(fill, dtype=torch.float32).flatten()
     if len(values) not in (1, total):

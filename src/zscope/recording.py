@@ -156,7 +156,7 @@ class Recording:
         """Which latents count, and by which measure (`zscope.usage`)."""
         model = self.model
         if not self.posterior.deterministic:
-            return usage_of_posterior(self.relative)
+            return usage_of_posterior(self.posterior)
         if model is None or not model.decodes:
             return usage_of_codes(self.codes)
         device, dtype = model.place

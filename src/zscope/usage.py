@@ -9,11 +9,11 @@ This is the mean divergence of q(z_j | x) from the nearest Gaussian, whatever it
 variance: an upper bound on the mutual information of z_j and x. It is 0 when all posteriors of
 the latent are equal, and unchanged by shifting or rescaling it. The divergence from the prior is
 I_j plus the distance of that Gaussian from the prior, which says nothing about x: a latent
-whose posterior is N(3, 1) for every x is far from the prior and carries nothing. Where the prior
-depends on the factors (iVAE), means and variances are taken in units of the prior, so that a
-latent counts if it tells more than the factors do. A latent of variance 0.95 whose means have a
-standard deviation of 0.45 lies at the limit, close to the rule of Zietlow (PhD thesis, Tübingen
-2022, section 3.3.2: above 0.5).
+whose posterior is N(3, 1) for every x is far from the prior and carries nothing. So the rule does
+not look at the prior, not even at one that depends on the factors (iVAE): a latent that equals
+such a prior has a divergence of 0, but may be all that the decoder knows of the factors. A latent
+of variance 0.95 whose means have a standard deviation of 0.45 lies at the limit, close to the
+rule of Zietlow (PhD thesis, Tübingen 2022, section 3.3.2: above 0.5).
 
 **Deterministic models**. A latent is in use if the decoder uses it: when its value is replaced
 by that of another code, the decoded observation changes by at least 1 % of the change when all
@@ -23,9 +23,10 @@ undoes it.
 **Codes alone**, encoders without a decoder, and deterministic models with more than 1,024
 latents: a latent is in use if it varies.
 
-`variable_types` keeps the published rule of Bonheme, which also says how a latent is used. It
-calls a latent mixed when the posterior variance differs between observations, even if it hardly
-tells them apart.
+Other questions have other answers. `variable_types` keeps the published rule of Bonheme, which
+also says how a latent is used: it calls a latent mixed when the posterior variance differs between
+observations, even if it hardly tells them apart. Types, divergences, `polarisation` and
+`trace_gap` are against the prior of the model: a latent of an iVAE may be passive and in use.
 """
 
 from collections.abc import Callable

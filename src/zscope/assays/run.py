@@ -244,7 +244,8 @@ def compare(
     entries = [each for each in CATALOGUE.values() if each.compares and "codes" in each.takes]
     refuse_unused(options or {}, [entry.name for entry in entries])
     spread = not any(each.posterior.deterministic for each in recordings)
-    variances = [each.variances for each in recordings] if spread else None
+    # In the units of the codes, not in those of a prior that depends on the factors.
+    variances = [each.posterior.variance for each in recordings] if spread else None
     for entry in entries:
         values = {**known, "variances": variances}
         values = {name: value for name, value in values.items() if name in option_names(entry)}

@@ -320,7 +320,7 @@ def used_latents(
     """The latents in use, the passive ones, and flags that say why these are passive.
 
     Decided once for a sample and its variances, and shared by all scores. A recording gives
-    its `Usage`, which knows the prior; for the same latents and N(0, I) both say the same.
+    its `Usage`, which says the same as its codes and variances.
     """
     known = sample.__dict__.get("_used")
     if known is None or known[0] is not variances:

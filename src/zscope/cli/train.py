@@ -224,10 +224,11 @@ def print_result(run: Any, *, json: bool, quiet: bool) -> None:
     """Print where the run is and how it ended."""
     import sys
 
-    from zscope.training.progress import collapse_warning, sentence
+    from zscope.training.loop import last_warning
+    from zscope.training.progress import sentence
 
     last = run.history[-1]
-    if quiet and (warning := collapse_warning(last)):  # else it was printed after training
+    if quiet and (warning := last_warning(run.model, last)):  # else it was printed after training
         print(warning, file=sys.stderr)
     if json:
         from json import dumps

@@ -108,6 +108,7 @@ def choice_of_beta(
         if onset is not None and remaining <= 0:
             break
     variances = torch.stack([_variances(trial) for trial in trials])
+    # The source's rule (Zietlow 2022, chapter 4), not `recording.used`.
     counts = (variances < 0.8).sum(1).tolist()
     tried = ordered[: len(trials)]
     needed = counts[0] if needed is None else needed

@@ -1,6 +1,6 @@
 """A table of the latents: how informative each is, whether it is used, what it decodes to."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from zscope.factors import Factors
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 
-__all__ = ["SHOWN", "latent_table", "traversals"]
+__all__ = ["SHOWN", "informativeness", "latent_table", "traversals"]
 
 STEPS = 7
 """Values of a latent at which it is decoded."""
@@ -33,9 +33,10 @@ def latent_table(
 
     Columns, as far as the model and the data have them: latent; used (whether it counts, see
     `zscope.usage`); effect (on the decoded observation, of a deterministic model); type (active,
-    mixed, passive: `types`, by default those of `variable_types`); kl (nats); variance (mean
-    posterior variance, in units of the prior's); spread (standard deviation of the means); low
-    and high (the range of 98 % of the means);
+    mixed, passive: `types`, by default those of `variable_types`); kl (nats); information (the
+    measure of `zscope.usage` in nats, where the prior depends on the factors: kl leaves out what
+    the latent tells about them); variance (mean posterior variance, in units of the prior's);
+    spread (standard deviation of the means); low and high (the range of 98 % of the means);
     response (`responses`, the diagonal of the relative response matrix); factor (the one that
     samples of the latent are most informative about) and factor_share (the share of that factor's
     entropy that they explain beyond chance). A report of vectors adds moves, the features that
@@ -59,6 +60,9 @@ def latent_table(
         kl = latent_divergence(recording).per_latent.tolist()
         for j, row in enumerate(rows):
             row |= {"type": types.labels[j], "kl": kl[j], "variance": float(types.mean_variance[j])}
+        if recording.relative is not posterior:
+            for row, nats in zip(rows, recording.usage.values.tolist(), strict=True):
+                row["information"] = nats
     for j, row in enumerate(rows):
         if responses is not None:
             row["response"] = float(responses[j])
@@ -66,7 +70,13 @@ def latent_table(
     samples = posterior.sample(named_generator(recording.seed, "latent table")).double()
     for j, (factor, share) in best_factors(samples, recording.factors).items():
         rows[j] |= {"factor": factor, "factor_share": share}
-    return sorted(rows, key=lambda row: -row.get("kl", row.get("effect", row["spread"])))
+    return sorted(rows, key=informativeness, reverse=True)
+
+
+def informativeness(row: Mapping[str, Any]) -> float:
+    """What the latents are ordered by."""
+    measures = ("information", "kl", "effect", "spread")
+    return next(float(row[measure]) for measure in measures if measure in row)
 
 
 def ranges(codes: Tensor) -> Tensor:

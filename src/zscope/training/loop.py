@@ -100,9 +100,21 @@ def train(
     else:
         start = run_loop
     run = start(model, dataset, config, out=out, resume=resume, progress=progress, monitor=monitor)
-    if progress is not False and (warning := collapse_warning(run.history[-1])):
+    if progress is not False and (warning := last_warning(model, run.history[-1])):
         print(warning, file=sys.stderr)
     return run
+
+
+def last_warning(model: Autoencoder | None, row: dict[str, Any]) -> str | None:
+    """What to say of a model whose latents are all passive in the last row of its history."""
+    warning = collapse_warning(row)
+    if warning is None or model is None or not model.needs_auxiliary or model.prior is not None:
+        return warning
+    return (
+        f"Warning: no latent tells more than the factors do after {row['step']:,} steps: each "
+        "posterior equals the prior given the factors. If the observations hold more than that, "
+        "train longer or with a larger rate, or choose another backbone."
+    )
 
 
 def trainable(model: Autoencoder) -> Trainable:

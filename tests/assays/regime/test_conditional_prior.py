@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 import zscope as zs
+from zscope.usage import usage_of_posterior
 
 
 class Shifted(zs.Autoencoder):
@@ -62,7 +63,82 @@ def test_the_information_may_exceed_a_rate_that_the_factors_lower(recording):
         Shifted(), means, posterior=zs.Posterior(means, recording.posterior.std), kl=means * 0
     )
     assert result.rate == 0
-    assert result.information > 1
+    # H(u) = log 4 nats are all that these codes can tell.
+    assert 1 < result.information <= np.log(4)
+    assert "information includes what the codes tell about them" in result.flags[0]
+    posterior = zs.Posterior(means, recording.posterior.std)
+    assert zs.assays.rate_distortion(Shifted(), means, posterior=posterior).flags == []
+
+
+def test_the_information_is_at_most_that_of_the_single_latents():
+    """One draw from each posterior estimates it with an error; the bound is exact."""
+    x = 0.05 * torch.randn(40, 2, generator=torch.Generator().manual_seed(1))
+    posterior = zs.Posterior(x, torch.ones(40, 2))
+    bound = float(usage_of_posterior(posterior).values.sum())
+    assert 0 < bound < 0.01
+    found = [
+        zs.assays.rate_distortion(
+            Shifted(), x, posterior=posterior, kl=x * 0, generator=torch.Generator().manual_seed(k)
+        ).information
+        for k in range(8)
+    ]
+    assert max(found) == pytest.approx(bound)  # some of the estimates lie above it
+    assert min(found) < bound
+
+
+class Told(Shifted):
+    """Prior and posterior are N(3 u, 1) in the first latent, N(0, 1) in the second."""
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> zs.Posterior:
+        return zs.Posterior(x, torch.ones_like(x))
+
+    def prior_given(self, auxiliary: Tensor) -> zs.Posterior:
+        mean = auxiliary.float() * torch.tensor([3.0, 0.0])
+        return zs.Posterior(mean, torch.ones_like(mean))
+
+
+def test_a_latent_that_tells_no_more_than_the_factors_is_in_use():
+    factor = torch.arange(400)[:, None] % 4
+    x = factor * torch.tensor([3.0, 0.0])
+    recording = zs.record(Told(), zs.data.from_arrays(x, factor.numpy(), factor_kinds=["ordinal"]))
+    assert zs.assays.latent_divergence(recording).per_latent.tolist() == [0, 0]
+    assert zs.assays.variable_types(recording).passive == [0, 1]
+    assert zs.assays.trace_gap(recording).score == 2
+    assert (recording.used, recording.usage.unused) == ([0], [1])
+    # 9 Var(u) = 11.25, and a posterior variance of 1.
+    assert recording.usage.values.tolist() == pytest.approx([0.5 * np.log(1 + 11.25), 0])
+    assert zs.assays.mcc(recording).score > 0.99
+    alone = zs.Recording.from_arrays(recording.codes, variances=torch.ones(400, 2))
+    assert alone.used == [0]  # whoever knows the posteriors alone says the same
+
+
+def test_an_ivae_that_encodes_the_factors_alone_is_not_called_collapsed(capsys):
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 4, (600, 2))
+    x = np.tanh((factors - 1.5) @ rng.normal(size=(2, 8))) + 0.05 * rng.normal(size=(600, 8))
+    data = zs.data.from_arrays(x.astype(np.float32), factors, factor_kinds=["ordinal"] * 2)
+    model = zs.models.build_for("ivae", data, latents=3, hidden=(32,), prior_mean="learned", seed=1)
+    run = zs.train(model, data, steps=300, batch=64, rate=5e-3, seed=1)
+    assert run.history[-1]["passive"] == 3
+    warning = capsys.readouterr().err
+    assert "no latent tells more than the factors do after 300 steps" in warning
+    assert "say nothing about the data" not in warning
+    recording = zs.record(model, data)
+    report = zs.assay(recording, names=["variable-types", "trace-gap", "explicitness"])
+    assert report.results["variable-types"].passive == [0, 1, 2]
+    assert report.results["trace-gap"].score <= 3
+    assert recording.used == [0, 1, 2]
+    assert report.results["explicitness"].score > 0.8
+    assert report.results["explicitness"].active == [0, 1, 2]
+    texts = [finding.text for finding in report.findings]
+    assert "All 3 latents carry information" in texts
+    least = report.latents[-1]
+    assert (
+        least["information"]
+        == min(row["information"] for row in report.latents)
+        > 0.1
+        > least["kl"]
+    )
 
 
 def test_all_types_of_a_report_are_against_the_prior_given_the_factors(recording):
@@ -99,19 +175,21 @@ def test_every_count_of_an_ivae_is_against_its_own_prior():
     model = zs.models.build_for("ivae", data, latents=6, hidden=(32,), seed=0)
     zs.train(model, data, steps=600, batch=64, rate=5e-3, seed=0, progress=False)
     recording = zs.record(model, data)
-    unused = recording.usage.unused
-    assert 0 < len(unused) < 6
     names = ["polarisation", "latent-divergence", "rate-distortion", "trace-gap", "mig", "sap"]
-    report = zs.assay(recording, names=names)
+    report = zs.assay(recording, names=[*names, "variable-types"])
     assert not report.failed
     results = report.results
-    assert results["polarisation"].passive == unused
-    assert results["mig"].passive == unused
-    assert results["sap"].passive == unused
-    assert sorted(row["latent"] for row in report.latents if not row["used"]) == unused
-    assert any(
-        finding.text.startswith(f"{len(unused)} of 6 latents") for finding in report.findings
-    )
+    # Five latents hardly tell more than the factors, but their scale tells the factors.
+    passive = results["variable-types"].passive
+    assert 0 < len(passive) < 6
+    assert results["polarisation"].passive == passive
+    assert [
+        j for j, kl in enumerate(results["latent-divergence"].per_latent) if kl < 0.1
+    ] == passive
+    assert sorted(row["latent"] for row in report.latents if row["type"] == "passive") == passive
+    assert recording.used == results["mig"].active == results["sap"].active == list(range(6))
+    assert all(row["used"] for row in report.latents)
+    assert any(finding.text == "All 6 latents carry information" for finding in report.findings)
     rate = results["latent-divergence"].rate
     assert results["rate-distortion"].rate == pytest.approx(rate, rel=1e-5)
     assert results["polarisation"].divergence == pytest.approx(rate, rel=1e-5)

@@ -56,11 +56,11 @@ def test_types_and_distortion_are_those_published_with_the_models(recordings, pi
 def test_pruning_the_passive_latents_leaves_the_pictures_as_they_were(recordings, pictures):
     recording = recordings["btcvae"]
     model, types = recording.autoencoder, zs.assays.variable_types(recording.posterior.variance)
-    pruned = zs.prune(model, types.used, fill=recording.codes.mean(0))
+    pruned = zs.prune(model, types.not_passive, fill=recording.codes.mean(0))
     assert pruned.latents == 8
     with torch.no_grad():
         z = recording.posterior.sample(torch.Generator().manual_seed(1))[:500]
-        before, after = model.decode(z), pruned.decode(z[:, types.used])
+        before, after = model.decode(z), pruned.decode(z[:, types.not_passive])
         cut = zs.prune(model, [0, 1, 3, 4, 5, 6, 8]).decode(z[:, [0, 1, 3, 4, 5, 6, 8]])
     # The samples of a passive latent are pure noise; its traces in the picture are below
     # a grey level on average. Taking a used latent away is another matter.

@@ -72,9 +72,9 @@ class Use(NamedTuple):
 
     @classmethod
     def of(cls, types: VariableTypes) -> "Use":
-        """From types alone: every latent that is not passive counts as used."""
+        """From types alone, of which no more is known than that passive latents are not used."""
         counts = (len(types.active), len(types.mixed), len(types.passive))
-        return cls(*counts, used=len(types.used))
+        return cls(*counts, used=len(types.not_passive))
 
     def __str__(self) -> str:
         kl = "" if self.kl is None else f", KL {self.kl:.2f} nats"
@@ -396,13 +396,14 @@ def fondue_types(
     evaluate: Callable[[int], VariableTypes | Use],
     *,
     start: float,
-    keep: Literal["used", "active"] = "used",
+    keep: Literal["active+mixed", "active"] = "active+mixed",
     limit: int = 512,
 ) -> Fondue:
     """Train with more latents than needed, and count those that are not passive.
 
     `evaluate(n)` returns the variable types of a model with n latents; n starts at twice the
-    intrinsic dimension and is doubled until a passive latent appears, up to `limit`.
+    intrinsic dimension and is doubled until a passive latent appears, up to `limit`. As published,
+    types decide: `keep` says which are counted.
     """
     _check_settings("fondue_types", 0.0, start=start, limit=limit)
     n = min(limit, max(1, 2 * round(start)))
@@ -411,7 +412,7 @@ def fondue_types(
         types = evaluate(n)
         use = Use.of(types) if isinstance(types, VariableTypes) else types
         trials.append(Trial(n, float(use.passive), use))
-        count = use.active + (use.mixed if keep == "used" else 0)
+        count = use.active + (use.mixed if keep == "active+mixed" else 0)
         if trials[-1].collapsed or (use.passive and not count):
             return Fondue(0, trials, 0.0, "collapsed", limit)
         if use.passive or n == limit:

@@ -16,7 +16,8 @@ from those of the other, standardised; it shrinks a perfect weight to .9, so tha
 best score.
 `similarity="spearman"`: |rank correlation|.
 
-Informative latents have a mean KL to the prior above 0.01 nats, from `kl` (one array per
+Informative latents have a mean KL to the prior above 0.01 nats, the published rule (not
+`recording.used`: it decides which latents enter the score), from `kl` (one array per
 model: latents, or samples x latents) or `variances` (posterior variances, one array per
 model). Without either, all latents that are not constant are used (flagged).
 

@@ -15,6 +15,10 @@ A latent is active if it is in use (`rule="used"`, see `zscope.usage`). The sour
 rules of its own: its means vary over the data (`rule="mean"`: standard deviation above 0.5),
 or its posteriors are narrow (`rule="variance"`: mean variance below 0.8).
 
+For a recording of a model whose prior depends on the factors (iVAE) everything is in units of
+that prior, also the rule: only latents that tell more than the factors do have a divergence to
+approximate. Others are passive here, although they may be in `recording.used`.
+
 Zietlow, "An Analysis of the Inner Workings of Variational Autoencoders", dissertation,
 Tübingen, 2022: definition 1, equations 3.5 and 3.38, section 3.3.2; chapter 4 for the
 second rule.

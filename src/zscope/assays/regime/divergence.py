@@ -5,7 +5,8 @@
 for each latent, s0 and s1 being variances; against N(0, 1) it is
 1/2 (s + m^2 - 1 - log s). Zero exactly when the two agree, never negative; unchanged
 when both Gaussians are shifted and scaled together. Averaged over the samples it is an
-upper bound on the mutual information between the latent and the observation.
+upper bound on the mutual information between the latent and the observation; given the factors,
+if the prior depends on them.
 
 Kingma & Welling, ICLR 2014, appendix B; Bonheme 2023, equations 2.18 and 2.19, and
 equation 4.31 for a prior that depends on auxiliary data (iVAE).

@@ -11,7 +11,13 @@ The rate is an upper bound on the information of the latents about the observati
 
     information = rate - KL( q(z) || N(0, I) )  <=  rate,   at most log(samples)
 
-q(z) being the average of the posteriors of the given samples.
+q(z) being the average of the posteriors of the given samples. Where the prior depends on the
+factors u (iVAE), the rate bounds the information given u only: what the codes tell about u costs
+nothing. The information includes it, and may exceed the rate; its bound is the mean divergence
+from the nearest Gaussian with independent latents (sum of I_j in `zscope.usage`), which holds for
+any prior:
+
+    information = I(z; u) + I(z; x | u),    I(z; x | u) <= rate,    information <= sum_j I_j
 
 `likelihood="bernoulli"` treats the decoded observation as probabilities;
 "gaussian" uses |x - decoded|^2, a Gaussian of variance 1/2 without its constant.
@@ -38,10 +44,15 @@ from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
 from zscope.types import Codes, Observations, as_tensor
+from zscope.usage import usage_of_posterior
 
 __all__ = ["RateDistortion", "carried_information", "negative_log_likelihood", "rate_distortion"]
 
 CHUNK_BYTES = 64 << 20
+INCLUDES_FACTORS = (
+    "The prior depends on the factors: the information includes what the codes tell about them, "
+    "the rate does not."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +70,7 @@ class RateDistortion(Scored):
     samples: int
     standard_errors: dict[str, float] = field(default_factory=dict)
     ignorance: float | None = None  # the distortion with the codes of other observations
+    flags: list[str] = field(default_factory=list)
 
     def measures(self) -> list[Measure]:
         chances = {"distortion": self.ignorance, "rate": 0.0, "information": 0.0}
@@ -93,7 +105,7 @@ def rate_distortion(
     """Rate and distortion of a model on some observations, with one draw of z for each.
 
     `posterior` is the recorded posterior of the observations; without it they are encoded. `kl`
-    is the divergence of each latent from a prior other than N(0, I).
+    is the divergence of each latent from a prior that depends on the factors.
 
     At most `samples` observations are used, evenly spaced. The likelihood "auto" is the one
     the model was trained with if it states one (zscope's models do, with its variance), else
@@ -133,8 +145,8 @@ def rate_distortion(
     if posterior.std is not None:
         terms["information"] = log_density_ratios(posterior, source)
         information = information_of(terms["information"])
-        if kl is None:  # else the factors may tell about the code what the rate leaves out
-            information = min(rate, information)
+        bound = rate if kl is None else float(usage_of_posterior(posterior).values.sum())
+        information = min(bound, information)
     count = len(observations)
     return RateDistortion(
         distortion=float(terms["distortion"].mean()),
@@ -146,6 +158,7 @@ def rate_distortion(
             name: float(each.std()) / count**0.5 for name, each in terms.items() if count > 1
         },
         ignorance=float(torch.cat(unrelated).mean()) if unrelated else None,
+        flags=[] if kl is None else [INCLUDES_FACTORS],
     )
 
 

@@ -79,7 +79,7 @@ def type_subsets(types: VariableTypes) -> dict[str, list[int]]:
     has a column; other pairs only when both their types occur.
     """
     parts = {"active": types.active, "mixed": types.mixed, "passive": types.passive}
-    subsets = {"full": list(range(types.latents)), **parts, "active+mixed": types.used}
+    subsets = {"full": list(range(types.latents)), **parts, "active+mixed": types.not_passive}
     for kind in ("active", "mixed"):
         if parts[kind] and types.passive:
             subsets[f"{kind}+passive"] = sorted(parts[kind] + types.passive)

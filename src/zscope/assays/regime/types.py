@@ -14,7 +14,8 @@ such as 0.5 is "mixed" by this rule although it is not a mixture: it is listed i
 `intermediate`.
 
 For a prior other than N(0, I) give the divergences too, as in `variable_types_by_kl`; for
-a recording of an iVAE this happens automatically.
+a recording of an iVAE this happens automatically. A latent that equals the prior given the factors
+is passive, even if it encodes the factors. Which latents count is `recording.used`.
 
 Bonheme, "The Polarised Regime of Variational Autoencoders", PhD thesis, University of
 Kent, 2023: definition 6.3.1 and the detector of section 6.4.1.
@@ -65,8 +66,8 @@ class VariableTypes(Result):
         return len(self.mean_variance)
 
     @property
-    def used(self) -> list[int]:
-        """All that are not passive, in order."""
+    def not_passive(self) -> list[int]:
+        """All others, in order. Which latents count is another question: `recording.used`."""
         return sorted(self.active + self.mixed)
 
     @property
@@ -88,7 +89,12 @@ class VariableTypes(Result):
 
         # Grey bars are passive latents; at 1 the posterior is as wide as the prior.
         return bars(
-            self.mean_variance, x="latent", y="mean variance", marks=self.used, line=1.0, ax=ax
+            self.mean_variance,
+            x="latent",
+            y="mean variance",
+            marks=self.not_passive,
+            line=1.0,
+            ax=ax,
         )
 
 

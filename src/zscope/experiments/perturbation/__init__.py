@@ -59,7 +59,7 @@ class Perturbation(Result):
     dataset: Dataset
     control: Dataset | None
     scores: list[float]  # MIG of each restart on the original data
-    active: list[int]  # latents in use in each restart
+    active: list[int]  # latents of mean variance below 0.8 in each restart
     entangled: list[int]  # restarts
     disentangled: list[int]
     before: dict[str, float]  # losses on the original data: entangled, disentangled, gap
@@ -267,6 +267,7 @@ def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
                 "beta-vae have: the change works against the alignment that this noise causes."
             )
         variances = recording.posterior.variance
+        # The source's rule for over-pruned models (Zietlow 2022, chapter 4), not `recording.used`.
         active.append(int((variances.double().mean(0) < 0.8).sum()))
         factors = recording.factors
         assert factors is not None

@@ -120,7 +120,7 @@ def _correlations(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     for codes in (first.double(), second.double()):
         centred = codes - codes.mean(0)
         spread = centred.norm(dim=0)
-        passive = spread <= 1e-4 * spread.max()
-        scaled.append(centred / spread.masked_fill(passive, torch.inf))
+        constant = spread <= 1e-4 * spread.max()
+        scaled.append(centred / spread.masked_fill(constant, torch.inf))
     correlations: torch.Tensor = scaled[0].T @ scaled[1]
     return correlations.abs().clamp(max=1)

@@ -12,6 +12,7 @@ from zscope.report.findings import (
     percent,
     table,
 )
+from zscope.report.latents import informativeness
 
 __all__ = [
     "dead_latents",
@@ -74,7 +75,7 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
     if not dead and any(row.get("response", 1.0) < LOST for row in rows):
         return  # that is a finding of its own
     if not dead:
-        least = min(rows, key=lambda row: row.get("effect", row.get("kl", 0)))
+        least = min(rows, key=informativeness)
         yield Finding(
             f"All {total} latents carry information"
             if total > 1
@@ -86,6 +87,8 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         return
     prior = ", relative to a prior of variance 1" if "type" in rows[0] else ""
+    if "information" in rows[0]:
+        prior = "; variance and KL relative to the prior given the factors"
     evidence = f"Measured on {samples}{prior}."
     if not used:
         yield Finding(
@@ -201,6 +204,7 @@ def latent_rows(rows: Sequence[Mapping[str, Any]]) -> Table:
         "latent": "latent",
         "variance": "mean posterior variance",
         "kl": "KL, nats",
+        "information": "information, nats",
         "effect": "effect on the decoded observation",
         "response": "response",
     }
