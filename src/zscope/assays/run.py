@@ -128,7 +128,7 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]
             matching = [each for each in entries if option in option_names(each)]
             if not matching:
                 check_option_names(entries[0], [option])
-            for entry, converted in _accepted(matching, option, value):
+            for entry, converted in _takers(matching, option, value):
                 checked.setdefault(entry.name, {})[option] = converted
     return checked
 
@@ -143,7 +143,7 @@ def refuse_unused(options: Mapping[str, Any], names: Collection[str]) -> None:
             )
 
 
-def _accepted(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry, Any]]:
+def _takers(entries: list[Entry], option: str, value: Any) -> list[tuple[Entry, Any]]:
     """The assays that can take the value, with the value as they take it; at least one."""
     accepted, refusals = [], []
     for entry in entries:

@@ -47,7 +47,7 @@ def dcimig(
     """.score, .per_factor (share of its entropy), .per_latent (gaps, nats), .matrix."""
     return information_score(
         "dcimig",
-        _corrected,
+        _above_chance,
         _plain,
         codes,
         factors,
@@ -59,7 +59,7 @@ def dcimig(
     )
 
 
-def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
+def _above_chance(sample: Sample, _: np.random.Generator) -> Estimate:
     info = sample.information
     return _estimate(info.excess, info.factor_entropy - info.chance)
 

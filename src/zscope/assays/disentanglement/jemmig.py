@@ -55,7 +55,7 @@ def jemmig(
     """.score (1 is best), .per_factor, .matrix (information, nats)."""
     return information_score(
         "jemmig",
-        _corrected,
+        _above_chance,
         _plain,
         codes,
         factors,
@@ -67,7 +67,7 @@ def jemmig(
     )
 
 
-def _corrected(sample: Sample, _: np.random.Generator) -> Estimate:
+def _above_chance(sample: Sample, _: np.random.Generator) -> Estimate:
     info = sample.information
     first, top, second = top_two(info.excess)
     chance = info.chance[first, np.arange(len(first))]

@@ -73,7 +73,7 @@ def modularity(
     return compute_score(
         Score,
         "modularity",
-        _corrected if ours else _plain,
+        _above_chance if ours else _plain,
         sample,
         used_latents("modularity", sample, variances) if ours else all_latents(sample),
         flags + ([] if ours else sample.class_flags()),
@@ -85,7 +85,7 @@ def modularity(
     )
 
 
-def _corrected(sample: Sample, rng: np.random.Generator) -> Estimate:
+def _above_chance(sample: Sample, rng: np.random.Generator) -> Estimate:
     info = sample.information
     informative = info.informative
     flags = []
