@@ -281,6 +281,20 @@ def test_an_outlier_at_an_end_is_not_called_a_path_that_leaves_the_data(reverse)
     assert within.warning is None
 
 
+def test_the_density_is_that_of_all_codes_however_few_are_connected():
+    """Among few codes a gap is hardly wider than their spacing, and paths cut across it."""
+    codes = on_rings(2000)
+    few, most, fewer = (
+        manifold_path(identity(2), point(2, 0), point(-2, 0), codes=codes[:count], samples=samples)
+        for count, samples in ((2000, 60), (2000, 2000), (60, 60))
+    )
+    assert torch.equal(few.straight_code_distance, most.straight_code_distance)
+    assert few.code_limit == most.code_limit
+    assert few.straight_code_distance.max() > 3 * fewer.straight_code_distance.max()
+    for path in (few, most):
+        assert (radii(path) - 2).abs().max() < 0.1
+
+
 def test_in_a_ball_of_many_latents_the_straight_line_does_not_leave_the_codes():
     """As in a VAE that fills its prior: the middle is nearer to codes than the ends are."""
     codes = gaussian_codes(400, 10)

@@ -172,7 +172,8 @@ def manifold_path(
 
     In a plane the ends are two numbers or whole latent vectors (of which the two latents
     of the map are used). In all latents `codes` show where the manifold is; `samples` of them
-    are connected to their `neighbours` nearest, or to more if the graph is disconnected.
+    are connected to their `neighbours` nearest, or to more if the graph is disconnected; the
+    density is that of all of them.
     `cost` is what the path minimises, by default the density where codes are known.
     `temperature` is by default a tenth of the median cost over the codes (for a map without
     codes, over the fifth of the map with the smallest |F|). `relax` is the largest
@@ -410,11 +411,12 @@ class _AllLatents(_Space):
                 "is. Give codes=zs.record(model, data).codes, or a response map for a planar path."
             )
         codes = as_codes(codes, "manifold_path: codes")
+        # Of all codes: among a few hundred, gaps are hardly wider than their spacing.
+        self.density = _Density(codes)
         if len(codes) > samples:
             order = torch.randperm(len(codes), generator=fresh(generator))
             codes = codes[order[:samples].sort().values]
         self.autoencoder, self.codes = single_precision(autoencoder), codes
-        self.density = _Density(codes)
 
     def end(self, value: Tensor | np.ndarray, name: str) -> Tensor:
         vector = as_codes(value, f"manifold_path: {name}")[0].double()
