@@ -57,13 +57,15 @@ from zscope.assays.sample import (
     used_latents,
 )
 from zscope.errors import MissingExtra
+from zscope.factors import Factors
 from zscope.usage import Usage
 
-__all__ = ["DCI", "dci"]
+__all__ = ["DCI", "dci", "factor_skills"]
 
 SETTINGS = {"learning_rate": 0.3, "num_iterations": 40}
 FEW_SAMPLES = 2000
 MOST_PAIRS, MOST_ROWS = 300, 20_000
+SKILL_ROWS, SKILL_FOLDS = 3000, 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +170,36 @@ def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: 
             "informativeness_is": measures,
         },
     )
+
+
+def factor_skills(
+    codes: Array, factors: Factors, latents: list[int], *, seed: int = 0
+) -> tuple[dict[int, float], int]:
+    """How well the boosted trees predict each factor from these latents, and of how many rows.
+
+    0 is as good as a constant guess and 1 perfect: R^2, or for categories the accuracy above
+    that of the most frequent value, over 1 minus that. Every row (of at most 3,000) is predicted
+    by trees that did not see it. Unlike disentanglement it is defined for a single factor.
+    """
+    rng = np.random.default_rng(seed)
+    sample, _ = prepare("factor_skills", codes, factors, None)
+    sample = sample.take(rng.permutation(len(sample))[:SKILL_ROWS]).keep(latents)
+    folds = sample.with_split_keys(rng).folds(SKILL_FOLDS)
+    skills = {}
+    for place, (k, kind) in enumerate(zip(sample.columns, sample.kinds, strict=True)):
+        classes = kind == "categorical"
+        values = (sample.values if classes else sample.factors)[:, place]
+        predicted = np.empty(len(values), values.dtype if classes else np.float64)
+        for train, test in folds:
+            predicted[test] = _lightgbm(
+                sample.codes[train], values[train], sample.codes[test], classes
+            )[1]
+        if classes:
+            guess = float(np.bincount(values).max()) / len(values)
+            skills[k] = max(0.0, (float(np.mean(predicted == values)) - guess) / (1 - guess))
+        else:
+            skills[k] = r_squared(values, predicted)
+    return skills, len(sample)
 
 
 def _pair_flags(sample: Sample, passive: list[int]) -> list[str]:
