@@ -37,8 +37,8 @@ def test_your_own_model_in_ten_lines(run, tmp_path):
     output = run("own_model.py")
     # The data have 3 directions.
     assert output.startswith(
-        "2 of 5 latents carry no information: harmless; to remove them, train with 3, or prune "
-        "with zs.prune"
+        "2 of 5 latents hardly change the decoded observation: harmless; to remove them, train "
+        "with 3, or prune with zs.prune"
     )
     assert (tmp_path / "report.html").is_file()
     assert (tmp_path / "report.json").is_file()

@@ -54,6 +54,11 @@ def test_the_table_and_a_finding_say_what_latents_move(report):
     assert finding.text.startswith("Latent")
 
 
+def test_the_head_of_the_page_counts_features(report, tmp_path):
+    head = report.save(tmp_path / "report.html").read_text().split("</header>")[0]
+    assert f"({report.about['data']['shape'][0]} features)" in head
+
+
 def test_latents_in_use_that_move_nothing_are_named(data):
     from zscope.report.findings import Facts
 

@@ -6,11 +6,9 @@ control that the trap is real.
 
 import numpy as np
 import pytest
-import torch
 from known_codes import aligned, drawn, grid, normal, rotated, standardised
 
 import zscope.assays as a
-from zscope.assays.disentanglement.dci import informativeness
 from zscope.assays.disentanglement.modularity import debiased_modularity, modularity_of_codes
 from zscope.assays.run import measure
 from zscope.errors import Undefined
@@ -189,21 +187,6 @@ def test_scores_that_compare_factors_are_not_measurable_with_one(name):
     constant = factors * [1, 0]
     with pytest.raises(Undefined, match="missing, or constant in these rows"):
         getattr(a, name)(aligned(factors), constant)
-
-
-def test_informativeness_is_that_of_dci_and_is_defined_for_one_factor():
-    factors = drawn((3, 3), 400)
-    codes = aligned(factors) + normal((400, 2))
-    both = a.dci(codes, factors, generator=torch.Generator().manual_seed(1))
-    alone = informativeness(codes, factors, generator=torch.Generator().manual_seed(1))
-    np.testing.assert_array_equal(alone.per_factor_informativeness, both.per_factor_informativeness)
-    first = informativeness(
-        codes,
-        factors[:, :1],
-        variances=np.full((400, 2), 0.1),
-        generator=torch.Generator().manual_seed(1),
-    )
-    assert first.per_factor_informativeness == both.per_factor_informativeness[:1]
 
 
 def test_one_factor_gives_one_reason_for_all_scores():

@@ -35,18 +35,24 @@ from torch import Generator, Tensor
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.information import Information, bins_for, information, quantile_bins
+from zscope.assays.information import BINS, Information, bins_for, information, quantile_bins
 from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Variances, prepare, seed_from, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
+from zscope.factors import Factors
 from zscope.results import Result, listed
 
-__all__ = ["CartesianOrPolar", "Pair", "PairTraversal", "cartesian_or_polar", "pair_traversal"]
+__all__ = [
+    "CartesianOrPolar", "Pair", "PairTraversal", "Ring", "cartesian_or_polar", "pair_traversal",
+    "rings",
+]  # fmt: skip
 
 THRESHOLD = 0.1  # below this score neither chart fits
 MOST_NUMBERS, FEWEST_ROWS = 40_000_000, 1000  # pairs x rows; of more a part of the rows is used
+MOST_RINGS = 50  # pairs to look at
+MOST_OF_BOTH = 0.75  # of what two latents tell together, a coordinate tells that encodes a factor
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +184,74 @@ def _chart_scores(
     own = np.where(winner == np.arange(2)[:, None, None], gaps, 0.0)
     best = own.max(2)
     return best.sum(0) / 2, np.where(best > 0, own.argmax(2), -1).T
+
+
+@dataclass(frozen=True, eq=False)
+class Ring(Result):
+    """Two latents whose angle around `centre`, in units of `scale`, encodes a factor."""
+
+    latents: tuple[int, int]
+    angle: int  # the factor
+    radius: int  # the factor of the radius, -1 for none
+    centre: tuple[float, float]
+    scale: tuple[float, float]
+    told: float  # share of the factor's entropy that the angle explains, beyond chance
+    straight: float  # the same of the best straight coordinate, in any direction
+
+
+def rings(charts: CartesianOrPolar, codes: Array, factors: Factors, *, margin: float) -> list[Ring]:
+    """The polar pairs whose angle encodes a factor; stricter than the comparison of charts.
+
+    In the charts, two factors on a turned grid look polar, and so do some clusters at random.
+    An angle (or radius) encodes a factor if, in shares of its entropy, it explains `margin` more
+    than the best straight coordinate in any direction of the plane and most of what both latents
+    explain together. For an angle the factor must also follow it in order, once around; so no
+    categorical factor is an angle or a radius.
+    """
+    sample, _ = prepare("rings", codes, factors, None)
+    ordered = {
+        k: place
+        for place, (k, kind) in enumerate(zip(sample.columns, sample.kinds, strict=True))
+        if kind != "categorical"
+    }
+    polar = [p for p in charts.pairs if p.verdict == "polar" and p.factors[0] in ordered]
+    rings = []
+    for pair in polar[:MOST_RINGS]:
+        z = sample.codes[:, [sample.latents.index(j) for j in pair.latents]]
+        centre, scale = z.mean(0), z.std(0)
+        x, y = ((z - centre) / scale).T
+        angle, radius = np.arctan2(y, x), np.hypot(x, y)
+        turns = np.arange(0, np.pi, np.pi / 12)
+        straight = np.outer(x, np.cos(turns)) + np.outer(y, np.sin(turns))
+        shares = _information(np.column_stack([angle, radius, straight]), sample.labels).share
+        side = max(2, min(BINS, int((len(z) / 10) ** 0.5)))
+        cells = quantile_bins(z, side) @ [side, 1]
+        both = information(cells[:, None], sample.labels).share[0]
+        encodes = (shares[:2] >= shares[2:].max(0) + margin) & (shares[:2] >= MOST_OF_BOTH * both)
+        first, second = (ordered.get(k, -1) for k in pair.factors)
+        if not encodes[0, first] or not _in_order(angle, sample.labels[:, first]):
+            continue
+        rings.append(
+            Ring(
+                latents=pair.latents,
+                angle=pair.factors[0],
+                radius=pair.factors[1] if second >= 0 and encodes[1, second] else -1,
+                centre=(float(centre[0]), float(centre[1])),
+                scale=(float(scale[0]), float(scale[1])),
+                told=float(shares[0, first]),
+                straight=float(shares[2:, first].max()),
+            )
+        )
+    return rings
+
+
+def _in_order(angle: np.ndarray, labels: np.ndarray) -> bool:
+    """Whether the mean direction turns one way as the factor grows (in up to 8 groups)."""
+    groups = quantile_bins(labels[:, None], 8)[:, 0]
+    point = np.exp(1j * angle)
+    means = np.array([point[groups == g].mean() for g in np.unique(groups)])
+    steps = np.angle(means[1:] / means[:-1])
+    return bool(abs(steps.sum()) >= 0.8 * np.abs(steps).sum())
 
 
 @dataclass(frozen=True, eq=False)

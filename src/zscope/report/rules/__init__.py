@@ -31,9 +31,9 @@ RULES = (
     Rule(
         "dead latents",
         NATS,
-        "Every latent is in use: in a variational model its posterior has at least {threshold:g} "
-        "nats about the observations, in a deterministic one it changes the decoded observation "
-        f"by at least {100 * EFFECT:g} %.",
+        "Every latent is in use: in a variational model its posterior encodes at least "
+        "{threshold:g} nats about the observations, in a deterministic one it changes the decoded "
+        f"observation by at least {100 * EFFECT:g} %.",
         latents.dead_latents,
         of_collapsed=True,
     ),
@@ -120,37 +120,37 @@ RULES = (
     Rule(
         "scores at chance",
         0.02,
-        "Every score exceeds the mean score of shuffled codes by at least {threshold:g} and by "
-        "three standard deviations (with fewer than five shuffles: its interval lies above that "
-        "mean). A score for which shuffled codes get more than 0.95 is uninformative.",
+        f"Fewer than {100 * scores.MANY_REACH:g} % of shuffled codes reach a score, and it exceeds "
+        "the mean of the others (without the largest) by at least {threshold:g} and by "
+        f"{scores.DEVIATIONS} standard deviations (with fewer than five shuffles: the code encodes "
+        "a factor, and the interval lies above that mean). Gaps between latents are also small "
+        "where latents share a factor; they count only if the code encodes no factor. A score "
+        "for which shuffled codes get more than 0.95 is uninformative.",
         scores.at_chance,
     ),
     Rule(
         "factors spread over latents",
-        0.2,
-        "Where explicitness is 0.7 or more, MIG is at least {threshold:g}.",
+        0.5,
+        "Of each factor that the code encodes, the best latent explains at least "
+        f"{100 * scores.LEAST_SHARE:g} %, and every other has less than {{percent:g}} % of its "
+        "information.",
         scores.spread_over_latents,
     ),
     Rule(
         "missing factors",
         0.1,
-        "Every factor can be predicted from the code: the skill of boosted trees on held-out rows "
-        "is at least {threshold:g} (more where few rows make it uncertain).",
+        "Every factor can be predicted from the code by boosted trees, on held-out rows. With a "
+        "skill below {threshold:g} (more where few rows make it uncertain) it is not encoded, "
+        f"below {scores.PART:g} only in part.",
         scores.missing_factors,
     ),
     Rule(
         "polar pairs",
-        0.1,
-        "Two latents are no better described by angle and radius than by themselves, by "
-        "{threshold:g} or more.",
+        scores.RINGS_MARGIN,
+        "No angle between two latents explains more of a factor with ordered values, by "
+        "{threshold:g} of its entropy, than every straight direction in their plane, and most of "
+        "what both explain together, while both have most of the skill of the whole code.",
         scores.polar_pairs,
-    ),
-    Rule(
-        "factors in two latents",
-        0.5,
-        "The second latent of a factor has less than {percent:g} % of the information of the "
-        "first.",
-        scores.shared_factors,
     ),
     Rule(
         "decoder axes",

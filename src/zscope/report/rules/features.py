@@ -6,8 +6,6 @@ from zscope.report.findings import Facts, Finding, latents_text, table
 
 __all__ = ["moved_features"]
 
-MOST = 3  # latents in the sentence; the table of latents has all of them
-
 
 def moved_features(facts: Facts, threshold: float) -> Iterable[Finding]:
     effects = facts.get("feature-effects")
@@ -17,18 +15,17 @@ def moved_features(facts: Facts, threshold: float) -> Iterable[Finding]:
     moving = [j for j in used if effects.text(j)]
     still = sorted(j for j in used if j not in moving)
     if moving:
-        sentences = [f"latent {j} moves {effects.text(j)}" for j in moving[:MOST]]
-        sentences[0] = sentences[0].replace("latent", "Latent", 1)
-        more = f"; and {len(moving) - MOST} more latents" if len(moving) > MOST else ""
+        parts = [(j, effects.text(j, intervals=True)) for j in moving]
+        others = len(moving) - 1
+        more = f", and {others} other latent{'s move' if others > 1 else ' moves'} features too"
+        both_ways = " ±: up from some codes and down from others." * any("±" in t for _, t in parts)
         yield Finding(
-            "; ".join(sentences) + more,
+            f"Latent {moving[0]} moves {effects.text(moving[0], most=2)}{more if others else ''}",
             "From one standard deviation of the latent below its mean to one above, in standard "
-            "deviations (sd) of the feature with 95 % intervals, and in its own units.",
+            f"deviations (sd) of the feature with 95 % intervals, and in its own units.{both_ways}",
             level="note",
             matters=0.45,
-            table=table(
-                ("latent", "moves"), [(j, effects.text(j, intervals=True)) for j in moving]
-            ),
+            table=table(("latent", "moves"), parts),
         )
     if still:
         yield Finding(

@@ -106,10 +106,13 @@ def dead_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
         return
     keep = [row["latent"] for row in rows if row not in dead]
+    one = "s" if len(dead) == 1 else ""
     yield Finding(
-        f"{len(dead)} of {total} latents {'carries' if len(dead) == 1 else 'carry'} no information",
+        f"{len(dead)} of {total} latents hardly change{one} the decoded observation"
+        if facts.recording.usage.measure == "effect"
+        else f"{len(dead)} of {total} latents {'carries' if one else 'carry'} no information",
         evidence,
-        f"harmless; to remove {'it' if len(dead) == 1 else 'them'}, train with {used}, or prune "
+        f"harmless; to remove {'it' if one else 'them'}, train with {used}, or prune "
         f"with zs.prune(autoencoder, {index_list(keep)})",
         "note",
         0.3 + 0.2 * len(dead) / total,

@@ -1,55 +1,134 @@
 """Rules about scores against known factors."""
 
 from collections.abc import Iterable
-from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
-from zscope.assays.disentanglement.dci import informativeness
+from zscope.assays.alignment.cartesian_or_polar import MOST_OF_BOTH, Ring, rings
+from zscope.assays.disentanglement.dci import factor_skills
 from zscope.assays.disentanglement.score import Score
+from zscope.assays.information import bins_for, entropy
 from zscope.errors import MissingExtra
 from zscope.report.findings import Facts, Finding, and_list, table, title
 
 __all__ = [
+    "PART",
     "at_chance",
     "missing_factors",
     "polar_pairs",
-    "shared_factors",
     "spread_over_latents",
 ]
 
-LEAST_NATS = 0.2
-"""With less information about a factor, a latent does not encode it."""
-DEVIATIONS = 3
-"""An uninformative score exceeds the mean of shuffled codes by more once in 700 times."""
+PART = 0.5
+"""A factor that is predicted with less skill is encoded only in part."""
+LEAST_SHARE = 0.1
+"""A latent that explains less of a factor's entropy does not encode it alone."""
+GAPS = {"mig", "mig-sup", "sap", "dcimig", "predictability-gap"}
+"""Near 0 for a factor spread over latents too, or a latent that encodes several factors."""
+MANY_REACH = 0.2
+"""Share of shuffled codes with the same score or more that makes a score one of theirs."""
+DEVIATIONS = 5
+"""Without the largest of ten scores of shuffled codes, another one exceeds the mean of the rest by
+more in 0.2 % of cases if they are Gaussian."""
+RINGS_MARGIN = 0.1
 
 
-def deviation_of(score: Score) -> float:
-    """The standard deviation over shuffles; 0 if there are fewer than five."""
-    return float(np.std(score.shuffled, ddof=1)) if len(score.shuffled) >= 5 else 0.0
+@dataclass(frozen=True)
+class Skills:
+    """How well each factor is predicted from the latents in use, from 0 (a guess) to 1."""
+
+    of: dict[int, float]
+    rows: int
+
+    def least(self, threshold: float) -> float:
+        """The skill below which a factor is not encoded: more for so few rows that a guess may
+        look like some skill. The standard error of a guess is up to 1 / sqrt(rows)."""
+        return max(threshold, 3 / float(np.sqrt(self.rows)))
+
+    def encoded(self, threshold: float = 0.1) -> list[int]:
+        return [k for k, skill in self.of.items() if skill >= self.least(threshold)]
+
+
+def skills_of(facts: Facts) -> Skills | None:
+    """Of a recording with factors for which scores were asked; None without LightGBM."""
+    recording = facts.recording
+    factors = recording.factors
+    scored = any(isinstance(result, Score) for result in facts.results.values())
+    if factors is None or not facts.used or not scored:
+        return None
+
+    def measure() -> Skills | None:
+        try:
+            return Skills(*factor_skills(recording.codes, factors, facts.used, seed=recording.seed))
+        except MissingExtra:
+            return None
+
+    skills: Skills | None = recording.share("factor skills", measure)
+    return skills
+
+
+def rings_of(facts: Facts, margin: float = RINGS_MARGIN) -> list[Ring]:
+    """The pairs of latents that encode a factor as an angle, the best one of each factor.
+
+    Two of many latents over which a factor is spread may tell some of it by their angle. So the
+    two must predict it nearly as well as the whole code.
+    """
+    recording, charts = facts.recording, facts.get("cartesian-or-polar")
+    factors, skills = recording.factors, skills_of(facts)
+    if charts is None or factors is None:
+        return []
+
+    def measure() -> list[Ring]:
+        best: dict[int, Ring] = {}
+        found = rings(charts, recording.codes, factors, margin=margin)
+        for ring in sorted(found, key=lambda each: -each.told):
+            best.setdefault(ring.angle, ring)
+        return [ring for ring in best.values() if skills is None or enough(ring, skills)]
+
+    def enough(ring: Ring, skills: Skills) -> bool:
+        pair, _ = factor_skills(recording.codes, factors, list(ring.latents), seed=recording.seed)
+        return pair[ring.angle] >= MOST_OF_BOTH * skills.of[ring.angle]
+
+    return list(recording.share(("rings", margin), measure))
 
 
 def chance_text(score: Score) -> str:
     """The score of shuffled codes, with its standard deviation."""
-    deviation = deviation_of(score)
-    more = f" ± {deviation:.3f} over {len(score.shuffled)} shuffles" if deviation else ""
-    return f"{score.chance:.3f}{more}"
+    count = len(score.shuffled)
+    if count < 5:
+        return f"{score.chance:.3f}"
+    return f"{score.chance:.3f} ± {np.std(score.shuffled, ddof=1):.3f} over {count} shuffles"
+
+
+def is_near_chance(score: Score, threshold: float, encoded: bool) -> bool:
+    """Whether shuffled codes reach the score; one of them may do so by accident.
+
+    The spread over one or two shuffles is unknown. Then a code that encodes no factor is at chance.
+    """
+    if len(score.shuffled) < 5:
+        below = score.interval is not None and score.interval[0] <= score.chance
+        return below or not encoded or score.score - score.chance < threshold
+    shuffled = np.sort(score.shuffled)
+    rest = shuffled[:-1]
+    likely = rest.mean() + max(threshold, DEVIATIONS * float(np.std(rest, ddof=1)))
+    return bool(np.mean(shuffled >= score.score) >= MANY_REACH or score.score < likely)
 
 
 def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
-    def is_near_chance(score: Score) -> bool:
-        above = score.score - score.chance
-        if deviation := deviation_of(score):
-            return above < max(threshold, DEVIATIONS * deviation)
-        below = score.interval is not None and score.interval[0] <= score.chance
-        return below or above < threshold
-
     scores = {name: each for name, each in facts.results.items() if isinstance(each, Score)}
+    if not scores:
+        return
+    skills = skills_of(facts)
+    encoded = skills is None or bool(skills.encoded())
     uninformative = {name: each for name, each in scores.items() if each.chance > 0.95}
     chance = {
         name: each
         for name, each in scores.items()
-        if name not in uninformative and is_near_chance(each)
+        if name not in uninformative
+        and is_near_chance(each, threshold, encoded)
+        # Of a code that encodes factors, no gap means that latents share them.
+        and not (name in GAPS and skills is not None and encoded)
     }
     if chance:
         one = len(chance) == 1
@@ -89,50 +168,48 @@ def at_chance(facts: Facts, threshold: float) -> Iterable[Finding]:
 
 
 def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
-    dci, gap, factors = facts.get("dci"), facts.get("mig"), facts.recording.factors
-    if dci is None and gap is not None and len(gap.factors) == 1:
-        with suppress(MissingExtra):
-            dci = informativeness(facts.recording)  # one factor has no disentanglement
-    if dci is None or factors is None or not facts.used:
+    skills, factors, gap = skills_of(facts), facts.recording.factors, facts.get("mig")
+    if skills is None or factors is None:
         return
-    nats = {} if gap is None else dict(zip(gap.factors, gap.matrix.max(0, initial=0), strict=True))
-    skills = np.zeros(len(dci.factors))  # of no latent, for scores that find none informative
-    if dci.active:
-        skills = dci.per_factor_informativeness.copy()
-        for place, kind in enumerate(dci.informativeness_is):
-            if kind == "accuracy":
-                values = factors.values[:, dci.factors[place]]
-                skills[place] = _above_majority(skills[place], values)
+    names = {k: factors.names[k] for k in skills.of}
+    best = {} if gap is None else dict(zip(gap.factors, gap.matrix.max(0, initial=0), strict=True))
+    columns = ("factor", "skill of a prediction", "most in one latent, nats")[: 3 if best else 2]
     rows = [
-        (factors.names[k], max(0.0, float(skill)), float(nats.get(k, 0)))
-        for k, skill in zip(dci.factors, skills, strict=True)
+        (names[k], skill, float(best.get(k, 0)))[: len(columns)] for k, skill in skills.of.items()
     ]
-    # A third of the rows is held out; of few, a guess may look like some skill.
-    limit = max(threshold, 1.5 / (dci.samples / 3) ** 0.5)
-    missing = [row for row in rows if row[1] < limit]
-    width = 3 if gap is not None else 2
-    columns = ("factor", "skill of a prediction", "most in one latent, nats")[:width]
-    shown = [row[:width] for row in rows]
     evidence = (
-        f"Boosted trees that see all latents in use, on held-out rows: skill 0 is as good as a "
-        f"constant guess, 1 perfect; {dci.samples:,} observations."
+        f"Boosted trees that see all latents in use, on rows they were not trained on: skill 0 is "
+        f"as good as a constant guess, 1 perfect; {skills.rows:,} observations."
     )
+    encoded = skills.encoded(threshold)
+    missing = [names[k] for k in names if k not in encoded]
+    partly = [f"{names[k]} ({skills.of[k]:.2f})" for k in encoded if skills.of[k] < PART]
+    everything = len(missing) == len(rows)
     if missing:
-        names, one = [row[0] for row in missing], len(missing) == 1
         yield Finding(
-            f"The code does not encode {and_list(names)}"
-            if one or len(missing) < len(rows)
-            else "The code encodes none of the factors",
+            "The code encodes none of the factors"
+            if everything and len(rows) > 1
+            else f"The code does not encode {and_list(missing)}",
             evidence,
-            f"if {'it matters' if one else 'they matter'}, train longer, with a smaller β or with "
-            "more capacity; look at the reconstructions"
-            if len(missing) < len(rows)
-            else "check that factors and observations are in the same order",
+            "check that factors and observations are in the same order"
+            if everything
+            else f"if {'it matters' if len(missing) == 1 else 'they matter'}, train longer, with a "
+            "smaller β or with more capacity; look at the reconstructions",
             "problem",
             0.7,
-            table=table(columns, shown),
+            table=table(columns, rows),
         )
-    else:
+    if partly:
+        yield Finding(
+            f"The code encodes {and_list(partly)} only in part",
+            f"In brackets the skill. {evidence}",
+            f"predictions will miss much of {'it' if len(partly) == 1 else 'them'}; train "
+            "longer, with a smaller β or with more capacity",
+            "note",
+            0.5,
+            table=() if missing else table(columns, rows),
+        )
+    if not missing and not partly:
         yield Finding(
             f"The code encodes {'all ' * (len(rows) > 2)}{len(rows)} factors"
             if len(rows) > 1
@@ -140,101 +217,89 @@ def missing_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
             evidence,
             level="healthy",
             matters=0.65,
-            table=table(columns, shown),
+            table=table(columns, rows),
         )
 
 
-def _above_majority(accuracy: float, values: np.ndarray) -> float:
-    """An accuracy from 0 (always the most frequent value) to 1."""
-    share = float(np.unique(values, return_counts=True)[1].max()) / len(values)
-    return (accuracy - share) / max(1 - share, 1e-12)
-
-
 def polar_pairs(facts: Facts, threshold: float) -> Iterable[Finding]:
-    charts, factors = facts.get("cartesian-or-polar"), facts.recording.factors
-    if charts is None or factors is None:
-        return
-    for pair in charts.pairs:
-        angle, radius = pair.factors
-        if pair.verdict != "polar" or angle < 0 or pair.polar < pair.cartesian + threshold:
-            continue
-        a, b = pair.latents
-        and_radius = f" and {factors.names[radius]} as a radius" if radius >= 0 else ""
+    names = () if facts.recording.factors is None else facts.recording.factors.names
+    for ring in rings_of(facts, threshold):
+        a, b = ring.latents
+        and_radius = f" and {names[ring.radius]} as a radius" if ring.radius >= 0 else ""
+        # Signs as in a formula: z1 + 3.00 for a centre at -3.
+        x, y = (
+            f"(z{j} {'-' if centre >= 0 else '+'} {abs(centre):.3g}) / {scale:.3g}"
+            for j, centre, scale in zip(ring.latents, ring.centre, ring.scale, strict=True)
+        )
         yield Finding(
-            f"Latents {a} and {b} encode {factors.names[angle]} as an angle{and_radius}",
-            f"Share of information in the better coordinate: {pair.polar:.2f} with angle and "
-            f"radius, {pair.cartesian:.2f} with the latents themselves; "
-            f"{charts.samples:,} observations.",
-            f"treat them as one variable: atan2(z{b}, z{a}) is the factor, single latents are not",
+            f"Latents {a} and {b} encode {names[ring.angle]} as an angle{and_radius}",
+            f"The angle explains {ring.told:.2f} of the entropy of {names[ring.angle]}, the "
+            f"best straight direction in their plane {ring.straight:.2f}; "
+            f"{len(facts.recording):,} observations.",
+            f"treat them as one variable: read the factor from atan2({y}, {x}), not from single "
+            "latents",
             "note",
             0.4,
         )
 
 
-def shared_factors(facts: Facts, threshold: float) -> Iterable[Finding]:
-    gap, factors, charts = (
-        facts.get("mig"),
-        facts.recording.factors,
-        facts.get("cartesian-or-polar"),
-    )
-    if gap is None or factors is None or len(gap.active) < 2:
-        return
-    polar = (
-        {}
-        if charts is None
-        else {pair.latents: pair.factors for pair in charts.pairs if pair.verdict == "polar"}
-    )
-    rows = []
-    for k, shares in zip(gap.factors, gap.matrix.T, strict=True):
-        first, second = (int(i) for i in np.argsort(-shares)[:2])
-        pair = tuple(sorted((gap.active[first], gap.active[second])))
-        if shares[first] < LEAST_NATS or shares[second] < threshold * shares[first]:
-            continue
-        if k in polar.get(pair, ()):
-            continue  # said as such
-        rows.append(
-            (
-                factors.names[k],
-                gap.active[first],
-                float(shares[first]),
-                gap.active[second],
-                float(shares[second]),
-            )
-        )
-    if rows:
-        names = [row[0] for row in rows]
-        yield Finding(
-            f"{and_list(names)} {'is' if len(rows) == 1 else 'are each'} encoded by two latents",
-            f"Information above chance, in nats; {gap.samples:,} observations.",
-            f"to change {'it' if len(rows) == 1 else 'one of them'}, move both of its latents; a "
-            "larger β or a penalty on total correlation separates them",
-            "note",
-            0.32,
-            table=table(("factor", "latent", "nats", "latent", "nats"), rows),
-        )
-
-
 def spread_over_latents(facts: Facts, threshold: float) -> Iterable[Finding]:
-    explicit, gap = facts.get("explicitness"), facts.get("mig")
-    if explicit is None or gap is None or explicit.score < 0.7:
+    gap, factors, skills = facts.get("mig"), facts.recording.factors, skills_of(facts)
+    if gap is None or factors is None or skills is None or not gap.active:
         return
-    evidence = (
-        f"Explicitness {explicit.score:.2f} (chance {explicit.chance:.2f}), MIG {gap.score:.2f} "
-        f"(chance {gap.chance:.2f}), {gap.samples:,} observations."
-    )
-    if gap.score < threshold:
+    polar = {k for ring in rings_of(facts) for k in (ring.angle, ring.radius)}  # said as such
+    encoded = [k for k in skills.encoded() if k not in polar]
+    single, several = [], []
+    for k, nats in zip(gap.factors, gap.matrix.T, strict=True):
+        if k not in encoded:
+            continue
+        order = np.argsort(-nats, kind="stable")
+        sharing = [int(j) for j in order if nats[j] >= threshold * nats[order[0]]]
+        alone = nats[order[0]] >= LEAST_SHARE * _entropy(factors.values[:, k])
+        if alone and len(sharing) == 1:
+            single.append((factors.names[k], gap.active[sharing[0]], float(nats[sharing[0]])))
+        elif alone:
+            latents = ", ".join(str(gap.active[j]) for j in sharing)
+            amounts = ", ".join(f"{nats[j]:.2f}" for j in sharing)
+            several.append((factors.names[k], latents, amounts))
+        elif skills.of[k] >= PART:
+            several.append((factors.names[k], "none alone", f"at most {nats[order[0]]:.2f}"))
+    scores = f"MIG {gap.score:.2f} (chance {gap.chance:.2f})"
+    if (explicit := facts.get("explicitness")) is not None:
+        scores = f"Explicitness {explicit.score:.2f} (chance {explicit.chance:.2f}), {scores}"
+    evidence = f"Information above chance, in nats. {scores}, {gap.samples:,} observations."
+    if several:
+        names = [row[0] for row in several]
+        it = "it" if len(names) == 1 else "one"
         yield Finding(
-            "The factors can be predicted from the codes, but each is spread over several latents",
-            evidence,
-            "predict them with a linear map, or train with a larger β or a penalty on total "
-            "correlation",
+            f"{and_list(names)} {'is' if len(names) == 1 else 'are each'} encoded by several "
+            "latents",
+            f"Latents with at least {100 * threshold:g} % of the information of the best one. "
+            f"{evidence}",
+            f"to change {it}, move these latents together; to read {it}, use all of them; a larger "
+            "β or a penalty on total correlation may separate them",
             "note",
             0.35,
+            table=table(("factor", "latents", "nats"), several),
         )
-    else:
+    elif single:
+        names = [row[0] for row in single]
+        if len(names) == 1:
+            text = f"{names[0]} is encoded mainly by latent {single[0][1]}"
+        elif len(names) == len(skills.of):
+            text = "Each factor is encoded mainly by one latent"
+        else:
+            text = f"{and_list(names)} are each encoded mainly by one latent"
         yield Finding(
-            "The factors can be predicted from the codes, each mainly from one latent",
+            text,
             evidence,
             level="healthy",
             matters=0.6,
+            table=table(("factor", "latent", "nats"), single),
         )
+
+
+def _entropy(values: np.ndarray) -> float:
+    """Of a factor, in nats; of many values, at most that of the bins of a latent."""
+    counts = np.unique(values, return_counts=True)[1]
+    return min(float(entropy(counts)), float(np.log(bins_for(len(values)))))

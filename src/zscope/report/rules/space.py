@@ -69,11 +69,13 @@ def unlike_data(facts: Facts, threshold: float) -> Iterable[Finding]:
     share = float(far.double().mean())
     consistent = int(far.sum()) - int(far[result.holes].sum())
     name = f"{result.source} samples"
+    count = {0: "None", int(far.sum()): "All"}.get(consistent, f"{consistent:,}")
+    also = f" {count} of them are self-consistent: decoding and encoding does not move them."
+    also = also if far.any() else ""
     evidence = (
         f"{int(far.sum()):,} of {total:,} {name} decode to observations farther from the data than "
         f"{result.data_limit:.2g} times the spacing of the nearest observations; at most 1 % of "
-        f"decoded posterior samples are. {consistent:,} of them are "
-        "self-consistent: decoding and encoding does not move them."
+        f"decoded posterior samples are.{also}"
     )
     if share >= threshold:
         yield Finding(
@@ -260,13 +262,14 @@ def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
     if result is None or 2 * result.degenerate > result.samples:
         return
     evidence = (
-        f"Distance {result.distance:.2f} from axes that are aligned, chance {result.chance:.2f} "
-        f"for random ones; {len(result.active)} latents in use, {result.samples:,} codes."
+        f"Distance {result.distance:.2f} of the latents from directions that change the output "
+        f"independently (0: aligned), {result.chance:.2f} for random axes; {len(result.active)} "
+        f"latents in use, {result.samples:,} codes."
     )
     if result.relative >= threshold:
         yield Finding(
-            "The latents are aligned with the directions that the decoder separates no better than "
-            "random ones",
+            f"The decoder's axes are no better than random (distance {result.distance:.2f}, chance "
+            f"{result.chance:.2f})",
             evidence,
             "do not interpret single latents; other directions vary the output more independently",
             "note",
@@ -274,7 +277,7 @@ def decoder_axes(facts: Facts, threshold: float) -> Iterable[Finding]:
         )
     elif result.relative <= ALIGNED:
         yield Finding(
-            "The latents are aligned with the directions that the decoder separates",
+            "The latents are aligned with the decoder's axes",
             evidence,
             level="healthy",
             matters=0.4,
