@@ -77,4 +77,4 @@ def test_a_count_is_a_whole_number_of_any_type_and_a_name_is_a_known_one():
     typo, counted, wrong = json.loads(ran.stdout)
     assert counted == 35
     assert wrong == []
-    assert "on='cause' is not noises or causes" in typo
+    assert "on='cause'; expected noises or causes" in typo
