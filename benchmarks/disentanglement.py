@@ -26,7 +26,7 @@ from zscope.assays.disentanglement.dci import _lightgbm
 from zscope.assays.disentanglement.factor_vae import _votes
 from zscope.assays.disentanglement.irs import _by_maximum
 from zscope.assays.disentanglement.mig import _gaps
-from zscope.assays.disentanglement.modularity import _corrected
+from zscope.assays.disentanglement.modularity import _above_chance
 from zscope.assays.run import measure
 from zscope.assays.sample import prepare, used_latents
 
@@ -106,7 +106,7 @@ def score_alone(name: str, codes: np.ndarray, factors: np.ndarray) -> float:
     rng = np.random.default_rng(0)
     if name == "factor_vae_score":
         return _votes(sample, rng, by_value=False).score
-    estimate = {"mig": _gaps, "modularity": _corrected, "irs": _by_maximum}[name]
+    estimate = {"mig": _gaps, "modularity": _above_chance, "irs": _by_maximum}[name]
     return estimate(sample, rng).score
 
 

@@ -370,7 +370,11 @@ def test_runs_and_datasets_print_shortly(tmp_path):
         zs.models.build("vae", shape=(3,), latents=2, hidden=(8,), seed=0), data, steps=2,
         out=tmp_path / "<mine>",
     )  # fmt: skip
-    assert repr(run) == f"Run(<mine>: finished, step 2, {run.path})"
+    assert [line.split(maxsplit=1) for line in repr(run).splitlines()] == [
+        ["Run", "finished, 2 steps"],
+        ["model", "vae"],
+        ["path", str(run.path)],
+    ]
     assert "&lt;mine&gt;" in run._repr_html_()
     assert len(repr(data).splitlines()) == 1 + 1 + len(data.factor_names)
     assert data.factor_names[0] in data._repr_html_()

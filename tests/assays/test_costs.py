@@ -22,7 +22,7 @@ def test_few_latents_and_few_rows_leave_no_note():
         assert not measure(recording, names).notes
 
 
-LATENTS = [1, 2, 10, 64, 256, 304, 499, 1024, 16_384]
+LATENTS = [1, 2, 10, 32, 38, 64, 256, 304, 499, 1024, 16_384]
 
 
 @pytest.mark.parametrize("latents", LATENTS)

@@ -381,6 +381,6 @@ ENTRY = Entry(
     question="Where in a plane of latents are codes self-consistent and like data?",
     takes=("autoencoder", "base", "plane", "codes=codes", "reference=hole_reference"),
     needs=("two latents",),
-    passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid",
+    passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid + 2048",
     uses=("dims=response-matrix",),
 )

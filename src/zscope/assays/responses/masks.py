@@ -270,5 +270,5 @@ ENTRY = Entry(
     needs=("causal block", "two latents"),
     passes="samples * (latents * (latents - 1) // 2 + 2)",
     uses=("responses=response-matrix",),
-    most=7_500,
+    most=7_000,
 )
