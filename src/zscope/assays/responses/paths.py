@@ -69,6 +69,7 @@ __all__ = ["ManifoldPath", "manifold_path"]
 
 Cost = Literal["density", "field"]
 NEAREST = 5
+MOST_FOR_TREE = 16  # with more latents a search tree visits every code anyway, but slowly
 
 # Moves in the 32 nearest directions of a grid, up to sign: with only the 8 nearest a path
 # can be 8 % too long, with these 1.3 %, and relaxation removes the rest.
@@ -249,18 +250,18 @@ class _Density:
     """How far points are from the nearest codes: mean squares, in units of their spacing."""
 
     def __init__(self, codes: Tensor) -> None:
-        from scipy.spatial import KDTree
-
         # Repeated codes would have no distance from each other.
         self.codes = codes.detach().double().cpu().unique(dim=0)
-        self.tree = KDTree(self.codes.numpy())
         self.count = min(NEAREST, len(self.codes))
-        self.spacing = 1.0
-        # From each other, not from themselves.
-        near, _ = self.tree.query(self.codes.numpy(), k=list(range(2, self.count + 2)))
-        distances = torch.from_numpy(near)
-        if len(self.codes) <= self.count:  # there are not as many others
-            distances = torch.where(distances.isfinite(), distances, 0.0)
+        self.tree = None
+        if codes.shape[1] <= MOST_FOR_TREE:
+            from scipy.spatial import KDTree
+
+            self.tree = KDTree(self.codes.numpy())
+        # From each other, not from themselves; the last code may have one neighbour less.
+        near, _ = self._nearest(self.codes, min(self.count + 1, len(self.codes)))
+        distances = torch.zeros(len(self.codes), self.count, dtype=torch.float64)
+        distances[:, : near.shape[1] - 1] = near[:, 1:]
         self.spacing = float(distances.mean(1).median()) or 1.0
         own = distances.square().mean(1).sqrt() / self.spacing
         self.limit = float(np.quantile(own.numpy(), 0.99))
@@ -268,10 +269,22 @@ class _Density:
     def __call__(self, points: Tensor) -> Tensor:
         """For points of any leading shape, with gradients."""
         flat = points.double().reshape(-1, points.shape[-1])
-        _, index = self.tree.query(flat.detach().numpy(), k=list(range(1, self.count + 1)))
-        squares = (flat[:, None] - self.codes[torch.from_numpy(index)]).square().sum(-1)
+        _, index = self._nearest(flat.detach(), self.count)
+        squares = (flat[:, None] - self.codes[index]).square().sum(-1)
         density: Tensor = squares.mean(1).reshape(points.shape[:-1]) / self.spacing**2
         return density
+
+    def _nearest(self, points: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Distances and indices of the nearest codes, the nearest first."""
+        if self.tree is not None:
+            near, index = self.tree.query(points.numpy(), k=list(range(1, count + 1)))
+            return torch.from_numpy(near), torch.from_numpy(index)
+        parts = [
+            torch.cdist(part, self.codes).topk(count, largest=False) for part in points.split(1024)
+        ]
+        return torch.cat([part.values for part in parts]), torch.cat(
+            [part.indices for part in parts]
+        )
 
 
 class _Space:
