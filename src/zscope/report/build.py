@@ -402,4 +402,8 @@ def round_numbers(value: Any) -> Any:
         return float(f"{value:.6g}") if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         return {key: round_numbers(item) for key, item in value.items()}
-    return [round_numbers(item) for item in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, list | tuple):
+        return value
+    if {*map(type, value)} == {float} and all(map(math.isfinite, value)):  # most of them, faster
+        return [float(f"{item:.6g}") for item in value]
+    return [round_numbers(item) for item in value]

@@ -301,3 +301,27 @@ def test_nan_of_the_encoder_is_reported_with_its_row():
     x[11] = torch.nan
     with pytest.raises(zs.errors.InterfaceError, match="1 of 16 observations, the first at row 11"):
         conditioned_response_matrix(identity(2, prior="normal"), x, factors)
+
+
+def test_chance_is_the_score_of_as_many_pairs_that_differ_in_everything():
+    samples, factors = 6, grid(6, 6, 6)
+    codes = torch.randn(len(factors), 5, generator=seeded(0))
+    rng = np.random.default_rng(0)
+    expected = []
+    for _ in range(400):
+        rows = [rng.permutation(len(codes))[:samples] for _ in range(3)]
+        z = np.stack([codes.numpy()[row] for row in rows])
+        matrix = np.sqrt(np.square(z - np.roll(z, 1, axis=1)).mean(1))
+        shares = [matrix.max(axis).sum() / matrix.sum() for axis in (0, 1)]
+        expected.append([(s - 1 / d) / (1 - 1 / d) for s, d in zip(shares, (3, 5), strict=True)])
+    model = identity(5, prior="normal")
+    found = [
+        conditioned_response_matrix(
+            model, codes, factors, samples=samples, causal=range(5), generator=seeded(seed)
+        ).chance
+        for seed in range(40)
+    ]
+    measured = np.array([list(chance.values()) for chance in found])
+    error = np.hypot(measured.std(0) / 40**0.5, np.std(expected, 0) / 400**0.5)
+    assert (abs(measured.mean(0) - np.mean(expected, 0)) < 3 * error).all()
+    assert (error < 0.1 * measured.mean(0)).all()  # the comparison is a sharp one

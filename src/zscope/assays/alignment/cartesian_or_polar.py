@@ -50,7 +50,7 @@ __all__ = [
 ]  # fmt: skip
 
 THRESHOLD = 0.1  # below this score neither chart fits
-MOST_NUMBERS, FEWEST_ROWS = 40_000_000, 1000  # pairs x rows; of more a part of the rows is used
+MOST_NUMBERS, FEWEST_ROWS = 30_000_000, 1000  # pairs x rows; of more a part of the rows is used
 MOST_RINGS = 50  # pairs to look at
 MOST_OF_BOTH = 0.75  # of what two latents tell together, a coordinate tells that encodes a factor
 

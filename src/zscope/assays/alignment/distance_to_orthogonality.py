@@ -226,7 +226,7 @@ def chance(latents: int) -> float:
     """
     if latents == 2:
         return 16 * math.sqrt(2) / math.pi * (1 - math.cos(math.pi / 8))
-    draws = max(100, min(4000, 80_000 // latents))
+    draws = max(40, min(4000, 4_000_000 // latents**2))  # more latents vary less
     return float(distance_of(random_orthogonal(draws, latents, seed=latents)).mean())
 
 

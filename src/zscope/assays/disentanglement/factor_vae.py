@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
@@ -166,17 +167,14 @@ def _least_varying(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """For each fixed value, the latent with the smallest variance in a batch of its rows."""
-    from scipy.sparse import csr_array
-
     winners = np.empty(len(fixed), dtype=np.int64)
-    powers = np.hstack([codes, codes**2])
+    # Single precision is enough for codes of standard size, and faster.
+    powers = torch.from_numpy(np.hstack([codes, codes**2])).float()
     for start in range(0, len(fixed), AT_ONCE):
         part = fixed[start : start + AT_ONCE]
-        rows = groups.draw(part, BATCH, rng).ravel()
-        # The sums over batches as a product with a sparse matrix, which copies no rows.
-        ends = np.arange(len(part) + 1) * BATCH
-        batches = csr_array((np.ones(len(rows)), rows, ends), shape=(len(part), len(codes)))
-        mean, square = np.split(batches @ powers / BATCH, 2, axis=1)
+        rows = torch.from_numpy(groups.draw(part, BATCH, rng))
+        means = torch.nn.functional.embedding_bag(rows, powers, mode="mean")  # copies no rows
+        mean, square = np.split(means.numpy(), 2, axis=1)
         variance = square - mean**2
         variance[:, ~varies] = np.inf
         winners[start : start + AT_ONCE] = variance.argmin(1)

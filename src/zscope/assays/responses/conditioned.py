@@ -162,10 +162,11 @@ def conditioned_response_matrix(
         for factor in range(len(names))
     ]
     # The causal latents are those of the data as a whole, not of the selected groups.
-    subset = torch.randperm(len(values), generator=generator, device=generator.device)[:samples]
+    subset = _some(len(values), samples, generator)
+    unrelated = [_some(len(values), len(pairs.rows), generator) for pairs in pairings]
     # A generator of its own for the response matrix, which is not always computed here.
     separate = torch.Generator().manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-    rows = np.unique(np.concatenate([*(pairs.rows for pairs in pairings), subset.cpu().numpy()]))
+    rows = np.unique(np.concatenate([*(pairs.rows for pairs in pairings), subset, *unrelated]))
     if posterior is None:
         posterior = encode(autoencoder, batch, rows)
     else:
@@ -187,7 +188,7 @@ def conditioned_response_matrix(
         )
     used = _causal_latents(overall.causal if causal is None else causal, len(lists), who)
     matrices, unconditioned = [], []
-    for pairs in pairings:
+    for pairs, others in zip(pairings, unrelated, strict=True):
         selected = posterior[[position[int(row)] for row in pairs.rows]]
         base, donors = pairs.draw(selected, generator)
         weights = pairs.weights(resamples, generator)
@@ -195,8 +196,7 @@ def conditioned_response_matrix(
         squares, _ = squared_changes(autoencoder, base, before, donors, lists, weights)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
         # The chance level: the same without conditioning, for pairs that differ in everything.
-        order = torch.randperm(len(subset_posterior), generator=generator, device=generator.device)
-        base = subset_posterior.sample(generator)[order.to(subset_posterior.mean.device)]
+        base = posterior[[position[int(row)] for row in others]].sample(generator)
         equal = torch.full((1, len(base)), 1 / len(base), dtype=torch.float64)
         before = respond(autoencoder, base)
         squares, _ = squared_changes(autoencoder, base, before, base.roll(1, 0), lists, equal)
@@ -354,6 +354,13 @@ def _observations(
     return batch, values, names or [f"factor{k}" for k in range(values.shape[1])]
 
 
+def _some(count: int, most: int, generator: Generator) -> np.ndarray:
+    """At most `most` of `count` rows, in random order."""
+    order = torch.randperm(count, generator=generator, device=generator.device)
+    rows: np.ndarray = order[:most].cpu().numpy()
+    return rows
+
+
 def _causal_latents(causal: Sequence[int], latents: int, who: str) -> list[int]:
     used = sorted({int(latent) for latent in causal})
     if used and not 0 <= used[0] <= used[-1] < latents:
@@ -390,5 +397,6 @@ ENTRY = Entry(
     needs=("two factors",),
     passes="2 * factors * samples * (latents + 1)",
     most=22_000,
+    fewest=4,  # the chance level and the intervals tell how uncertain that is
     uses=("response-matrix",),
 )

@@ -75,7 +75,8 @@ class FeatureEffects(Result):
         amount = torch.where(both, 2 * self.sizes[latent], amount)
         sure = torch.where(both, amount - 2 * 1.96 * self.size_errors[latent], sure)
         order = amount.argsort(descending=True, stable=True)
-        return [int(k) for k in order if sure[k] > self.least]
+        moved: list[int] = order[sure[order] > self.least].tolist()
+        return moved
 
     @property
     def both_ways(self) -> Tensor:

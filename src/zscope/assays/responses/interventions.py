@@ -23,6 +23,7 @@ __all__ = ["Errors", "Flavour", "norms", "spread_of"]
 Flavour = Literal["scale-free", "paper"]
 BLOCKS = 16  # of samples, for resampling
 MOST_UNITS = 256  # with more units there is a single block and no resampling
+AT_ONCE = 32  # resampled draws
 FOR_CHANCE = 4  # interventions on each unit, enough to estimate the chance level
 
 
@@ -116,19 +117,25 @@ class Errors:
         self._block_sizes = torch.bincount(place).double()
         self._size_sums = _block_sums(sizes, place).unflatten(1, self._parts[0].shape[1:3])
         self._moments = [_Moments(before, member, place), _Moments(effects, wide, place)]
-        for _ in range(resamples if self.blocks > 1 else 0):
-            blocks = _bootstrap_counts(self.blocks, generator)
-            values = _bootstrap_counts(self._parts[0].shape[2], generator)
-            count = float(blocks @ self._block_sizes)
-            size = self._relative_size(torch.einsum("b,bmv->mv", blocks, self._size_sums) / count)
-            own = self._moments[0].relative(blocks, count)
-            rate = (own[:, None] if self._scale_free else 1) / size
-            invariance, equivariance = (
-                torch.einsum("b,bmvi,mv,v->mi", blocks, part, rate, values)
-                / (count * values.sum() * moments.relative(blocks, count))
-                for part, moments in zip(self._parts, self._moments, strict=True)
-            )
-            yield 1 - invariance, 1 - equivariance
+        # Errors by units that are changed, and then by all else at once: for a few draws together
+        # they are a product of matrices, which reads the errors once.
+        errors = [part.transpose(0, 1).flatten(1, 2).contiguous() for part in self._parts]
+        for start in range(0, resamples if self.blocks > 1 else 0, AT_ONCE):
+            weights, scales = [], []
+            for _ in range(start, min(start + AT_ONCE, resamples)):
+                blocks = _bootstrap_counts(self.blocks, generator)
+                values = _bootstrap_counts(self._parts[0].shape[2], generator)
+                count = float(blocks @ self._block_sizes)
+                sizes = torch.einsum("b,bmv->mv", blocks, self._size_sums) / count
+                own = self._moments[0].relative(blocks, count)
+                rate = (own[:, None] if self._scale_free else 1) / self._relative_size(sizes)
+                weights.append(torch.einsum("b,mv,v->mbv", blocks, rate, values).flatten(1))
+                total = count * values.sum()
+                scales.append([total * moments.relative(blocks, count) for moments in self._moments])
+            together = torch.stack(weights, 1)  # units x draws x (blocks, values)
+            sums_by_draw = [torch.bmm(together, part).transpose(0, 1) for part in errors]
+            for k, (moved, deviation) in enumerate(scales):
+                yield 1 - sums_by_draw[0][k] / moved, 1 - sums_by_draw[1][k] / deviation
 
     def _relative_size(self, size: Tensor) -> Tensor:
         whole = self._size_sums.sum(0) / self._block_sizes.sum()
