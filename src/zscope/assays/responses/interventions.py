@@ -131,7 +131,9 @@ class Errors:
                 rate = (own[:, None] if self._scale_free else 1) / self._relative_size(sizes)
                 weights.append(torch.einsum("b,mv,v->mbv", blocks, rate, values).flatten(1))
                 total = count * values.sum()
-                scales.append([total * moments.relative(blocks, count) for moments in self._moments])
+                scales.append(
+                    [total * moments.relative(blocks, count) for moments in self._moments]
+                )
             together = torch.stack(weights, 1)  # units x draws x (blocks, values)
             sums_by_draw = [torch.bmm(together, part).transpose(0, 1) for part in errors]
             for k, (moved, deviation) in enumerate(scales):
