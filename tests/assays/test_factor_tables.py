@@ -93,11 +93,11 @@ def test_flags_call_factors_by_name_and_count_latents_and_do_not_name_the_score(
     results = measure(recording, "disentanglement").results
     flags = {flag for result in results.values() for flag in result.flags}
     assert "Factor still is constant over these 120 samples and left out." in flags
-    assert "Factor shape has 6 values: its gap can be at most 0.83." in flags
+    assert "Factor shape has 6 values: its gap can be at most about 0.83." in flags
     assert "Factor shape is categorical but treated as ordered." in flags
     assert "Latent 1 is passive (the posterior tells nothing) and left out." in flags
     definition = [line for line in flag_lines(results) if "0 by definition" in line]
     assert len(definition) == 1
     assert definition[0].endswith(" more: No latent is in use, so the score is 0 by definition.")
     unnamed = a.sap(codes, factors[:, :1], kinds="categorical").flags
-    assert "Factor 0 has 6 values: its gap can be at most 0.83." in unnamed
+    assert "Factor 0 has 6 values: its gap can be at most about 0.83." in unnamed

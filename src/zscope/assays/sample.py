@@ -286,7 +286,8 @@ def guess_flags(factors: Factors) -> list[str]:
     kinds = dict(zip(factors.names, factors.kinds, strict=True))
     guesses = ", ".join(f"{name} {kinds[name]}" for name in factors.guessed)
     return [
-        f"Kinds of factors were guessed: {guesses}. State them with kinds= (--kinds in the shell)."
+        f"Kinds of factors were guessed: {guesses}. State them with kinds= (--kinds on the command "
+        "line)."
     ]
 
 

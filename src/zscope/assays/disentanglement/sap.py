@@ -64,7 +64,7 @@ def sap(
     ours = flavour == "zscope"
     if ours:
         flags += [
-            f"Factor {name} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
+            f"Factor {name} has {values} values: its gap can be at most about {1 - 1 / values:.2f}."
             for name, kind, values in zip(
                 sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
             )
