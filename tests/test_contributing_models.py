@@ -106,8 +106,8 @@ def test_a_conditional_model_is_measured_by_all_that_need_not_encode_what_it_dec
     assert not report.failed
     assert "no causal block" in report.missing.pop("masks")
     assert set(report.missing.values()) == {
-        "Does not apply: it encodes observations without their factors, which the encoder of this "
-        "model needs (it is conditional). Use assays of its codes or of its decoder."
+        "Not applicable: the encoder of this model is conditional: it needs factors, and decoded "
+        "observations have none. Use assays of its codes or of its decoder."
     }
     assert {"response-matrix", "holes", "sample-quality"} <= set(report.missing)
     entries = [each for each in zs.assays.CATALOGUE.values() if each.name != "masks"]
@@ -135,7 +135,9 @@ def test_a_conditional_model_is_not_explored(classes):
 )
 def test_arrays_alone_are_not_encoded_by_a_conditional_model(classes, measure):
     model, _ = conditional_models(classes)["recipe"]
-    with pytest.raises(zs.ZscopeError, match="without their factors, which the encoder of this"):
+    with pytest.raises(
+        zs.ZscopeError, match="it needs factors, and decoded observations have none"
+    ):
         measure(model, normal(50, 6))
 
 

@@ -66,6 +66,30 @@ def test_a_score_without_interval_or_chance_is_refused_with_what_to_add():
             samples: int
 
 
+def test_a_result_may_have_its_own_reason_and_forgetting_it_is_an_error():
+    @dataclass(frozen=True, eq=False)
+    class Own(Scored):
+        score: float
+        samples: int
+        interval: tuple[float, float] | None
+        no_interval: str
+        why_no_chance = "there is none"
+
+    assert Own(1.0, 3, None, "too few samples").measures()[0].interval == "too few samples"
+    assert "no interval  too few samples" in repr(Own(1.0, 3, None, "too few samples"))
+    assert repr(Own(1.0, 3, (0.0, 2.0), "")).count("interval") == 1  # the head of the table
+    with pytest.raises(TypeError, match="interval is ''"):
+        Own(1.0, 3, None, "").measures()
+    with pytest.raises(TypeError, match="why_no_interval"):
+
+        class Optional(Scored):
+            score: float
+            samples: int
+            interval: tuple[float, float] | None
+            no_interval: str | None
+            why_no_chance = "there is none"
+
+
 def test_an_empty_reason_is_none():
     with pytest.raises(TypeError, match="why_no_chance"):
 

@@ -40,7 +40,7 @@ __all__ = [
 
 R = TypeVar("R")
 
-NOT_REQUESTED = "not requested (resamples=0), or too few samples"
+NOT_REQUESTED = "not requested (resamples=0); set resamples to 200, for example"
 """Why there is no interval, where the caller decides."""
 COLUMNS = ("assay", "measure", "value", "low", "high", "chance", "n", "flavour")
 MOST_LINES = 14
@@ -208,8 +208,10 @@ class Scored(Result):
 
     A class has a field or property `score`, `samples`, `interval` (or `standard_error`) and
     `chance`. Where interval or chance may be None or is missing, the class says why in
-    `why_no_interval` or `why_no_chance`: a clause without a full stop. A class with other or
-    several scores overrides `measures`. If a part is missing, defining the class fails.
+    `why_no_interval` or `why_no_chance`: a clause without a full stop. Where the reason for a
+    missing interval depends on the samples, each result has its own in a field `no_interval`
+    (empty if there is an interval). A class with other or several scores overrides `measures`.
+    If a part is missing, defining the class fails.
     """
 
     why_no_interval: ClassVar[str] = ""
@@ -230,10 +232,11 @@ class Scored(Result):
             cls.why_no_interval.strip()
             or _never_none(cls, "interval")
             or _never_none(cls, "standard_error")
+            or _never_none(cls, "no_interval")
         ):
             missing.append(
                 "a field `interval` or `standard_error` that is never None, or the reason: "
-                'why_no_interval = "…"'
+                'why_no_interval = "…", or a field `no_interval`'
             )
         if not (cls.why_no_chance.strip() or _never_none(cls, "chance")):
             missing.append(
@@ -267,13 +270,13 @@ class Scored(Result):
             name,
             value,
             getattr(self, "samples", 0) if samples is None else samples,
-            self.why_no_interval if interval is None else interval,
+            getattr(self, "no_interval", self.why_no_interval) if interval is None else interval,
             self.why_no_chance if chance is None else chance,
         )
 
     def _reported_fields(self) -> set[str]:
-        own = {"score", "samples", "interval", "standard_error", "chance", *self.score_fields}
-        return super()._reported_fields() | own
+        own = {"score", "samples", "interval", "no_interval", "standard_error", "chance"}
+        return super()._reported_fields() | own | set(self.score_fields)
 
 
 def name_result(result: R, assay: str) -> R:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from worlds import identity
+from worlds import grid, identity
 
 import zscope as zs
 from zscope import assays as a
@@ -93,11 +93,21 @@ def test_flags_call_factors_by_name_and_count_latents_and_do_not_name_the_score(
     results = measure(recording, "disentanglement").results
     flags = {flag for result in results.values() for flag in result.flags}
     assert "Factor still is constant over these 120 samples and left out." in flags
-    assert "Factor shape has 6 values: its gap can be at most 0.83." in flags
+    assert "Factor shape has 6 values: the gap can be at most about 0.83." in flags
     assert "Factor shape is categorical but treated as ordered." in flags
     assert "Latent 1 is passive (the posterior tells nothing) and left out." in flags
     definition = [line for line in flag_lines(results) if "0 by definition" in line]
     assert len(definition) == 1
     assert definition[0].endswith(" more: No latent is in use, so the score is 0 by definition.")
     unnamed = a.sap(codes, factors[:, :1], kinds="categorical").flags
-    assert "Factor 0 has 6 values: its gap can be at most 0.83." in unnamed
+    assert "Factor 0 has 6 values: the gap can be at most about 0.83." in unnamed
+
+
+def test_factors_of_which_the_same_is_to_be_said_share_a_flag():
+    factors = grid(2, 2, 3)
+    rows = np.repeat(factors, 20, axis=0)
+    found = a.sap(rows, rows, kinds="categorical")
+    assert [flag for flag in found.flags if "values" in flag] == [
+        "Factors 0, 1 have 2 values: the gap can be at most about 0.50.",
+        "Factor 2 has 3 values: the gap can be at most about 0.67.",
+    ]

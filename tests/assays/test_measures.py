@@ -1,5 +1,7 @@
 """What every score carries: samples, interval and chance, each held against a known answer."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -17,13 +19,13 @@ def by_name(result):
 
 def test_the_interval_of_a_mean_by_halves_is_the_textbook_one():
     rows = gaussian_codes(4000, 1)
-    ends = halves_interval(
+    ends, _ = halves_interval(
         lambda part: float(part.mean()), rows, float(rows.mean()), 400, None, "x"
     )
     reach = 1.96 * float(rows.std()) / 4000**0.5
     assert ends[0] == pytest.approx(float(rows.mean()) - reach, abs=0.25 * reach)
     assert ends[1] == pytest.approx(float(rows.mean()) + reach, abs=0.25 * reach)
-    assert halves_interval(lambda part: 0.0, rows, 0.0, 0, None, "x") is None
+    assert halves_interval(lambda part: 0.0, rows, 0.0, 0, None, "x") == (None, NOT_REQUESTED)
     with pytest.raises(ConfigError, match="resamples=1 gives no interval"):
         halves_interval(lambda part: 0.0, rows, 0.0, 1, None, "x")
 
@@ -35,7 +37,7 @@ def test_few_halves_hold_the_truth_as_often_as_many(halves):
     for seed in range(400):
         rows = gaussian_codes(200, 1, seed)
         value, source = float(rows.mean()), torch.Generator().manual_seed(seed)
-        ends = halves_interval(lambda part: float(part.mean()), rows, value, halves, source, "x")
+        ends, _ = halves_interval(lambda part: float(part.mean()), rows, value, halves, source, "x")
         held += ends[0] < 0 < ends[1]
     assert 0.925 < held / 400 < 0.975
 
@@ -178,6 +180,57 @@ def test_what_is_not_there_is_said_in_its_place():
     rank = zs.assays.effective_rank(gaussian_codes(100, 3)).measures()[0]
     assert rank.to_dict()["interval"] is None
     assert rank.to_dict()["no_interval"] == NOT_REQUESTED
+    assert "resamples=0" in NOT_REQUESTED
+    assert "few" not in NOT_REQUESTED
     assert "pure noise" in rank.to_dict()["no_chance"]
     full = Measure("a", 1.0, 5, (0.0, 2.0), 0.5).to_dict()
     assert full == {"score": "a", "value": 1.0, "samples": 5, "interval": [0.0, 2.0], "chance": 0.5}
+
+
+TOO_FEW = "too few samples (3); an interval needs at least 4"
+BY_HALVES = ["mutual_information", "effective_rank"]
+
+
+@pytest.mark.parametrize("resamples", [0, 20])
+@pytest.mark.parametrize("name", BY_HALVES)
+def test_three_samples_are_too_few_for_an_interval_whether_requested_or_not(name, resamples):
+    result = getattr(zs.assays, name)(gaussian_codes(3, 2), resamples=resamples)
+    assert result.interval is None
+    assert f"no interval  {TOO_FEW}" in repr(result).splitlines()
+    assert result.measures()[0].to_dict()["no_interval"] == TOO_FEW
+
+
+@pytest.mark.parametrize("name", BY_HALVES)
+def test_four_samples_have_an_interval_if_it_is_requested(name):
+    assay = getattr(zs.assays, name)
+    with_interval = assay(gaussian_codes(40, 2)[:4], resamples=20)
+    assert with_interval.interval is not None
+    assert "no interval" not in repr(with_interval)
+    without = assay(gaussian_codes(40, 2)[:4])
+    assert f"no interval  {NOT_REQUESTED}" in repr(without).splitlines()
+
+
+def test_an_interval_whose_halves_have_no_score_says_so_and_is_not_called_unrequested():
+    """One code differs from nine equal ones: every half without it has no variance."""
+    codes = torch.zeros(10, 2).double()
+    codes[0] = torch.tensor([1.0, 2.0])
+    reason = zs.assays.effective_rank(codes, resamples=20).measures()[0].interval
+    assert re.fullmatch("the score is undefined for [0-9]+ of 20 halves of the samples", reason)
+    # Five of ten rows: a half leaves the first out with probability 1/2.
+    assert 3 <= int(reason.split()[5]) <= 17
+    assert zs.assays.effective_rank(codes).measures()[0].interval == NOT_REQUESTED
+    # Two codes of two latents lie on a line.
+    few = zs.assays.total_correlation(gaussian_codes(4, 2), resamples=20).no_interval
+    assert few == "the score is undefined for 20 of 20 halves of the samples"
+
+
+@pytest.mark.parametrize("resamples", [0, 5])
+def test_scores_and_udr_lack_an_interval_only_if_it_was_not_requested(resamples):
+    factors = grid(4, 5)  # 20 samples, the fewest that scores accept
+    codes = torch.from_numpy(factors).double() + 0.01 * gaussian_codes(20, 2)
+    for result in (
+        zs.assays.mig(codes, factors, kinds="ordinal", resamples=resamples),
+        zs.assays.udr([codes, codes.flip(1)], resamples=resamples),
+    ):
+        reasons = [each.interval for each in result.measures() if isinstance(each.interval, str)]
+        assert reasons == ([] if resamples else [NOT_REQUESTED])

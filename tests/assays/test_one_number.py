@@ -102,8 +102,8 @@ def test_bare_factors_have_their_guessed_kinds_flagged_and_those_of_a_recording_
     recording = zs.record(model, data)
     guessed = a.mig(recording.codes, data.factors)
     assert guessed.flags[0] == (
-        "Kinds of factors were guessed: factor0 categorical, factor1 categorical. State them "
-        "with kinds= (--kinds in the shell)."
+        "Kinds of factors were guessed: categorical (factor0, factor1). State them "
+        "with kinds= (--kinds on the command line)."
     )
     assert not any("guessed" in flag for flag in a.mig(recording.codes, recording.factors).flags)
     assert "Kinds of factors were guessed" in str(

@@ -285,7 +285,7 @@ def test_codes_alone_are_measured_by_every_assay_that_needs_no_model():
     found = measure(Recording.from_arrays(codes, (codes[:, :2] > 0).long().numpy()))
     assert not found.failed
     assert {"effective-rank", "intrinsic-dimension", "mig", "dci"} <= set(found.results)
-    assert "needs the model" in found.missing["response-matrix"]
+    assert "a model is needed" in found.missing["response-matrix"]
     variances = torch.full_like(codes, 0.1)
     assert "variable-types" in measure(Recording.from_arrays(codes, variances=variances)).results
 
@@ -295,7 +295,9 @@ def test_unmet_needs_are_told_from_met_ones():
     entry = Entry("?", ("codes",), needs=needs, name="x", module="x")
     rich = recorded(factors=grid(10, 5), prior="normal")
     assert unmet(entry, rich) is None
-    assert "fewer than two" in unmet(entry, recorded(factors=grid(50, 1)[:, :1], prior="normal"))
+    assert "two factors are needed" in unmet(
+        entry, recorded(factors=grid(50, 1)[:, :1], prior="normal")
+    )
     assert "no prior" in unmet(entry, recorded(factors=grid(10, 5)))
 
 

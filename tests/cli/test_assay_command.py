@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from worlds import gaussian_codes
 
 import zscope as zs
 from zscope import store
@@ -138,9 +139,22 @@ def test_an_assay_that_does_not_apply_is_refused_by_name_with_the_reason(
     for words in (("mig",), ("effective-rank", "mig")):
         code, _, errors = zscope("assay", run_folder, *words, "--data", "x.npy")
         assert code == 1
-        assert errors.startswith("mig: Does not apply: ")
+        assert errors.startswith("mig: Not applicable: ")
         assert "factors" in errors
         assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("names", ["cka", "cka svcca"])
+def test_assays_that_compare_are_named_with_the_command_that_runs_them(zscope, tmp_path, names):
+    np.save(tmp_path / "codes.npy", gaussian_codes(300, 2).numpy())
+    code, out, errors = zscope("assay", "codes.npy", *names.split())
+    assert code == 1
+    assert out.startswith(f"{len(names.split())} assay")
+    assert errors == (
+        f"{', '.join(names.split())}: Not applicable: two or more models are needed, and one was "
+        "given. Use: zscope compare RUN RUN.\n"
+    )
+    assert "cka" not in zscope("assay", "codes.npy", "effective-rank", "--all")[1]
 
 
 @pytest.fixture
@@ -183,7 +197,7 @@ def test_what_is_missing_is_counted_in_one_line_and_explained_by_all(zscope, min
     assert line in out.splitlines()
     assert "deterministic" not in out
     _, out, _ = zscope("assay", *mine, "regime", "dimension", "--all")
-    assert "\nvariable-types: Does not apply: the encoder is deterministic" in out
+    assert "\nvariable-types: Not applicable: the encoder is deterministic" in out
     assert "\neffective-rank\n" in out
 
 
@@ -192,7 +206,7 @@ def test_a_file_of_codes_is_measured_without_a_model(zscope, code_files):
     assert code == 0, err
     alone = json.loads(out)
     assert alone["assays"]["effective-rank"]["scores"][0]["samples"] == 300
-    assert "needs the model" in alone["assays"]["response-matrix"]["missing"]
+    assert "a model is needed" in alone["assays"]["response-matrix"]["missing"]
     assert "factors" in alone["assays"]["mig"]["missing"]
     assert not [name for name, each in alone["assays"].items() if "failed" in each]
     assert alone["about"]["command"].startswith("zscope assay codes.npy --set mutual-information")
@@ -210,7 +224,7 @@ def test_a_file_of_codes_is_measured_without_a_model(zscope, code_files):
 
     code, out, _ = zscope("report", "codes.npy", "mig", *files, "-o", "page.html")
     assert code == 0
-    assert "1 assays in page.html" in out or "1 assay in page.html" in out
+    assert "1 assay in page.html" in out
 
 
 def test_rows_that_do_not_match_are_refused(zscope, code_files, tmp_path):

@@ -236,7 +236,7 @@ def test_named_assays_alone_are_measured_and_one_that_does_not_apply_says_why(tm
     report = zs.assay(identity(4), vectors(), names=FEW, resamples=0)
     assert set(report.results) == {"response-matrix"}
     assert set(report.missing) == {"variable-types", "mig"}
-    assert report.missing["variable-types"].startswith("Does not apply: ")
+    assert report.missing["variable-types"].startswith("Not applicable: ")
     assert "factors" in report.missing["mig"]
     page = Page(report.save(tmp_path / "report.html").read_text())
     for reason in report.missing.values():

@@ -37,8 +37,8 @@ Recorded = Recording | Posterior | Tensor | np.ndarray
 """What was recorded of a model: a whole recording, posteriors, or codes."""
 
 CONDITIONAL = (
-    "it encodes observations without their factors, which the encoder of this model needs (it is "
-    "conditional). Use assays of its codes or of its decoder"
+    "the encoder of this model is conditional: it needs factors, and decoded observations have "
+    "none. Use assays of its codes or of its decoder"
 )
 """Why an assay that encodes decoded observations does not apply to a conditional model."""
 

@@ -18,11 +18,15 @@ from torch import Generator
 
 from zscope.errors import ConfigError
 from zscope.randomness import fresh
+from zscope.results import NOT_REQUESTED
 from zscope.types import Matrix
 
 __all__ = ["Interval", "half_width", "halves_interval"]
 
 Interval = tuple[float, float]
+
+FEWEST = 4
+"""Rows, so that a half has two."""
 
 
 def halves_interval(
@@ -32,23 +36,25 @@ def halves_interval(
     resamples: int,
     generator: Generator | None,
     who: str,
-) -> Interval | None:
-    """A 95 % interval around `value`; None without resamples."""
+) -> tuple[Interval | None, str]:
+    """A 95 % interval around `value`, or None, and then the reason why there is none."""
     if resamples == 1 or resamples < 0:
         raise ConfigError(
             f"{who}: resamples={resamples} gives no interval; use at least 2, or 200 for a "
             "stable one. Leave it at 0 for no interval."
         )
-    if not resamples or len(rows) < 4:
-        return None
+    if len(rows) < FEWEST:
+        return None, f"too few samples ({len(rows)}); an interval needs at least {FEWEST}"
+    if not resamples:
+        return None, NOT_REQUESTED
     source, half = fresh(generator), len(rows) // 2
     values = []
     for _ in range(resamples):
         order = torch.randperm(len(rows), generator=source, device=source.device)[:half]
         values.append(statistic(rows[order.to(rows.device)]))
-    if not np.isfinite(values).all():
-        return None
-    return value - half_width(values), value + half_width(values)
+    if undefined := int((~np.isfinite(values)).sum()):
+        return None, f"the score is undefined for {undefined} of {resamples} halves of the samples"
+    return (value - half_width(values), value + half_width(values)), ""
 
 
 def half_width(values: Sequence[float]) -> float:

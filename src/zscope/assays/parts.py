@@ -25,22 +25,22 @@ NO_RESPONSE = 1e-3  # relative responses below this are rounding errors
 R = TypeVar("R")
 
 
-# need -> (whether a recording meets it, the message if not)
+# need -> (whether a recording meets it, the message if not, which may be about several assays)
 NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
     "two factors": (
         lambda recording: recording.factors is not None and recording.factors.shape[1] >= 2,
-        "it compares factors, and the data have fewer than two. Give data with more factors",
+        "two factors are needed, and the data have fewer. Give data with more factors",
     ),
     "two latents": (
         lambda recording: recording.latents >= 2,
-        "it compares latents, and the model has one. Use a model with more latents",
+        "two latents are needed, and the model has one. Use a model with more latents",
     ),
     "causal block": (
         lambda recording: (
             isinstance(recording.autoencoder, WithCausalBlock)
             and recording.autoencoder.block is not None
         ),
-        "the model has no causal block. It applies to models such as xae and xvae",
+        "the model has no causal block. Use a model that has one, such as xae or xvae",
     ),
     "prior": (
         lambda recording: recording.autoencoder.prior is not None,
@@ -48,11 +48,11 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
     ),
     "vectors": (
         lambda recording: recording.dataset is not None and len(recording.dataset.shape) == 1,
-        "it is about features with names, and the data are pictures. See the traversals",
+        "vectors are needed, and the data are pictures. See the traversals instead",
     ),
     "variances": (
         lambda recording: not recording.posterior.deterministic,
-        "the encoder is deterministic: each posterior is a point. It applies to variational models",
+        "the encoder is deterministic: each posterior is a point. Use a variational model",
     ),
 }
 
@@ -64,7 +64,7 @@ NEEDS_MODEL = {"autoencoder", "decoder", "observations", "data"}
 def unmet(entry: Entry, recording: Recording) -> str | None:
     """Why an assay does not apply to a recording; None if it does."""
     if entry.compares:
-        return "it compares two or more recordings. Use: zscope compare"
+        return "two or more models are needed, and one was given. Use: zscope compare RUN RUN"
     parts = {word.rpartition("=")[2] for word in entry.takes}
     if reason := _unmet_by_model(parts, recording):
         return reason
@@ -81,7 +81,7 @@ def _unmet_by_model(parts: set[str], recording: Recording) -> str | None:
     if not parts & NEEDS_MODEL:
         return None
     if recording.model is None:
-        return "it needs the model, and only codes were given. Record a model on data"
+        return "a model is needed, and only codes were given. Record a model on data"
     if parts & {"autoencoder", "decoder"} and not recording.model.decodes:
         return "the model has no decoder. Use assays of its codes"
     if "autoencoder" in parts and recording.model.needs_auxiliary:

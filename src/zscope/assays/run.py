@@ -221,7 +221,7 @@ def measure(
     outcome = Measurements()
     for entry in chosen:
         if reason := unmet(entry, recording):
-            outcome.missing[entry.name] = f"Does not apply: {reason}."
+            outcome.missing[entry.name] = f"Not applicable: {reason}."
     entries = [entry for entry in chosen if entry.name not in outcome.missing]
     options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}
     watch = _Clock(costs(entries, recording, options_by_assay))

@@ -11,7 +11,7 @@ encoder), those whose information about every factor stays below a level that a 
 codes exceeds in 1 % of cases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.factors import Factors, factors_of
 from zscope.randomness import fresh
-from zscope.results import subject
+from zscope.results import listed, subject
 from zscope.usage import Usage, usage_of_posterior
 
 __all__ = [
@@ -85,28 +85,36 @@ class Sample:
         """Chance-corrected information, from quantile bins."""
         return self.origin.information if self.origin else information(self.bins, self.labels)
 
+    def flag_factors(self, one: str, more: str, texts: Iterable[str]) -> list[str]:
+        """Flags from a text for each factor ("" for none); equal texts share a flag.
+
+        `one` and `more` are the verb: "Factor 0 has 2 values", "Factors 0, 2 have 2 values".
+        """
+        names: dict[str, list[str]] = {}
+        for name, text in zip(self.factor_words, texts, strict=True):
+            names.setdefault(text, []).append(name)
+        return [f"{subject('Factor', names[text], one, more)} {text}" for text in names if text]
+
     def bin_flags(self) -> list[str]:
-        """A flag for each factor with more values than a binned latent can distinguish."""
+        """Flags for factors with more values than a binned latent can distinguish."""
         bins = bins_for(len(self))
-        return [
-            f"Factor {name} has {values} values but codes are cut into {bins} bins: a latent can "
-            f"explain at most {np.log(bins) / entropy:.2f} of its entropy."
-            for name, values, entropy in zip(
-                self.factor_words,
-                self.labels.max(0, initial=0) + 1,
-                self.information.factor_entropy,
-                strict=True,
-            )
+        texts = [
+            f"{values} values but codes are cut into {bins} bins: a latent can explain at most "
+            f"{np.log(bins) / entropy:.2f} of the entropy."
             if entropy > np.log(bins) + 1e-9
+            else ""
+            for values, entropy in zip(
+                self.labels.max(0, initial=0) + 1, self.information.factor_entropy, strict=True
+            )
         ]
+        return self.flag_factors("has", "have", texts)
 
     def class_flags(self) -> list[str]:
-        """A flag for each continuous factor, for flavours that do not bin factors."""
-        return [
-            f"Factor {name} is continuous; this flavour treats each of its values as a class."
-            for name, kind in zip(self.factor_words, self.kinds, strict=True)
-            if kind == "continuous"
-        ]
+        """A flag for continuous factors, for flavours that do not bin factors."""
+        text = "continuous; this flavour treats each value as a class."
+        return self.flag_factors(
+            "is", "are", [text if kind == "continuous" else "" for kind in self.kinds]
+        )
 
     @cached_property
     def plain_information(self) -> Information:
@@ -283,10 +291,14 @@ def guess_flags(factors: Factors) -> list[str]:
     """A flag that lists the guessed kinds, if there are any."""
     if not factors.guessed:
         return []
-    kinds = dict(zip(factors.names, factors.kinds, strict=True))
-    guesses = ", ".join(f"{name} {kinds[name]}" for name in factors.guessed)
+    names: dict[str, list[str]] = {}
+    for name, kind in zip(factors.names, factors.kinds, strict=True):
+        if name in factors.guessed:
+            names.setdefault(kind, []).append(name)
+    guesses = ", ".join(f"{kind} ({listed(names[kind])})" for kind in names)
     return [
-        f"Kinds of factors were guessed: {guesses}. State them with kinds= (--kinds in the shell)."
+        f"Kinds of factors were guessed: {guesses}. State them with kinds= (--kinds on the command "
+        "line)."
     ]
 
 

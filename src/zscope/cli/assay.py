@@ -200,7 +200,7 @@ def finish(
         raise Exit(1)
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.
-    tried = sorted(missing, key=lambda name: missing[name].startswith("Does not apply"))
+    tried = sorted(missing, key=lambda name: missing[name].startswith("Not applicable"))
     named = names if measurements.results else dict.fromkeys([*names, *tried])
     reasons = names_by_text((name, missing[name]) for name in named if name in missing)
     for reason, assays in reasons.items():
@@ -218,7 +218,7 @@ def print_catalogue() -> None:
     for group, entries in groups.items():
         print(f"{group}")
         for entry in entries:
-            cost = "zscope compare" if entry.compares else entry.cost_text
+            cost = "use: zscope compare RUN RUN" if entry.compares else entry.cost_text
             cost = f"  [{cost}]" if cost else ""
             print(f"  {entry.name:{width}}  {entry.question}{cost}")
         print()

@@ -30,7 +30,7 @@ def compare(
         str,
         Option(
             help="Features to judge samples of both models by: random, inception, none, or a run "
-            "(best a classifier of the data)."
+            "(preferably a classifier of the data)."
         ),
     ] = "random",
     set_: AssayOption = None,

@@ -84,7 +84,8 @@ def report(
         print("\n".join(map(str, content.findings)))
         for name, failure in content.failed.items():
             print(f"{name}: {failure.message}")
-        print(f"{len(content.results)} assays in {out}")
+        count = len(content.results)
+        print(f"{count} assay{'' if count == 1 else 's'} in {out}")
         if content.failed:
             whole = out.suffix.lower() in (".html", ".json")
             place = f"are in {out.with_suffix('.json')}" if whole else "would be in -o report.html"

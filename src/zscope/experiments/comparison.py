@@ -184,7 +184,7 @@ def compare(
 
     `extractor` gives the features by which reconstructions and samples of both models are
     compared with the data: "random" (fixed random weights), "inception", a function, or anything
-    that `zs.load` takes, best a classifier of the data; None leaves this out.
+    that `zs.load` takes, preferably a classifier of the data; None leaves this out.
 
     `options` are by assay, for those that compare and for sample-quality: {"svcca":
     {"variance": 0.9}}.

@@ -92,7 +92,7 @@ class Report:
         parts = [str(finding) for finding in self.findings]
         if table := self._table():
             parts += ["", text_table(table)] if parts else [text_table(table)]
-        return "\n".join([*parts, *self._remarks()])
+        return "\n".join([*parts, *self._remarks()]).lstrip("\n")
 
     def __repr__(self) -> str:
         return f"{self.title}\n{self}"

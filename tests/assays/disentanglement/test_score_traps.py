@@ -239,7 +239,8 @@ def test_the_limit_of_few_values_in_jemmig_is_stated():
     assert found.per_factor == pytest.approx([limit, 1], abs=0.02)
     flags = [flag for flag in found.flags if "at most" in flag]
     assert flags == [
-        "Factor 0 has 4 values, but its best latent has 20 bins: its score can be at most 0.63."
+        "Factor 0 has 4 values, and the best latent has 20 bins: the score of a factor can then be "
+        "at most 0.63."
     ]
     # Codes that have no other values than the factor can reach 1.
     exact = a.jemmig(factors.astype(float), factors)
@@ -386,7 +387,7 @@ def test_values_of_a_single_row_are_never_held_and_said():
 def test_continuous_factors_given_as_classes_are_flagged():
     factors = np.random.default_rng(0).random((300, 1))
     found = a.mig(factors, factors, flavour="dlib")
-    assert any("treats each of its values as a class" in flag for flag in found.flags)
+    assert any("treats each value as a class" in flag for flag in found.flags)
 
 
 def test_an_incomplete_grid_is_no_obstacle():

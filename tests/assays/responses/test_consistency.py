@@ -25,6 +25,7 @@ from zscope.assays import interventional_consistency
 from zscope.assays.engine import use_memory
 from zscope.assays.responses.consistency import self_consistency
 from zscope.errors import ConfigError, Undefined
+from zscope.results import NOT_REQUESTED
 
 seeds = st.integers(0, 10_000)
 few = {"interventions": 4, "samples": 32}
@@ -322,6 +323,21 @@ def test_bad_input_is_refused():
         unchecked(identity(3), codes, flavour="new")
     with pytest.raises(Undefined, match="no prior to draw from"):
         interventional_consistency(identity(3), codes, base="prior")
+
+
+def test_a_missing_interval_is_not_requested_or_of_too_many_units():
+    def reasons(units, resamples):
+        found = interventional_consistency(
+            identity(units), gaussian_codes(400, units), samples=8, resamples=resamples
+        )
+        return {each.name: each.interval for each in found.measures()}
+
+    assert set(reasons(3, 0).values()) == {NOT_REQUESTED}
+    assert not any(isinstance(each, str) for each in reasons(3, 2).values())
+    many = reasons(257, 2)
+    assert "257, and at most 256" in many["invariance"]
+    assert not isinstance(many["self-consistency (hybrid)"], str)
+    assert set(reasons(257, 0).values()) == {NOT_REQUESTED}
 
 
 def test_intervals_of_a_linear_response_hold_its_known_invariance():

@@ -112,7 +112,7 @@ def dci(
     if len(sample) < FEW_SAMPLES:
         flags.append(
             f"DCI depends on the number of samples, strongly below {FEW_SAMPLES:,}: compare it "
-            f"only with values from {len(sample)} samples as well."
+            f"only with values that are also from {len(sample)} samples."
         )
     ours = flavour == "zscope"
     used = used_latents("dci", sample, variances) if ours else all_latents(sample)

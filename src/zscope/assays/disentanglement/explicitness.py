@@ -61,14 +61,14 @@ def explicitness(
     if flavour == "dlib":
         flags += sample.class_flags()
     else:
-        flags += [
-            f"Factor {name} has {values} values: a linear classifier with the usual penalty cannot "
-            "fully separate that many along one direction."
-            for name, kind, values in zip(
-                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
-            )
+        texts = [
+            f"{values} values: a linear classifier with the usual penalty cannot fully separate "
+            "that many along one direction."
             if kind == "categorical" and values > 10
+            else ""
+            for kind, values in zip(sample.kinds, sample.labels.max(0) + 1, strict=True)
         ]
+        flags += sample.flag_factors("has", "have", texts)
     use_types = flavour != "dlib" and variances is not None
     return compute_score(
         Score,

@@ -82,12 +82,10 @@ def irs(
                 f"{largest} of {len(sample)}), so no factor can be fixed. Are these factors "
                 "continuous? Say so with kinds='continuous', or record more samples."
             )
-        flags += [
-            f"Factor {name} is continuous: it is fixed to a bin only, so that a perfect latent "
-            "scores slightly below 1."
-            for name, kind in zip(sample.factor_words, sample.kinds, strict=True)
-            if kind == "continuous"
-        ]
+        text = "continuous: fixed to a bin only, so that a perfect latent scores slightly below 1."
+        flags += sample.flag_factors(
+            "is", "are", [text if kind == "continuous" else "" for kind in sample.kinds]
+        )
     if resamples:
         flags.append(
             "The interval of IRS is slightly too narrow: maxima vary more than half-sampling shows."

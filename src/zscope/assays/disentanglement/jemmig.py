@@ -74,18 +74,17 @@ def _above_chance(sample: Sample, _: np.random.Generator) -> Estimate:
     scale = info.factor_entropy + info.code_entropy[first] - 2 * chance
     scores = ratio(2 * top - second, scale)
     most = ratio(2 * (np.minimum(info.factor_entropy, info.code_entropy[first]) - chance), scale)
-    flags = [
-        f"Factor {name} has {values} values, but its best latent has {bins} bins: its score can be "
+    bins = [len(np.unique(sample.bins[:, j])) for j in first]
+    texts = [
+        f"{values} values, and the best latent has {count} bins: the score of a factor can then be "
         f"at most {limit:.2f}."
-        for name, values, bins, limit in zip(
-            sample.factor_words,
-            sample.labels.max(0, initial=0) + 1,
-            [len(np.unique(sample.bins[:, j])) for j in first],
-            most,
-            strict=True,
+        if values < count and limit < HIGHEST
+        else ""
+        for values, count, limit in zip(
+            sample.labels.max(0, initial=0) + 1, bins, most, strict=True
         )
-        if values < bins and limit < HIGHEST
     ]
+    flags = sample.flag_factors("has", "have", texts)
     return Estimate(float(scores.mean()), scores, info.share.max(1), info.excess, flags)
 
 

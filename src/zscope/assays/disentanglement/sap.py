@@ -63,13 +63,13 @@ def sap(
     sample, flags = prepare("sap", codes, factors, kinds)
     ours = flavour == "zscope"
     if ours:
-        flags += [
-            f"Factor {name} has {values} values: its gap can be at most {1 - 1 / values:.2f}."
-            for name, kind, values in zip(
-                sample.factor_words, sample.kinds, sample.labels.max(0) + 1, strict=True
-            )
+        texts = [
+            f"{values} values: the gap can be at most about {1 - 1 / values:.2f}."
             if kind == "categorical"
+            else ""
+            for kind, values in zip(sample.kinds, sample.labels.max(0) + 1, strict=True)
         ]
+        flags += sample.flag_factors("has", "have", texts)
     return compute_score(
         Score,
         "sap",

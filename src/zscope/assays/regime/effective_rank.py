@@ -27,7 +27,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows, centre, unit_scale
 from zscope.errors import Undefined
-from zscope.results import NOT_REQUESTED, Scored
+from zscope.results import Scored
 from zscope.types import Matrix, Spectrum
 
 __all__ = ["EffectiveRank", "effective_rank", "matrix_rank", "spectral_rank"]
@@ -35,14 +35,14 @@ __all__ = ["EffectiveRank", "effective_rank", "matrix_rank", "spectral_rank"]
 
 @dataclass(frozen=True, eq=False)
 class EffectiveRank(Scored):
-    why_no_interval = NOT_REQUESTED
     why_no_chance = "it counts directions, and codes of pure noise fill all of them"
 
     score: float
     spectrum: Spectrum  # largest first
     latents: int
     samples: int
-    interval: Interval | None = None
+    interval: Interval | None
+    no_interval: str  # the reason, if there is no interval
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -76,11 +76,13 @@ def effective_rank(
         return spectral_rank(values.square() if of == "covariance" else values)
 
     score = spectral_rank(spectrum)
+    interval, no_interval = halves_interval(
+        rank_of_half, scaled, score, resamples, generator, "effective_rank"
+    )
     return EffectiveRank(
         score=score,
-        interval=halves_interval(
-            rank_of_half, scaled, score, resamples, generator, "effective_rank"
-        ),
+        interval=interval,
+        no_interval=no_interval,
         spectrum=spectrum * (unit**2 if of == "covariance" else unit),
         latents=rows.shape[1],
         samples=len(rows),

@@ -30,7 +30,7 @@ from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
-from zscope.results import NOT_REQUESTED, Scored, subject
+from zscope.results import Scored, subject
 from zscope.types import Matrix
 
 __all__ = ["MutualInformation", "mutual_information"]
@@ -40,7 +40,6 @@ __all__ = ["MutualInformation", "mutual_information"]
 class MutualInformation(Scored):
     """The mean over pairs, in nats; `floor` is what independent latents would get."""
 
-    why_no_interval = NOT_REQUESTED
     score_fields = ("floor",)
 
     score: float
@@ -48,7 +47,8 @@ class MutualInformation(Scored):
     matrix: Matrix  # I(z_i; z_j); on the diagonal the entropy of each latent
     bins: int
     samples: int
-    interval: Interval | None = None
+    interval: Interval | None
+    no_interval: str  # the reason, if there is no interval
 
     @property
     def chance(self) -> float:
@@ -111,15 +111,17 @@ def mutual_information(
     def mean_of_half(half: Matrix) -> float:
         return off_diagonal_mean(pairwise_information(half.long(), bins))
 
+    interval, no_interval = halves_interval(
+        mean_of_half, labels.double(), score, resamples, source, "mutual_information"
+    )
     return MutualInformation(
         score=score,
         floor=floor,
         matrix=matrix,
         bins=bins,
         samples=n,
-        interval=halves_interval(
-            mean_of_half, labels.double(), score, resamples, source, "mutual_information"
-        ),
+        interval=interval,
+        no_interval=no_interval,
     )
 
 

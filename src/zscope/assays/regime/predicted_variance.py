@@ -46,7 +46,6 @@ RESAMPLES = 100
 
 @dataclass(frozen=True, eq=False)
 class PredictedVariance(Scored):
-    why_no_interval = "there are fewer than four codes, or half of them have equal variances"
     score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
@@ -60,7 +59,8 @@ class PredictedVariance(Scored):
     used: list[int] | None  # latents in use (`zscope.usage`), whose ratios are printed
     correlation: float | None
     flags: list[str]
-    interval: Interval | None = None  # of the correlation
+    interval: Interval | None  # of the correlation
+    no_interval: str  # the reason, if there is no interval
     chance: float = 0.0  # the correlation of unrelated variances
 
     def measures(self) -> list[Measure]:
@@ -155,6 +155,7 @@ def predicted_variance(
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
         predicted = inverse.diagonal(dim1=1, dim2=2)
     actual = ratio = used = correlation = interval = None
+    no_interval = ""
     if not posterior.deterministic:
         actual = posterior.variance.detach().cpu().double()[rows]
         ratio = (actual / predicted).median(0).values
@@ -163,7 +164,9 @@ def predicted_variance(
         if bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
             both = torch.cat([actual.log(), predicted.log()], 1)
-            interval = halves_interval(_correlation, both, correlation, RESAMPLES, generator, who)
+            interval, no_interval = halves_interval(
+                _correlation, both, correlation, RESAMPLES, generator, who
+            )
     return PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
@@ -177,6 +180,7 @@ def predicted_variance(
         correlation=correlation,
         flags=[*flags, *local.flags],
         interval=interval,
+        no_interval=no_interval,
     )
 
 

@@ -39,7 +39,6 @@ CONSTANT = 4  # a latent that varies by at most so many roundings of its largest
 class TotalCorrelation(Scored):
     """In nats; `floor` is what independent columns would get with so many samples."""
 
-    why_no_interval = "not requested (resamples=0), or half of the codes are linearly dependent"
     score_fields = ("floor",)
 
     score: float
@@ -47,7 +46,8 @@ class TotalCorrelation(Scored):
     dropped: list[int]  # latents that do not vary
     latents: int  # those that do
     samples: int
-    interval: Interval | None = None
+    interval: Interval | None
+    no_interval: str  # the reason, if there is no interval
 
     @property
     def chance(self) -> float:
@@ -98,11 +98,13 @@ def total_correlation(
         varies = covariance.diagonal() > 0
         return covariance_total_correlation(covariance[varies][:, varies])
 
+    interval, no_interval = halves_interval(
+        score_of_half, scaled, score, resamples, generator, "total_correlation"
+    )
     return TotalCorrelation(
         score=score,
-        interval=halves_interval(
-            score_of_half, scaled, score, resamples, generator, "total_correlation"
-        ),
+        interval=interval,
+        no_interval=no_interval,
         floor=d * (d - 1) / (4 * n),
         dropped=[chosen[int(j)] for j in constant.nonzero().flatten()],
         latents=d,

@@ -41,14 +41,14 @@ from torch import Generator, Tensor
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded, posterior_of, respond, used_latents
 from zscope.assays.entry import Entry
-from zscope.assays.responses.interventions import Errors, Flavour, norms, spread_of
+from zscope.assays.responses.interventions import MOST_UNITS, Errors, Flavour, norms, spread_of
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
-from zscope.results import Measure, Scored, listed
+from zscope.results import NOT_REQUESTED, Measure, Scored, listed
 from zscope.sampling import hybrid as hybrid_samples
 from zscope.sampling import posterior as posterior_samples
 from zscope.sampling import prior as prior_samples
@@ -67,7 +67,7 @@ UNRESPONSIVE = 0.9
 class Consistency(Scored):
     """Rows: the unit intervened on. Columns: the unit observed."""
 
-    why_no_interval = "not requested (resamples=0), or too many units to resample"
+    why_no_interval = NOT_REQUESTED
 
     invariance: Matrix
     equivariance: Matrix
@@ -84,8 +84,13 @@ class Consistency(Scored):
     intervals: dict[str, Interval]  # of `means`; empty without resamples
 
     def measures(self) -> list[Measure]:
+        # Of many units only self-consistency has an interval.
+        many = f"too many units to resample: {len(self.groups)}, and at most {MOST_UNITS} can be"
+        reason = many if self.intervals else None
         return [
-            self.measure(name, value, interval=self.intervals.get(name), chance=self.chance[name])
+            self.measure(
+                name, value, interval=self.intervals.get(name, reason), chance=self.chance[name]
+            )
             for name, value in self.means.items()
         ]
 

@@ -18,7 +18,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.groups import membership, sums
 from zscope.types import Codes
 
-__all__ = ["Errors", "Flavour", "norms", "spread_of"]
+__all__ = ["MOST_UNITS", "Errors", "Flavour", "norms", "spread_of"]
 
 Flavour = Literal["scale-free", "paper"]
 BLOCKS = 16  # of samples, for resampling
