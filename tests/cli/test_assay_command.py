@@ -144,6 +144,15 @@ def test_an_assay_that_does_not_apply_is_refused_by_name_with_the_reason(
         assert errors.count("\n") == 1
 
 
+def test_each_assay_that_was_named_has_its_reason(zscope, tmp_path):
+    np.save(tmp_path / "codes.npy", gaussian_codes(300, 2).numpy())
+    code, _, errors = zscope("assay", "codes.npy", "mig", "response-matrix", "sap")
+    assert code == 1
+    assert errors.startswith("mig, sap: Not applicable: the data come without factors")
+    assert "response-matrix: Not applicable: a model is needed" in errors
+    assert errors.count("Not applicable") == 2
+
+
 @pytest.mark.parametrize("names", ["cka", "cka svcca"])
 def test_assays_that_compare_are_named_with_the_command_that_runs_them(zscope, tmp_path, names):
     np.save(tmp_path / "codes.npy", gaussian_codes(300, 2).numpy())

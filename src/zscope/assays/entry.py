@@ -14,6 +14,7 @@ literals, read from the source file, so that lists and help need not import torc
 """
 
 import ast
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -93,7 +94,12 @@ class Entry:
         """The stated cost: "samples passes, at most 12,000, and those of response-matrix"."""
         if not self.passes:
             return ""
-        parts = [f"{self.passes} passes"]
+        passes = re.sub(r"(?<=\d)_(?=\d)", ",", str(self.passes))
+        # "1,450 + (cost == 'field') * (9,000)": more of them with an option
+        if found := re.fullmatch(r"(.+) \+ \((\w+) == '(\w+)'\) \* \((.+)\)", passes):
+            usual, option, value, more = found.groups()
+            passes = f"{usual} (with {option}={value} another {more})"
+        parts = [f"{passes} passes"]
         parts += [f"at most {self.most:,}"] if self.most else []
         parts += [f"and those of {name}" for name in self.used_assays()]
         return ", ".join(parts)

@@ -201,10 +201,12 @@ def finish(
     missing = measurements.missing
     # Where nothing was measured: an assay that was tried says more than one that does not apply.
     tried = sorted(missing, key=lambda name: missing[name].startswith("Not applicable"))
-    named = names if measurements.results else dict.fromkeys([*names, *tried])
-    reasons = names_by_text((name, missing[name]) for name in named if name in missing)
-    for reason, assays in reasons.items():
-        raise Undefined(f"{assays}: {reason}")
+    wanted = [name for name in names if name in missing]
+    if not wanted and not measurements.results:
+        wanted = [name for name in tried if missing[name] == missing[tried[0]]]
+    reasons = names_by_text((name, missing[name]) for name in wanted)
+    if reasons:
+        raise Undefined("\n".join(f"{assays}: {reason}" for reason, assays in reasons.items()))
 
 
 def print_catalogue() -> None:
