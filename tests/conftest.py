@@ -1,7 +1,11 @@
 """Settings for all tests: one thread a process, shapes checked, no global randomness."""
 
+import gc
 import os
 import sys
+
+# What collecting the tests imports stays to the end: looking for garbage in it takes seconds.
+gc.disable()
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -22,6 +26,11 @@ settings.register_profile("zscope", deadline=None, max_examples=25, derandomize=
 settings.load_profile("zscope")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
