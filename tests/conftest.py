@@ -4,9 +4,6 @@ import gc
 import os
 import sys
 
-# What collecting the tests imports stays to the end: looking for garbage in it takes seconds.
-gc.disable()
-
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -14,6 +11,9 @@ from jaxtyping import install_import_hook
 
 # Every shape annotation in zscope is checked at every call that a test makes.
 install_import_hook("zscope", "shapecheck.check")
+
+# What collecting the tests imports stays to the end: looking for garbage in it takes seconds.
+gc.disable()
 
 from pathlib import Path  # noqa: E402
 
