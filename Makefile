@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # One thread per process: with more, test workers on few cores wait for each other.
-ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 READY := .venv/ready
 
 .PHONY: demo test test-slow test-floors check format bench docs clean

@@ -1,5 +1,6 @@
 """Settings for all tests: one thread a process, shapes checked, no global randomness."""
 
+import gc
 import os
 import sys
 
@@ -10,6 +11,9 @@ from jaxtyping import install_import_hook
 
 # Every shape annotation in zscope is checked at every call that a test makes.
 install_import_hook("zscope", "shapecheck.check")
+
+# What collecting the tests imports stays to the end: looking for garbage in it takes seconds.
+gc.disable()
 
 from pathlib import Path  # noqa: E402
 
@@ -22,6 +26,11 @@ settings.register_profile("zscope", deadline=None, max_examples=25, derandomize=
 settings.load_profile("zscope")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

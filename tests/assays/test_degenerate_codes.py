@@ -1,6 +1,7 @@
 """Codes with hardly any rows or variation: a finite answer, or a reason why there is none."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ def numbers(value):
         yield float(value)
 
 
+@cache
 def measure_all(world, variances):
     codes = WORLDS[world]
     rows = np.arange(len(codes))

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import shutil
 import sys
 
 import numpy as np
@@ -319,13 +320,19 @@ def test_a_collapsed_model_is_called_so(zscope, tmp_path):
 # Compare
 
 
-@pytest.fixture
-def runs(tmp_path):
-    helix = zs.data.load("helix")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder, helix = tmp_path_factory.mktemp("runs"), zs.data.load("helix")
     for seed in (0, 1):
         model = zs.models.build("vae", shape=(3,), latents=2, hidden=(16,), seed=seed)
-        zs.train(model, helix, steps=60, rate=1e-2, seed=seed, out=tmp_path / f"run{seed}",
+        zs.train(model, helix, steps=60, rate=1e-2, seed=seed, out=folder / f"run{seed}",
                  snapshots=[20])  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def runs(trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     return tmp_path / "run0", tmp_path / "run1"
 
 

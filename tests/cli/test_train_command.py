@@ -41,18 +41,21 @@ def zscope(*words, cwd):
 SMALL = ("--steps", 20, "--latents", 2, "--set", "hidden=8,8", "--quiet")
 
 
-def test_a_run_is_trained_repeated_from_its_configuration_and_resumed(tmp_path):
-    first = zscope("train", "vae", "helix", *SMALL, "--out", "one", "--json", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    summary = json.loads(first.stdout)
+def test_a_run_is_trained_repeated_from_its_configuration_and_resumed(
+    tmp_path, monkeypatch, capsys
+):
+    place = {"monkeypatch": monkeypatch, "capsys": capsys, "cwd": tmp_path}
+    code, out, err = here("train", "vae", "helix", *SMALL, "--out", "one", "--json", **place)
+    assert code == 0, err
+    summary = json.loads(out)
     assert (summary["status"], summary["step"]) == ("finished", 20)
     again = zscope("train", "--config", "one/run.json", "--out", "two", "--quiet", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     for file in ("model.safetensors", "history.jsonl"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-    done = zscope("train", "--out", "one", "--resume", cwd=tmp_path)
-    assert done.returncode == 0
-    assert "finished at step 20" in done.stdout
+    code, out, _ = here("train", "--out", "one", "--resume", **place)
+    assert code == 0
+    assert "finished at step 20" in out
     model = zs.load(tmp_path / "one")
     assert model.latents == 2
 

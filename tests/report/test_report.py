@@ -618,12 +618,12 @@ def test_reports_and_recordings_are_escaped_in_notebooks(scored):
 # Many latents
 
 
-LARGE = 256
+LARGE = 128
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A model of two linear layers with 256 latents; some assays, and all that a page does."""
+    """A model of two linear layers with 128 latents; some assays, and all that a page does."""
     generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -643,7 +643,8 @@ def test_many_latents_get_a_short_table_and_short_sentences(large):
     page = Page(path.read_text())
     rows = [given for tag, given in page.tags if tag == "img" and "along latent" in given["alt"]]
     assert len(rows) == 64
-    assert "The table has the first 64 of 256; the JSON file beside this page has all" in page.text
+    said = f"The table has the first 64 of {LARGE}; the JSON file beside this page has all"
+    assert said in page.text
     assert len(json.loads(path.with_suffix(".json").read_text())["latents"]) == LARGE
     for finding in report.findings:
         assert len(str(finding)) < 400

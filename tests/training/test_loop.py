@@ -332,8 +332,8 @@ def wait_for_rows(out, count):
 
 def test_a_run_killed_twice_and_resumed_has_the_history_of_one_never_killed(tmp_path):
     out = tmp_path / "run"
-    settings = {"steps": 600, "log_every": 7, "checkpoint_every": 50, "batch": 32}
-    for rows in (10, 60):
+    settings = {"steps": 300, "log_every": 7, "checkpoint_every": 50, "batch": 32}
+    for rows in (10, 30):
         process = start(tmp_path, out, settings["steps"], rows)
         process.communicate()
         assert process.returncode == -signal.SIGKILL

@@ -159,7 +159,8 @@ class _Neighbours:
         length = torch.cat([length, length])[order]
         steps = length.split(torch.bincount(row, minlength=len(rows)).tolist())
         near = [torch.cat([steps[k] for k in some]) for some in self.around.tolist()]
-        return torch.stack([torch.quantile(some, STEP) for some in near])
+        padded = torch.nn.utils.rnn.pad_sequence(near, batch_first=True, padding_value=torch.nan)
+        return torch.cat([part.nanquantile(STEP, dim=1) for part in padded.split(256)])
 
 
 def _nearest_rows(rows: Tensor, held_out: Tensor, neighbours: _Neighbours) -> NearestRows:

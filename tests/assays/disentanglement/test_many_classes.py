@@ -14,5 +14,5 @@ def test_continuous_factors_are_no_classes():
 
 
 def test_a_few_classes_of_few_rows_are_accepted():
-    factors = np.random.default_rng(0).integers(12, size=(60, 2))
+    factors = np.random.default_rng(0).integers(6, size=(30, 2))
     assert dci(factors.astype(float), factors, flavour="dlib").score > 0

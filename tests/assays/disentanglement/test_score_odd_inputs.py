@@ -88,11 +88,11 @@ def test_sap_of_one_latent_is_never_below_the_guess():
     ],
 )
 def test_a_value_for_every_row_or_two_is_no_cause_for_a_warning(name, options):
-    values = np.r_[0:30, 0:3]
+    values = np.r_[0:20, 0:2]
     values = np.column_stack([values, np.roll(values, 7)])  # dci needs two factors
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        own = {"variances": np.full((33, 2), 0.01), "kinds": "categorical", **options}
+        own = {"variances": np.full((22, 2), 0.01), "kinds": "categorical", **options}
         found = score(name, values.astype(float), values, **own)
     assert np.isfinite(found.score)
 

@@ -164,6 +164,16 @@ def test_passive_means_inform_though_passive_samples_do_not():
     assert (result.train, result.test) == (800, 400)
 
 
+def test_subsets_of_the_same_latents_have_the_same_accuracy():
+    """Without mixed latents, "active" and "active+mixed" are the same; noise leaves no doubt."""
+    label = torch.arange(300) % 3
+    mean = torch.stack([label + 2 * normal(300), 1e-3 * normal(300, seed=1)], 1)
+    std = torch.tensor([[0.1, 1.0]], dtype=torch.float64).expand(300, 2)
+    for row in type_probe(Posterior(mean, std), label[:, None]).accuracy.values():
+        assert row["active"] == row["active+mixed"]
+        assert row["full"] == row["active+passive"]
+
+
 def test_factors_that_do_not_vary_are_refused():
     posterior = Posterior(normal(30, 2), torch.ones(30, 2).double())
     with pytest.raises(Undefined, match=r"1 factors have \[1\] values.*do not vary"):

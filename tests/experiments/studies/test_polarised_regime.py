@@ -73,6 +73,7 @@ def test_the_expected_loss_is_the_mean_of_the_sampled_one():
     assert error < 0.02
 
 
+@pytest.mark.slow
 def test_linear_models_reach_their_closed_form_to_three_decimals():
     (claim,) = study.linear(lambda line: None)
     assert claim.holds, str(claim)

@@ -83,8 +83,6 @@ def type_probe(
     generator: Generator | None = None,
 ) -> TypeProbe:
     """Probe the posterior; two thirds of at most `samples` rows train, the rest test."""
-    from sklearn.utils.validation import check_random_state
-
     values = as_rows(factors, "type_probe").cpu().numpy()
     if len(values) != len(posterior):
         raise Undefined(
@@ -114,7 +112,7 @@ def type_probe(
             f"values; expected at least one with 2 to {MOST_CLASSES}. Factors that do not vary, or "
             "are continuous, are not classes to predict: cut continuous ones into bins."
         )
-    state = check_random_state(int(torch.randint(2**31 - 1, (1,), generator=source)))
+    seed = int(torch.randint(2**31 - 1, (1,), generator=source))
     kinds: dict[str, Tensor] = {"mean": posterior.mean}
     if not posterior.deterministic:
         kinds["sampled"] = posterior.sample(source)
@@ -122,13 +120,16 @@ def type_probe(
     for kind, codes in kinds.items():
         rows = codes.double().cpu().numpy()
         correct[kind] = {}
+        found: dict[tuple[int, ...], np.ndarray] = {}  # without mixed latents some are the same
         for name, columns in type_subsets(types).items():
-            x = rows[:, columns]
-            correct[kind][name] = np.stack([
-                _hits(x[train], values[train, k], x[test], values[test, k],
-                      penalties, folds, state)
-                for k in probed
-            ])  # fmt: skip
+            if tuple(columns) not in found:
+                x = rows[:, columns]
+                found[tuple(columns)] = np.stack([
+                    _hits(x[train], values[train, k], x[test], values[test, k],
+                          penalties, folds, seed)
+                    for k in probed
+                ])  # fmt: skip
+            correct[kind][name] = found[tuple(columns)]
     return TypeProbe(
         accuracy={
             kind: {name: float(each.mean()) for name, each in row.items()}
@@ -152,7 +153,7 @@ def type_probe(
 
 def _hits(
     x: np.ndarray, y: np.ndarray, x_test: np.ndarray, y_test: np.ndarray,
-    penalties: int, folds: int, state: Any,
+    penalties: int, folds: int, seed: int,
 ) -> np.ndarray:  # fmt: skip
     """Which held-out rows are predicted correctly with the best penalty."""
     import warnings
@@ -169,7 +170,7 @@ def _hits(
         return np.asarray(y_test == y[0])
     # Standardised: otherwise the penalty would suppress the tiny means of passive latents.
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=200, tol=1e-3))
-    splits = KFold(folds, shuffle=True, random_state=state).split(x)
+    splits = KFold(folds, shuffle=True, random_state=seed).split(x)
     # A rare class may be missing from one part of a split, which then has nothing to learn.
     both = [(part, rest) for part, rest in splits if len(np.unique(y[part])) > 1]
     if not both:
