@@ -5,16 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from zscope.cli.options import (
-    AsCsv,
-    AsJson,
-    AssayOption,
-    Kinds,
-    Quiet,
-    Resamples,
-    Seed,
-    Variances,
-)
+from zscope.cli import options
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
@@ -36,14 +27,14 @@ def score(
         str | None,
         Option(help="dlib: as in the library of Locatello et al., for scores that have it."),
     ] = None,
-    kinds: Kinds = None,
-    variances: Variances = None,
-    resamples: Resamples = 0,
-    set_: AssayOption = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-    json: AsJson = False,
-    csv: AsCsv = False,
+    kinds: options.Kinds = None,
+    variances: options.Variances = None,
+    resamples: options.Resamples = 0,
+    set_: options.AssayOption = None,
+    seed: options.Seed = 0,
+    quiet: options.Quiet = False,
+    json: options.AsJson = False,
+    csv: options.AsCsv = False,
 ) -> None:
     """Score how well CODES disentangle known FACTORS.
 
@@ -62,12 +53,11 @@ def score(
     from zscope.assays import CATALOGUE, groups
     from zscope.assays.run import assay_name, measure
     from zscope.cli.assay import finish
-    from zscope.cli.options import assay_options, check_output
     from zscope.cli.targets import recording_of_files
     from zscope.errors import ConfigError, did_you_mean
     from zscope.report.progress import show_progress
 
-    check_output("score", json=json, csv=csv)
+    options.check_output("score", json=json, csv=csv)
     known = groups()["disentanglement"]
     names = [assay_name(name) for name in only or known]
     for name in names:
@@ -78,9 +68,9 @@ def score(
             )
         if name not in known:
             raise ConfigError(f"score: no score is called {name!r}. {did_you_mean(name, known)}")
-    options = with_flavour(flavour, names)
-    for name, values in assay_options(set_).items():
-        options[name] = {**options.get(name, {}), **values}
+    settings = with_flavour(flavour, names)
+    for name, values in options.assay_options(set_).items():
+        settings[name] = {**settings.get(name, {}), **values}
     recording = recording_of_files(codes, factors, variances=variances, kinds=kinds, seed=seed)
     if recording.factors is None:
         raise ConfigError(
@@ -88,7 +78,7 @@ def score(
             "factors.npy, or put both into one .npz as arrays called codes and factors."
         )
     with show_progress(False if quiet or json or csv else None) as watch:
-        scores = measure(recording, names, options=options, resamples=resamples, progress=watch)
+        scores = measure(recording, names, options=settings, resamples=resamples, progress=watch)
     (print_json if json else print_csv if csv else print_tables)(recording, scores)
     finish(scores, names if only else [], json=json, csv=csv)
 
