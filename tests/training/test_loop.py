@@ -294,6 +294,8 @@ import os, signal, sys, numpy as np, torch, zscope as zs
 from zscope.training.keeping import History
 torch.set_num_threads(1)
 rows = np.load(sys.argv[1])
+model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
+torch.optim.Adam(model.parameters())  # imports more, once for all runs
 for line in sys.stdin:
     steps, killed_at, out = line.rstrip().split(" ", 2)
     if child := os.fork():
@@ -310,7 +312,6 @@ for line in sys.stdin:
             os.kill(os.getpid(), signal.SIGKILL)
 
     History.add = add
-    model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
     zs.train(model, rows, steps=int(steps), out=out, resume=True, log_every=7,
              checkpoint_every=20, batch=32)
     sys.exit()
