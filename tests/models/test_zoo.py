@@ -105,7 +105,7 @@ def test_gradients_agree_with_finite_differences(name, monkeypatch):
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_every_objective_goes_with_every_likelihood(likelihood):
     x = rows()
-    for name in NAMES:
+    for name in (*zs.models.CATALOGUE, "adaae-2", "vlae-2", "xcsae-2-i", "xcvae-e"):
         if not zs.models.entry(name).decodes:
             continue
         model = tiny(name, likelihood=likelihood).double()
