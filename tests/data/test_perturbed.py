@@ -286,9 +286,9 @@ def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_p
         progress=False,
     )
     before, after = result.gap
-    assert after < before
+    assert after < before - 1  # with a modifier that never learns it falls by a third
     assert result.largest <= 0.1
-    assert result.largest > 0.05
+    assert result.largest > 0.09  # and stays at 0.07
     assert dict(result.summary())["rounds"] == "60"
     assert np.array_equal(result.dataset.factors, sprites.factors)
     loaded = zs.data.load(str(tmp_path / "out" / "perturbed.npz"))
