@@ -17,7 +17,7 @@ NAMES = ["car_002_mesh", "car_010_mesh", "car_001_mesh"]
 def archive(folder, cars, *, other=True):
     """The archive as published: cars, a list of them, and other data."""
     folder.mkdir(exist_ok=True)
-    with tarfile.open(folder / cars3d.FILE, "w:gz") as tar:
+    with tarfile.open(folder / cars3d.FILE, "w:gz", compresslevel=1) as tar:
 
         def add(name, content):
             entry = tarfile.TarInfo(name)
@@ -35,14 +35,20 @@ def archive(folder, cars, *, other=True):
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cars():
     draw = np.random.default_rng(0)
     return {name: draw.integers(0, 256, (128, 128, 3, 24, 4), dtype=np.uint8) for name in NAMES}
 
 
-def test_every_picture_carries_its_model_azimuth_and_elevation(tmp_path, cars):
-    data = cars3d.build(3).load(archive(tmp_path / "d", cars))
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory, cars):
+    """The folder with an archive of all cars."""
+    return archive(tmp_path_factory.mktemp("packed"), cars)
+
+
+def test_every_picture_carries_its_model_azimuth_and_elevation(packed, cars):
+    data = cars3d.build(3).load(packed)
     assert data.images.shape == (3 * 96, 3, 128, 128)
     assert data.factor_names == ("elevation", "azimuth", "model")
     assert data.factor_sizes == (4, 24, 3)
@@ -51,31 +57,26 @@ def test_every_picture_carries_its_model_azimuth_and_elevation(tmp_path, cars):
         elevation, azimuth, model = data.factors[row]
         picture = cars[NAMES[model]][:, :, :, azimuth, elevation]
         assert np.array_equal(data.images[row], picture.transpose(2, 0, 1))
+    assert cars3d.build(3).load(packed, resolution=64).shape == (3, 64, 64)
 
 
-def test_pictures_can_be_brought_to_64(tmp_path, cars):
-    data = cars3d.build(3).load(archive(tmp_path / "d", cars), resolution=64)
-    assert data.shape == (3, 64, 64)
-
-
-def test_a_missing_car_is_noticed(tmp_path, cars):
+def test_a_missing_car_is_noticed(tmp_path, packed):
     with pytest.raises(DataError, match="expected 4 cars in data/cars, got 3"):
-        fetch_source(cars3d.build(4), tmp_path / "t", archive(tmp_path / "d", cars))
+        fetch_source(cars3d.build(4), tmp_path / "t", packed)
     assert list((tmp_path / "t").iterdir()) == []
 
 
-def test_pictures_of_another_shape_are_refused(tmp_path, cars):
-    cars["car_010_mesh"] = np.zeros((128, 128, 3, 23, 4), np.uint8)
+def test_pictures_of_another_shape_are_refused(tmp_path):
+    cars = {"car_010_mesh": np.zeros((128, 128, 3, 23, 4), np.uint8)}
     with pytest.raises(DataError, match=r"car_010_mesh.mat .*got \(128, 128, 3, 23, 4\)"):
-        cars3d.build(3).load(archive(tmp_path / "d", cars))
+        cars3d.build(1).load(archive(tmp_path / "d", cars))
 
 
-def test_a_cut_archive_is_refused(tmp_path, cars):
-    folder = archive(tmp_path / "d", cars)
-    content = (folder / cars3d.FILE).read_bytes()
-    (folder / cars3d.FILE).write_bytes(content[: len(content) // 2])
+def test_a_cut_archive_is_refused(tmp_path, packed):
+    content = (packed / cars3d.FILE).read_bytes()
+    (tmp_path / cars3d.FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="cannot be read"):
-        cars3d.build(3).load(folder)
+        cars3d.build(3).load(tmp_path)
 
 
 def test_the_published_archive_is_known_by_its_md5():

@@ -208,50 +208,62 @@ def test_a_memory_map_with_too_few_or_many_rows_is_not_kept(tmp_path, rows):
     assert everything_in(tmp_path) == []
 
 
-KILLED = """
-import signal, sys, time
+STOPPED = """
+import os, signal, sys, time
 from pathlib import Path
 from zscope.data.fetching import fetch_source
 from zscope.data.source import File, Source
 
 # Whatever started the tests in the background may have told them to ignore it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+published, *folders = sys.argv[1:]
+for folder in folders:
+    if importer := os.fork():
+        print(importer, flush=True)
+        continue
 
-def slow(path):
-    Path(sys.argv[3]).touch()
-    time.sleep(60)
+    def slow(path):
+        Path(folder + ".reached").touch()
+        time.sleep(60)
 
-files = (File("a.bin", lambda path: None), File("b.bin", slow))
-source = Source("tiny", "", "", "", lambda folder: None, files=files)
-fetch_source(source, Path(sys.argv[1]), sys.argv[2])
+    files = (File("a.bin", lambda path: None), File("b.bin", slow))
+    source = Source("tiny", "", "", "", lambda folder: None, files=files)
+    sys.exit(fetch_source(source, Path(folder), published))
+for _ in folders:
+    os.wait()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
 def test_an_import_stopped_halfway_leaves_nothing_that_looks_complete(
-    unconfirmed, published, tmp_path, number
+    unconfirmed, published, tmp_path
 ):
-    folder, reached = tmp_path / "tiny", tmp_path / "reached"
+    folders = {number: tmp_path / number.name for number in (signal.SIGKILL, signal.SIGINT)}
     process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, folder, published, reached], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", STOPPED, published, *folders.values()],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
+    importers = {number: int(process.stdout.readline()) for number in folders}
     deadline = time.monotonic() + 200
-    while not reached.exists():
+    while not all(folder.with_suffix(".reached").exists() for folder in folders.values()):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
-    process.send_signal(number)
-    process.wait()
-    assert state(unconfirmed, folder) == "by hand"
-    assert not [path for path in folder.iterdir() if not path.name.startswith(".")]
-    if number == signal.SIGINT:
-        assert everything_in(folder) == []
-    else:
-        assert [path.name for path in folder.iterdir()] == [f".incoming-{process.pid}"]
-    with pytest.raises(DataError, match="2 of 2 files are not in"):
-        require_files(unconfirmed, folder)
-    fetch_source(unconfirmed, folder, published)
-    assert everything_in(folder) == ["a.bin", "b.bin", RECORD]
+    for number, importer in importers.items():
+        os.kill(importer, number)
+    process.communicate()
+    for number, folder in folders.items():
+        assert state(unconfirmed, folder) == "by hand"
+        assert not [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if number == signal.SIGINT:
+            assert everything_in(folder) == []
+        else:
+            assert [path.name for path in folder.iterdir()] == [f".incoming-{importers[number]}"]
+        with pytest.raises(DataError, match="2 of 2 files are not in"):
+            require_files(unconfirmed, folder)
+        fetch_source(unconfirmed, folder, published)
+        assert everything_in(folder) == ["a.bin", "b.bin", RECORD]
 
 
 @pytest.fixture

@@ -280,21 +280,21 @@ def test_the_whole_procedure_favours_the_entangled_model(sprites, trained, tmp_p
         epsilon=0.1,
         out=tmp_path / "out",
         restarts=trained,
-        rounds=150,
+        rounds=60,
         batch=32,
-        modifier_rate=2e-3,
+        modifier_rate=5e-3,
         progress=False,
     )
     before, after = result.gap
-    assert after < before
+    assert after < before - 1  # with a modifier that never learns it falls by a third
     assert result.largest <= 0.1
-    assert result.largest > 0.05
-    assert dict(result.summary())["rounds"] == "150"
+    assert result.largest > 0.09  # and stays at 0.07
+    assert dict(result.summary())["rounds"] == "60"
     assert np.array_equal(result.dataset.factors, sprites.factors)
     loaded = zs.data.load(str(tmp_path / "out" / "perturbed.npz"))
     assert np.array_equal(loaded.images, result.dataset.images)
     assert loaded.provenance["settings"]["epsilon"] == 0.1
-    assert loaded.provenance["rounds"] == 150
+    assert loaded.provenance["rounds"] == 60
     control = zs.data.load(str(tmp_path / "out" / "noise.npz"))
     assert 0 < largest_change(sprites, control) <= 0.1
     summary = json.loads((tmp_path / "out" / "perturbation.json").read_text())

@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -168,33 +167,39 @@ def test_a_file_cut_short_is_made_whole(images, tmp_path):
     assert later.painter.drawn_rows == list(range(6, COUNT))
 
 
-WRITER = """
-import sys
+# One of two writers is killed in the middle; what became of both is printed.
+WRITERS = """
+import os, signal, sys, time
 import numpy as np
 from zscope.data.sprites import SPRITES
 from pathlib import Path
-images = SPRITES.load(Path(sys.argv[1]), resolution=16).images
-random = np.random.default_rng(int(sys.argv[2]))
-print("ready", flush=True)
-for _ in range(int(sys.argv[3])):
-    images[random.choice(len(images), 64)]
+reading, writing = os.pipe()
+writers = []
+for seed, batches in ((1, 100_000), (2, 300)):
+    if writer := os.fork():
+        writers.append(writer)
+        continue
+    images = SPRITES.load(Path(sys.argv[1]), resolution=16).images
+    random = np.random.default_rng(seed)
+    os.write(writing, b".")
+    for _ in range(batches):
+        images[random.choice(len(images), 64)]
+    os._exit(0)
+for _ in writers:
+    os.read(reading, 1)
+time.sleep(0.2)
+os.kill(writers[0], signal.SIGKILL)
+print(*[os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) for writer in writers])
 """
-
-
-def writer(folder: Path, seed: int, batches: int) -> subprocess.Popen:
-    command = [sys.executable, "-c", WRITER, str(folder), str(seed), str(batches)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def test_killed_and_concurrent_writers_leave_a_cache_that_reads_right(tmp_path):
     from zscope.data.sprites import SpritePainter
 
-    with writer(tmp_path, 1, 100_000) as killed, writer(tmp_path, 2, 300) as other:
-        assert killed.stdout.readline() == other.stdout.readline() == "ready\n"
-        time.sleep(0.2)
-        killed.send_signal(signal.SIGKILL)
-        assert killed.wait() == -signal.SIGKILL
-        assert other.wait() == 0
+    done = subprocess.run(
+        [sys.executable, "-c", WRITERS, tmp_path], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert done.stdout == f"{-signal.SIGKILL} 0\n"
     painter = SpritePainter(16, False)
     images = Rendered(painter, tmp_path)
     stored = np.fromfile(next(tmp_path.rglob("*.sums")), np.uint64)

@@ -110,7 +110,7 @@ def test_many_latents_do_not_underflow_in_single_precision(estimator):
 @pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
 def test_the_total_correlation_of_a_gaussian_is_recovered(estimator, correlation):
     """Codes N(0, C) with correlation ρ, posteriors of standard deviation .6 inside them."""
-    std, count = 0.6, 2048
+    std, count = 0.6, 1024
     covariance = torch.tensor([[1.0, correlation], [correlation, 1.0]]).double()
     inner = torch.linalg.cholesky(covariance - std**2 * torch.eye(2).double() * (1 - correlation))
     # The posterior noise takes its share of the variance of both latents alike.

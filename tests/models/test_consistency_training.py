@@ -190,7 +190,7 @@ def test_training_with_the_penalty_makes_interventions_survive():
         options = {"hidden": (32,), "activation": "tanh"}
         more = {"consistency_weight": 10.0} if name == "cae-i" else {}
         model = zs.models.build(name, shape=(6,), latents=4, **options, **more)
-        run = zs.train(model, data, steps=700, batch=64, rate=3e-3)
+        run = zs.train(model, data, steps=300, batch=64, rate=1e-2)
         found = zs.assays.interventional_consistency(model, zs.record(model, data).posterior)
         scores[name] = found.means_with_collapsed["invariance"], run.history[-1]["reconstruction"]
     assert scores["cae-i"][0] > scores["ae"][0] + 0.03

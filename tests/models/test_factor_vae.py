@@ -111,9 +111,9 @@ def test_a_trained_discriminator_recovers_the_total_correlation_of_a_gaussian(co
     def codes(count):
         return torch.randn(count, 2, generator=generator) @ mixing.T
 
-    for step in range(500):
+    for step in range(300):
         for group in optimiser.param_groups:
-            group["lr"] = 5e-3 * (1 - step / 500)
+            group["lr"] = 5e-3 * (1 - step / 300)
         optimiser.zero_grad()
         discriminator.contest(codes(512), generator)[1].backward()
         optimiser.step()

@@ -151,21 +151,21 @@ def test_the_square_at_beta_one_prunes_everything():
 
 @pytest.mark.parametrize("beta", [1.0, 4.0])
 def test_posterior_variances_are_beta_gamma_over_the_eigenvalues(beta):
-    eigenvalues, gamma, latents = [9.0, 4.0, 2.0, 1.0, 0.5, 0.2], 0.3, 5
+    eigenvalues, gamma, latents = [9.0, 4.0, 0.5, 0.2], 0.3, 3
     x, middle, directions = sprung(eigenvalues)
-    model = linear("beta-vae", (6,), latents, likelihood="gaussian", gamma=gamma, beta=beta)
+    model = linear("beta-vae", (4,), latents, likelihood="gaussian", gamma=gamma, beta=beta)
     minimum = converged(model, x)
 
     price = beta * gamma
     used = [v for v in eigenvalues[:latents] if v > price]
     unused = sum(eigenvalues[len(used) :])
     squares = sum(price * (1 + math.log(v / price)) for v in used) + unused
-    constant = 3 * math.log(2 * math.pi * gamma)
+    constant = 2 * math.log(2 * math.pi * gamma)
     assert minimum == pytest.approx(squares / (2 * gamma) + constant, abs=1e-8)
 
     variance, columns, mean = ranked(model, x)
     expected = torch.tensor([min(1, price / v) for v in eigenvalues[:latents]]).double()
-    assert torch.allclose(variance, expected.expand(12, 5), atol=1e-4)
+    assert torch.allclose(variance, expected.expand(8, 3), atol=1e-4)
     assert torch.allclose(mean.var(0, correction=0), 1 - expected, atol=1e-4)
     divergence = model.encode(x).kl().mean(0).sort(descending=True).values
     assert torch.allclose(divergence, -0.5 * expected.log(), atol=1e-4)
@@ -173,7 +173,7 @@ def test_posterior_variances_are_beta_gamma_over_the_eigenvalues(beta):
     cosines = (directions[:, : len(used)].T @ (active / active.norm(dim=0))).abs()
     assert torch.allclose(cosines, torch.eye(len(used)).double(), atol=1e-3)
     assert columns[:, len(used) :].norm().item() < 1e-2
-    assert torch.allclose(model.decode(torch.zeros(1, 5).double())[0], middle, atol=1e-4)
+    assert torch.allclose(model.decode(torch.zeros(1, 3).double())[0], middle, atol=1e-4)
 
 
 def test_squared_error_is_not_a_gaussian_of_variance_one():
@@ -224,7 +224,7 @@ def test_sampled_losses_agree_with_the_expected_loss(likelihood, gamma):
     assert expected_loss(model, x).item() == pytest.approx(exact.item(), rel=1e-12)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        draws = torch.stack([model.losses(x.repeat(50, 1), generator).total for _ in range(400)])
+        draws = torch.stack([model.losses(x.repeat(200, 1), generator).total for _ in range(100)])
     error = draws.std().item() / math.sqrt(len(draws))
     assert abs(draws.mean().item() - exact.item()) < 4 * error
     assert error < 0.01 * exact.item()

@@ -76,10 +76,9 @@ def test_only_the_variational_models_have_a_prior():
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("backbone", BACKBONES)
-def test_a_recipe_survives_json_and_makes_the_same_model(name, backbone):
-    model = small(name, backbone=backbone, seed=7, weights="xavier")
+def test_a_recipe_survives_json_and_makes_the_same_model(backbone):
+    model = small("beta-vae", backbone=backbone, seed=7, weights="xavier")
     recipe = json.loads(json.dumps(model.recipe))
     assert recipe == model.recipe
     again = zs.models.from_recipe(recipe)
@@ -232,12 +231,15 @@ def test_gradients_agree_with_finite_differences(name, likelihood):
 
 
 # Batch norm, in the backbone `consistency`, keeps statistics, which cannot be stacked.
-@pytest.mark.parametrize("backbone", [name for name in BACKBONES if name != "consistency"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "backbone"),
+    [*(("vae", backbone) for backbone in BACKBONES if backbone != "consistency"),
+     *((name, "mlp") for name in NAMES if name != "vae")],
+)  # fmt: skip
 def test_stacked_models_lose_and_learn_as_they_do_alone(name, backbone):
-    lost = [Lost(small(name, backbone=backbone, seed=seed)).double() for seed in range(3)]
-    x = pictures(3, 4, 1, 8, 8).double()
-    noise = torch.randn(3, 4, 3, generator=seeded(), dtype=torch.float64)
+    lost = [Lost(small(name, backbone=backbone, seed=seed)).double() for seed in range(2)]
+    x = pictures(2, 4, 1, 8, 8).double()
+    noise = torch.randn(2, 4, 3, generator=seeded(), dtype=torch.float64)
     parameters, _ = stack_module_state(lost)
 
     def total(values, observed, drawn):

@@ -16,7 +16,8 @@ def weights(module):
 
 
 def build(name, shape=(1, 16, 16), latents=6, stirred=True, **options):
-    """A model whose transforms are no longer the identity, unless it is to be fresh."""
+    """A small model whose transforms are no longer the identity, unless it is to be fresh."""
+    options = {"filters": 8, "depth": 3, **options} if len(shape) == 3 else options
     model = zs.models.build(name, shape=shape, latents=latents, **options).double()
     if stirred:
         for transform in model.decoder.transforms:
@@ -133,10 +134,16 @@ def test_a_ladder_reads_the_first_variable_from_the_whole_depth(shape):
             assert spread == touched
 
 
-def test_small_pictures_have_the_published_number_of_weights():
+@pytest.fixture
+def counted(monkeypatch):
+    """Models are built to be counted: their weights stay without memory and numbers."""
+    monkeypatch.setattr(zs.models, "initialise", lambda model, **settings: None)
+
+
+def test_small_pictures_have_the_published_number_of_weights(counted):
     """1 to 1.2 million at 64 x 64 x 3 with 12 latents, ladders the most, SAEs a little less."""
     options = {"shape": (3, 64, 64), "latents": 12, "backbone": "structural"}
-    for variables in (2, 3, 4, 6, 12):
+    for variables in (2, 4, 12):
         sae, adaae, vlae = (
             weights(zs.models.build(f"{kind}-{variables}", **options))
             for kind in ("sae", "adaae", "vlae")
@@ -146,7 +153,7 @@ def test_small_pictures_have_the_published_number_of_weights():
     assert 1_000_000 < weights(zs.models.build("ae", **options)) < 1_200_000
 
 
-def test_large_pictures_have_the_published_number_of_weights():
+def test_large_pictures_have_the_published_number_of_weights(counted):
     """6 to 7 million at 128 x 128 x 3 with 32 latents."""
     options = {"shape": (3, 128, 128), "latents": 32, "backbone": "structural"}
     models = {

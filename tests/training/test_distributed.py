@@ -1,5 +1,8 @@
 """Two processes that share each batch do what one process does on the whole."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -35,21 +38,36 @@ def test_two_processes_make_the_updates_of_one_also_of_a_causal_block_of_one_uni
         assert torch.allclose(a, b, atol=1e-4)
 
 
-def test_a_run_of_two_processes_is_kept_repeats_and_resumes(tmp_path):
+def test_a_run_of_two_processes_is_kept_and_goes_on_with_the_same_bits(tmp_path):
+    """Two players with an optimiser each, and noise: what new processes repeat, they share."""
     helix = zs.data.load("helix")
+    options = {"shape": (3,), "latents": 2, "hidden": (8,), "discriminator": (8, 8), "seed": 0}
 
-    def train(steps, out, **more):
-        model = zs.models.build("vae", shape=(3,), latents=2, hidden=(8,), seed=0)
-        return zs.train(model, helix, steps=steps, out=out, devices=2, log_every=5, **more)
+    def build():
+        return zs.models.build("factor-vae", **options)
 
-    first = train(20, tmp_path / "one", checkpoint_every=10)
-    again = train(20, tmp_path / "two", checkpoint_every=10)
-    assert first.history == again.history
-    assert first.history[-1]["step"] == 20
-    assert {"active", "passive"} <= first.history[0].keys()
-    done = train(20, tmp_path / "one", checkpoint_every=10, resume=True)
-    assert done.finished
-    assert store.open_run(tmp_path / "one").config["devices"] == 2
+    def train(name, **more):
+        settings = {"steps": 16, "batch": 16, "log_every": 4, "checkpoint_every": 4}
+        settings |= {"snapshots": [4], "devices": 2, "out": tmp_path / name}
+        return zs.train(build(), helix, **settings, **more)
+
+    whole = train("whole")
+    assert [row["step"] for row in whole.history] == [0, 4, 8, 12, 16]
+    assert {"active", "passive", "discriminator", "total_correlation"} <= whole.history[0].keys()
+    assert store.open_run(tmp_path / "whole").config["devices"] == 2
+    assert train("whole", resume=True).finished
+    # The same run as it would have been left by a crash before the second checkpoint.
+    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
+    (tmp_path / "cut" / "model.safetensors").unlink()
+    record = json.loads((tmp_path / "cut" / "run.json").read_text())
+    (tmp_path / "cut" / "run.json").write_text(json.dumps({**record, "status": "running"}))
+    [(step, _)] = store.checkpoints(tmp_path / "cut")
+    assert step == 4
+    cut = train("cut", resume=True)
+    assert cut.history == whole.history
+    one, two, start = (model.state_dict() for model in (whole.model, cut.model, build()))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    assert all(not torch.equal(one[key], start[key]) for key in one if key.endswith("weight"))
 
 
 def test_what_one_process_finds_wrong_is_said_once(tmp_path):

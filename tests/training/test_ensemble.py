@@ -24,7 +24,7 @@ def build(seed, name="vae"):
 @pytest.mark.parametrize("name", ["ae", "vae", "beta-vae"])
 @pytest.mark.parametrize("settings", [{}, {"clip": 0.5, "optimiser": "adagrad", "warmup": 5}])
 def test_members_have_the_losses_of_runs_alone(name, settings):
-    settings = {"steps": 24, "batch": 32, "rate": 1e-2, "log_every": 4, **settings}
+    settings = {"steps": 12, "batch": 32, "rate": 1e-2, "log_every": 4, **settings}
     together = zs.train_ensemble(lambda s: build(s, name).double(), ROWS, seeds=SEEDS, **settings)
     for seed, run in zip(SEEDS, together, strict=True):
         alone = zs.train(build(seed, name).double(), ROWS, seed=seed, **settings)

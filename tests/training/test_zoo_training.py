@@ -1,8 +1,5 @@
 """Every model trains, stops and goes on; two players keep an optimiser each."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
@@ -26,7 +23,7 @@ def build(name, seed=0, **options):
 
 @pytest.mark.parametrize("name", zs.models.names())
 def test_a_stopped_run_goes_on_with_the_same_bits(name, tmp_path, monkeypatch):
-    settings = {"steps": 24, "batch": 16, "rate": 1e-2, "log_every": 5, "checkpoint_every": 8}
+    settings = {"steps": 12, "batch": 48, "rate": 1e-2, "log_every": 5, "checkpoint_every": 4}
     whole = zs.train(build(name), DATA, out=tmp_path / "whole", **settings)
     assert whole.history[-1]["loss"] < whole.history[0]["loss"]
 
@@ -37,7 +34,7 @@ def test_a_stopped_run_goes_on_with_the_same_bits(name, tmp_path, monkeypatch):
 
     def counted(self, *given, **more):
         calls.append(0)
-        if len(calls) == 19:
+        if len(calls) == 11:
             raise Killed
         return plain(self, *given, **more)
 
@@ -102,7 +99,7 @@ def test_a_schedule_slows_both_players():
     ],
 )
 def test_members_of_an_ensemble_have_the_losses_of_runs_alone(name):
-    settings = {"steps": 12, "batch": 16, "rate": 1e-2, "log_every": 4, "clip": 5.0}
+    settings = {"steps": 6, "batch": 16, "rate": 1e-2, "log_every": 2, "clip": 5.0}
     seeds = [0, 5]
     together = zs.train_ensemble(lambda s: build(name, s).double(), DATA, seeds=seeds, **settings)
     for seed, run in zip(seeds, together, strict=True):
@@ -110,21 +107,3 @@ def test_members_of_an_ensemble_have_the_losses_of_runs_alone(name):
         for row, other in zip(run.history, alone.history, strict=True):
             assert row.keys() == other.keys()
             assert list(row.values()) == pytest.approx(list(other.values()), rel=1e-8)
-
-
-def test_two_processes_train_two_players_and_go_on_where_they_stopped(tmp_path):
-    settings = {"steps": 16, "batch": 16, "log_every": 4, "checkpoint_every": 8, "devices": 2}
-    settings["snapshots"] = [8]
-    whole = zs.train(build("factor-vae"), DATA, out=tmp_path / "whole", **settings)
-    assert {"discriminator", "total_correlation"} <= whole.history[0].keys()
-    # The same run as it would have been left by a crash in the second half.
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    (tmp_path / "cut" / "model.safetensors").unlink()
-    record = json.loads((tmp_path / "cut" / "run.json").read_text())
-    (tmp_path / "cut" / "run.json").write_text(json.dumps({**record, "status": "running"}))
-    cut = zs.train(build("factor-vae"), DATA, out=tmp_path / "cut", resume=True, **settings)
-    assert cut.history == whole.history
-    one, two = whole.model.state_dict(), cut.model.state_dict()
-    assert all(torch.equal(one[key], two[key]) for key in one)
-    start = build("factor-vae").state_dict()
-    assert all(not torch.equal(one[key], start[key]) for key in one if key.endswith("weight"))

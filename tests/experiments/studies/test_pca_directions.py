@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import zscope as zs
@@ -14,7 +15,7 @@ from zscope.experiments.studies import (
     pca_directions_perturbed,
     pca_directions_regime,
 )
-from zscope.experiments.studies.pca_directions import Cell, setups
+from zscope.experiments.studies.pca_directions import Cell, Setup, setups
 from zscope.experiments.studies.pca_directions_perturbed import Cell as Perturbed
 
 NAMES = ["pca-directions", "pca-directions-degenerate", "pca-directions-regime"]
@@ -29,7 +30,7 @@ def brief(monkeypatch):
     def short(scale):
         return {
             name: replace(
-                setup, seeds=2, codes=4, training={**setup.training, "steps": 10, "batch": 32}
+                setup, seeds=2, codes=4, training={**setup.training, "steps": 4, "batch": 32}
             )
             for name, setup in plain(scale).items()
         }
@@ -50,18 +51,34 @@ def test_the_table_of_alignment_runs_to_the_end_and_says_what_is_missing(brief, 
     claims = pca_directions.run(tmp_path, progress=told.append)
     by_name = {claim.name: claim for claim in claims}
     assert list(by_name) == ["L1", "L2", "L3", "N1", "N2", "N3", "M1", "F1"]
-    assert told[0].startswith("square-linear: β-VAE, 2 seeds, 10 steps")
-    assert not by_name["L1"].holds  # nothing is aligned after 10 steps
+    assert told[0].startswith("square-linear: β-VAE, 2 seeds, 4 steps")
+    assert not by_name["L1"].holds  # nothing is aligned after 4 steps
     assert by_name["M1"].measured.startswith("not measured: mnist")
     assert not by_name["M1"].holds
     kept = json.loads((tmp_path / "claims.json").read_text())
     assert [claim["name"] for claim in kept["claims"]] == list(by_name)
 
 
-def test_pictures_are_measured_where_they_are(brief, real_data, tmp_path, monkeypatch):
-    # Imported, for loading unpacks beside the files, and those are not ours to write to.
+@pytest.fixture
+def standing_in(monkeypatch):
+    """A few pictures of noise with labels, as large as those of MNIST."""
+    random = np.random.default_rng(0)
+    pixels = random.integers(256, size=(64, 1, 28, 28), dtype=np.uint8)
+    kinds = {"factor_names": ("digit",), "factor_kinds": ("categorical",)}
+    data = zs.Dataset("mnist", pixels, random.integers(10, size=(64, 1)), **kinds)
+    monkeypatch.setattr(Setup, "load", lambda setup: (data, data))
+
+
+@pytest.fixture
+def imported(real_data, tmp_path, monkeypatch):
+    """The real ones, for loading unpacks beside the files, and those are not ours to write to."""
     fetch("mnist", root=tmp_path, from_dir=real_data)
     monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
+
+
+@pytest.mark.parametrize("data", ["standing_in", pytest.param("imported", marks=pytest.mark.slow)])
+def test_pictures_are_measured_where_they_are(brief, data, request):
+    request.getfixturevalue(data)
     found = pca_directions.table_row(pca_directions.setups("small")["mnist"], lambda _: None)
     assert list(found) == ["β-VAE", "AE", "Σ", "random"]
     assert len(found["β-VAE"].distances) == 2
@@ -187,8 +204,9 @@ def test_perturbed_sprites_run_to_the_end(monkeypatch, tmp_path):
     plan = replace(
         small,
         seeds=2,
-        training={**small.training, "steps": 20},
-        rounds=3,
+        data={**small.data, "position_x": [0, 8, 16, 24], "position_y": [8, 12, 16, 20]},
+        training={**small.training, "steps": 4},
+        rounds=2,
         scales=(1.5,),
         networks={**small.networks, "hidden": (8,)},
     )
@@ -197,7 +215,7 @@ def test_perturbed_sprites_run_to_the_end(monkeypatch, tmp_path):
     assert [claim.name for claim in claims] == [f"P{k}" for k in range(1, 8)]
     assert claims[-1].holds
     assert "(0.05, 80) 0.79 with 0.3%" in claims[-1].measured
-    assert len(zs.data.load(str(tmp_path / "perturbed" / "perturbed.npz"))) == 384
+    assert len(zs.data.load(str(tmp_path / "perturbed" / "perturbed.npz"))) == 48
 
 
 def test_perturbed_data_are_judged_by_their_numbers():
