@@ -18,6 +18,9 @@ from zscope.recording import Recording
 
 SCORES = groups()["disentanglement"]
 
+# The same fewer draws by every door.
+pytestmark = pytest.mark.usefixtures("few_draws_in_all_tests")
+
 
 def factor_world():
     """Codes of a model with a passive latent, and factors of two stated kinds."""
@@ -32,7 +35,7 @@ def factor_world():
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory):
+def doors(tmp_path_factory, few_draws_in_all_tests):
     """All scores by the doors that compute them together: door -> name -> score."""
     from typer.testing import CliRunner
 

@@ -1,6 +1,7 @@
 """zscope assay and zscope demo, as a user meets them."""
 
 import json
+import shutil
 import sys
 from functools import wraps
 from importlib import import_module
@@ -34,13 +35,18 @@ def zscope(monkeypatch, capsys, tmp_path):
     return run
 
 
-@pytest.fixture
-def run_folder(tmp_path):
-    helix = zs.data.load("helix")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder, helix = tmp_path_factory.mktemp("trained") / "run", zs.data.load("helix")
     # With β = 1 both latents of so small a model collapse, which training says on stderr.
     model = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(16,), beta=0.02, seed=0)
-    zs.train(model, helix, steps=30, rate=2e-2, out=tmp_path / "run")
-    return tmp_path / "run"
+    zs.train(model, helix, steps=30, rate=2e-2, out=folder)
+    return folder
+
+
+@pytest.fixture
+def run_folder(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 def test_named_assays_are_measured_shown_kept_and_drawn(zscope, run_folder, tmp_path):
