@@ -109,7 +109,7 @@ def test_a_trained_run_has_the_same_scores_by_every_door(tmp_path):
     assert {name: result.score for name, result in report.results.items()} == expected
     words = [str(run), "disentanglement", "--samples", "400", "--seed", "3", "--fresh"]
     assayed = CliRunner().invoke(app, ["assay", *words, "--json"])
-    page = ["-o", str(tmp_path / "page.html"), "--resamples", "0"]
+    page = ["-o", str(tmp_path / "page.json"), "--resamples", "0"]
     reported = CliRunner().invoke(app, ["report", *words, *page])
     assert reported.exit_code == 0
     for text in (assayed.stdout, (tmp_path / "page.json").read_text()):

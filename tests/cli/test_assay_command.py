@@ -12,11 +12,12 @@ from worlds import gaussian_codes
 
 import zscope as zs
 from zscope import store
-from zscope.assays import CATALOGUE
+from zscope.assays import CATALOGUE, groups
 from zscope.assays.responses import matrix
 from zscope.cli import main
 from zscope.report.build import Report
 
+demo = import_module("zscope.cli.demo")
 effective_rank = import_module(CATALOGUE["effective-rank"].module)
 
 
@@ -391,9 +392,18 @@ def test_the_catalogue_is_listed_with_its_questions(zscope):
         assert entry.question in out
 
 
-def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "names",
+    [["response-matrix", "mig"], pytest.param(demo.GROUPS, marks=pytest.mark.slow)],
+    ids=["few", "all"],
+)
+def test_the_demo_trains_measures_draws_and_can_be_called_again(
+    zscope, tmp_path, monkeypatch, names
+):
+    assert set(demo.GROUPS) <= set(groups())  # whose assays are measured elsewhere
+    monkeypatch.setattr(demo, "GROUPS", names)
     fewer = {"scale": [3, 5], "orientation": [0, 4], "position_x": 3, "position_y": 3}
-    monkeypatch.setattr("zscope.cli.demo.GRID", fewer)
+    monkeypatch.setattr(demo, "GRID", fewer)
     code, out, err = zscope("demo", "--steps", 3, "--quiet")
     assert code == 0, err
     assert (tmp_path / "zscope-demo" / "traversals.png").stat().st_size > 10_000
