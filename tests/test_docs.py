@@ -94,10 +94,12 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
         "my_decoder": lambda z: z @ basis.T,
         "codes": factors + 0.1 * torch.randn(300, 2, generator=generator),
         "factors": factors,
+        "few": {"scale": 2, "orientation": 4, "position_x": 4, "position_y": 4},
     }
     text = (ROOT / "README.md").read_text()
     for long, short in (
         ("steps=20_000", "steps=10"),
+        ('"sprites", resolution=32', '"sprites", resolution=32, **few'),
         ("zs.record(run.model, sprites)", "zs.record(run.model, sprites, samples=200)"),
         ("resamples=200", "resamples=2"),
     ):

@@ -11,6 +11,8 @@ from worlds import gaussian_codes
 from zscope.assays.run import choose, measure
 from zscope.recording import Recording
 
+pytestmark = pytest.mark.usefixtures("few_draws_in_all_tests")
+
 CODES = gaussian_codes(60, 3).float()
 WORLDS = {
     "1 row": CODES[:1],
@@ -40,7 +42,7 @@ def measure_all(world, variances):
             np.stack([rows % 3, rows // 3 % 2], 1),
             variances=torch.full_like(codes, 0.1) if variances else None,
         ),
-        resamples=5,
+        resamples=3,
     )
 
 

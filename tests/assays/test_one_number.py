@@ -18,6 +18,9 @@ from zscope.recording import Recording
 
 SCORES = groups()["disentanglement"]
 
+# The same fewer draws by every door.
+pytestmark = pytest.mark.usefixtures("few_draws_in_all_tests")
+
 
 def factor_world():
     """Codes of a model with a passive latent, and factors of two stated kinds."""
@@ -32,7 +35,7 @@ def factor_world():
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory):
+def doors(tmp_path_factory, few_draws_in_all_tests):
     """All scores by the doors that compute them together: door -> name -> score."""
     from typer.testing import CliRunner
 
@@ -106,7 +109,7 @@ def test_a_trained_run_has_the_same_scores_by_every_door(tmp_path):
     assert {name: result.score for name, result in report.results.items()} == expected
     words = [str(run), "disentanglement", "--samples", "400", "--seed", "3", "--fresh"]
     assayed = CliRunner().invoke(app, ["assay", *words, "--json"])
-    page = ["-o", str(tmp_path / "page.html"), "--resamples", "0"]
+    page = ["-o", str(tmp_path / "page.json"), "--resamples", "0"]
     reported = CliRunner().invoke(app, ["report", *words, *page])
     assert reported.exit_code == 0
     for text in (assayed.stdout, (tmp_path / "page.json").read_text()):

@@ -1,6 +1,7 @@
 """zscope assay and zscope demo, as a user meets them."""
 
 import json
+import shutil
 import sys
 from functools import wraps
 from importlib import import_module
@@ -11,11 +12,12 @@ from worlds import gaussian_codes
 
 import zscope as zs
 from zscope import store
-from zscope.assays import CATALOGUE
+from zscope.assays import CATALOGUE, groups
 from zscope.assays.responses import matrix
 from zscope.cli import main
 from zscope.report.build import Report
 
+demo = import_module("zscope.cli.demo")
 effective_rank = import_module(CATALOGUE["effective-rank"].module)
 
 
@@ -34,13 +36,18 @@ def zscope(monkeypatch, capsys, tmp_path):
     return run
 
 
-@pytest.fixture
-def run_folder(tmp_path):
-    helix = zs.data.load("helix")
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder, helix = tmp_path_factory.mktemp("trained") / "run", zs.data.load("helix")
     # With β = 1 both latents of so small a model collapse, which training says on stderr.
     model = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(16,), beta=0.02, seed=0)
-    zs.train(model, helix, steps=30, rate=2e-2, out=tmp_path / "run")
-    return tmp_path / "run"
+    zs.train(model, helix, steps=30, rate=2e-2, out=folder)
+    return folder
+
+
+@pytest.fixture
+def run_folder(trained, tmp_path):
+    return shutil.copytree(trained, tmp_path / "run")
 
 
 def test_named_assays_are_measured_shown_kept_and_drawn(zscope, run_folder, tmp_path):
@@ -385,9 +392,18 @@ def test_the_catalogue_is_listed_with_its_questions(zscope):
         assert entry.question in out
 
 
-def test_the_demo_trains_measures_draws_and_can_be_called_again(zscope, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "names",
+    [["response-matrix", "mig"], pytest.param(demo.GROUPS, marks=pytest.mark.slow)],
+    ids=["few", "all"],
+)
+def test_the_demo_trains_measures_draws_and_can_be_called_again(
+    zscope, tmp_path, monkeypatch, names
+):
+    assert set(demo.GROUPS) <= set(groups())  # whose assays are measured elsewhere
+    monkeypatch.setattr(demo, "GROUPS", names)
     fewer = {"scale": [3, 5], "orientation": [0, 4], "position_x": 3, "position_y": 3}
-    monkeypatch.setattr("zscope.cli.demo.GRID", fewer)
+    monkeypatch.setattr(demo, "GRID", fewer)
     code, out, err = zscope("demo", "--steps", 3, "--quiet")
     assert code == 0, err
     assert (tmp_path / "zscope-demo" / "traversals.png").stat().st_size > 10_000

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import World, gaussian_codes, linear, random_rotation, seeded
 
@@ -69,6 +69,7 @@ def test_the_square_at_its_optimum_is_polarised_as_the_closed_form_says(beta, va
 # An autoencoder has no reason to align
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_an_autoencoder_reconstructs_alike_whatever_its_latents_are(seed):
     """Y = P Σ Q and its pseudo-inverse project onto the same plane for every Q and Σ."""
@@ -106,6 +107,7 @@ def test_scaled_to_unit_mean_square_the_codes_cost_least(seed, factor):
     assert cost(factor * scale) > cost(scale)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_noise_never_costs_less_than_the_volume_it_fills(seed):
     """trace M >= n det(M)^(1/n) for M = S JᵀJ S: misspent and misaligned are never negative."""
@@ -120,6 +122,7 @@ def test_noise_never_costs_less_than_the_volume_it_fills(seed):
     torch.testing.assert_close(trace / least, paid, rtol=1e-6, atol=0)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_all_codes_together_cost_the_sum_over_codes_and_the_budget_may_move_between_them(seed):
     """Eq. 5.11: the least sum of log costs is N log d - C/d + 2/d Σ log det†, C over all codes."""
@@ -171,6 +174,7 @@ def test_moving_noise_from_where_it_costs_more_to_where_it_costs_less_helps():
 # What leaves the answers unchanged
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_permuting_and_flipping_latents_or_scaling_pixels_leaves_the_noise_as_good(seed):
     posterior, model = posterior_of(8, 3, seed), curved(seed)

@@ -214,6 +214,7 @@ def test_sap_of_a_continuous_factor_is_a_gap_of_held_out_r_squared():
     assert found.score == pytest.approx(fits[0] - fits[1])
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_dci_dlib():
     factors = drawn((2, 3), 240)
     codes = np.column_stack([rotated(factors, noise=0.4), normal(240)])
@@ -300,6 +301,7 @@ def test_linear_importances_are_the_weights():
     assert found.importance[:, 1] == pytest.approx(weights / weights.sum(), abs=0.03)
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_explicitness_dlib(mixed):
     codes, factors = mixed
     train, test = split("explicitness", 600)

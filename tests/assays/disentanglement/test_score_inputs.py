@@ -14,6 +14,7 @@ from zscope.factors import guess_kind
 from zscope.recording import Recording
 
 
+@pytest.mark.usefixtures("one_permutation")
 @pytest.mark.parametrize("name", NAMES)
 def test_tensors_arrays_and_single_precision_give_the_same(name):
     factors = grid(repeats=12)
@@ -47,6 +48,7 @@ def test_too_few_samples_are_refused(name):
         score(name, normal((12, 2)), grid()[:12])
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("name", NAMES)
 def test_constant_factors_are_skipped_and_reported(name):
     factors = grid(repeats=12)
@@ -113,6 +115,7 @@ def test_continuous_factors_are_binned_and_discrete_ones_never():
     assert sample.labels.max(0).tolist() == [40, 19]
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(("name", "flavour"), PAIRS)
 def test_constant_codes_among_others_never_give_nan(name, flavour):
     factors = grid((3, 2), repeats=12)
@@ -126,6 +129,7 @@ def test_constant_codes_among_others_never_give_nan(name, flavour):
 COMPARES_FACTORS = {"dci", "modularity", "factor_vae_score", "beta_vae_score"}
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(("name", "flavour"), PAIRS)
 def test_one_code_and_one_factor_have_a_value(name, flavour):
     factors = grid((3, 2), repeats=12)
@@ -138,6 +142,7 @@ def test_one_code_and_one_factor_have_a_value(name, flavour):
         assert np.isfinite(found.chance)
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("name", NAMES)
 def test_continuous_factors_are_measured(name):
     factors = np.random.default_rng(0).random((900, 2))

@@ -20,6 +20,7 @@ RNG = np.random.default_rng(0)
 CODES = RNG.standard_normal((20, 2))
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize("score", [factor_vae_score, beta_vae_score])
 def test_halves_in_which_no_rows_share_a_value_do_not_stop_an_interval(score):
     once_twice = np.r_[np.arange(19), 0]
@@ -29,6 +30,7 @@ def test_halves_in_which_no_rows_share_a_value_do_not_stop_an_interval(score):
     assert np.isfinite(found.interval).all()
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_a_factor_that_is_constant_among_the_training_rows_has_no_correlation():
     for row in range(20):  # whichever rows learn, some of these vary among the others only
         factor = np.zeros(20)
@@ -36,6 +38,7 @@ def test_a_factor_that_is_constant_among_the_training_rows_has_no_correlation():
         assert np.isfinite(sap(CODES, factor, flavour="dlib", kinds="continuous").score)
 
 
+@pytest.mark.usefixtures("one_permutation")
 @pytest.mark.parametrize("flavour", ["zscope", "dlib"])
 def test_a_code_that_is_constant_among_the_training_rows_is_no_obstacle(flavour):
     for row in range(20):
@@ -77,6 +80,7 @@ def test_sap_of_one_latent_is_never_below_the_guess():
         assert min(found.score, *found.shuffled) >= 0
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     ("name", "options"),
     [

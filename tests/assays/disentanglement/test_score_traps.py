@@ -46,6 +46,7 @@ def test_modularity_of_latents_in_use_by_type_is_zero_when_they_only_look_so():
     assert any("No latent is informative" in flag for flag in found.flags)
 
 
+@pytest.mark.usefixtures("one_permutation")
 @pytest.mark.parametrize("name", ["modularity", "mig", "mig_sup", "jemmig", "dcimig"])
 def test_passive_dimensions_do_not_move_a_score(wide, name):
     codes, factors = wide
@@ -55,6 +56,7 @@ def test_passive_dimensions_do_not_move_a_score(wide, name):
     assert more.passive == list(range(5, 25))
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_twenty_passive_dimensions_take_the_older_modularity_from_one_to_three_quarters(wide):
     codes, factors = wide
     older = [
@@ -65,6 +67,7 @@ def test_twenty_passive_dimensions_take_the_older_modularity_from_one_to_three_q
     assert a.modularity(codes, factors).score > 0.9999
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_one_outlier_row_does_not_ruin_mig(wide):
     codes, factors = wide
     spoilt = codes.copy()
@@ -116,6 +119,7 @@ def test_irs_takes_the_true_maximum_by_default_and_reports_the_floor(wide):
     assert older.chance == pytest.approx(older.score, abs=0.02)
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_noise_codes_do_not_move_irs(wide):
     # They would have most of the weight: .96 without them, and .3 with them.
     codes, factors = wide
@@ -132,6 +136,7 @@ def test_irs_never_merges_the_values_of_a_discrete_factor():
     assert a.irs(code, factor, flavour="dlib").score < 0.8
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_counts_are_counts(wide):
     codes, factors = wide
     found = a.irs(codes - 100, factors)
@@ -154,6 +159,7 @@ def test_irs_refuses_factors_that_cannot_be_held():
     assert a.irs(np.arange(200.0), np.arange(200), kinds="continuous").score > 0.8
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_dead_codes_do_not_raise_completeness():
     factors = drawn((2, 2), 1500)
     halves = np.column_stack([factors[:, 0] + normal(1500, s) for s in (1, 2)])
@@ -248,6 +254,7 @@ def test_the_limit_of_few_values_in_jemmig_is_stated():
     assert not any("at most" in flag for flag in exact.flags)
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_the_order_of_the_rows_hardly_moves_the_predictability_gap():
     factors = drawn((3, 4, 5), 400, 31)
     codes = aligned(factors, noise=0.8, seed=32)
@@ -294,6 +301,7 @@ def test_informativeness_does_not_depend_on_the_units_or_the_shape_of_a_factor(p
     assert plain.informativeness == pytest.approx(1 / 1.25, abs=0.08)
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_the_older_dci_is_seeded_too():
     factors = drawn((2, 2), 150)
     codes = np.repeat(aligned(factors, noise=1.0), 2, axis=1)  # ties between equal codes
@@ -301,6 +309,7 @@ def test_the_older_dci_is_seeded_too():
     assert np.array_equal(first.importance, again.importance)
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_dci_says_so_when_codes_tell_a_factor_only_together():
     one, other, unrelated = drawn((2, 2, 3), 1000).T
     codes = np.column_stack([one, other, normal(1000)]).astype(float)
@@ -330,6 +339,7 @@ def test_explicitness_is_rescaled_from_chance_and_raw_on_request():
     assert a.explicitness(noise, factors, flavour="raw").chance == pytest.approx(0.5, abs=0.03)
 
 
+@pytest.mark.usefixtures("one_permutation")
 @pytest.mark.parametrize("flavour", ["zscope", "raw", "dlib"])
 def test_a_class_missing_from_a_split_is_handled(flavour):
     factor = np.concatenate([np.arange(300) % 3, [3, 4]])  # two values of one row each
@@ -375,6 +385,7 @@ def test_a_dead_code_does_not_win_every_vote():
         assert a.factor_vae_score(dead, factors, flavour=flavour).score > 0.99
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_values_of_a_single_row_are_never_held_and_said():
     factors = np.column_stack([np.append(np.arange(100) % 4, 9), np.arange(101) % 3])
     for score in (a.factor_vae_score, a.beta_vae_score):
@@ -420,6 +431,7 @@ EQUAL = np.ones((3, 4))
 MODULAR = np.eye(3)[:, [0, 1, 2, 0]]
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_codes_that_tell_all_factors_equally_are_not_modular_however_weak():
     # .005 nats about each factor. Without correction .41 on average, and intervals such as
     # [.21, .62] that contain the true value, 0, in 5 % of draws.
@@ -430,6 +442,7 @@ def test_codes_that_tell_all_factors_equally_are_not_modular_however_weak():
         assert any("standard error of their modularity" in flag for flag in each.flags)
 
 
+@pytest.mark.usefixtures("one_permutation")
 def test_weak_codes_of_one_factor_each_are_modular():
     found = a.modularity(*weak_codes(5000, MODULAR, 0.2), resamples=10)
     assert found.score > 0.99

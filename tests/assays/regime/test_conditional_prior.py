@@ -173,7 +173,7 @@ def test_every_count_of_an_ivae_is_against_its_own_prior():
     factors = np.stack([label, rng.integers(0, 3, 1500)], 1)
     data = zs.data.from_arrays(x, factors, factor_kinds=["categorical", "categorical"])
     model = zs.models.build_for("ivae", data, latents=6, hidden=(32,), seed=0)
-    zs.train(model, data, steps=600, batch=64, rate=5e-3, seed=0, progress=False)
+    zs.train(model, data, steps=300, batch=64, rate=1e-2, seed=0, progress=False)
     recording = zs.record(model, data)
     names = ["polarisation", "latent-divergence", "rate-distortion", "trace-gap", "mig", "sap"]
     report = zs.assay(recording, names=[*names, "variable-types"])

@@ -82,7 +82,7 @@ def test_partners_are_drawn_as_if_independently(values):
 
     def mean_square(factor, flavour):
         squares = []
-        for seed in range(120):
+        for seed in range(80):
             pairs = FactorPairs(factors, factor, 1024, seeded(seed), "test", flavour)
             change = x[pairs.rows[pairs.donor], factor] - x[pairs.rows, factor]
             squares.append(pairs.weights(0, seeded(0))[0].numpy() @ change**2)
@@ -319,9 +319,9 @@ def test_chance_is_the_score_of_as_many_pairs_that_differ_in_everything():
         conditioned_response_matrix(
             model, codes, factors, samples=samples, causal=range(5), generator=seeded(seed)
         ).chance
-        for seed in range(40)
+        for seed in range(24)
     ]
     measured = np.array([list(chance.values()) for chance in found])
-    error = np.hypot(measured.std(0) / 40**0.5, np.std(expected, 0) / 400**0.5)
+    error = np.hypot(measured.std(0) / 24**0.5, np.std(expected, 0) / 400**0.5)
     assert (abs(measured.mean(0) - np.mean(expected, 0)) < 3 * error).all()
     assert (error < 0.1 * measured.mean(0)).all()  # the comparison is a sharp one

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import (
     constant,
@@ -44,6 +44,7 @@ def test_an_identity_autoencoder_gives_the_identity_matrix():
     torch.testing.assert_close(found.scale, codes.std(0, correction=0))
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_agrees_with_a_loop_over_samples_and_latents(seed):
     world, codes = curved(3, seed), gaussian_codes(12, 3, seed)
@@ -80,6 +81,7 @@ def test_no_sample_is_replaced_by_itself_and_every_one_gives_once():
         assert torch.equal(given_away, base[:, latent].sort().values)
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_a_linear_response_has_its_matrix_as_row_shares(seed):
     # R(z) = z A: every change of latent j reaches latent k times A_jk.
@@ -106,6 +108,7 @@ def test_a_constant_encoder_answers_to_nothing():
     assert len(found.graph()) == 0
 
 
+@settings(max_examples=8)
 @given(seed=seeds)
 def test_permuting_the_latents_permutes_everything(seed):
     order = torch.randperm(4, generator=seeded(seed)).tolist()
