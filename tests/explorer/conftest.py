@@ -96,7 +96,7 @@ def pictures(sprites):
         Principal(x),
         sprites,
         name="pictures",
-        samples=600,
+        samples=300,
         other=Principal(x, turn=0.7, unused=0),
         other_name="turned",
     )
