@@ -34,6 +34,12 @@ def page(browser):
     context.close()
 
 
+def visit(page, saved, width=1280, scheme="light"):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(saved.as_uri())
+
+
 @pytest.mark.parametrize("width", [1200, 390, 320])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scroll(
@@ -43,9 +49,7 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.set_viewport_size({"width": width, "height": 800})
-    page.emulate_media(color_scheme=scheme)
-    page.goto(saved.as_uri())
+    visit(page, saved, width, scheme)
     page.evaluate("document.querySelectorAll('img').forEach((i) => { i.loading = 'eager'; })")
     page.wait_for_function("[...document.images].every((i) => i.complete)")
     assert said == []
@@ -58,7 +62,7 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
 
 def test_every_finding_has_room_around_its_words(page, saved):
     """A class of the table once had the name of a level, and took the margins away."""
-    page.goto(saved.as_uri())
+    visit(page, saved)
     style = "all => all.map((e) => [getComputedStyle(e).paddingLeft, getComputedStyle(e).fontSize])"
     styles = page.locator(".finding").evaluate_all(style)
     levels = page.locator(".finding").evaluate_all("all => all.map((e) => e.className)")
@@ -67,7 +71,7 @@ def test_every_finding_has_room_around_its_words(page, saved):
 
 
 def test_paper_shows_what_is_folded_on_the_screen(page, saved):
-    page.goto(saved.as_uri())
+    visit(page, saved)
     closed = "document.querySelectorAll('details:not([open])').length"
     before = page.evaluate(closed)
     assert before > 3
