@@ -14,13 +14,30 @@ from zscope.explorer.serving import create_server
 from zscope.explorer.session import Session
 
 TOKEN = "a-token-for-tests"
-# Resolves when no request has been pending for a while: timers of the page wait up to 120 ms.
+# Counts what the page has put off, by timer or to the next frame, before its scripts run.
+COUNT = """
+window.putOff = new Set();
+window.plainTimeout = window.setTimeout;
+window.setTimeout = (call, delay) => {
+  const id = plainTimeout(() => { putOff.delete(id); call(); }, delay);
+  putOff.add(id);
+  return id;
+};
+const { clearTimeout, requestAnimationFrame } = window;
+window.clearTimeout = id => { putOff.delete(id); clearTimeout(id); };
+window.requestAnimationFrame = call => {
+  const id = {};
+  putOff.add(id);
+  return requestAnimationFrame(time => { putOff.delete(id); call(time); });
+};
+"""
+# Resolves when for a moment no request has been pending and nothing has been put off.
 QUIET = """() => new Promise(resolve => {
   let last = performance.now();
   const check = () => {
     const busy = document.getElementById('view').getAttribute('aria-busy') === 'true';
-    if (busy) last = performance.now();
-    if (performance.now() - last > 180) resolve(); else setTimeout(check, 10);
+    if (busy || putOff.size) last = performance.now();
+    if (performance.now() - last > 40) resolve(); else plainTimeout(check, 5);
   };
   check();
 })"""
@@ -79,7 +96,7 @@ def pictures(sprites):
         Principal(x),
         sprites,
         name="pictures",
-        samples=600,
+        samples=300,
         other=Principal(x, turn=0.7, unused=0),
         other_name="turned",
     )
@@ -171,22 +188,46 @@ def rows_address(rows):
 
 
 @contextmanager
-def open_page(browser, address, hash="", **options):
-    """A page that must write nothing to the console and send requests to the server only."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    messages, requests = [], []
-    page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: messages.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(address + hash)
-    page.wait_for_selector("[role=tab][aria-selected=true]")
-    yield page
+def new_tab(browser):
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(60_000)
+    context.add_init_script(COUNT)
+    yield context.new_page()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One for all tests of a file: a page starts anew in it, and sooner than in a new one."""
+    with new_tab(browser) as tab:
+        yield tab
+
+
+@contextmanager
+def open_page(tab, address, hash="", colours="light"):
+    """A page that must write nothing to the console and send requests to the server only."""
+    messages, requests = [], []
+    listeners = {
+        "console": lambda message: messages.append(f"{message.type}: {message.text}"),
+        "pageerror": lambda error: messages.append(str(error)),
+        "request": lambda request: requests.append(request.url),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+    try:
+        tab.emulate_media(color_scheme=colours)
+        tab.goto(address + hash)
+        tab.wait_for_selector("[role=tab][aria-selected=true]")
+        yield tab
+    finally:
+        tab.evaluate("localStorage.clear()")
+        tab.goto("about:blank")
+        for event, listener in listeners.items():
+            tab.remove_listener(event, listener)
     assert messages == []
     home = address.split("?")[0]
-    assert [url for url in requests if not url.startswith((home, "data:"))] == []
+    elsewhere = [url for url in requests if not url.startswith((home, "data:"))]
+    assert elsewhere in ([], ["about:blank"])
 
 
 def settle(page):

@@ -328,7 +328,7 @@ def _identity(latents=3):
 
 def test_numbers_that_the_model_does_not_have_are_refused_by_name(client):
     assert "2 numbers, but the model has 6" in client.error(422, "latents", z=[0, 1])
-    assert "no sample 600: 600 were recorded" in client.error(422, "sample", index=600)
+    assert "no sample 300: 300 were recorded" in client.error(422, "sample", index=300)
     assert "no latent 6: the model has 6" in client.error(422, "traversal", latent=6)
     assert "latent 2 was chosen twice" in client.error(422, "map", first=2, second=2)
     assert "factor 9" in client.error(422, "map", factor=9, grid=4)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from conftest import QUIET, open_page, running, settle
+from conftest import QUIET, new_tab, open_page, running, settle
 
 import zscope as zs
 from zscope.explorer.session import Session
@@ -60,10 +60,10 @@ def move(page, latent, value):
 
 
 @pytest.fixture(scope="module")
-def tour(browser, address):
+def tour(tab, address):
     """Facts about every view, visited by its tab, in both themes."""
     views = {}
-    with open_page(browser, address, color_scheme="light") as page:
+    with open_page(tab, address, colours="light") as page:
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
             settle(page)
@@ -117,8 +117,8 @@ def test_no_view_is_wider_than_a_phone(tour, name):
     assert tour[name]["width"] <= 360
 
 
-def test_the_colours_can_be_chosen(browser, address):
-    with open_page(browser, address, color_scheme="light") as page:
+def test_the_colours_can_be_chosen(tab, address):
+    with open_page(tab, address, colours="light") as page:
         ground = "() => getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(ground)
         page.locator("#theme").click()
@@ -129,10 +129,10 @@ def test_the_colours_can_be_chosen(browser, address):
         assert page.evaluate(ground) == dark
 
 
-def test_moving_a_slider_changes_the_picture_to_the_decoded_one(browser, address, pictures):
+def test_moving_a_slider_changes_the_picture_to_the_decoded_one(tab, address, pictures):
     import torch
 
-    with open_page(browser, address, "#latents?z=0,0,0,0,0,0") as page:
+    with open_page(tab, address, "#latents?z=0,0,0,0,0,0") as page:
         settle(page)
         before = picture(page, "canvas.decoded")
         move(page, 0, 2.0)
@@ -149,17 +149,17 @@ def test_moving_a_slider_changes_the_picture_to_the_decoded_one(browser, address
         assert page.locator(".latent[data-latent='4'] output").inner_text() == "0.00"
 
 
-def test_the_time_from_slider_to_picture_is_shown(browser, address):
+def test_the_time_from_slider_to_picture_is_shown(tab, address):
     """How long it may be is for benchmarks/explorer.py: this holds on any machine."""
-    with open_page(browser, address) as page:
+    with open_page(tab, address) as page:
         settle(page)
         move(page, 0, -2)
         assert float(page.locator(".decoded").get_attribute("data-latency")) > 0
         assert re.search(r"slider to picture: \d+ ms", page.locator(".timing").inner_text())
 
 
-def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictures):
-    with open_page(browser, address) as page:
+def test_codes_are_drawn_projected_and_started_from_data(tab, address, pictures):
+    with open_page(tab, address) as page:
         settle(page)
         for source in ("Prior", "Posterior", "Hybrid", "Uniform"):
             before = picture(page, "canvas.decoded")
@@ -187,8 +187,8 @@ def test_codes_are_drawn_projected_and_started_from_data(browser, address, pictu
         assert page.url.endswith("#latents?sample=18")
 
 
-def test_a_path_is_drawn_between_two_clicks(browser, address):
-    with open_page(browser, address, "#map?first=0&second=1&grid=24&factor=0") as page:
+def test_a_path_is_drawn_between_two_clicks(tab, address):
+    with open_page(tab, address, "#map?first=0&second=1&grid=24&factor=0") as page:
         settle(page)
         box = page.locator("canvas.plane").bounding_box()
         before = picture(page, "canvas.plane")
@@ -217,8 +217,8 @@ def test_a_path_is_drawn_between_two_clicks(browser, address):
         assert page.locator(".film").count() == 0
 
 
-def test_the_map_is_walked_with_the_keyboard(browser, address):
-    with open_page(browser, address, "#map?first=0&second=1&grid=24") as page:
+def test_the_map_is_walked_with_the_keyboard(tab, address):
+    with open_page(tab, address, "#map?first=0&second=1&grid=24") as page:
         settle(page)
         page.locator("canvas.plane").focus()
         for key in ("Shift+ArrowLeft", "Enter", "Shift+ArrowRight", "Shift+ArrowUp", "Enter"):
@@ -230,8 +230,8 @@ def test_the_map_is_walked_with_the_keyboard(browser, address):
         assert page.locator(".film").count() == 0
 
 
-def test_a_cell_of_the_matrix_opens_its_traversal(browser, address):
-    with open_page(browser, address, "#matrix") as page:
+def test_a_cell_of_the_matrix_opens_its_traversal(tab, address):
+    with open_page(tab, address, "#matrix") as page:
         settle(page)
         for kind in ("Relative", "Conditioned", "Importance", "Invariance", "Response"):
             page.locator(".choices label", has_text=kind).click()
@@ -250,8 +250,8 @@ def test_a_cell_of_the_matrix_opens_its_traversal(browser, address):
         page.wait_for_selector("h3:has-text('Traversal of z3')")
 
 
-def test_the_graph_shows_causal_latents_and_hides_weak_edges(browser, address, pictures):
-    with open_page(browser, address, "#graph") as page:
+def test_the_graph_shows_causal_latents_and_hides_weak_edges(tab, address, pictures):
+    with open_page(tab, address, "#graph") as page:
         settle(page)
         assert page.locator("svg.graph .node").count() == 4
         page.locator("svg.graph .node").first.click()
@@ -262,8 +262,8 @@ def test_the_graph_shows_causal_latents_and_hides_weak_edges(browser, address, p
         assert "threshold=" in page.url
 
 
-def test_a_sample_of_a_sheet_opens_in_latents(browser, address):
-    with open_page(browser, address, "#samples?source=data&count=12&seed=3") as page:
+def test_a_sample_of_a_sheet_opens_in_latents(tab, address):
+    with open_page(tab, address, "#samples?source=data&count=12&seed=3") as page:
         settle(page)
         tiles = page.locator(".sheet button")
         assert tiles.count() == 12
@@ -290,7 +290,7 @@ def test_a_sample_of_a_sheet_opens_in_latents(browser, address):
         "#compare?sample=8&of=latents",
     ],
 )
-def test_a_link_restores_what_it_was_copied_from(browser, address, link):
+def test_a_link_restores_what_it_was_copied_from(tab, address, link):
     def state(page):
         settle(page)
         return (
@@ -305,16 +305,16 @@ def test_a_link_restores_what_it_was_copied_from(browser, address, link):
             ],
         )
 
-    with open_page(browser, address, link) as page:
+    with open_page(tab, address, link) as page:
         first = state(page)
         copied = page.url
-    with open_page(browser, address, "#" + copied.split("#")[1]) as page:
+    with open_page(tab, address, "#" + copied.split("#")[1]) as page:
         assert state(page) == first
         assert page.url == copied
 
 
-def test_a_link_pasted_into_an_open_page_is_followed(browser, address):
-    with open_page(browser, address, "#samples?count=12") as page:
+def test_a_link_pasted_into_an_open_page_is_followed(tab, address):
+    with open_page(tab, address, "#samples?count=12") as page:
         settle(page)
         home = page.url.split("#")[0]
         page.goto(home + "#latents?z=1,0,0,0,0,0")
@@ -335,8 +335,8 @@ def test_a_link_pasted_into_an_open_page_is_followed(browser, address):
         assert page.locator(".latent").count() == 6
 
 
-def test_views_and_sliders_are_reached_without_a_mouse(browser, address):
-    with open_page(browser, address) as page:
+def test_views_and_sliders_are_reached_without_a_mouse(tab, address):
+    with open_page(tab, address) as page:
         settle(page)
         page.locator("[role=tab][aria-selected=true]").focus()
         page.keyboard.press("End")
@@ -354,8 +354,8 @@ def test_views_and_sliders_are_reached_without_a_mouse(browser, address):
         assert picture(page, "canvas.decoded") != before
 
 
-def test_rows_are_shown_as_lines_and_tables(browser, rows_address):
-    with open_page(browser, rows_address) as page:
+def test_rows_are_shown_as_lines_and_tables(tab, rows_address):
+    with open_page(tab, rows_address) as page:
         for name in VIEWS:
             page.get_by_role("tab", name=name).click()
             settle(page)
@@ -375,18 +375,18 @@ def test_rows_are_shown_as_lines_and_tables(browser, rows_address):
         assert "--compare" in page.locator("[role=tabpanel]").inner_text()
 
 
-def test_features_of_rows_are_called_by_their_names(browser):
+def test_features_of_rows_are_called_by_their_names(tab):
     x = torch.rand(50, 2, generator=torch.Generator().manual_seed(0))
     data = zs.data.from_arrays(x, feature_names=("height", "weight"))
     session = Session(zs.wrap(lambda x: x, lambda z: z), data, name="named")
-    with running(session) as address, open_page(browser, address) as page:
+    with running(session) as address, open_page(tab, address) as page:
         settle(page)
         names = page.locator(".decoded table tbody th").all_inner_texts()
         assert names == ["height", "weight"]
     session.close()
 
 
-def test_a_model_that_throws_is_said_on_the_page_which_goes_on(browser, pictures, caplog):
+def test_a_model_that_throws_is_said_on_the_page_which_goes_on(tab, address, pictures, caplog):
     model = pictures.model
     plain = model.decode
 
@@ -397,30 +397,30 @@ def test_a_model_that_throws_is_said_on_the_page_which_goes_on(browser, pictures
 
     model.decode = throwing
     try:
-        with running(pictures) as address:
-            context = browser.new_context()
-            page = context.new_page()
-            page.goto(address)
-            page.wait_for_selector(".latent")
-            settle(page)
-            slider = page.locator("#slider-0")
-            for value, fails in ((2.9, True), (1.0, False)):
-                slider.evaluate(SET, value)
-                page.locator("#alert").wait_for(state="visible" if fails else "hidden")
-                if fails:
-                    # The traversal, requested a moment later, is answered; the message stays.
-                    page.wait_for_selector("h3:has-text('Traversal of z0')")
-                    page.evaluate(QUIET)
-                    message = page.locator("#alert").inner_text()
-                    assert "raised RuntimeError: out of range" in message
-                    assert "Go back to a data sample" in message
-            context.close()
+        tab.goto(address)
+        tab.wait_for_selector(".latent")
+        settle(tab)
+        slider = tab.locator("#slider-0")
+        for value, fails in ((2.9, True), (1.0, False)):
+            slider.evaluate(SET, value)
+            tab.locator("#alert").wait_for(state="visible" if fails else "hidden")
+            if fails:
+                # The traversal, requested a moment later, is answered; the message stays.
+                tab.wait_for_selector("h3:has-text('Traversal of z0')")
+                tab.evaluate(QUIET)
+                message = tab.locator("#alert").inner_text()
+                assert "raised RuntimeError: out of range" in message
+                assert "Go back to a data sample" in message
     finally:
         del model.decode
 
 
-def test_several_browsers_are_served_at_once(browser, address):
-    with open_page(browser, address) as one, open_page(browser, address, "#map?grid=24") as other:
+def test_several_browsers_are_served_at_once(browser, tab, address):
+    with (
+        new_tab(browser) as second,
+        open_page(tab, address) as one,
+        open_page(second, address, "#map?grid=24") as other,
+    ):
         settle(one)
         move(one, 1, 1.0)
         settle(other)
@@ -429,13 +429,10 @@ def test_several_browsers_are_served_at_once(browser, address):
         assert "#latents" in one.url
 
 
-def test_a_server_that_has_gone_is_said_so(browser, rows):
+def test_a_server_that_has_gone_is_said_so(tab, rows):
     with running(rows) as address:
-        context = browser.new_context()
-        page = context.new_page()
-        page.goto(address)
-        page.wait_for_selector(".latent")
-    page.get_by_role("tab", name="Samples").click()
-    page.locator("#alert").wait_for(state="visible")
-    assert "does not answer" in page.locator("#alert").inner_text()
-    context.close()
+        tab.goto(address)
+        tab.wait_for_selector(".latent")
+    tab.get_by_role("tab", name="Samples").click()
+    tab.locator("#alert").wait_for(state="visible")
+    assert "does not answer" in tab.locator("#alert").inner_text()

@@ -67,8 +67,8 @@ def test_every_view_has_a_file_and_every_file_with_a_view_is_listed(client):
     assert [view["name"] for view in client.ask("session")["views"]] == VIEWS
 
 
-def test_every_view_exports_make_and_returns_root_and_show(browser, address):
-    with open_page(browser, address) as page:
+def test_every_view_exports_make_and_returns_root_and_show(tab, address):
+    with open_page(tab, address) as page:
         settle(page)
         for name in VIEWS:
             exported = page.evaluate(
@@ -96,28 +96,30 @@ def test_every_view_exports_make_and_returns_root_and_show(browser, address):
     ],
 )
 def test_a_view_that_breaks_the_contract_is_named_and_the_others_work(
-    browser, address, script, problem
+    tab, address, script, problem
 ):
-    context = browser.new_context()
-    page = context.new_page()
     errors = []
-    page.on("console", lambda message: message.type == "error" and errors.append(message.text))
-    page.route(
+    listen = lambda message: message.type == "error" and errors.append(message.text)  # noqa: E731
+    tab.on("console", listen)
+    tab.route(
         "**/static/graph.js",
         lambda route: route.fulfill(body=script, content_type="text/javascript"),
     )
-    page.goto(address)
-    page.wait_for_selector("[role=tab][aria-selected=true]")
-    settle(page)
-    page.locator("#tab-graph").click()
-    message = rf"the view graph \(static/graph\.js\) {problem}.*CONTRIBUTING"
-    assert re.search(message, page.locator("#alert").inner_text())
-    page.evaluate(QUIET)
-    assert any(re.search(message, error) for error in errors)
-    page.locator("#tab-samples").click()
-    settle(page)
-    assert page.locator(".sheet li").count() == 48
-    context.close()
+    try:
+        tab.goto(address)
+        tab.wait_for_selector("[role=tab][aria-selected=true]")
+        settle(tab)
+        tab.locator("#tab-graph").click()
+        message = rf"the view graph \(static/graph\.js\) {problem}.*CONTRIBUTING"
+        assert re.search(message, tab.locator("#alert").inner_text())
+        tab.evaluate(QUIET)
+        assert any(re.search(message, error) for error in errors)
+        tab.locator("#tab-samples").click()
+        settle(tab)
+        assert tab.locator(".sheet li").count() == 48
+    finally:
+        tab.unroute_all()
+        tab.remove_listener("console", listen)
 
 
 SERVE = """
@@ -185,8 +187,8 @@ def test_a_view_added_by_the_recipe_is_described_and_answers(extended):
         assert "norms: power='0' is not valid" in refused.json()["error"]["message"]
 
 
-def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(browser, extended):
-    with open_page(browser, extended) as page:
+def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(tab, extended):
+    with open_page(tab, extended) as page:
         settle(page)
         page.get_by_role("tab", name="Norms").click()
         settle(page)

@@ -16,7 +16,7 @@ def facts(model, data, *names, factors=None, kinds=(), explained=None, seed=0, o
     """What a rule may look at, of a constructed model on constructed data."""
     dataset = from_arrays(data, factors, factor_kinds=kinds)
     recording = zs.record(model, dataset, seed=seed)
-    measurements = measure(recording, names, resamples=20, options=options)
+    measurements = measure(recording, names, resamples=2, options=options)
     assert not measurements.missing
     assert not measurements.failed
     matrix = measurements.results.get("response-matrix")

@@ -25,7 +25,13 @@ def test_a_score_at_chance_is_named_and_so_is_what_shuffled_codes_get():
     assert "same order" in found.action
 
 
-@pytest.mark.parametrize("seed", range(8))
+def seeds(quick, all_of_them):
+    """The first few, and the others when there is time."""
+    rest = range(quick, all_of_them)
+    return [*range(quick), *(pytest.param(seed, marks=pytest.mark.slow) for seed in rest)]
+
+
+@pytest.mark.parametrize("seed", seeds(4, 8))
 def test_chance_is_seen_as_such_whichever_way_the_codes_are_shuffled(seed):
     rng = np.random.default_rng(seed)
     few = rng.permutation(len(FACTORS))[:150]  # so few that single shuffles differ by 0.02
@@ -81,7 +87,7 @@ def test_one_shuffle_of_ten_does_not_make_a_score_chance_but_two_do():
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(1, 3))
 @pytest.mark.parametrize("spread", [None, 0.1], ids=["deterministic", "variational"])
 def test_every_score_of_noise_is_at_chance(seed, spread):
     recording = zs.Recording.from_arrays(

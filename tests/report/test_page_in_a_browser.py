@@ -26,19 +26,30 @@ def saved(tmp_path_factory):
     return report.save(tmp_path_factory.mktemp("page") / "report.html")
 
 
+@pytest.fixture(scope="module")
+def page(browser):
+    """One tab for all tests, which open the report in it anew."""
+    context = browser.new_context(offline=True)
+    yield context.new_page()
+    context.close()
+
+
+def visit(page, saved, width=1280, scheme="light"):
+    page.set_viewport_size({"width": width, "height": 800})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(saved.as_uri())
+
+
 @pytest.mark.parametrize("width", [1200, 390, 320])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scroll(
-    browser, saved, width, scheme
+    page, saved, width, scheme
 ):
-    context = browser.new_context(
-        viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
-    )
-    page, said, asked = context.new_page(), [], []
+    said, asked = [], []
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(saved.as_uri())
+    visit(page, saved, width, scheme)
     page.evaluate("document.querySelectorAll('img').forEach((i) => { i.loading = 'eager'; })")
     page.wait_for_function("[...document.images].every((i) => i.complete)")
     assert said == []
@@ -47,24 +58,20 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(251, 250, 247)" if scheme == "light" else "rgb(21, 24, 27)")
-    context.close()
 
 
-def test_every_finding_has_room_around_its_words(browser, saved):
+def test_every_finding_has_room_around_its_words(page, saved):
     """A class of the table once had the name of a level, and took the margins away."""
-    page = browser.new_page()
-    page.goto(saved.as_uri())
+    visit(page, saved)
     style = "all => all.map((e) => [getComputedStyle(e).paddingLeft, getComputedStyle(e).fontSize])"
     styles = page.locator(".finding").evaluate_all(style)
     levels = page.locator(".finding").evaluate_all("all => all.map((e) => e.className)")
     assert len(set(levels)) > 1
     assert len({tuple(each) for each in styles}) == 1
-    page.close()
 
 
-def test_paper_shows_what_is_folded_on_the_screen(browser, saved):
-    page = browser.new_page()
-    page.goto(saved.as_uri())
+def test_paper_shows_what_is_folded_on_the_screen(page, saved):
+    visit(page, saved)
     closed = "document.querySelectorAll('details:not([open])').length"
     before = page.evaluate(closed)
     assert before > 3
@@ -72,5 +79,4 @@ def test_paper_shows_what_is_folded_on_the_screen(browser, saved):
     assert page.evaluate(closed) == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate(closed) == before
-    assert page.pdf(format="A4")[:4] == b"%PDF"
-    page.close()
+    assert page.pdf(format="A4", page_ranges="1")[:4] == b"%PDF"

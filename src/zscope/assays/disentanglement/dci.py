@@ -298,7 +298,9 @@ def _lightgbm(
     if not classes:
         mean, spread = values.mean(), values.std() or 1.0
         data = lightgbm.Dataset(train, (values - mean) / spread, params=binning)
-        model = lightgbm.train({**options, "objective": "regression"}, data)
+        model = lightgbm.train(
+            {**options, "objective": "regression"}, data, keep_training_booster=True
+        )
         predicted = np.asarray(model.predict(test, num_threads=1))
         return _residuals_explained(model)[back], mean + spread * predicted
     names, labels = np.unique(values, return_inverse=True)
@@ -309,7 +311,7 @@ def _lightgbm(
         {"objective": "binary"} if binary else {"objective": "multiclass", "num_class": len(names)}
     )
     data = lightgbm.Dataset(train, labels, params=binning)
-    model = lightgbm.train({**options, **task}, data)
+    model = lightgbm.train({**options, **task}, data, keep_training_booster=True)
     output = np.asarray(model.predict(test, num_threads=1))
     label = (output > 0.5).astype(np.int64) if binary else output.argmax(1)
     return _residuals_explained(model)[back], names[label]
