@@ -30,8 +30,9 @@ def factor_world():
     data = from_arrays(
         x, factors, factor_names=("shift", "shape"), factor_kinds=("ordinal", "categorical")
     )
-    encode = lambda x: (x / 4, torch.tensor([0.01, 0.01, 1.0]).log().expand(len(x), 3))  # noqa: E731
-    return zs.wrap(encode, lambda z: 4 * z, latents=3), data
+    log_variance = torch.tensor([0.01, 0.01, 1.0]).log()
+    model = zs.wrap(lambda x: (x / 4, log_variance.expand(len(x), 3)), lambda z: 4 * z, latents=3)
+    return model, data
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,20 @@ def test_a_score_is_the_same_by_every_door(name, doors):
         zero.codes, data.factors, variances=zero.variances, kinds=["ordinal", "categorical"]
     )
     assert bare.score == function(zero).score
+
+
+def test_intervals_do_not_change_what_they_are_about():
+    """Resampling draws after the score, or from a generator of its own."""
+    model, data = factor_world()
+    plain, resampled = (
+        {
+            (row["assay"], row["measure"]): (row["value"], row["chance"], row["n"])
+            for row in zs.assay(model, data, resamples=resamples).rows()
+        }
+        for resamples in (0, 2)
+    )
+    assert len(plain) > 40
+    assert resampled == plain
 
 
 def test_a_trained_run_has_the_same_scores_by_every_door(tmp_path):

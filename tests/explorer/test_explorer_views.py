@@ -99,7 +99,11 @@ def test_a_view_that_breaks_the_contract_is_named_and_the_others_work(
     tab, address, script, problem
 ):
     errors = []
-    listen = lambda message: message.type == "error" and errors.append(message.text)  # noqa: E731
+
+    def listen(message):
+        if message.type == "error":
+            errors.append(message.text)
+
     tab.on("console", listen)
     tab.route(
         "**/static/graph.js",

@@ -187,19 +187,24 @@ def conditioned_response_matrix(
             generator=separate,
         )
     used = _causal_latents(overall.causal if causal is None else causal, len(lists), who)
+    codes = [
+        pairs.draw(posterior[[position[int(row)] for row in pairs.rows]], generator)
+        for pairs in pairings
+    ]
+    unrelated_codes = [
+        posterior[[position[int(row)] for row in others]].sample(generator) for others in unrelated
+    ]
     matrices, unconditioned = [], []
-    for pairs, others in zip(pairings, unrelated, strict=True):
-        selected = posterior[[position[int(row)] for row in pairs.rows]]
-        base, donors = pairs.draw(selected, generator)
+    for pairs, (base, donors), others in zip(pairings, codes, unrelated_codes, strict=True):
+        # Resampled after all codes have been drawn: intervals do not change the scores.
         weights = pairs.weights(resamples, generator)
         before = respond(autoencoder, base)
         squares, _ = squared_changes(autoencoder, base, before, donors, lists, weights)
         matrices.append(squares.diagonal(dim1=1, dim2=2).sqrt())
         # The chance level: the same without conditioning, for pairs that differ in everything.
-        base = posterior[[position[int(row)] for row in others]].sample(generator)
-        equal = torch.full((1, len(base)), 1 / len(base), dtype=torch.float64)
-        before = respond(autoencoder, base)
-        squares, _ = squared_changes(autoencoder, base, before, base.roll(1, 0), lists, equal)
+        equal = torch.full((1, len(others)), 1 / len(others), dtype=torch.float64)
+        before = respond(autoencoder, others)
+        squares, _ = squared_changes(autoencoder, others, before, others.roll(1, 0), lists, equal)
         unconditioned.append(squares.diagonal(dim1=1, dim2=2).sqrt()[0])
     draws = torch.stack(matrices, dim=1)  # resamples x factors x latents
     chance_matrix = torch.stack(unconditioned)
