@@ -17,7 +17,17 @@ ROOT = Path(zscope.__file__).parent
 # What each home may import of zscope, besides itself: every folder and module has a line.
 # Imports inside functions count too, except in `plot` methods, where a result asks a figure
 # of itself.
-FOUNDATION = {"types", "errors", "results", "randomness", "groups", "factors", "scaling", "presets"}
+FOUNDATION = {
+    "types",
+    "errors",
+    "results",
+    "randomness",
+    "groups",
+    "factors",
+    "scaling",
+    "presets",
+    "files",
+}
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("determinism", "wrapping", "derived", "sampling", "theory"),
@@ -28,6 +38,7 @@ ARROWS = {
     "__init__": set(),
     "types": set(),
     "errors": set(),
+    "files": {"errors"},
     "results": {"errors"},
     "randomness": set(),
     "groups": {"errors", "types"},

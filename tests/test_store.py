@@ -21,20 +21,6 @@ def train(out, **settings):
     return zs.train(model, ROWS, out=out, **({"steps": 5} | settings))
 
 
-def test_writing_leaves_the_old_file_or_the_new_one(tmp_path, monkeypatch):
-    file = tmp_path / "x.json"
-    store.write_whole(file, b"old")
-
-    def full_disk(handle):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(store.os, "fsync", full_disk)
-    with pytest.raises(RunError, match="could not be written \\(No space left.*No partial file"):
-        store.write_whole(file, b"new and longer")
-    assert file.read_bytes() == b"old"
-    assert [f.name for f in tmp_path.iterdir()] == ["x.json"]
-
-
 def test_tensors_come_back_as_they_were(tmp_path):
     tied = torch.arange(6.0)
     tensors = {

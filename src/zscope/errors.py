@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
-    "ConfigError", "DataError", "InterfaceError", "MissingExtra", "RunError", "Stopped",
-    "TrainingError", "Undefined", "ZscopeError",
+    "ConfigError", "DataError", "InterfaceError", "MissingExtra", "ResourceError", "RunError",
+    "Stopped", "TrainingError", "Undefined", "ZscopeError",
 ]  # fmt: skip
 
 
@@ -36,6 +36,10 @@ class ConfigError(ZscopeError):
 
 class RunError(ZscopeError):
     """A run directory is missing, half written, or of another format."""
+
+
+class ResourceError(ZscopeError):
+    """There is not enough disk or memory for what was asked."""
 
 
 class TrainingError(ZscopeError):

@@ -21,8 +21,9 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
+from zscope.files import write_whole
 from zscope.results import Result, name_result
-from zscope.store import Run, is_run, open_run, write_whole
+from zscope.store import Run, is_run, open_run
 
 __all__ = ["KeptResults", "results_of"]
 

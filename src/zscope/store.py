@@ -12,9 +12,7 @@ written atomically: to a temporary name, flushed, then renamed.
 
 import io
 import json
-import os
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +22,7 @@ import torch
 from torch import Tensor
 
 from zscope.errors import RunError
+from zscope.files import sweep, write_whole
 from zscope.results import Result, html_table
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ __all__ = [
     "read_tensors",
     "write_checkpoint",
     "write_tensors",
-    "write_whole",
 ]
 
 FORMAT = 1
@@ -246,35 +244,6 @@ def read_history(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically: a crash at any moment leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise RunError(
-            f"store: {path} could not be written ({error.strerror or error}). Is the disk full, "
-            "or the folder read-only? No partial file was left behind."
-        ) from error
-
-
-def _sync_folder(path: Path) -> None:
-    """Make a rename survive a power failure."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write tensors with some metadata as one safetensors file, atomically."""
     from safetensors.torch import save
@@ -373,8 +342,8 @@ def checkpoints(path: Path) -> list[tuple[int, Path]]:
 
 def clear_leftovers(path: Path) -> None:
     """Delete partial files of dead processes."""
-    for file in [*path.glob(".*.part"), *(path / "checkpoints").glob(".*.part")]:
-        file.unlink(missing_ok=True)
+    for folder in (path, path / "checkpoints", path / "assays"):
+        sweep(folder)
 
 
 def __dir__() -> list[str]:

@@ -39,6 +39,7 @@ from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import as_dataset
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.experiments.training import train
+from zscope.files import write_whole
 from zscope.randomness import named_generator, named_seed
 from zscope.recording import SAMPLES, Recording, choose_rows, record
 from zscope.training.config import RATE
@@ -381,4 +382,4 @@ class Trials:
                 },
                 "flags": self.flags,
             }
-            store.write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())
+            write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from zscope import store
 from zscope.assays import CATALOGUE
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
@@ -28,6 +27,7 @@ from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
 from zscope.autoencoder import evaluation
 from zscope.errors import ConfigError, ZscopeError
+from zscope.files import write_whole
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
 from zscope.report.background import background
@@ -205,13 +205,13 @@ class Report:
         if suffix == ".html":
             from zscope.report.page import page
 
-            store.write_whole(path, page(self, progress).encode())
+            write_whole(path, page(self, progress).encode())
         if suffix in (".html", ".json"):
             content = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-            store.write_whole(path.with_suffix(".json"), content.encode())
+            write_whole(path.with_suffix(".json"), content.encode())
         else:
             write = {".csv": as_csv, ".parquet": as_parquet, ".tex": as_tex}[suffix]
-            store.write_whole(path, write(self.rows()))
+            write_whole(path, write(self.rows()))
         return path
 
 

@@ -13,6 +13,7 @@ import torch
 from zscope import __version__, store
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, RunError
+from zscope.files import write_whole
 from zscope.training.config import TrainConfig
 
 __all__ = ["History", "begin", "delete_old_checkpoints", "how_to_resume", "load_finished"]
@@ -92,7 +93,7 @@ class History:
         if self.file is not None and run.path is not None:
             rows = [row for row in store.read_history(run.path) if row["step"] < first]
             content = "".join(json.dumps(row) + "\n" for row in rows)
-            store.write_whole(self.file, content.encode())
+            write_whole(self.file, content.encode())
 
     def add(self, row: dict[str, Any]) -> None:
         if self.file is None:

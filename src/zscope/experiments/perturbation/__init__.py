@@ -46,6 +46,7 @@ from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
 from zscope.experiments.training import train
+from zscope.files import write_whole
 from zscope.recording import record
 from zscope.results import Result
 
@@ -223,7 +224,7 @@ def perturb(
         flags=choice.flags,
     )
     content = {"format": store.FORMAT, "settings": settings, "result": result.to_dict()}
-    store.write_whole(out / "perturbation.json", json.dumps(content, indent=1).encode())
+    write_whole(out / "perturbation.json", json.dumps(content, indent=1).encode())
     return result
 
 
@@ -252,7 +253,7 @@ def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
             "folder, so that nothing is overwritten."
         )
     content = {"format": store.FORMAT, "settings": plain}
-    store.write_whole(file, json.dumps(content, indent=1).encode())
+    write_whole(file, json.dumps(content, indent=1).encode())
 
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:

@@ -17,6 +17,7 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
 from zscope.errors import ConfigError, TrainingError
+from zscope.files import write_whole
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
 from zscope.randomness import seed_of
@@ -194,7 +195,7 @@ def play(
 
     def save() -> None:
         lines = "".join(json.dumps(row) + "\n" for row in history)
-        store.write_whole(folder / "history.jsonl", lines.encode())
+        write_whole(folder / "history.jsonl", lines.encode())
         newest = store.write_checkpoint(folder, len(history), game, optimisers)
         for _, file in store.checkpoints(folder):
             if file != newest:

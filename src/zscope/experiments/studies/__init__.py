@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zscope.errors import ConfigError, did_you_mean
-from zscope.store import FORMAT, write_whole
+from zscope.files import write_whole
+from zscope.store import FORMAT
 
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
