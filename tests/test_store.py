@@ -90,6 +90,7 @@ def test_weights_of_another_model_are_refused(tmp_path):
     train(tmp_path)
     content = json.loads((tmp_path / "run.json").read_text())
     content["config"]["model"]["latents"] = 7
+    del content["sha256"]
     (tmp_path / "run.json").write_text(json.dumps(content))
     with pytest.raises(RunError, match="do not fit the model.*size mismatch"):
         zs.load(tmp_path)
@@ -190,5 +191,5 @@ def test_settings_of_another_format_are_refused(tmp_path):
 
 def test_a_place_where_no_folder_can_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="could not be written .*read-only"):
+    with pytest.raises(RunError, match="cannot write to .*Not a directory.*another place"):
         train(tmp_path / "file" / "run")

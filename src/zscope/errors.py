@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 __all__ = [
     "ConfigError", "DataError", "InterfaceError", "MissingExtra", "ResourceError", "RunError",
-    "Stopped", "TrainingError", "Undefined", "ZscopeError",
+    "Stopped", "Terminated", "TrainingError", "Undefined", "ZscopeError",
 ]  # fmt: skip
 
 
@@ -48,6 +48,10 @@ class TrainingError(ZscopeError):
 
 class Stopped(ZscopeError):
     """The measurement was cancelled, because nobody is waiting for it any more."""
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end (SIGTERM): treated as Ctrl-C, with exit code 143."""
 
 
 class MissingExtra(ZscopeError):

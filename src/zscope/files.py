@@ -40,7 +40,7 @@ except ImportError:  # Windows
 
 __all__ = [
     "PARTIAL", "append", "check_disk", "check_memory", "lock", "open_regular", "partial_folder",
-    "require_regular", "sweep", "write_whole", "writing",
+    "require_regular", "sweep", "sync", "write_whole", "writing",
 ]  # fmt: skip
 
 PARTIAL = ".part-"  # followed by random letters
@@ -109,6 +109,17 @@ def append(path: Path, line: bytes) -> None:
         raise RunError(
             f"store: a row could not be added to {path} ({error.strerror or error}). "
             f"{likely_cause(error)} The rows before it are kept."
+        ) from error
+
+
+def sync(path: Path) -> None:
+    """Make what was added to a file survive a power failure."""
+    try:
+        with io.FileIO(path, "ab") as file:
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise RunError(
+            f"store: {path} could not be written ({error.strerror or error}). {likely_cause(error)}"
         ) from error
 
 
@@ -196,6 +207,8 @@ def lock(folder: Path, who: str, *, wait: bool = False) -> Iterator[None]:
     waited = 0.0
     try:
         created = not folder.exists()
+        if not created and not folder.is_dir():
+            raise RunError(f"{who}: {folder} is a file, not a folder. Choose another folder.")
         folder.mkdir(parents=True, exist_ok=True)
         while (held := _acquire(file)) is None:
             owner = _owner(file)

@@ -6,12 +6,20 @@
     RUN/checkpoints/          step-0001000.safetensors: weights and optimiser, to resume from
     RUN/assays/               NAME.json for each result (NAME.npz for large arrays)
 
-Weights are stored as safetensors, never pickle. Every file carries a format version. Files are
-written atomically: to a temporary name, flushed, then renamed.
+Weights are stored as safetensors, never pickle. Every file carries a format version and a
+checksum, so that damage is noticed when it is read; files of earlier versions have none. Files
+are written atomically: to a temporary name, flushed, then renamed. A run has one writer at a
+time (`zscope.files.lock`).
 """
 
+import hashlib
 import io
 import json
+import math
+import re
+import sys
+import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +30,7 @@ import torch
 from torch import Tensor
 
 from zscope.errors import RunError
-from zscope.files import sweep, write_whole
+from zscope.files import check_memory, open_regular, require_regular, sweep, write_whole
 from zscope.results import Result, html_table
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FORMAT",
+    "Damaged",
     "Run",
     "checkpoints",
     "clear_leftovers",
@@ -39,13 +48,38 @@ __all__ = [
     "read_checkpoint",
     "read_history",
     "read_json",
+    "read_newest_checkpoint",
+    "read_npz",
     "read_tensors",
+    "verify",
     "write_checkpoint",
+    "write_json",
     "write_tensors",
 ]
 
 FORMAT = 1
 LARGE = 4096  # numbers; larger arrays of a result go to its .npz
+CHECKSUM = "sha256"
+
+# What the entries of run.json are, as far as they are there; {} nests, and may be absent (null).
+Kinds = dict[str, Any]
+HISTORY: Kinds = {"bytes": int, "sha256": str}
+KINDS: Kinds = {
+    "status": str, "step": int, "config": dict, "environment": dict, "history": HISTORY,
+}  # fmt: skip
+CONFIG: Kinds = {
+    "model": {"name": str, "shape": [int], "latents": int, "options": dict},
+    "data": {
+        "name": str,
+        "options": dict,
+        "split": {"fractions": [float], "seed": int, "part": int},
+    },
+    "scaling": {"mean": [float], "scale": [float], "names": [str], "categories": dict},
+}
+
+
+class Damaged(RunError):
+    """A file of a run is not as it was written."""
 
 
 @dataclass
@@ -58,6 +92,8 @@ class Run:
     step: int = 0
     model: "Autoencoder | None" = None
     environment: dict[str, Any] = field(default_factory=dict)
+    # The length and the checksum of the part of the history that is known to be on disk.
+    history_check: dict[str, Any] | None = None
     _history: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -67,7 +103,9 @@ class Run:
     @property
     def history(self) -> list[dict[str, Any]]:
         """The logged steps: dicts with step, loss and the terms of the loss."""
-        return self._history if self.path is None else list(read_history(self.path))
+        if self.path is None:
+            return self._history
+        return list(read_history(self.path, self.history_check))
 
     @property
     def name(self) -> str:
@@ -90,13 +128,13 @@ class Run:
         """Write run.json; does nothing for a run in memory."""
         if self.path is not None:
             content = {
-                "format": FORMAT,
                 "status": self.status,
                 "step": self.step,
                 "config": self.config,
                 "environment": self.environment,
+                "history": self.history_check,
             }
-            write_whole(self.path / "run.json", json.dumps(content, indent=2).encode())
+            write_json(self.path / "run.json", content)
 
     def save_result(self, name: str, result: Result) -> Path:
         """Save the result of an assay with the run, as assays/NAME.json."""
@@ -107,8 +145,7 @@ class Run:
             )
         target = self.path / "assays" / f"{name}.json"
         arrays: dict[str, np.ndarray] = {}
-        content = {
-            "format": FORMAT,
+        content: dict[str, Any] = {
             "assay": name,
             "step": self.step,
             "result": _extract_arrays(result.to_dict(), "", arrays),
@@ -117,9 +154,10 @@ class Run:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
             write_whole(target.with_suffix(".npz"), buffer.getvalue())
+            content["arrays"] = hashlib.sha256(buffer.getvalue()).hexdigest()
         else:
             target.with_suffix(".npz").unlink(missing_ok=True)
-        write_whole(target, json.dumps(content).encode())
+        write_json(target, content, indent=None)
         return target
 
     def results(self) -> dict[str, dict[str, Any]]:
@@ -128,11 +166,15 @@ class Run:
             return {}
         results = {}
         for file in sorted((self.path / "assays").glob("*.json")):
+            content = read_json(file)
+            if "result" not in content:
+                raise Damaged(_damage(file, "it has no result"))
             arrays = {}
-            if file.with_suffix(".npz").is_file():
-                with np.load(file.with_suffix(".npz")) as archive:
-                    arrays = dict(archive)
-            results[file.stem] = _insert_arrays(read_json(file)["result"], arrays)
+            if file.with_suffix(".npz").exists():
+                arrays = read_npz(file.with_suffix(".npz"), content.get("arrays"))
+            elif "arrays" in content:
+                raise Damaged(_damage(file.with_suffix(".npz"), "it is missing"))
+            results[file.stem] = _insert_arrays(content["result"], arrays)
         return results
 
 
@@ -187,19 +229,16 @@ def open_run(path: str | Path) -> Run:
             f"store: {path / 'run.json'} lacks {', '.join(missing)}. It was edited, or written "
             "by another program. Restore it, or train again."
         )
-    kinds = {"status": str, "step": int, "config": dict}
-    wrong = [key for key, kind in kinds.items() if not isinstance(content[key], kind)]
-    if wrong:
-        raise RunError(
-            f"store: {path / 'run.json'} has {wrong[0]}={content[wrong[0]]!r}; expected "
-            f"{kinds[wrong[0]].__name__}. Was it edited? Restore it, or train again."
-        )
+    content = {"environment": {}, "history": None, **content}
+    _check_kinds(path / "run.json", content, KINDS)
+    _check_kinds(path / "run.json", content["config"], CONFIG, "config.")
     run = Run(
         path=path,
         config=content["config"],
         status=content["status"],
         step=content["step"],
-        environment=content.get("environment", {}),
+        environment=content["environment"],
+        history_check=content["history"],
     )
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(
@@ -210,12 +249,52 @@ def open_run(path: str | Path) -> Run:
     return run
 
 
+def _check_kinds(path: Path, content: dict[str, Any], kinds: Kinds, place: str = "") -> None:
+    """Refuse a file whose entries are not what they must be."""
+    for key, kind in kinds.items():
+        value = content.get(key)
+        nested = isinstance(kind, dict)
+        if key not in content and (nested or kind is dict or not place):
+            continue
+        if nested and isinstance(value, dict):
+            _check_kinds(path, value, kind, f"{place}{key}.")
+        elif not _is_kind(value, kind):
+            name = "a list" if isinstance(kind, list) else "dict" if nested else kind.__name__
+            raise RunError(
+                f"store: {path} has {place}{key}={_short(value)}; expected {name}. Was it edited? "
+                "Restore it, or train again."
+            )
+
+
+def _is_kind(value: Any, kind: Any) -> bool:
+    if isinstance(kind, dict):
+        return value is None
+    if isinstance(kind, list):
+        return isinstance(value, list) and all(_is_kind(item, kind[0]) for item in value)
+    if kind is float:
+        return isinstance(value, int | float) and math.isfinite(value)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 80 else f"{text[:60]}…"
+
+
+def write_json(path: Path, content: dict[str, Any], *, indent: int | None = 2) -> None:
+    """Write a JSON file with its format and its checksum."""
+    plain = {"format": FORMAT, **json.loads(json.dumps(content))}
+    text = json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent)
+    write_whole(path, text.encode())
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a JSON file of zscope; raises RunError if it is damaged or too new."""
     try:
-        content = json.loads(path.read_bytes())
-    except (ValueError, OSError) as error:
-        raise RunError(
+        with open_regular(path, "store", RunError) as file:
+            content = json.loads(file.read())
+    except (ValueError, OSError, RecursionError) as error:
+        raise Damaged(
             f"store: {path} cannot be read ({error}). It is damaged or truncated; restore it "
             "from a copy, or create it again."
         ) from error
@@ -225,58 +304,141 @@ def read_json(path: Path) -> dict[str, Any]:
             f"store: {path} has format {version!r}; this zscope reads format {FORMAT}. Was it "
             "written by another version, or by hand? Update zscope, or create the file again."
         )
+    verify(path, content)
     return content
 
 
-def read_history(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of history.jsonl; an incomplete last line after a crash is left out."""
+def verify(path: Path, content: dict[str, Any]) -> None:
+    """Take the checksum out of the content of a JSON file; Damaged if it is not its own."""
+    checksum = content.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _checksum(content):
+        raise Damaged(
+            f"store: {path} does not agree with its own checksum. It is damaged, or was edited: "
+            f"restore it from a copy or, if you edited it on purpose, delete its {CHECKSUM} entry."
+        )
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    """The checksum of values that come from JSON, whatever their order and spacing."""
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _damage(path: Path, seen: str) -> str:
+    return (
+        f"store: {path} is damaged: {seen}. Was it changed by another program, or the disk at "
+        "fault? Restore it from a copy, or create it again."
+    )
+
+
+def read_npz(path: Path, checksum: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file; RunError if it is damaged or larger than the memory."""
+    try:
+        with open_regular(path, "store", RunError) as file:
+            content = file.read()
+        if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
+            raise Damaged(_damage(path, "its checksum is another"))
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            total = sum(member.file_size for member in archive.infolist())
+        check_memory("store", total, str(path))
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            return dict(arrays)
+    except RunError:
+        raise
+    # Whatever the readers of zip and npy raise for content that is not theirs.
+    except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, SyntaxError,
+            MemoryError, OverflowError, NotImplementedError, zipfile.BadZipFile,
+            zlib.error) as error:  # fmt: skip
+        raise Damaged(_damage(path, f"{type(error).__name__}: {error}")) from error
+
+
+def read_history(
+    path: Path, check: dict[str, Any] | None = None, key: str = "step"
+) -> Iterator[dict[str, Any]]:
+    """The rows of history.jsonl; an incomplete last line after a crash is left out.
+
+    `check` is the length and the checksum of the part that was complete when it was written.
+    Every row has a number under `key`.
+    """
     file = path / "history.jsonl"
-    if not file.is_file():
-        return
-    with file.open("rb") as lines:
-        for line in lines:
-            try:
-                row = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                row = None
-            if row is None:
-                return
-            yield row
+    for line in _history_lines(file, check):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        number = row.get(key) if isinstance(row, dict) else None
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise Damaged(_damage(file, f"the row {line[:60]!r} has no {key}"))
+        yield row
+
+
+def _history_lines(file: Path, check: dict[str, Any] | None) -> list[bytes]:
+    """The complete lines of a history."""
+    if not file.exists():
+        content = b""
+    else:
+        with open_regular(file, "store", RunError) as stream:
+            content = stream.read()
+    if check is not None:
+        length = max(0, check["bytes"])
+        if hashlib.sha256(content[:length]).hexdigest() != check["sha256"]:
+            seen = f"its first {length:,} bytes have another checksum than when they were written"
+            raise Damaged(_damage(file, seen))
+    return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write tensors with some metadata as one safetensors file, atomically."""
     from safetensors.torch import save
 
-    # A single entry: safetensors writes several in arbitrary order, and the same run must
-    # give the same bytes.
-    metadata = {"zscope": json.dumps({"format": FORMAT, **about})}
     # A contiguous copy: tied or channels-last weights cannot be stored as they are.
     copies = {
         name: tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
+    # A single entry: safetensors writes several in arbitrary order, and the same run must
+    # give the same bytes.
+    about = {"format": FORMAT, **about}
+    metadata = {"zscope": json.dumps({**about, CHECKSUM: _tensor_checksum(copies, about)})}
     write_whole(path, save(copies, metadata))
+
+
+def _tensor_checksum(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
+    """The checksum of names, types, shapes and values of tensors, and what is said about them."""
+    digest = hashlib.sha256(_checksum(about).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors and the metadata of a file written by `write_tensors`."""
     from safetensors import SafetensorError, safe_open
 
+    require_regular(path, "store", RunError)
     try:
         with safe_open(str(path), framework="pt") as file:
             about = json.loads((file.metadata() or {}).get("zscope", "{}"))
-            if about.get("format") != FORMAT:
-                raise RunError(
-                    f"store: {path} has format {about.get('format')!r}; this zscope reads "
-                    f"format {FORMAT}. For weights of your own module use zs.load(..., weights=)."
-                )
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise RunError(
+    except (SafetensorError, OSError, ValueError, RecursionError, RuntimeError) as error:
+        raise Damaged(
             f"store: {path} cannot be read ({error}). It is damaged, truncated or missing; use an "
             "earlier checkpoint or train again."
         ) from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        version = about.get("format") if isinstance(about, dict) else type(about).__name__
+        raise RunError(
+            f"store: {path} has format {version!r}; this zscope reads format {FORMAT}. For weights "
+            "of your own module use zs.load(..., weights=)."
+        )
+    checksum = about.pop(CHECKSUM, None)
+    if checksum is not None and checksum != _tensor_checksum(tensors, about):
+        raise Damaged(
+            f"store: {path} does not agree with its own checksum, so its weights are not those "
+            "that were written. Restore it from a copy, use an earlier checkpoint or train again."
+        )
     return tensors, about
 
 
@@ -299,6 +461,9 @@ def read_checkpoint(
 ) -> int:
     """Load a checkpoint into a model and its optimisers; returns its step."""
     tensors, about = read_tensors(file)
+    step = about.get("step")
+    if not isinstance(step, int) or step < 0:
+        raise Damaged(_damage(file, f"it is the checkpoint of step {step!r}"))
     weights = {
         name.removeprefix("model."): tensor
         for name, tensor in tensors.items()
@@ -309,17 +474,40 @@ def read_checkpoint(
         prefix = f"optimiser.{role}."
         parameters = [p for group in optimiser.param_groups for p in group["params"]]
         state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith(prefix):
-                index, key = name.removeprefix(prefix).split(".", 1)
-                # Moments get the memory layout of their parameter; step counts are scalars.
-                like = torch.empty_like(parameters[int(index)])
-                state.setdefault(int(index), {})[key] = (
-                    like.copy_(tensor) if tensor.ndim else tensor
-                )
         content = optimiser.state_dict()
-        optimiser.load_state_dict({**content, "state": state})
-    return int(about["step"])
+        try:
+            for name, tensor in tensors.items():
+                if name.startswith(prefix):
+                    index, key = name.removeprefix(prefix).split(".", 1)
+                    # Moments get the memory layout of their parameter; step counts are scalars.
+                    like = torch.empty_like(parameters[int(index)])
+                    state.setdefault(int(index), {})[key] = (
+                        like.copy_(tensor) if tensor.ndim else tensor
+                    )
+            optimiser.load_state_dict({**content, "state": state})
+        except (ValueError, IndexError, KeyError, RuntimeError) as error:
+            raise RunError(
+                f"store: the state of the optimiser in {file} does not fit the model ({error}). Was"
+                " it written by another program? Delete this checkpoint to resume from the one "
+                "before it."
+            ) from error
+    return step
+
+
+def read_newest_checkpoint(
+    path: Path, model: torch.nn.Module, optimisers: dict[str, torch.optim.Optimizer]
+) -> int:
+    """Load the newest checkpoint that is not damaged; returns its step, 0 if there is none.
+
+    A line on stderr tells of each that is damaged. Steps are repeated exactly, so an earlier
+    checkpoint, or none, costs only time.
+    """
+    for _, file in reversed(checkpoints(path)):
+        try:
+            return read_checkpoint(file, model, optimisers)
+        except Damaged as error:
+            print(f"{error} Trying the checkpoint before it.", file=sys.stderr)
+    return 0
 
 
 def fill(model: torch.nn.Module, weights: dict[str, Tensor], file: Path) -> None:
@@ -335,9 +523,10 @@ def fill(model: torch.nn.Module, weights: dict[str, Tensor], file: Path) -> None
 
 
 def checkpoints(path: Path) -> list[tuple[int, Path]]:
-    """(step, file) of each complete checkpoint, oldest first."""
-    files = sorted((path / "checkpoints").glob("step-*.safetensors"))
-    return [(int(file.stem.removeprefix("step-")), file) for file in files]
+    """(step, file) of each complete checkpoint, oldest first; other files are ignored."""
+    files = (path / "checkpoints").glob("step-*.safetensors")
+    names = [(re.fullmatch(r"step-([0-9]{9,18})", file.stem), file) for file in files]
+    return sorted((int(name[1]), file) for name, file in names if name)
 
 
 def clear_leftovers(path: Path) -> None:

@@ -1,6 +1,5 @@
 """Training several seeds together gives each the run it would have alone."""
 
-import threading
 from contextlib import contextmanager
 from functools import partial
 
@@ -12,6 +11,7 @@ from torch import nn
 import zscope as zs
 from zscope import store
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.training.loop import Interrupts
 
 ROWS = np.random.default_rng(2).normal(size=(200, 3)).astype(np.float32)
 SEEDS = [0, 3, 11]
@@ -89,7 +89,7 @@ def test_a_member_that_breaks_stops_the_ensemble():
 def test_an_interrupted_ensemble_says_that_it_cannot_be_resumed(tmp_path, monkeypatch):
     @contextmanager
     def at_once():
-        asked = threading.Event()
+        asked = Interrupts()
         asked.set()
         yield asked
 

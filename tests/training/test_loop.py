@@ -247,8 +247,8 @@ def test_an_infinite_loss_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_p
     ):
         zs.train(Breaking(25), ROWS, steps=100, out=tmp_path, checkpoint_every=10)
     assert store.open_run(tmp_path).status == "failed"
-    [(step, file)] = store.checkpoints(tmp_path)
-    assert step == 20
+    [(before, _), (step, file)] = store.checkpoints(tmp_path)
+    assert (before, step) == (10, 20)
     tensors, _ = store.read_tensors(file)
     assert tensors["model.weight"].isfinite().all()
     assert not (tmp_path / "model.safetensors").exists()
@@ -372,13 +372,15 @@ def test_a_run_killed_twice_and_resumed_has_the_history_of_one_never_killed(tmp_
     assert same(zs.load(out).state_dict(), weights(whole))
 
 
-def test_an_interrupt_saves_and_says_how_to_resume(tmp_path, start):
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_saves_and_says_how_to_resume(tmp_path, start, asked):
     out = tmp_path / "run"
     process, exit_code = start(out, 200_000)
     wait_for_rows(out, 3)
-    os.kill(process, signal.SIGINT)
+    os.kill(process, asked)
     assert exit_code() != 0
     said = (tmp_path / "run.said").read_text()
+    assert ("Terminated: " in said) == (asked == signal.SIGTERM)
     assert "stopped and saved after step" in said
     assert "resume=True" in said  # the data are an array, which no command can make
     run = store.open_run(out)

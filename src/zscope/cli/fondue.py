@@ -189,11 +189,10 @@ def print_result(result: Any, folder: Path, figure: Path, *, json: bool) -> None
     """Print the answer in one line or as JSON, and write it to OUT/fondue.json."""
     from json import dumps
 
-    from zscope.files import write_whole
-    from zscope.store import FORMAT
+    from zscope.store import FORMAT, write_json
 
     content = {"format": FORMAT, **result.to_dict()}
-    write_whole(folder / "fondue.json", dumps(content, indent=1).encode())
+    write_json(folder / "fondue.json", content)
     if json:
         print(dumps({**content, "figure": str(figure)}))
         return

@@ -67,6 +67,9 @@ def train(
         list[int] | None,
         Option(metavar="STEP", help="Keep the checkpoint of this step; may be repeated."),
     ] = None,
+    snapshot_every: Annotated[
+        int | None, Option(metavar="STEPS", help="Keep a checkpoint every so many steps.")
+    ] = None,
     out: Annotated[
         Path | None, Option(help="The run's folder (default runs/MODEL-DATASET-SEED).")
     ] = None,
@@ -169,6 +172,7 @@ def train(
             log_every=log_every,
             checkpoint_every=checkpoint_every,
             snapshots=snapshot or [],
+            snapshot_every=snapshot_every,
         )
     print_result(run, json=json, quiet=quiet)
 

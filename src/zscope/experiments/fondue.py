@@ -12,6 +12,7 @@ See `zscope.assays.dimension.fondue` for the search alone and its theory.
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -37,9 +38,9 @@ from zscope.assays.dimension.repeated_fondue import RepeatedFondue, repeat_fondu
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import as_dataset
-from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
 from zscope.experiments.training import train
-from zscope.files import write_whole
+from zscope.files import lock, sweep
 from zscope.randomness import named_generator, named_seed
 from zscope.recording import SAMPLES, Recording, choose_rows, record
 from zscope.training.config import RATE
@@ -131,6 +132,11 @@ def fondue(
         raise ConfigError(f"fondue: seeds={seeds}; at least one search is needed. Use seeds=3.")
 
     def search_with(seed: int) -> Fondue | StableFondue | BetaFondue:
+        folder = None if out is None else Path(out) / f"seed-{seed}"
+        with nullcontext() if folder is None else lock(folder, "fondue"):
+            return search_in(folder, seed)
+
+    def search_in(folder: Path | None, seed: int) -> Fondue | StableFondue | BetaFondue:
         trials = Trials(
             data,
             model=model or ("beta-vae" if search == "beta" else "vae"),
@@ -142,7 +148,7 @@ def fondue(
             rate=rate,
             samples=samples,
             seed=seed,
-            out=None if out is None else Path(out) / f"seed-{seed}",
+            out=folder,
             progress=progress,
         )
         if latents is not None:
@@ -298,10 +304,10 @@ class Trials:
                 progress=False,
                 **self.training,
             )
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             # The message of the run says how to resume that one model, not the search.
             resume = f" Everything is saved in {self.out}: run the same command again to continue."
-            raise KeyboardInterrupt(
+            raise type(interrupt)(
                 f"fondue: stopped while training {latents} latents.{resume if self.out else ''}"
             ) from None
         assert run.model is not None
@@ -355,10 +361,24 @@ class Trials:
 
     def _restore(self) -> None:
         """Read the trials of an earlier search with the same settings."""
-        if self.out is None or not (self.out / "trials.json").is_file():
+        if self.out is None:
             return
-        content = store.read_json(self.out / "trials.json")
-        before, now = content["settings"], json.loads(json.dumps(self._settings()))
+        sweep(self.out)
+        file = self.out / "trials.json"
+        if not file.exists():
+            return
+        content = store.read_json(file)
+        try:
+            before, self.flags = dict(content["settings"]), list(content["flags"])
+            self.measured = {
+                key: (float(row.pop("value")), Use(**row)) for key, row in content["trials"].items()
+            }
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(
+                f"fondue: {file} is not a list of trials ({type(error).__name__}: {error}). It was "
+                "edited, or written by another program: restore it, or choose another --out."
+            ) from error
+        now = json.loads(json.dumps(self._settings()))
         for key in now:
             if before.get(key) != now[key]:
                 raise ConfigError(
@@ -366,15 +386,10 @@ class Trials:
                     f"{key}={now[key]!r}. Leave the option out to continue that search, or choose "
                     "another --out."
                 )
-        self.flags = content["flags"]
-        self.measured = {
-            key: (row.pop("value"), Use(**row)) for key, row in content["trials"].items()
-        }
 
     def _save(self) -> None:
         if self.out is not None:
             content = {
-                "format": store.FORMAT,
                 "settings": self._settings(),
                 "trials": {
                     key: {"value": value, **use._asdict()}
@@ -382,4 +397,4 @@ class Trials:
                 },
                 "flags": self.flags,
             }
-            write_whole(self.out / "trials.json", json.dumps(content, indent=1).encode())
+            store.write_json(self.out / "trials.json", content)

@@ -14,8 +14,9 @@ from pydantic import (
 )
 
 from zscope.errors import ConfigError
+from zscope.files import open_regular
 from zscope.scaling import Scaling
-from zscope.store import FORMAT
+from zscope.store import FORMAT, verify
 
 __all__ = [
     "RATE", "DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate",
@@ -77,6 +78,9 @@ class TrainConfig(BaseModel):
     snapshots: list[int] = Field(
         default_factory=list, description="Steps whose checkpoints are never deleted."
     )
+    snapshot_every: int | None = Field(
+        None, ge=1, description="Steps between checkpoints that are never deleted."
+    )
     scaling: Scaling | None = Field(None, description="The units the model sees features in.")
 
     @field_serializer("scaling")
@@ -98,6 +102,11 @@ class TrainConfig(BaseModel):
                 f"batch {self.batch} cannot be split evenly over {self.devices} devices"
             )
         return self
+
+    def is_snapshot(self, step: int) -> bool:
+        """Whether the checkpoint of this step is written and never deleted."""
+        every = self.snapshot_every
+        return step in self.snapshots or (every is not None and step > 0 and step % every == 0)
 
     def rate_at(self, step: int) -> float:
         """The learning rate of the update after the first `step` updates."""
@@ -144,13 +153,14 @@ def read_config(path: str | Path) -> TrainConfig:
     path = Path(path)
     path = path / "run.json" if path.is_dir() else path
     try:
-        content = json.loads(path.read_bytes())
+        with open_regular(path, "config", ConfigError) as file:
+            content = json.loads(file.read())
     except OSError as error:
         raise ConfigError(
             f"config: {path} cannot be read ({error.strerror}). Give the run.json of a run, or "
             "the run's folder."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"config: {path} is not JSON ({error}). Was it edited by hand? Compare it with the "
             "run.json of a run."
@@ -165,6 +175,7 @@ def read_config(path: str | Path) -> TrainConfig:
             f"config: {path} has format {content['format']!r}; this zscope reads format {FORMAT}. "
             "Was it written by another version? Update zscope, or write the settings again."
         )
+    verify(path, content)
     settings = content.get("config", content)
     if not isinstance(settings, dict):
         raise ConfigError(

@@ -79,9 +79,9 @@ def train_on_many(
         path = Path(folder) / "run" if out is None else Path(out)
         run = begin(path, config, resume)
         if run.finished:
-            return load_finished(run, model)
+            return load_finished(run, model, config)
         _run_processes(model, dataset, config, path, progress, monitor, Path(folder) / "meeting")
-        run = load_finished(store.open_run(path), model)
+        run = load_finished(store.open_run(path), model, config)
         if out is None:
             run._history, run.path = run.history, None
         return run
@@ -96,6 +96,8 @@ def _run_processes(
     monitor: Any,
     meeting: Path,
 ) -> None:
+    from zscope.training.loop import watch_interrupts
+
     context = processes.get_context("spawn")
     stop, messages = context.Event(), context.Queue()
     # A dataset with a recipe is loaded again in each process: sending a memory map would copy
@@ -124,21 +126,21 @@ def _run_processes(
         worker.start()
     waiting: dict[Any, Any] = {worker.sentinel: worker for worker in workers}
     failed = False
-    while waiting and not failed:
-        try:
+    with watch_interrupts() as interrupted:
+        while waiting and not failed:
             for sentinel in connection.wait(list(waiting), timeout=0.5):
                 worker = waiting.pop(sentinel)
                 worker.join()  # its exit code is known only after this
                 failed = failed or worker.exitcode != 0
-        except KeyboardInterrupt:
-            stop.set()
+            if interrupted.is_set():
+                stop.set()
     for worker in waiting.values():
         worker.join(timeout=5)  # the others may be about to fail too
-        worker.terminate()
+        worker.kill()
     if failed:
         kind, message = messages.get(timeout=5) if not messages.empty() else ("TrainingError", "")
         if kind == "KeyboardInterrupt":
-            raise KeyboardInterrupt(message)
+            raise interrupted.error(message)
         unexplained = (
             f"train: one of {config.devices} processes ended without an error message (exit codes "
             f"{[worker.exitcode for worker in workers]}). Was it killed for "
@@ -162,7 +164,8 @@ def _work(
     """One process: join the others, train, report errors."""
     from zscope.training.loop import run_loop
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C for all workers
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them for all workers
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // config.devices))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -9,6 +9,7 @@ losses are those of `train` with its seed, up to floating-point rounding.
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,12 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Posterior, Trainable
-from zscope.data.dataset import as_dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, InterfaceError, RunError
+from zscope.files import lock
 from zscope.randomness import Shapes, Tape, normal, seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
+from zscope.training.config import TrainConfig
 from zscope.training.feeding import Feed, batch_rows
 from zscope.training.keeping import History, begin
 from zscope.training.loop import (
@@ -94,7 +97,22 @@ def train_ensemble(
         for model, seed in zip(models, seeds, strict=True)
     ]
     check_same_architecture(models)
-    config = configs[0]
+    paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
+    with ExitStack() as locks:
+        for path in [path for path in paths if path is not None]:
+            locks.enter_context(lock(path, "train_ensemble"))
+        return _train_together(models, dataset, configs, paths, progress, monitor)
+
+
+def _train_together(
+    models: list[Trainable],
+    dataset: Dataset,
+    configs: list[TrainConfig],
+    paths: list[Path | None],
+    progress: bool | None,
+    monitor: Measure | None,
+) -> list[store.Run]:
+    config, seeds = configs[0], [own.seed for own in configs]
     dataset = dataset.in_units(config.scaling)
     device, dtype = pick_device(config, 0), models[0].place[1]
     models = [model.to(device).train() for model in models]
@@ -102,12 +120,11 @@ def train_ensemble(
         model.scaling = config.scaling
         check_first_batch(model, dataset, config, device)
     feed = Feed(models[0], dataset, device)
-    paths = [None if out is None else Path(out) / f"seed-{seed}" for seed in seeds]
     check_no_runs([path for path in paths if path is not None and store.is_run(path)])
     runs = [begin(path, own, resume=False) for path, own in zip(paths, configs, strict=True)]
+    histories = [History(run, 0) for run in runs]
     for run in runs:
         run.save()
-    histories = [History(run, 0) for run in runs]
 
     parameters, buffers = stack_module_state([_Forward(model) for model in models])
     skeleton = _Forward(copy.deepcopy(models[0]).to("meta"))
@@ -184,10 +201,15 @@ def train_ensemble(
                 for run in runs:
                     run.status = "interrupted"
                     run.save()
-                raise KeyboardInterrupt(
+                place = None if paths[0] is None else paths[0].parent
+                raise interrupted.error(
                     f"train_ensemble: stopped after step {step + 1} of {config.steps}. An ensemble "
                     "cannot be resumed: start it again"
-                    + ("." if out is None else f", in another folder, or delete this one: {out}")
+                    + (
+                        "."
+                        if place is None
+                        else f", in another folder, or delete this one: {place}"
+                    )
                 )
         with torch.no_grad():
             outputs = losses_at(config.steps)

@@ -1,9 +1,11 @@
 """A run on disk during training: start or resume it, its history, its checkpoints."""
 
+import hashlib
 import json
-import os
 import platform
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,17 @@ import torch
 from zscope import __version__, store
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, RunError
-from zscope.files import write_whole
+from zscope.files import append, sync, write_whole
 from zscope.training.config import TrainConfig
 
-__all__ = ["History", "begin", "delete_old_checkpoints", "how_to_resume", "load_finished"]
+__all__ = [
+    "History",
+    "begin",
+    "delete_old_checkpoints",
+    "how_to_resume",
+    "load_finished",
+    "resumable",
+]
 
 
 def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
@@ -75,45 +84,66 @@ def flatten(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def load_finished(run: store.Run, model: Autoencoder) -> store.Run:
+def load_finished(run: store.Run, model: Autoencoder, config: TrainConfig) -> store.Run:
     """A finished run with its trained model."""
     assert run.path is not None
     tensors, _ = store.read_tensors(run.path / "model.safetensors")
     store.fill(model, tensors, run.path / "model.safetensors")
     run.model = model.eval()
+    with suppress(OSError):  # what a kill at the very end has left
+        store.clear_leftovers(run.path)
+        delete_old_checkpoints(run.path, config, finished=True)
     return run
 
 
 class History:
-    """history.jsonl, appended row by row; or a list, for a run in memory."""
+    """history.jsonl, appended row by row; or a list, for a run in memory.
+
+    Each `flush` notes in the run how long the file is and its checksum; the run is saved by
+    whoever flushes.
+    """
 
     def __init__(self, run: store.Run, first: int) -> None:
-        self.rows = run._history
+        self.run, self.rows = run, run._history
         self.file = None if run.path is None else run.path / "history.jsonl"
+        self.digest, self.length = hashlib.sha256(), 0
         if self.file is not None and run.path is not None:
-            rows = [row for row in store.read_history(run.path) if row["step"] < first]
-            content = "".join(json.dumps(row) + "\n" for row in rows)
-            write_whole(self.file, content.encode())
+            rows = [row for row in store.read_history(run.path, run.history_check)
+                    if row["step"] < first]  # fmt: skip
+            content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+            # First without a checksum: the rows to be dropped may have been counted in it.
+            run.history_check = None
+            run.save()
+            write_whole(self.file, content)
+            self._count(content)
 
     def add(self, row: dict[str, Any]) -> None:
         if self.file is None:
             self.rows.append(row)
         else:
-            with self.file.open("ab") as file:
-                file.write((json.dumps(row) + "\n").encode())
+            line = (json.dumps(row) + "\n").encode()
+            append(self.file, line)
+            self._count(line)
 
     def flush(self) -> None:
         """Make the added rows survive a power failure."""
         if self.file is not None:
-            with self.file.open("ab") as file:
-                os.fsync(file.fileno())
+            sync(self.file)
+            self.run.history_check = {"bytes": self.length, "sha256": self.digest.hexdigest()}
+
+    def _count(self, content: bytes) -> None:
+        self.digest.update(content)
+        self.length += len(content)
 
 
 def delete_old_checkpoints(path: Path, config: TrainConfig, *, finished: bool = False) -> None:
-    """Delete all but the requested snapshots and, until the run is finished, the newest."""
+    """Delete all but the snapshots and, until the run is finished, the newest two.
+
+    Two, because the newest may turn out to be damaged.
+    """
     saved = store.checkpoints(path)
-    for step, file in saved if finished else saved[:-1]:
-        if step not in config.snapshots:
+    for step, file in saved if finished else saved[:-2]:
+        if not config.is_snapshot(step):
             file.unlink(missing_ok=True)
 
 
@@ -123,12 +153,29 @@ def how_to_resume(
     """The message of an interrupted run; `root` is the folder of its dataset."""
     if path is None:
         return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
-    if config.model is None or config.data is None:
-        command = f"the same call of zs.train with out={str(path)!r} and resume=True"
-    else:
-        options = [] if root is None else ["--root", root]
-        command = shlex.join(["zscope", "train", "--out", str(path), "--resume", *options])
+    command = resume_command(path, config, root)
     return f"train: stopped and saved after step {step} of {config.steps}. Resume with: {command}"
+
+
+def resume_command(path: Path, config: TrainConfig, root: str | None) -> str:
+    if config.model is None or config.data is None:
+        return f"the same call of zs.train with out={str(path)!r} and resume=True"
+    options = [] if root is None else ["--root", root]
+    return shlex.join(["zscope", "train", "--out", str(path), "--resume", *options])
+
+
+@contextmanager
+def resumable(path: Path | None, config: TrainConfig, root: str | None) -> Iterator[None]:
+    """If the run cannot be written any more, say how to resume it."""
+    try:
+        yield
+    except RunError as error:
+        if path is None:
+            raise
+        raise RunError(
+            f"{error} The run can be resumed from its last checkpoint: "
+            f"{resume_command(path, config, root)}"
+        ) from error
 
 
 def environment() -> dict[str, Any]:

@@ -25,7 +25,8 @@ import torch
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError, InterfaceError, Terminated
+from zscope.files import lock
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
@@ -37,6 +38,7 @@ from zscope.training.keeping import (
     delete_old_checkpoints,
     how_to_resume,
     load_finished,
+    resumable,
 )
 from zscope.training.progress import Progress, collapse_warning, show
 from zscope.types import Codes
@@ -73,8 +75,9 @@ def train(
     Otherwise batches have 64 rows and the rate is 1e-4. `settings` are the other
     fields of `TrainConfig`: optimiser ("adam", "adagrad"), schedule ("constant", "linear",
     "cosine", "halving" with halve_every), warmup, clip, precision, device, devices,
-    log_every, checkpoint_every, snapshots. With `out`, the run is written to that folder
-    during training and can be resumed; without, it stays in memory. `progress=None` shows a
+    log_every, checkpoint_every, snapshots, snapshot_every. With `out`, the run is written to that
+    folder during training, which no other process may write meanwhile, and can be resumed;
+    without, it stays in memory. `progress=None` shows a
     bar in a terminal only. If at the end every latent is passive, a line on stderr says so,
     unless progress=False. `monitor` takes the posterior variances of a batch and returns what
     to add to its row of the history; in `zs.train` that is by default how many latents are
@@ -86,7 +89,7 @@ def train(
     is used as it is; `zs.data.from_arrays(x, standardise=True)` asks for the same.
 
     The model is trained in place. Ctrl-C saves a checkpoint at the end of the step and then
-    raises KeyboardInterrupt.
+    raises KeyboardInterrupt; SIGTERM does the same and raises Terminated.
     """
     model, dataset = trainable(model), as_dataset(data)
     if resume and out is not None and store.is_run(out):
@@ -99,7 +102,9 @@ def train(
         start = train_on_many
     else:
         start = run_loop
-    run = start(model, dataset, config, out=out, resume=resume, progress=progress, monitor=monitor)
+    given: dict[str, Any] = {"resume": resume, "progress": progress, "monitor": monitor}
+    with nullcontext() if out is None else lock(Path(out), "train"):
+        run = start(model, dataset, config, out=out, **given)
     if progress is not False and (warning := last_warning(model, run.history[-1])):
         print(warning, file=sys.stderr)
     return run
@@ -190,21 +195,20 @@ def run_loop(
     path = None if out is None else Path(out)
     run = begin(path, config, resume) if rank == 0 else store.Run(path, config.model_dump())
     if run.finished:
-        return load_finished(run, model)
+        return load_finished(run, model, config)
     device = pick_device(config, rank)
     model = model.to(device).train()
     optimisers = make_optimisers(model, config)
-    first = 0
-    if path is not None and resume and (saved := store.checkpoints(path)):
-        first = store.read_checkpoint(saved[-1][1], model, optimisers)
+    first = 0 if path is None else store.read_newest_checkpoint(path, model, optimisers)
     losses_of = losses_function(model, config)
     dataset = dataset.in_units(config.scaling)
     feed = Feed(model, dataset, device)
     check_first_batch(model, dataset, config, device)
     if path is not None and rank == 0:
         store.clear_leftovers(path)
-        run.save()
     history = History(run, first) if rank == 0 else None
+    if history is not None:
+        run.save()
     bar = show(progress, config.steps, first, dataset.name) if rank == 0 else Progress()
     generator = torch.Generator(device)
     autocast = mixed_precision(config, device)
@@ -217,7 +221,8 @@ def run_loop(
             run.save()
             delete_old_checkpoints(path, config)
 
-    with watch_interrupts() as interrupted, bar:
+    root = dataset.provenance.get("root")
+    with resumable(path, config, root), watch_interrupts() as interrupted, bar:
         for step in range(first, config.steps):
             log = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
@@ -237,9 +242,8 @@ def run_loop(
             done = step + 1
             if should_stop(interrupted, stop, log, config):
                 save(done, "interrupted")
-                root = dataset.provenance.get("root")
-                raise KeyboardInterrupt(how_to_resume(path, done, config, root))
-            if done in config.snapshots or (
+                raise interrupted.error(how_to_resume(path, done, config, root))
+            if config.is_snapshot(done) or (
                 done % config.checkpoint_every == 0 and done < config.steps
             ):
                 check_weights(model, done, path)
@@ -254,13 +258,13 @@ def run_loop(
         if history is not None:
             history.add(row)
             bar.update(config.steps, row)
-    run.model, run.step, run.status = model.eval(), config.steps, "finished"
-    if path is not None and history is not None:
-        history.flush()
-        weights = model.state_dict()
-        store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
-        run.save()
-        delete_old_checkpoints(path, config, finished=True)
+        run.model, run.step, run.status = model.eval(), config.steps, "finished"
+        if path is not None and history is not None:
+            history.flush()
+            weights = model.state_dict()
+            store.write_tensors(path / "model.safetensors", weights, {"step": config.steps})
+            run.save()
+            delete_old_checkpoints(path, config, finished=True)
     return run
 
 
@@ -377,27 +381,44 @@ def preserving_buffers(model: torch.nn.Module) -> Iterator[None]:
             buffer.copy_(value)
 
 
+class Interrupts(threading.Event):
+    """Set when the process was asked to stop; `error` is what to raise then."""
+
+    error: type[KeyboardInterrupt] = KeyboardInterrupt
+
+
 @contextmanager
-def watch_interrupts() -> Iterator[threading.Event]:
-    """Let Ctrl-C set a flag that the loop reads between steps; a second one interrupts at once."""
-    interrupted = threading.Event()
+def watch_interrupts() -> Iterator[Interrupts]:
+    """Let Ctrl-C and SIGTERM set a flag that the loop reads between steps.
+
+    The second of a kind acts at once, as it did before.
+    """
+    interrupted = Interrupts()
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def handle(number: int, frame: Any) -> None:
+        if number == signal.SIGTERM:
+            interrupted.error = Terminated
         interrupted.set()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before[signal.Signals(number)])
 
-    signal.signal(signal.SIGINT, handle)
+    for number, handler in before.items():
+        # One that was ignored stays so: the parent of several processes acts for them. A handler
+        # that was not installed by Python (None) cannot be put back.
+        if handler not in (signal.SIG_IGN, None):
+            signal.signal(number, handle)
     try:
         yield interrupted
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
 
 
-def should_stop(interrupted: threading.Event, stop: Any, log: bool, config: TrainConfig) -> bool:
+def should_stop(interrupted: Interrupts, stop: Any, log: bool, config: TrainConfig) -> bool:
     """Whether to stop here. Several processes decide together, at steps that are logged."""
     if config.devices == 1:
         return interrupted.is_set()

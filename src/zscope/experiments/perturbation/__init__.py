@@ -46,7 +46,7 @@ from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
 from zscope.experiments.training import train
-from zscope.files import write_whole
+from zscope.files import lock
 from zscope.recording import record
 from zscope.results import Result
 
@@ -162,13 +162,31 @@ def perturb(
         "modifier_rate": modifier_rate,
         "seed": seed,
     }
+    with lock(out, "perturb"):
+        return _perturb(data, out, settings, trained, resume, control, progress)
+
+
+def _perturb(
+    data: Dataset,
+    out: Path,
+    settings: dict[str, Any],
+    trained: list[Autoencoder] | None,
+    resume: bool,
+    control: bool,
+    progress: bool | None,
+) -> Perturbation:
+    """The work of `perturb`, with its settings checked and its folder locked."""
+    epsilon, seed, batch = settings["epsilon"], settings["seed"], settings["batch"]
+    count, options = settings["restarts"], settings["options"]
     _start(out, settings, resume)
-    batch = min(batch, len(data))
     if trained is None:
         trained = []
         for number in range(count):
             untrained = models.build(
-                model, shape=data.shape, latents=latents, **{**options, "seed": seed + number}
+                settings["model"],
+                shape=data.shape,
+                latents=settings["latents"],
+                **{**options, "seed": seed + number},
             )
             folder = out / "original" / f"seed-{seed + number}"
             if progress or (progress is None and sys.stderr.isatty()):
@@ -177,29 +195,29 @@ def perturb(
                 run = train(
                     untrained,
                     data,
-                    steps=steps,
+                    steps=settings["steps"],
                     batch=batch,
-                    rate=rate,
+                    rate=settings["rate"],
                     seed=seed + number,
                     out=folder,
                     resume=resume and folder.exists(),
                     progress=progress,
                 )
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(
+            except KeyboardInterrupt as interrupt:
+                raise type(interrupt)(
                     f"perturb: stopped and saved in restart {number + 1} of {count}. {RESUME}"
                 ) from None
             assert run.model is not None
             trained.append(run.model)
-    choice = choose(trained, data, pairs)
+    choice = choose(trained, data, settings["pairs"])
     game = Game(data, trained, choice, epsilon=epsilon, seed=seed, options=options)
     before = game.original_losses(batch, seed)
     history = play(
         game,
         out / "modifier",
-        rounds=rounds,
+        rounds=settings["rounds"],
         batch=batch,
-        rate=modifier_rate,
+        rate=settings["modifier_rate"],
         seed=seed,
         resume=resume,
         progress=progress,
@@ -223,8 +241,8 @@ def perturb(
         largest=largest_change(data, perturbed),
         flags=choice.flags,
     )
-    content = {"format": store.FORMAT, "settings": settings, "result": result.to_dict()}
-    write_whole(out / "perturbation.json", json.dumps(content, indent=1).encode())
+    content = {"settings": settings, "result": result.to_dict()}
+    store.write_json(out / "perturbation.json", content)
     return result
 
 
@@ -233,7 +251,7 @@ def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
     file = out / "perturbation.json"
     plain = json.loads(json.dumps(settings))
     if file.is_file():
-        before = store.read_json(file)["settings"]
+        before = _settings_in(file)
         if not resume:
             raise RunError(
                 f"perturb: {out} already contains a perturbation. Continue it with --resume "
@@ -252,8 +270,18 @@ def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
             f"perturb: {out} is not empty and contains no perturbation. Choose a new or empty "
             "folder, so that nothing is overwritten."
         )
-    content = {"format": store.FORMAT, "settings": plain}
-    write_whole(file, json.dumps(content, indent=1).encode())
+    store.write_json(file, {"settings": plain})
+
+
+def _settings_in(file: Path) -> dict[str, Any]:
+    """The settings in a perturbation.json."""
+    settings = store.read_json(file).get("settings")
+    if not isinstance(settings, dict):
+        raise RunError(
+            f"perturb: {file} has no settings. It was edited, or written by another program: "
+            "restore it, or choose another folder."
+        )
+    return settings
 
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:

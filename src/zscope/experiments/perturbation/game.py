@@ -16,7 +16,7 @@ from zscope import models, store
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
-from zscope.errors import ConfigError, TrainingError
+from zscope.errors import ConfigError, RunError, TrainingError
 from zscope.files import write_whole
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
@@ -189,17 +189,22 @@ def play(
     }
     config = validate("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
     history: list[dict[str, Any]] = []
-    if resume and (saved := store.checkpoints(folder)):
-        first = store.read_checkpoint(saved[-1][1], game, optimisers)
-        history = [row for row in store.read_history(folder) if row["round"] <= first]
+    store.clear_leftovers(folder)
+    if resume and (first := store.read_newest_checkpoint(folder, game, optimisers)):
+        history = [row for row in store.read_history(folder, key="round") if row["round"] <= first]
+        if len(history) != first:
+            raise RunError(
+                f"perturb: {folder / 'history.jsonl'} has {len(history)} rounds up to the "
+                f"checkpoint of round {first}. It is damaged: restore it, or start again in "
+                "another folder."
+            )
 
     def save() -> None:
         lines = "".join(json.dumps(row) + "\n" for row in history)
         write_whole(folder / "history.jsonl", lines.encode())
-        newest = store.write_checkpoint(folder, len(history), game, optimisers)
-        for _, file in store.checkpoints(folder):
-            if file != newest:
-                file.unlink(missing_ok=True)
+        store.write_checkpoint(folder, len(history), game, optimisers)
+        for _, file in store.checkpoints(folder)[:-2]:
+            file.unlink(missing_ok=True)
 
     bar = show(progress, rounds, len(history), "modifier")
     with watch_interrupts() as interrupted, bar:
@@ -216,7 +221,7 @@ def play(
                 save()
             if interrupted.is_set():
                 save()
-                raise KeyboardInterrupt(
+                raise interrupted.error(
                     f"perturb: stopped and saved after round {done} of {rounds}. {RESUME}"
                 )
         save()

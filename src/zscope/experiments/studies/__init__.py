@@ -13,7 +13,6 @@ which trains models, measures them, and reports for each claim what was publishe
 measured, and whether the claim holds. `scale` is "small" (minutes on two cores) or "paper".
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -22,8 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from zscope.errors import ConfigError, did_you_mean
-from zscope.files import write_whole
-from zscope.store import FORMAT
+from zscope.store import write_json
 
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
@@ -81,8 +79,8 @@ def load(name: str) -> ModuleType:
 def save_claims(out: str | Path | None, claims: Iterable[Claim]) -> None:
     """Write the claims to OUT/claims.json; does nothing without a folder."""
     if out is not None:
-        content = {"format": FORMAT, "claims": [asdict(claim) for claim in claims]}
-        write_whole(Path(out) / "claims.json", json.dumps(content, indent=1).encode())
+        content = {"claims": [asdict(claim) for claim in claims]}
+        write_json(Path(out) / "claims.json", content)
 
 
 def train_model(
