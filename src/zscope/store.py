@@ -285,7 +285,7 @@ def write_json(path: Path, content: dict[str, Any], *, indent: int | None = 2) -
     """Write a JSON file with its format and its checksum."""
     plain = {"format": FORMAT, **json.loads(json.dumps(content))}
     text = json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent)
-    write_whole(path, text.encode())
+    write_whole(path, f"{text}\n".encode())
 
 
 def read_json(path: Path) -> dict[str, Any]:
