@@ -130,7 +130,7 @@ def test_a_lock_has_nothing_but_what_is_required(lock):
     except PackageNotFoundError as missing:
         needed, others = set(), {missing.name}
     if others:
-        how = f"needs the versions of {lock}, and {', '.join(sorted(others))} differ here"
+        how = f"needs the versions of {lock}; missing or different: {', '.join(sorted(others))}"
         if os.environ.get("CI") and lock != "requirements-adapters.lock":
             pytest.fail(how)
         pytest.skip(how)
