@@ -4,48 +4,103 @@ BIN := .venv/bin
 # One thread per process: with more, test workers on few cores wait for each other.
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
 READY := .venv/ready
+DEVELOP := .venv/ready-to-develop
+TORCH ?= $(shell grep -o 'torch==[0-9.]*' pyproject.toml)
+# Exactly the locked files: nothing that a lock leaves out, nothing built here. A lock with hashes
+# refuses files with others.
+INSTALL := pip install --quiet --no-deps --only-binary :all:
 
-.PHONY: demo test test-slow test-floors check format bench docs clean
+.PHONY: demo test test-slow test-adapters test-floors check format bench docs lock audit clean
 
 demo: $(READY)
 	OMP_NUM_THREADS=2 OMP_WAIT_POLICY=PASSIVE $(BIN)/zscope demo
 
 # Work stealing keeps the tests of a file in one process, which then makes their fixtures once.
-test: $(READY)
+test: $(DEVELOP)
 	$(ONE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
-test-slow: $(READY)
+test-slow: $(DEVELOP)
 	$(ONE) $(BIN)/python -m pytest -m slow --timeout 3600 $(TESTS)
+
+# What `make test` skips because pythae and diffusers are not in .venv.
+test-adapters: .venv-adapters/ready
+	$(ONE) .venv-adapters/bin/python -m pytest tests/adapters/test_pythae_adapter.py \
+		tests/adapters/test_diffusers_adapter.py tests/test_examples.py \
+		tests/test_dependencies.py -k "adapter or diffusion"
 
 # The oldest versions that pyproject.toml allows, in an environment of their own.
 test-floors: .venv-floors/ready
 	$(ONE) .venv-floors/bin/python -m pytest -n 2 --dist worksteal -m "not slow" $(TESTS)
 
-check: $(READY)
+check: $(DEVELOP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(DEVELOP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)
+bench: $(DEVELOP)
 	for script in benchmarks/*.py; do $(ONE) $(BIN)/python $$script || exit 1; done
 
-docs: $(READY)
+docs: $(DEVELOP)
 	$(BIN)/mkdocs build --strict
 
-# torch is installed first and alone: as a dependency of another package it would pull in
+# torch, whose build differs by machine, comes after the locked packages that it requires, so that
+# none of them floats; and not as a dependency, of which pip would choose the newest build with
 # gigabytes of accelerator packages.
 $(READY): requirements.lock
+$(READY): HASHES := --require-hashes
 .venv-floors/ready: requirements-floors.lock
 $(READY) .venv-floors/ready: pyproject.toml
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
-	$(@D)/bin/pip install --quiet $$(grep '^torch==' $(filter %.lock,$^))
-	$(@D)/bin/pip install --quiet -r $(filter %.lock,$^)
+	$(@D)/bin/$(INSTALL) $(HASHES) -r $(filter %.lock,$^)
+	$(@D)/bin/pip install --quiet $(TORCH)
 	$(@D)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(@D)/bin/pip check
+	touch $@
+
+# Tests, lint and docs, beside what zscope runs on.
+$(DEVELOP): $(READY) requirements-develop.lock
+	$(BIN)/$(INSTALL) --require-hashes -r requirements-develop.lock
+	$(BIN)/pip check
+	touch $@
+
+# .venv, which these packages stay out of, and what is added to it here. There is no `pip check`:
+# two packages that Python has itself are required, and left out (see pyproject.toml).
+.venv-adapters/ready: $(DEVELOP) requirements-adapters.lock
+	$(BIN)/python -m venv --clear $(@D)
+	$(BIN)/python -c "import site; print('import site; site.addsitedir(%r)' % site.getsitepackages()[0])" \
+		> $$($(@D)/bin/python -c "import site; print(site.getsitepackages()[0])")/develop.pth
+	$(@D)/bin/$(INSTALL) --require-hashes -r requirements-adapters.lock
+	$(@D)/bin/python -c "import diffusers, pythae"
+	touch $@
+
+# Write the lock files anew, keeping the versions that they have: those that install on Python
+# 3.11.2 (Debian 12) and later, on every platform. Newer versions: make lock UPGRADE=--upgrade
+LOCK = .venv-tools/bin/uv pip compile --quiet --universal --python-version 3.11.2 \
+	--fork-strategy fewest --generate-hashes --only-binary :all: --no-emit-package torch \
+	--custom-compile-command "make lock" $(UPGRADE)
+
+lock: .venv-tools/ready
+	$(LOCK) pyproject.toml --extra all -o requirements.lock
+	$(LOCK) pyproject.toml --extra all --group develop -c requirements.lock \
+		-o requirements-develop.lock
+	$(LOCK) --group adapters -c requirements-develop.lock -o requirements-adapters.lock
+
+# Known vulnerabilities of the locked versions. The package index is asked; it fails where the index
+# does not know.
+AUDIT := .venv-tools/bin/pip-audit --strict --disable-pip
+
+audit: .venv-tools/ready
+	$(AUDIT) -r requirements-develop.lock -r requirements-adapters.lock
+	echo "$(TORCH)" | $(AUDIT) --no-deps -r /dev/stdin
+
+.venv-tools/ready:
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet pip-audit==2.10.1 uv==0.13.7
 	touch $@
 
 clean:
-	rm -rf .venv .venv-floors site dist build runs
+	rm -rf .venv .venv-floors .venv-adapters .venv-tools site dist build runs

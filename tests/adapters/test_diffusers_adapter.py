@@ -7,7 +7,7 @@ import zscope as zs
 from zscope.adapters import from_diffusers
 from zscope.errors import InterfaceError
 
-diffusers = pytest.importorskip("diffusers")
+diffusers = pytest.importorskip("diffusers", reason="needs diffusers: make test-adapters")
 
 X = torch.rand(12, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 

@@ -6,7 +6,7 @@ import torch
 import zscope as zs
 from zscope.errors import InterfaceError
 
-pythae = pytest.importorskip("pythae")
+pythae = pytest.importorskip("pythae", reason="needs pythae: make test-adapters")
 
 X = torch.rand(40, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 

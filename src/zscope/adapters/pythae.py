@@ -54,12 +54,10 @@ def from_pythae(model: Any) -> Autoencoder:
 
 def _read(folder: Path) -> nn.Module:
     try:
-        import pythae  # noqa: F401
+        from pythae import models
+        from pythae.models.auto_model import AutoConfig
     except ImportError:
         raise MissingPackage(f"from_pythae: {folder}", "pythae") from None
-    from pythae import models
-    from pythae.models.auto_model import AutoConfig
-
     pickles = sorted(file.name for file in folder.glob("*.pkl"))
     if pickles:
         raise InterfaceError(

@@ -21,7 +21,6 @@ from typing import Any, ParamSpec, TypeVar
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from cycler import cycler
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -80,7 +79,7 @@ def settings() -> dict[str, Any]:
         "axes.spines.right": False,
         "axes.unicode_minus": True,
         "axes.axisbelow": True,
-        "axes.prop_cycle": cycler(color=OKABE_ITO),
+        "axes.prop_cycle": mpl.rcsetup.cycler(color=OKABE_ITO),
         "xtick.labelsize": NORMAL,
         "ytick.labelsize": NORMAL,
         "xtick.color": INK,
