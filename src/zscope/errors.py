@@ -2,7 +2,7 @@
 
 Every message has four parts: who raises it, what was seen (with numbers), the likely
 cause, and the next step. The command line prints the message as one line and exits
-with code 1; any other exception there is a bug.
+with code 1; any other exception there is a bug (code 70).
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 __all__ = [
     "ConfigError", "DataError", "InterfaceError", "MissingExtra", "ResourceError", "RunError",
-    "Stopped", "TrainingError", "Undefined", "ZscopeError",
+    "Stopped", "Terminated", "TrainingError", "Undefined", "ZscopeError",
 ]  # fmt: skip
 
 
@@ -48,6 +48,10 @@ class TrainingError(ZscopeError):
 
 class Stopped(ZscopeError):
     """The measurement was cancelled, because nobody is waiting for it any more."""
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by SIGTERM: as Ctrl-C, with exit code 143."""
 
 
 class MissingExtra(ZscopeError):
