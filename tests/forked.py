@@ -95,6 +95,7 @@ def stream(number: int, place: Any, encoding: str) -> Any:
 def start(job: dict[str, Any], out: Path, err: Path) -> None:
     """Become the process that the job describes."""
     os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
     signal.alarm(job.get("limit", 60))
     os.chdir(job["folder"])
     if job.get("deleted"):

@@ -352,6 +352,17 @@ def test_a_signal_is_not_lost_where_a_loop_ends_on_any_interrupt(capsys):
     assert capsys.readouterr().out == "Stopped.\n"
 
 
+def test_a_message_raised_on_the_way_keeps_the_code(capsys):
+    def command():
+        try:
+            raise Terminated("train: saved")
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("fondue: 2 trials are saved") from None
+
+    assert ending.run(command) == 143
+    assert capsys.readouterr().err == "fondue: 2 trials are saved\n"
+
+
 def test_terminated_is_an_interrupt_and_no_error_of_the_users():
     assert issubclass(Terminated, KeyboardInterrupt)
     assert not issubclass(Terminated, ZscopeError)

@@ -7,7 +7,6 @@ ZSCOPE_RECORD=1 this test writes them.
 import json
 import os
 import re
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +146,42 @@ def try_all(commands, folder):
     return bad, tries
 
 
+STOPPED = [
+    ("assay", "run", "--samples", "1000", "--fresh", "--figures", "out"),
+    ("report", "run", "--samples", "1000", "--fresh", "-o", "out/page.html"),
+    ("compare", "run", "run", "--samples", "2000", "--figure", "out/map.png"),
+    ("explore", "run", "--no-browser"),
+    ("train", "vae", "helix", "--steps", "100000", "--out", "out/run"),
+    ("fondue", "helix", "--steps", "5000", "--out", "out/fondue"),
+    ("data", "perturb", "sprites", "--epsilon", "0.1", "--data-option", "resolution=8", "--out",
+     "out/perturbed"),
+    ("study", "run", "polarised-regime", "--out", "out/study"),
+]  # fmt: skip
+DELAYS = (0.05, 0.3, 0.8, 1.5, 2.5, 4.0)
+
+
+def stop_all(commands, folder):
+    """(words, delay, fault) of commands that do not end well on SIGTERM, and how many there are."""
+    bad, tries, slowest = [], 0, 0.0
+    for words in STOPPED:
+        for delay in DELAYS:
+            ended = commands.run(*words, folder=folder, kill_after=delay)
+            tries += 1
+            late = ended.seconds - delay
+            slowest = max(slowest, late)
+            lines = ended.stderr.splitlines()
+            wrong = {
+                "traceback": "Traceback" in ended.stderr,
+                f"exit code {ended.code}": ended.code != 143 and late > 0,
+                "silent": not lines and words[0] != "explore" and late > 0,
+                "slow": late > 10,
+                "left files": any(folder.rglob(".part-*")) or any(folder.rglob(".lock")),
+            }
+            if what := next((name for name, true in wrong.items() if true), ""):
+                bad.append((words, delay, what, ended.stderr[-500:]))
+    return bad, tries, slowest
+
+
 @pytest.fixture
 def folder():
     import shutil
@@ -164,19 +199,32 @@ def folder():
     shutil.rmtree(place)
 
 
-@pytest.mark.slow
-def test_every_command_with_every_terminal_and_place(folder):
-    commands = Commands(HOME=str(folder), ZSCOPE_DATA=str(folder / "data"))
-    try:
-        words = ("train", "beta-vae", "helix", "--latents", "2", "--steps", "3", "--out", "run")
-        assert commands.run(*words, "--set", "hidden=16", folder=folder).code == 0
-        bad, tries = try_all(commands, folder)
-    finally:
-        commands.close()
-    assert tries >= 500
+@pytest.fixture
+def commands(folder):
+    started = Commands(HOME=str(folder), ZSCOPE_DATA=str(folder / "data"))
+    words = ("train", "beta-vae", "helix", "--latents", "2", "--steps", "3", "--out", "run")
+    assert started.run(*words, "--set", "hidden=16", folder=folder).code == 0
+    yield started
+    started.close()
+
+
+def record(**numbers):
+    """Write the numbers of this run down, if that is asked for."""
     if os.environ.get("ZSCOPE_RECORD"):
         content = json.loads(NUMBERS.read_text()) if NUMBERS.is_file() else {}
-        counts = Counter(wrong for _, _, wrong, _ in bad)
-        content |= {"tries": tries, "failures": len(bad), "kinds": dict(counts.most_common())}
-        NUMBERS.write_text(json.dumps(content, indent=1) + "\n")
+        NUMBERS.write_text(json.dumps({**content, **numbers}, indent=1) + "\n")
+
+
+@pytest.mark.slow
+def test_every_command_with_every_terminal_and_place(commands, folder):
+    bad, tries = try_all(commands, folder)
+    assert tries >= 500
+    record(tries=tries, failures=len(bad))
+    assert bad == []
+
+
+@pytest.mark.slow
+def test_every_command_ends_on_sigterm(commands, folder):
+    bad, tries, slowest = stop_all(commands, folder)
+    record(signals=tries, signal_failures=len(bad), slowest_seconds=round(slowest, 1))
     assert bad == []

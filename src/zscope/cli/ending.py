@@ -60,13 +60,11 @@ def end(command: Callable[[], None]) -> tuple[int, str]:
     except SystemExit as exit_:
         # Typer turns an interrupt and a closed pipe into exit codes of its own, and drops the
         # message, which may say how to resume.
-        cause: BaseException | None = exit_
-        while not isinstance(cause, KeyboardInterrupt | BrokenPipeError | None):
-            cause = cause.__context__
-        if cause is None:
-            code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
-            return code, ""
-        return _explain(cause)
+        for cause in _contexts(exit_):
+            if isinstance(cause, KeyboardInterrupt | BrokenPipeError):
+                return _explain(cause)
+        code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        return code, ""
     except (Exception, KeyboardInterrupt) as error:
         return _explain(error)
     return 0, ""
@@ -82,8 +80,17 @@ def _explain(error: BaseException) -> tuple[int, str]:
     return _unexpected(error)
 
 
+def _contexts(error: BaseException | None) -> Iterator[BaseException]:
+    """An exception, and those that were being handled when it was raised."""
+    while error is not None:
+        yield error
+        error = error.__context__
+
+
 def _interrupted(interrupt: KeyboardInterrupt) -> tuple[int, str]:
-    return 143 if isinstance(interrupt, Terminated) else 130, _line(str(interrupt)) or STOPPED
+    # A search that was interrupted while it trained raises another one, which says how to go on.
+    terminated = any(isinstance(each, Terminated) for each in _contexts(interrupt))
+    return 143 if terminated else 130, _line(str(interrupt)) or STOPPED
 
 
 def _unexpected(error: BaseException) -> tuple[int, str]:
