@@ -2,7 +2,7 @@
 
 Every message has four parts: who raises it, what was seen (with numbers), the likely
 cause, and the next step. The command line prints the message as one line and exits
-with code 1; any other exception there is a bug.
+with code 1; any other exception there is a bug (code 70).
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class Stopped(ZscopeError):
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end (SIGTERM): treated as Ctrl-C, with exit code 143."""
+    """The process was asked to end by SIGTERM: as Ctrl-C, with exit code 143."""
 
 
 class MissingExtra(ZscopeError):

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
-from zscope.files import write_whole
+from zscope.files import lock, sweep, write_whole
 from zscope.results import Result, name_result
 from zscope.store import Run, is_run, open_run
 
@@ -49,6 +49,7 @@ class KeptResults:
             raise RunError("kept: this run is only in memory. Train with out=FOLDER to save it.")
         self._run, self._model, self._fresh = run, model, fresh
         self._folder = run.path / "assays"
+        sweep(self._folder)
 
     def get(self, name: str, key: dict[str, Any]) -> Result | None:
         """The stored result if its key is the same; None if not, or if its file is damaged."""
@@ -67,15 +68,17 @@ class KeptResults:
 
     def put(self, name: str, key: dict[str, Any], result: Result) -> None:
         """Store a result, if everything in it can be written to a file."""
-        self._run.save_result(name, result)
-        arrays: dict[str, np.ndarray] = {}
-        try:
-            content = {"key": key, "result": self._encode(result, arrays)}
-        except TypeError:
-            return
-        memory = io.BytesIO()
-        np.savez_compressed(memory, content=np.array(json.dumps(content)), **arrays)  # type: ignore[arg-type]
-        write_whole(self._folder / f"{name}.kept.npz", memory.getvalue())
+        # One process at a time: a result is several files, which belong together.
+        with lock(self._folder, "assay", wait=True):
+            self._run.save_result(name, result)
+            arrays: dict[str, np.ndarray] = {}
+            try:
+                content = {"key": key, "result": self._encode(result, arrays)}
+            except TypeError:
+                return
+            memory = io.BytesIO()
+            np.savez_compressed(memory, content=np.array(json.dumps(content)), **arrays)  # type: ignore[arg-type]
+            write_whole(self._folder / f"{name}.kept.npz", memory.getvalue())
 
     def _encode(self, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         """JSON with a tag for every type that JSON does not have; arrays go to `arrays`."""

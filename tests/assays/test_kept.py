@@ -114,7 +114,7 @@ def test_a_store_that_cannot_be_written_costs_no_result_and_a_line_says_so(tmp_p
     assert set(found.results) == {"effective-rank", "total-correlation"}
     assert not found.failed
     assert len(found.warnings) == 1
-    assert "were not stored" in found.warnings[0]
+    assert "were not kept" in found.warnings[0]
 
 
 def test_stated_kinds_and_other_observations_make_another_recording():

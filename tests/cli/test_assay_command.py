@@ -306,7 +306,7 @@ def test_a_folder_of_figures_that_cannot_be_created_is_refused_before_measuring(
     code, out, err = zscope("assay", "codes.npy", "--figures", "codes.npy/figures")
     assert code != 0
     assert out == ""
-    assert "--figures codes.npy/figures cannot be created" in err
+    assert "--figures codes.npy/figures cannot be written (Not a directory)" in err
     assert "Traceback" not in err
 
 
@@ -374,6 +374,14 @@ def test_a_fault_of_one_assay_leaves_the_others_and_ends_with_exit_code_1(
     content = json.loads((tmp_path / "report.json").read_text())["assays"]
     assert "in broken\n" in content["effective-rank"]["traceback"]
     assert content["intrinsic-dimension"]["scores"]
+
+
+def test_results_beside_a_fault_are_kept(zscope, run_folder, monkeypatch):
+    monkeypatch.setattr(effective_rank, "effective_rank", broken)
+    names = ("variable-types", "effective-rank", "intrinsic-dimension")
+    code, _, _ = zscope("assay", run_folder, *names, "--samples", 100)
+    assert code == 1
+    assert set(store.open_run(run_folder).results()) == {"variable-types", "intrinsic-dimension"}
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "tex", "parquet"])

@@ -670,7 +670,7 @@ def test_a_page_in_a_folder_that_cannot_exist_is_refused_before_measuring(tmp_pa
     words = ["report", str(tmp_path / "codes.npy"), "-o", str(tmp_path / "codes.npy" / "x.html")]
     error = CliRunner().invoke(app, words).exception
     assert isinstance(error, ConfigError)
-    assert "codes.npy cannot be created" in str(error)
+    assert "codes.npy/x.html cannot be written (Not a directory)" in str(error)
 
 
 def test_a_recording_keeps_its_own_samples_and_seed():

@@ -365,9 +365,13 @@ def _keep(
     try:
         kept.put(name, key, result)
     except (ZscopeError, OSError) as error:
-        text = " ".join(str(error).split())
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        text = " ".join(str(getattr(cause, "strerror", None) or cause).split())
         if not outcome.warnings:
-            outcome.warnings.append(f"Results were not stored with the run: {text}")
+            outcome.warnings.append(
+                f"The results were not kept with the run ({text}); the next time they are "
+                "measured again."
+            )
 
 
 def _key(recording: Recording, options: str) -> dict[str, Any]:

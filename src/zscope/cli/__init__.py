@@ -1,9 +1,8 @@
 """The command line: each command parses, calls the library and prints.
 
-An error that the user can fix is one line and exit code 1; a traceback means a bug.
+How they end, and with which exit code: `zscope.cli.ending`.
 """
 
-import os
 import sys
 
 import typer
@@ -13,6 +12,7 @@ from zscope.cli import (
     compare,
     data,
     demo,
+    ending,
     explore,
     fondue,
     models,
@@ -21,7 +21,6 @@ from zscope.cli import (
     study,
     train,
 )
-from zscope.errors import ZscopeError
 
 __all__ = ["app", "main"]
 
@@ -59,23 +58,4 @@ def version(
 
 def main() -> None:
     """Run a command; errors become one line and an exit code."""
-    try:
-        app()
-    except SystemExit as end:
-        # Typer turns an interrupt into exit code 130 and drops its message, which may say how
-        # to resume.
-        cause: BaseException | None = end
-        while cause is not None and not isinstance(cause, KeyboardInterrupt):
-            cause = cause.__context__
-        if cause is not None:
-            print(str(cause) or "zscope: stopped.", file=sys.stderr)
-        raise
-    except ZscopeError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt as interrupt:
-        print(str(interrupt) or "zscope: stopped.", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader (head, less) has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    sys.exit(ending.run(app))

@@ -11,6 +11,7 @@ from zscope.cli import options
 
 if TYPE_CHECKING:
     from zscope.assays.run import Measurements
+    from zscope.errors import RunError
     from zscope.report.build import Report
 
 __all__ = ["assay"]
@@ -62,6 +63,7 @@ def assay(
 
       zscope assay embeddings.npy --factors labels.csv
     """
+    from zscope.cli.outputs import try_folder
     from zscope.errors import ConfigError
 
     if list_:
@@ -74,7 +76,7 @@ def assay(
     options.check_output("assay", json=json, csv=csv)
     check_format(format_)
     if figures is not None:
-        make_folder("assay: --figures", figures)
+        try_folder("assay: --figures", figures)
     from zscope.assays.run import assay_name
     from zscope.cli.targets import measure_target
     from zscope.report.progress import show_progress
@@ -100,8 +102,10 @@ def assay(
             fresh=fresh,
             progress=watch,
         )
-    files = {} if figures is None else draw(report, figures, format_)
+    files, unsaved = ({}, None) if figures is None else draw(report, figures, format_)
     show(report, names, files, everything=all_, json=json, csv=csv)
+    if unsaved is not None:
+        raise unsaved
     finish(report.measurements, names, json=json, csv=csv)
     return None
 
@@ -115,36 +119,26 @@ def check_format(name: str) -> None:
         raise ConfigError(f"assay: --format {name}. {did_you_mean(name, known)}")
 
 
-def make_folder(option: str, folder: Path) -> None:
-    """Create the folder that an option names before anything is measured."""
-    from zscope.errors import ConfigError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"{option} {folder} cannot be created ({error.strerror}). Name a folder that "
-            "may be written to."
-        ) from None
-
-
-def draw(report: "Report", folder: Path, suffix: str) -> dict[str, str]:
-    """Draw every result that has a figure; returns the file of each."""
+def draw(report: "Report", folder: Path, suffix: str) -> tuple[dict[str, str], "RunError | None"]:
+    """Draw every result that has a figure: the file of each, and why one could not be saved."""
     import matplotlib.pyplot as plt
 
     from zscope.assays.run import isolate
-    from zscope.errors import Undefined
+    from zscope.errors import RunError, Undefined
+    from zscope.plots import save
 
-    files = {}
+    files: dict[str, str] = {}
     for name, result in report.results.items():
         with isolate(f"figure of {name}", report.failed), suppress(Undefined):  # without a figure
             drawing = result.plot()
             figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-            file = folder / f"{name}.{suffix}"
-            figure.savefig(file)
-            plt.close(figure)
-            files[name] = str(file)
-    return files
+            try:
+                files[name] = str(save(figure, folder / f"{name}.{suffix}", dpi="figure"))
+            except RunError as error:  # the disk is full, say, and will be for the next ones
+                return files, error
+            finally:
+                plt.close(figure)
+    return files, None
 
 
 def show(
@@ -160,7 +154,7 @@ def show(
     if json:
         from json import dumps
 
-        print(dumps({**report.to_dict(pictures=False), "figures": files}, ensure_ascii=False))
+        print(dumps({**report.to_dict(pictures=False), "figures": files}))
         return
     if csv:
         from zscope.report.tables import as_csv

@@ -59,10 +59,17 @@ def compare(
     from zscope import experiments
     from zscope.assays.run import check_options
     from zscope.cli.options import assay_options
+    from zscope.cli.outputs import try_file
     from zscope.cli.targets import data_for
+    from zscope.errors import RunError
     from zscope.experiments.comparison import SAMPLES
     from zscope.loading import load
 
+    if figure is not None:
+        from zscope.plots.theme import check_format
+
+        check_format(figure)
+        try_file("compare: --figure", figure)
     options = check_options(assay_options(set_))
     autoencoder = load(first)  # before its data, so that a missing run is reported first
     result = experiments.compare(
@@ -76,11 +83,14 @@ def compare(
         extractor=None if extractor == "none" else extractor,
         options=options,
     )
+    unsaved = None
     if figure is not None:
         from zscope.plots import save
 
-        figure.parent.mkdir(parents=True, exist_ok=True)
-        save(result.plot(), figure)
+        try:
+            save(result.plot(), figure)
+        except RunError as error:  # the disk is full, say: the comparison is still printed
+            figure, unsaved = None, error
     if json:
         from json import dumps
 
@@ -89,5 +99,7 @@ def compare(
         print(result)
         if figure is not None:
             print(f"figure: {figure}")
+    if unsaved is not None:
+        raise unsaved
     if getattr(result, "failed", None):
         raise Exit(1)

@@ -285,7 +285,7 @@ def _verdict(checked: str) -> str:
 def _print_json(value: Any) -> None:
     import json
 
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2))
 
 
 def _print_columns(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:

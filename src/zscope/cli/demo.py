@@ -41,10 +41,12 @@ def demo(
     """
     from zscope import data, models
     from zscope.cli.assay import finish
+    from zscope.cli.outputs import try_folder
     from zscope.experiments.training import train
     from zscope.explorer.session import SAMPLES
     from zscope.recording import record
 
+    try_folder("demo: --out", out)
     pictures = data.load("sprites", resolution=32, antialias=True, **GRID)
     model = models.build(
         "beta-vae",
@@ -90,7 +92,7 @@ def demo(
 
 def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
     """The report of two groups, which take half a minute; their results are stored with the run."""
-    from zscope.cli.targets import command_line, config_of
+    from zscope.cli.targets import command_line, config_of, say_not_kept
     from zscope.kept import results_of
     from zscope.report.build import build
     from zscope.report.progress import show_progress
@@ -98,7 +100,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
     resamples = 5
     settings = {"samples": len(recording), "resamples": resamples, "seed": recording.seed}
     with show_progress(False if quiet else None) as watch:
-        return build(
+        report = build(
             recording,
             GROUPS,
             resamples=resamples,
@@ -108,11 +110,13 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
             command=command_line("report", str(out), GROUPS, settings),
             config=config_of(str(out)),
         )
+    say_not_kept(report)
+    return report
 
 
 def draw(recording: Any, rows: list[dict[str, Any]], file: Path) -> Path:
     """The figure of latent traversals, most informative latent first."""
-    from zscope.plots import traversals
+    from zscope.plots import save, traversals
 
     labels = [f"{row['latent']}  {row['type']}  {row['kl']:.2f} nats" for row in rows]
     figure = traversals(
@@ -121,7 +125,7 @@ def draw(recording: Any, rows: list[dict[str, Any]], file: Path) -> Path:
         order=[row["latent"] for row in rows],
         labels=labels,
     )
-    figure.savefig(file)
+    save(figure, file, dpi="figure")
     return file
 
 

@@ -88,11 +88,13 @@ def fondue(
       zscope fondue sprites --search beta --latents 6
     """
     from zscope import data, experiments
+    from zscope.cli.outputs import try_folder
     from zscope.experiments.fondue import GAPS
     from zscope.recording import SAMPLES
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
+    try_folder("fondue: --out", folder)
     loaded = data.load(dataset, root=root, **settings(data_option, "--data-option"))
     result = experiments.fondue(
         loaded,
@@ -180,7 +182,6 @@ def draw(result: Any, folder: Path) -> Path:
     from zscope.plots import save
 
     file = folder / "fondue.png"
-    file.parent.mkdir(parents=True, exist_ok=True)
     save(result.plot(), file)
     return file
 

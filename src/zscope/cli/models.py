@@ -158,4 +158,4 @@ def _display_name(name: str) -> str:
 def _print_json(value: Any) -> None:
     import json
 
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2))

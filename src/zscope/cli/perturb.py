@@ -56,10 +56,12 @@ def perturb(
       zscope train beta-vae perturbed/sprites-0.1/perturbed.npz --set beta=8
     """
     from zscope import experiments
+    from zscope.cli.outputs import try_folder
     from zscope.data import load
 
-    loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
+    try_folder("perturb: --out", folder)
+    loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     result = experiments.perturb(
         loaded,
         epsilon=epsilon,

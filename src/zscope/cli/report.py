@@ -45,14 +45,17 @@ def report(
       zscope report mymodel:VAE --weights vae.pt --data images.npy response-matrix holes
     """
     from zscope.assays.run import assay_name
-    from zscope.cli.assay import finish, make_folder
+    from zscope.cli.assay import finish
+    from zscope.cli.outputs import try_file
     from zscope.cli.targets import measure_target
-    from zscope.report.build import check_suffix
+    from zscope.errors import RunError
+    from zscope.report.build import files_of
     from zscope.report.progress import show_progress
 
     names = [assay_name(name) for name in names or []]
-    check_suffix(out)
-    make_folder("report: --out, the folder", out.parent)
+    for file in files_of(out):
+        try_file("report: --out", file)
+    unsaved = None
     with show_progress(False if quiet or json else None) as watch:
         content = measure_target(
             "report",
@@ -72,7 +75,10 @@ def report(
             fresh=fresh,
             progress=watch,
         )
-        content.save(out, progress=watch)
+        try:
+            content.save(out, progress=watch)
+        except RunError as error:  # the disk is full, say: what was found is still printed
+            unsaved = error
     if json:
         from json import dumps
 
@@ -85,9 +91,12 @@ def report(
         for name, failure in content.failed.items():
             print(f"{name}: {failure.message}")
         count = len(content.results)
-        print(f"{count} assay{'' if count == 1 else 's'} in {out}")
-        if content.failed:
+        if unsaved is None:
+            print(f"{count} assay{'' if count == 1 else 's'} in {out}")
+        if content.failed and unsaved is None:
             whole = out.suffix.lower() in (".html", ".json")
             place = f"are in {out.with_suffix('.json')}" if whole else "would be in -o report.html"
             print(f"The tracebacks {place}")
+    if unsaved is not None:
+        raise unsaved
     finish(content.measurements, names, json=True)

@@ -115,7 +115,7 @@ def print_json(recording: "Recording", scores: "Measurements") -> None:
         "failed": {name: failure.message for name, failure in scores.failed.items()},
         "tracebacks": {name: failure.traceback for name, failure in scores.failed.items()},
     }
-    print(dumps(content, indent=2, ensure_ascii=False))
+    print(dumps(content, indent=2))
 
 
 def print_csv(_: "Recording", scores: "Measurements") -> None:

@@ -51,12 +51,15 @@ def run(
     import os
     import sys
 
+    from zscope.cli.outputs import try_folder
     from zscope.errors import ConfigError
     from zscope.experiments import studies
 
     if scale not in ("small", "paper"):
         raise ConfigError(f"study: --scale {scale}; expected small or paper.")
     study = studies.load(name)
+    folder = out or Path("studies") / name
+    try_folder("study: --out", folder)
     if root is not None:
         os.environ["ZSCOPE_DATA"] = str(root)
 
@@ -64,7 +67,7 @@ def run(
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    claims = study.run(out or Path("studies") / name, scale=scale, progress=print_progress)
+    claims = study.run(folder, scale=scale, progress=print_progress)
     if json:
         from dataclasses import asdict
         from json import dumps

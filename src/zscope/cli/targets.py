@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "command_line", "config_of", "data_for", "measure_target", "recording_of",
-    "recording_of_files",
+    "recording_of_files", "say_not_kept",
 ]  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def measure_target(
     refuse_unused(options, [entry.name for entry in choose(names or None)])
     recording = recording_of(command, target, samples=samples, seed=seed, root=root, **sources)
     words = {"set": set_, **sources, "samples": samples, "resamples": resamples, "seed": seed}
-    return build(
+    report = build(
         recording,
         names or None,
         options=options,
@@ -56,6 +56,16 @@ def measure_target(
         command=command_line(command, target, names, words),
         config=config_of(target),
     )
+    say_not_kept(report)
+    return report
+
+
+def say_not_kept(report: "Report") -> None:
+    """Print on stderr, whatever the format of the output, why results were not kept."""
+    import sys
+
+    while report.measurements.warnings:
+        print(report.measurements.warnings.pop(0), file=sys.stderr)
 
 
 def command_line(

@@ -11,6 +11,7 @@ visualization", arXiv:2107.02270. Lightness and chroma are spaced evenly in Okla
 "A perceptual color space for image processing", 2020).
 """
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
@@ -22,8 +23,12 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+
+from zscope.errors import ConfigError
+from zscope.files import write_whole
 
 __all__ = ["categories", "diverging", "save", "sequential", "theme", "themed"]
 
@@ -231,11 +236,23 @@ def colorbar(
 def save(figure: Figure | Axes, path: str | Path, **options: Any) -> Path:
     """Save a figure in the format of the suffix of `path` (.png, .pdf, .svg)."""
     path = Path(path)
+    check_format(path)
     figure = figure if isinstance(figure, Figure) else figure_of(figure)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    memory = io.BytesIO()
     with theme():
-        figure.savefig(path, **options)
+        figure.savefig(memory, **{"format": path.suffix[1:].lower(), **options})
+    write_whole(path, memory.getvalue())
     return path
+
+
+def check_format(path: Path) -> None:
+    """Refuse the name of a figure that is in no known format."""
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix[1:].lower() not in known:
+        raise ConfigError(
+            f"plots: {path} ends in {path.suffix or 'nothing'}; figures are saved as "
+            f"{', '.join(sorted(known))}. Name the file figure.png, .pdf or .svg."
+        )
 
 
 def categories(count: int) -> list[Any]:

@@ -12,7 +12,7 @@ import inspect
 import json
 import math
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,8 @@ from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
 from zscope.assays.run import Failure, Measurements, Options, choose, isolate, measure
 from zscope.autoencoder import evaluation
-from zscope.errors import ConfigError, ZscopeError
-from zscope.files import write_whole
+from zscope.errors import ConfigError, RunError, ZscopeError
+from zscope.files import likely_cause, writing
 from zscope.recording import SAMPLES, Recording, record
 from zscope.report import pictures
 from zscope.report.background import background
@@ -201,25 +201,28 @@ class Report:
         alone; .csv, .parquet and .tex the table of scores.
         """
         path = Path(path)
-        suffix = check_suffix(path)
+        contents = {file: self._content(file.suffix.lower(), progress) for file in files_of(path)}
+        write_all(contents)
+        return path
+
+    def _content(self, suffix: str, progress: Watch | None) -> bytes:
+        """The report as the bytes of a file with this ending."""
         if suffix == ".html":
             from zscope.report.page import page
 
-            write_whole(path, page(self, progress).encode())
-        if suffix in (".html", ".json"):
+            return page(self, progress).encode(errors="replace")
+        if suffix == ".json":
             content = json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
-            write_whole(path.with_suffix(".json"), content.encode())
-        else:
-            write = {".csv": as_csv, ".parquet": as_parquet, ".tex": as_tex}[suffix]
-            write_whole(path, write(self.rows()))
-        return path
+            return content.encode(errors="backslashreplace")  # which JSON reads as the same
+        write = {".csv": as_csv, ".parquet": as_parquet, ".tex": as_tex}[suffix]
+        return write(self.rows())
 
 
 SUFFIXES = (".html", ".json", ".csv", ".parquet", ".tex")
 
 
-def check_suffix(path: Path) -> str:
-    """The ending of a report's name; one that no report can have is refused."""
+def files_of(path: Path) -> list[Path]:
+    """The files of a report of this name; a name that no report can have is refused."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ConfigError(
@@ -227,7 +230,22 @@ def check_suffix(path: Path) -> str:
             f"{', '.join(SUFFIXES)}. A page can be printed to PDF in the browser; figures as PDF "
             "come from: zscope assay TARGET --figures DIR --format pdf"
         )
-    return suffix
+    return [path, path.with_suffix(".json")] if suffix == ".html" else [path]
+
+
+def write_all(contents: dict[Path, bytes]) -> None:
+    """Write several files: all of them or, if the disk is full, none."""
+    try:
+        with ExitStack() as stack:
+            for path, content in contents.items():
+                file = stack.enter_context(writing(path))
+                file.write(content)
+                file.flush()
+    except OSError as error:
+        raise RunError(
+            f"report: {next(iter(contents))} could not be written ({error.strerror or error}). "
+            f"{likely_cause(error)} No partial file was left behind."
+        ) from error
 
 
 def assay(

@@ -74,7 +74,7 @@ def page(report: Report, progress: Watch | None = None) -> str:
         features=feature_labels(report.about["data"]),
         colours=COLOURS,
         flat=flatten(report.about),
-        style=(TEMPLATES / "report.css").read_text(),
+        style=(TEMPLATES / "report.css").read_text("utf-8"),
     )
 
 

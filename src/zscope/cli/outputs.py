@@ -1,0 +1,70 @@
+"""Places to write to are tried before anything is loaded or measured."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from zscope.errors import ConfigError
+
+__all__ = ["try_file", "try_folder"]
+
+
+def try_file(option: str, path: Path) -> None:
+    """Refuse a file that could not be written; what is there is not touched.
+
+    Partial files that dead processes left beside it are deleted.
+    """
+    with _refusals(option, path):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            mode = os.stat(path).st_mode  # refuses names that are too long
+            if not stat.S_ISREG(mode):
+                kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
+                raise ConfigError(f"{option} {path} is {kind}. Name a file.")
+        _try(path.parent)
+
+
+def try_folder(option: str, folder: Path) -> None:
+    """Refuse a folder to which nothing could be written; nothing is left behind."""
+    with _refusals(option, folder):
+        _try(folder)
+
+
+@contextmanager
+def _refusals(option: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        from zscope.files import likely_cause
+
+        raise ConfigError(
+            f"{option} {path} cannot be written ({error.strerror or error}). {likely_cause(error)}"
+        ) from None
+
+
+def _try(folder: Path) -> None:
+    """Write a file to a folder, which is created if need be, and delete both again."""
+    from zscope.files import sweep, writing
+
+    class Tried(Exception):
+        pass
+
+    created: list[Path] = []
+    try:
+        for each in reversed((folder, *folder.parents)):
+            if not os.path.lexists(each):
+                each.mkdir()
+                created.append(each)
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        sweep(folder)
+        with suppress(Tried), writing(folder / "tried") as file:
+            file.write(bytes(4096))
+            file.flush()
+            raise Tried  # so that it never gets its name
+    finally:
+        for each in reversed(created):
+            with suppress(OSError):
+                each.rmdir()
