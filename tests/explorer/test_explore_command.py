@@ -67,7 +67,9 @@ def test_it_serves_the_run_until_ctrl_c(run):
 
 
 STUCK = """
-import time
+import atexit
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import zscope as zs
@@ -75,13 +77,30 @@ from zscope.explorer.lanes import Lane
 
 here = Path(__file__).parent
 Lane.close.__defaults__ = (0.5,)  # seconds to wait for the answer, so that the test is quick
+never = threading.Event()
+
+
+def wait():
+    (here / "stuck").touch()
+    never.wait()
+
+
+def here_only():
+    wait()
+
+
+def with_clean_up():
+    atexit.register(never.wait)  # as libraries do that wait for their own calls
+    wait()
+
+
+def in_another_thread():
+    ThreadPoolExecutor().submit(wait).result()
 
 
 def decode(z):
     if (here / "stick").exists():
-        (here / "stuck").touch()
-        while True:
-            time.sleep(0.1)
+        globals()[(here / "stick").read_text()]()
     return z
 
 
@@ -90,7 +109,17 @@ def load():
 """
 
 
-def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path):
+@pytest.mark.parametrize(
+    ("how", "sign"),
+    [
+        ("here_only", signal.SIGTERM),
+        ("with_clean_up", signal.SIGINT),
+        ("with_clean_up", signal.SIGTERM),
+        ("in_another_thread", signal.SIGINT),
+        ("in_another_thread", signal.SIGTERM),
+    ],
+)
+def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path, how, sign):
     (tmp_path / "model.py").write_text(STUCK)
     np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(40, 2)).astype("float32"))
     process, address = start(f"{tmp_path}/model.py:load", "--data", tmp_path / "x.npy")
@@ -98,13 +127,13 @@ def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path):
         with httpx.Client(follow_redirects=True, timeout=PATIENCE) as browser:
             page = browser.get(address)
             assert page.status_code == 200
-            (tmp_path / "stick").touch()
+            (tmp_path / "stick").write_text(how)
             waiting = threading.Thread(target=request, args=(browser, page.url.join("/api/map")))
             waiting.start()
             while not (tmp_path / "stuck").exists():
                 assert waiting.is_alive()
                 time.sleep(0.01)
-            stop(process)
+            stop(process, sign, patience=30)
             waiting.join()
     finally:
         process.kill()
@@ -116,13 +145,21 @@ def request(browser, address):
         assert browser.get(address).status_code >= 500
 
 
-def stop(process):
-    """Press Ctrl-C, and expect an orderly end."""
-    process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, errors
+def stop(process, sign=signal.SIGINT, patience=PATIENCE):
+    """Press Ctrl-C, or send SIGTERM, and expect an orderly end."""
+    process.send_signal(sign)
+    output, errors = process.communicate(timeout=patience)
+    assert process.returncode == (143 if sign == signal.SIGTERM else 0), errors
     assert output.rstrip().endswith("Stopped.")
     assert errors == ""
+
+
+def test_sigterm_stops_it_as_ctrl_c_does(run):
+    process, address = start(run)
+    try:
+        assert httpx.get(address).status_code == 303
+    finally:
+        stop(process, signal.SIGTERM)
 
 
 def test_a_port_in_use_is_said_before_the_model_is_loaded():

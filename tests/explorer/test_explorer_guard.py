@@ -13,7 +13,7 @@ from conftest import TOKEN, Client
 import zscope as zs
 from zscope.errors import MissingExtra
 from zscope.explorer.app import create_app
-from zscope.explorer.guard import LONGEST_ADDRESS, Buckets
+from zscope.explorer.guard import LONGEST_ADDRESS, Bucket
 from zscope.explorer.lanes import MAX_WAITING, Busy, Lane, Stopped, interruptible
 from zscope.explorer.session import Session
 
@@ -176,16 +176,23 @@ def test_a_flood_is_refused(pictures):
     assert "requests per second" in replies[-1].json()["error"]["message"]
 
 
-def test_a_flood_ebbs_away_for_each_address_alone(monkeypatch):
+def test_a_flood_ebbs_away(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    buckets = Buckets(rate=10.0, burst=2.0)
-    assert [buckets.take("one") for _ in range(3)] == [True, True, False]
-    assert buckets.take("two")
+    bucket = Bucket(rate=10.0, burst=2.0)
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
     now[0] = 0.11
-    assert [buckets.take("one") for _ in range(2)] == [True, False]
+    assert [bucket.take() for _ in range(2)] == [True, False]
     now[0] = 100.0
-    assert [buckets.take("one") for _ in range(3)] == [True, True, False]
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+
+
+def test_a_flood_without_the_token_does_not_count(pictures):
+    api = Client(pictures, rate=0.01, burst=1.0)
+    wrong = {"authorization": "Bearer wrong"}
+    assert {api.get("/api", headers=wrong).status_code for _ in range(20)} == {403}
+    assert api.get("/api").status_code == 200
+    assert api.get("/api").status_code == 429
 
 
 def test_a_header_that_decides_must_come_once(client):

@@ -1,10 +1,11 @@
 """The explorer in a real browser."""
 
 import re
+import threading
 
 import pytest
 import torch
-from conftest import QUIET, new_tab, open_page, running, settle
+from conftest import QUIET, Principal, new_tab, open_page, running, settle
 
 import zscope as zs
 from zscope.explorer.session import Session
@@ -413,6 +414,112 @@ def test_a_model_that_throws_is_said_on_the_page_which_goes_on(tab, address, pic
                 assert "Go back to a data sample" in message
     finally:
         del model.decode
+
+
+# What the model made, as the page shows it; the data sample is not the model's.
+SHOWN = """() => {
+  const painted = canvas => canvas.getContext('2d')
+    .getImageData(0, 0, canvas.width, canvas.height).data.some((value, k) => k % 4 === 3 && value);
+  const panel = document.querySelector('[role=tabpanel]');
+  const visible = Array.from(panel.querySelectorAll(
+    'canvas, .row-plot svg, .strip li, .sheet li, [role=gridcell], svg.graph, meter, .response'))
+    .filter(one => one.getClientRects().length && one.ariaLabel !== 'The data sample');
+  return visible.filter(one => one.matches('canvas') ? painted(one)
+    : one.matches('.response') ? /\\d/.test(one.textContent) : true)
+    .map(one => `${one.tagName} ${one.className} ${one.ariaLabel}`);
+}"""
+INTERACTIONS = {
+    "#latents?z=0,0,0,0,0,0": lambda page: page.locator("#slider-0").evaluate(SET, 1.5),
+    "#latents?sample=3": lambda page: page.get_by_role("button", name="Next sample").click(),
+    "#map?first=0&second=1&grid=24&a=-1,0&b=1,1": lambda page: page.get_by_label(
+        "y axis"
+    ).select_option("2"),
+    "#matrix": lambda page: page.locator(".choices label", has_text="Invariance").click(),
+    "#graph": lambda page: page.get_by_role("button", name="Default").click(),
+    "#samples?count=12": lambda page: page.get_by_role("button", name="Draw again").click(),
+    "#compare?of=layers": lambda page: page.get_by_role("button", name="Next sample").click(),
+}
+
+
+class Failing(Principal):
+    """Principal components until `broken` is set, and an error from then on."""
+
+    broken = threading.Event()  # also of the copy in the other lane
+
+    def encode(self, x, auxiliary=None):
+        if self.broken.is_set():
+            raise RuntimeError("the encoder broke")
+        return super().encode(x)
+
+    def decode(self, z):
+        if self.broken.is_set():
+            raise RuntimeError("the decoder broke")
+        return super().decode(z)
+
+
+@pytest.fixture(scope="module")
+def failing(sprites):
+    x = sprites.batch(slice(None))
+    other = Failing(x, turn=0.7, unused=0)
+    session = Session(Failing(x), sprites, name="failing", samples=100, other=other)
+    with running(session) as address:
+        yield session, address
+    session.close()
+
+
+@pytest.mark.parametrize("link", INTERACTIONS)
+def test_after_a_model_throws_no_former_picture_stays(tab, failing, link, monkeypatch):
+    session, address = failing
+    tab.goto(address + link)
+    tab.wait_for_selector("[role=tab][aria-selected=true]")
+    settle(tab)
+    assert tab.evaluate(SHOWN)
+    session._cache.clear()
+    plain = session.measure  # which knows the responses by now
+
+    def measure(name):
+        session.subject.copy.autoencoder.decode(session.codes)
+        return plain(name)
+
+    monkeypatch.setattr(session, "measure", measure)
+    Failing.broken.set()
+    try:
+        INTERACTIONS[link](tab)
+        tab.locator("#alert").wait_for(state="visible")
+        tab.evaluate(QUIET)
+        assert re.search("raised RuntimeError: the (en|de)coder broke", tab.inner_text("#alert"))
+        if "compare" in link:  # the similarity of layers was not asked for again
+            assert tab.locator(".reconstructions figure").count() == 0
+            tab.locator(".choices label", has_text="Latents").click()
+            tab.locator(".choices label", has_text="Layers").click()
+            tab.evaluate(QUIET)
+        assert tab.evaluate(SHOWN) == []
+        tab.locator("#theme").click()  # nor when everything is drawn again
+        assert tab.evaluate(SHOWN) == []
+    finally:
+        Failing.broken.clear()
+        tab.evaluate("localStorage.clear()")
+    tab.locator("[role=tab][aria-selected=true]").click()
+    settle(tab)
+    assert tab.evaluate(SHOWN)
+    assert tab.locator("canvas.failed").count() == 0
+
+
+def test_after_a_model_of_rows_throws_no_former_line_stays(tab, rows_address, rows, monkeypatch):
+    tab.goto(rows_address)
+    tab.wait_for_selector(".latent")
+    settle(tab)
+    assert tab.locator(".decoded svg").count() == 1
+
+    def throw(z):
+        raise RuntimeError("the decoder broke")
+
+    monkeypatch.setattr(rows.model, "decode", throw)
+    tab.locator("#slider-0").evaluate(SET, 0.5)
+    tab.locator("#alert").wait_for(state="visible")
+    tab.evaluate(QUIET)
+    assert tab.locator(".decoded svg, .decoded table").count() == 0
+    assert "No answer" in tab.locator(".decoded").inner_text()
 
 
 def test_several_browsers_are_served_at_once(browser, tab, address):

@@ -188,7 +188,7 @@ def test_a_view_added_by_the_recipe_is_described_and_answers(extended):
         assert client.get(home.join("/api/norms?power=1")).json()["norms"] == [7, 0, 14]
         refused = client.get(home.join("/api/norms?power=0"))
         assert refused.status_code == 422
-        assert "norms: power='0' is not valid" in refused.json()["error"]["message"]
+        assert "norms: power=0 is not valid" in refused.json()["error"]["message"]
 
 
 def test_a_view_added_by_the_recipe_has_a_tab_a_panel_a_link_and_its_json(tab, extended):

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from zscope.errors import MissingExtra, ZscopeError
 from zscope.explorer.guard import Guard, Refused
 from zscope.explorer.lanes import Busy, ModelExit, Stopped
+from zscope.explorer.schema import SCHEMA, openapi
 from zscope.explorer.session import Session
 from zscope.explorer.views import ENDPOINTS, Endpoint
 from zscope.explorer.views.query import Query
@@ -51,6 +52,7 @@ def create_app(
     try:
         from fastapi import FastAPI, Request, Response
         from starlette.exceptions import HTTPException
+        from starlette.requests import ClientDisconnect
     except ImportError as error:
         raise MissingExtra("explore", "fastapi", "explore") from error
 
@@ -73,6 +75,8 @@ def create_app(
                 return json_response(200, await _compute(session, endpoint, query, request))
             except Refused as refused:
                 return error_response(refused.status, refused.message)
+            except ClientDisconnect:
+                return error_response(400, "explorer: the connection was closed early.")
             except Busy as error:
                 return error_response(503, error)
             except ZscopeError as error:
@@ -88,17 +92,10 @@ def create_app(
                     "the terminal shows the traceback.",
                 )
 
-        app.add_api_route(f"/api/{endpoint.name}", answer, methods=["GET", "POST"])
+        app.add_api_route(f"/api/{endpoint.name}", answer, methods=endpoint.methods)
 
     for endpoint in ENDPOINTS.values():
         add_endpoint(endpoint)
-
-    async def api() -> Response:
-        return json_response(
-            200, json.dumps({"endpoints": [each.to_dict() for each in ENDPOINTS.values()]}).encode()
-        )
-
-    app.add_api_route("/api", api, methods=["GET"])
 
     def add_file(path: str, content: bytes, media_type: str) -> None:
         async def file() -> Response:
@@ -108,13 +105,18 @@ def create_app(
 
     for path, (content, media_type) in _static_files().items():
         add_file(path, content, media_type)
+    endpoints = [each.to_dict() for each in ENDPOINTS.values()]
+    for path, document in (("/api", {"endpoints": endpoints}), (SCHEMA, openapi(endpoints))):
+        add_file(path, json.dumps(document).encode(), "application/json")
 
     async def unknown(request: Request, error: Exception) -> Response:
         status = getattr(error, "status_code", 404)
         problem = f"does not accept {request.method}" if status == 405 else "does not exist"
-        return error_response(
+        reply = error_response(
             status, f"explorer: {request.url.path[:200]!r} {problem}. /api lists all endpoints."
         )
+        reply.headers.update(getattr(error, "headers", None) or {})  # which methods are allowed
+        return reply
 
     app.add_exception_handler(HTTPException, unknown)
     return app
@@ -122,24 +124,10 @@ def create_app(
 
 async def _parse(request: Any, endpoint: Endpoint) -> Query:
     """The validated parameters of a request, from its query string or its JSON body."""
-    parameters: Any = dict(request.query_params)
-    if request.method == "POST":
-        try:
-            parameters = json.loads(await request.body() or b"{}")
-        except (ValueError, RecursionError) as error:
-            raise Refused(
-                400,
-                f"explorer: the body is not JSON ({str(error)[:120]}). Send one JSON object with "
-                "the parameters that /api describes.",
-            ) from error
-    if not isinstance(parameters, dict):
-        raise Refused(
-            400,
-            f"explorer: the body is a JSON {type(parameters).__name__}. Send one JSON object with "
-            "the parameters that /api describes.",
-        )
     try:
-        return endpoint.query.model_validate(parameters)
+        if request.method != "POST":
+            return endpoint.query.from_texts(request.query_params.multi_items())
+        return endpoint.query.model_validate(await _read_object(request))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -150,6 +138,25 @@ async def _parse(request: Any, endpoint: Endpoint) -> Query:
             f"{endpoint.name}: {where or 'the request'}={value} is not valid: {first['msg']}. "
             "/api describes the parameters and their limits.",
         ) from error
+
+
+async def _read_object(request: Any) -> dict[str, Any]:
+    """The JSON object in the body of a request; an empty body is an empty one."""
+    try:
+        parameters = json.loads(await request.body() or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise Refused(
+            400,
+            f"explorer: the body is not JSON ({str(error)[:120]}). Send one JSON object with "
+            "the parameters that /api describes.",
+        ) from error
+    if not isinstance(parameters, dict):
+        raise Refused(
+            400,
+            f"explorer: the body is a JSON {type(parameters).__name__}. Send one JSON object with "
+            "the parameters that /api describes.",
+        )
+    return parameters
 
 
 async def _compute(session: Session, endpoint: Endpoint, query: Query, request: Any) -> bytes:

@@ -5,7 +5,9 @@
 - Origin: scripts of other pages are refused.
 - Token: random, part of the address that the terminal prints; then a cookie that scripts
   cannot read and other sites cannot send, or an "Authorization: Bearer" header for programs.
-- Size and rate: long addresses, large bodies and too many requests are refused.
+- Size: long addresses and large bodies are refused.
+- Rate: too many requests are refused. Only those with the token count, so that nobody
+  without it can use up what is allowed (see also `connections`).
 """
 
 import hmac
@@ -69,7 +71,7 @@ class Guard:
         # A server that listens on all addresses accepts any IP address as its host name:
         # DNS rebinding needs a name.
         self.any_address = any_address
-        self.buckets = Buckets(rate, burst)
+        self.bucket = Bucket(rate, burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -81,13 +83,16 @@ class Guard:
         try:
             headers = _headers(scope)
             self._check_host(headers)
-            self._check_rate(scope)
             self._check_size(scope, headers)
             self._check_origin(headers)
-            if self._has_token(scope):
+            in_address = self._has_token(scope)
+            if not in_address:
+                self._check_token(headers)
+            self._check_room(scope)
+            self._check_rate()
+            if in_address:
                 await _reply(send, 303, b"", {"location": "/", "set-cookie": self._cookie(headers)})
                 return
-            self._check_token(headers)
         except Refused as refused:
             await refuse(scope, send, refused)
             return
@@ -103,13 +108,21 @@ class Guard:
             "the page opened under another name? Open the address that the terminal shows.",
         )
 
-    def _check_rate(self, scope: Scope) -> None:
-        client = scope.get("client") or ("", 0)
-        if not self.buckets.take(str(client[0])):
+    def _check_room(self, scope: Scope) -> None:
+        admit = scope.get("state", {}).get("admit")  # of a `Connection`
+        if admit is not None and not admit():
+            raise Refused(
+                503,
+                "explorer: too many requests from one address wait for their answers. Does a "
+                "script send requests without waiting for answers? Try again later.",
+            )
+
+    def _check_rate(self) -> None:
+        if not self.bucket.take():
             raise Refused(
                 429,
-                f"explorer: more than {self.buckets.rate:g} requests per second from one address. "
-                "Does a script send requests without waiting for answers? Wait a second.",
+                f"explorer: more than {self.bucket.rate:g} requests per second. Does a script "
+                "send requests without waiting for answers? Wait a second.",
             )
 
     def _check_size(self, scope: Scope, headers: dict[str, str]) -> None:
@@ -196,21 +209,20 @@ class Guard:
         return limited
 
 
-class Buckets:
-    """Token buckets: each address may send `burst` requests at once, and `rate` per second."""
+class Bucket:
+    """A token bucket: `burst` requests may come at once, and `rate` per second."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self.rate, self.burst = rate, burst
-        self._left: dict[str, tuple[float, float]] = {}
+        self._left, self._before = burst, time.monotonic()
 
-    def take(self, client: str) -> bool:
+    def take(self) -> bool:
         now = time.monotonic()
-        left, before = self._left.get(client, (self.burst, now))
-        left = min(self.burst, left + (now - before) * self.rate)
-        if len(self._left) > 1024:
-            self._left.clear()
-        self._left[client] = (left - 1 if left >= 1 else left, now)
-        return left >= 1
+        self._left = min(self.burst, self._left + (now - self._before) * self.rate)
+        self._before = now
+        allowed = self._left >= 1
+        self._left -= allowed
+        return allowed
 
 
 async def refuse(scope: Scope, send: Send, refused: Refused) -> None:

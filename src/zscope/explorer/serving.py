@@ -4,16 +4,19 @@ import asyncio
 import atexit
 import os
 import secrets
+import signal
 import socket
 import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from zscope.errors import ConfigError, MissingExtra
 from zscope.explorer.app import create_app
+from zscope.explorer.guard import LONGEST_ADDRESS
 from zscope.explorer.session import Session
 
 __all__ = ["create_server", "serve"]
@@ -30,13 +33,20 @@ def serve(
     browser: bool = True,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Serve a session on `host` and `port` (0: any free port) until Ctrl-C."""
+    """Serve a session on `host` and `port` (0: any free port) until Ctrl-C.
+
+    SIGTERM stops it as well, and then ends the program with exit code 143.
+    """
     server, listening, address = create_server(session, host=host, port=port)
     say(f"Exploring {session.subject.name} at\n\n  {address}\n\nPress Ctrl-C to stop.")
     if browser:
         threading.Thread(target=_open, args=(server, address), daemon=True).start()
+    code = 0
     try:
-        _run(server, listening)
+        with _sigterm_raises():
+            _run(server, listening)
+    except Terminated:
+        code = 128 + signal.SIGTERM
     except KeyboardInterrupt:
         pass
     finally:
@@ -44,14 +54,39 @@ def serve(
         stopped = session.close()
     say("Stopped.")
     if not stopped:
-        # A model call that is still running may crash the interpreter while it shuts down.
-        atexit.register(_exit)
+        # A model call that is still running may crash the interpreter while it shuts down, or
+        # have it wait for ever: `atexit` alone comes after threads that the call waits for.
+        register = getattr(threading, "_register_atexit", atexit.register)
+        register(_exit, code)
+    if code:
+        raise SystemExit(code)
 
 
-def _exit() -> None:
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received."""
+
+
+@contextmanager
+def _sigterm_raises() -> Iterator[None]:
+    """Turn SIGTERM into `Terminated`; uvicorn repeats a signal once it has shut down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+
+    def terminate(*_: Any) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _exit(code: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def _run(server: Any, listening: socket.socket) -> None:
@@ -84,6 +119,8 @@ def create_server(
     """(the server, the socket it will listen on, the address with its token)."""
     try:
         import uvicorn
+
+        from zscope.explorer.connections import Connection
     except ImportError as error:
         raise MissingExtra("explore", "uvicorn", "explore") from error
 
@@ -99,12 +136,15 @@ def create_server(
     listening = listen(host, port)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        http=Connection,
+        ws="none",
+        log_level="error",  # warnings are about requests: anybody could fill the terminal
         access_log=False,
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=5,
-        limit_concurrency=256,
+        h11_max_incomplete_event_size=2 * LONGEST_ADDRESS,  # the address, and other headers
+        backlog=128,  # as many are accepted at once, and each needs a file descriptor
     )
     name = socket.gethostname() if host in ALL_ADDRESSES else host
     name = f"[{name}]" if ":" in name else name

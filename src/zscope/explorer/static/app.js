@@ -13,6 +13,7 @@
 // `context` holds the answer of /api/session as `session`, the format of observations as `look`,
 // and what a view may do to the page: fail(error), clear(endpoint), say(text),
 // save(parameters, [endpoint, parameters]), go(view, parameters), stateOf(view).
+// A view that fails also removes what it shows, which is the answer to another question.
 // A file that does not keep to this is reported by name, here and on the console.
 
 import { SERVER, api, h, hashOf, queryOf, readHash } from "./core.js";

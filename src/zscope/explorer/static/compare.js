@@ -32,8 +32,8 @@ export function make(context) {
     save();
   }
 
-  const same = new Latest(async () => {
-    try {
+  const same = new Latest(
+    async () => {
       const answer = await api("compare", { sample: state.sample });
       const columns = [["data sample", answer.sample.observation, null], ...answer.models.map((model) => [model.name, model.decoded, model])];
       figures.replaceChildren(
@@ -43,19 +43,23 @@ export function make(context) {
           return h("figure", {}, picture, h("figcaption", {}, h("b", {}, name), h("br"), model ? `squared error ${precise(model.error)}` : `number ${answer.sample.index}`), model ? bars(model.z) : null);
         }),
       );
-    } catch (error) {
+    },
+    (error) => {
+      figures.replaceChildren();
       context.fail(error);
-    }
-  });
+    },
+  );
 
   const similar = new Latest(
     async (signal) => {
-      try {
-        similarity = await working.during("Comparing …", api("similarity", { of: state.of }, signal));
-        render();
-      } catch (error) {
-        context.fail(error);
-      }
+      similarity = await working.during("Comparing …", api("similarity", { of: state.of }, signal));
+      render();
+    },
+    (error) => {
+      similarity = null;
+      holder.replaceChildren();
+      readout.textContent = "";
+      context.fail(error);
     },
     { abort: true },
   );

@@ -71,10 +71,14 @@ async function request(name, parameters, signal) {
   return content;
 }
 
-/** Runs one request at a time; of the requests made meanwhile only the latest is sent. */
+/** Runs one request at a time; of the requests made meanwhile only the latest is sent.
+ *
+ * Where `run` fails, `failed(error)` must remove what is shown, which is out of date; not if a
+ * later request has aborted this one. */
 export class Latest {
-  constructor(run, { abort = false } = {}) {
+  constructor(run, failed, { abort = false } = {}) {
     this.run = run;
+    this.failed = failed;
     this.abort = abort;
     this.running = false;
     this.next = null;
@@ -99,7 +103,7 @@ export class Latest {
       try {
         await this.run(...parameters, this.controller.signal);
       } catch (error) {
-        if (error.name !== "AbortError") console.warn(error);
+        if (error.name !== "AbortError") this.failed(error);
       }
     }
     this.running = false;

@@ -3,12 +3,24 @@
 import { amount, rgb, signed, textOn } from "./colour.js";
 import { h, number } from "./core.js";
 
-/** An element with a function show(data, others) that draws a picture, or a vector as a line.
+/** An element with a function show(data, others) that draws a picture, or a vector as a line,
+ * and a function blank() that removes it where there is no answer: nothing out of date is shown.
  * `others` are more series to draw with a vector. */
 export function observation(look, { size = 96, label = "", table = false } = {}) {
+  const mark = (element, failed) => {
+    element.classList.toggle("failed", failed);
+    element.setAttribute("aria-label", failed ? `${label}: no answer` : label);
+  };
   if (look.kind === "picture") {
     const canvas = h("canvas", { className: "picture", role: "img", "aria-label": label, width: look.shape[2], height: look.shape[1], style: { "--size": `${size}px` } });
-    canvas.show = (data) => paint(canvas, data);
+    canvas.show = (data) => {
+      paint(canvas, data);
+      mark(canvas, false);
+    };
+    canvas.blank = () => {
+      canvas.getContext("2d").clearRect(0, 0, canvas.width, canvas.height);
+      mark(canvas, true);
+    };
     return canvas;
   }
   const element = h("div", { className: "row-plot", role: "img", "aria-label": label, style: { "--size": `${size}px` } });
@@ -16,6 +28,11 @@ export function observation(look, { size = 96, label = "", table = false } = {})
     const series = [{ values: data.values, className: "one", label: "decoded" }, ...others];
     element.replaceChildren(lines(series, { low: look.low, high: look.high, width: size * 1.5, height: size, bare: !table }));
     if (table) element.append(numbers(series, look));
+    mark(element, false);
+  };
+  element.blank = () => {
+    element.replaceChildren(h("p", { className: "hint" }, "No answer"));
+    mark(element, true);
   };
   return element;
 }

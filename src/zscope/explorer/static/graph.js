@@ -29,8 +29,8 @@ export function make(context) {
     save();
   } }, "Default");
 
-  const ask = new Latest(async (signal) => {
-    try {
+  const ask = new Latest(
+    async (signal) => {
       const first = graph === null;
       graph = await working.during("Computing the responses …", api("graph", { threshold: state.threshold }, signal));
       Object.assign(threshold, { max: Math.max(graph.largest * 1.02, graph.default), step: 0.001 });
@@ -42,17 +42,28 @@ export function make(context) {
         trace.show({ latent: strongest?.from ?? graph.nodes[0].latent }, strongest?.to ?? null);
       }
       if (first && look.kind === "picture") await pictures();
-    } catch (error) {
+    },
+    (error) => {
+      graph = null;
+      ends.clear();
+      holder.replaceChildren();
+      note.textContent = "";
+      list.replaceChildren();
+      trace.blank();
       context.fail(error);
-    }
-  });
+    },
+  );
 
   async function pictures() {
-    for (const { latent } of graph.nodes.slice(0, 16)) {
-      const one = await api("traversal", { latent, steps: 2 });
-      ends.set(latent, one.decoded);
+    try {
+      for (const { latent } of graph.nodes.slice(0, 16)) {
+        const one = await api("traversal", { latent, steps: 2 });
+        ends.set(latent, one.decoded);
+      }
+      render();
+    } catch (error) {
+      context.fail(error); // the graph itself is an answer
     }
-    render();
   }
 
   /** The order around the circle: strongly connected latents side by side. */

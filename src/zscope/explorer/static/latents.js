@@ -28,23 +28,18 @@ export function make(context) {
   const factors = h("p", { className: "hint factors" });
 
   const live = new Latest(async (since) => {
-    try {
-      const answer = await api("latents", { z });
-      draw(answer);
-      if (since !== null) {
-        // After the frame with the new picture is on the screen.
-        requestAnimationFrame(() =>
-          setTimeout(() => {
-            const latency = performance.now() - since;
-            timing.textContent = `slider to picture: ${Math.round(latency)} ms`;
-            decoded.dataset.latency = latency.toFixed(1);
-          }),
-        );
-      }
-    } catch (error) {
-      context.fail(error);
+    draw(await api("latents", { z }));
+    if (since !== null) {
+      // After the frame with the new picture is on the screen.
+      requestAnimationFrame(() =>
+        setTimeout(() => {
+          const latency = performance.now() - since;
+          timing.textContent = `slider to picture: ${Math.round(latency)} ms`;
+          decoded.dataset.latency = latency.toFixed(1);
+        }),
+      );
     }
-  });
+  }, failed);
 
   let shownSample = null;
   const origin = new Latest(async () => {
@@ -55,19 +50,30 @@ export function make(context) {
       factors.textContent = "";
       return;
     }
-    try {
-      const answer = await api("sample", { index });
-      if (index !== sample) return; // the user has moved on
-      shownSample = answer;
-      originalFigure.hidden = false;
-      original.show(answer.observation);
-      factors.textContent = session.factors.map((factor, k) => `${factor.name} ${factor.values[answer.factors[k]] ?? number(answer.factors[k], factor.kind === "continuous" ? 2 : 0)}`).join(", ");
-      if (z === null) set(answer.z, null);
-      else if (look.kind === "row") live.ask(null);
-    } catch (error) {
-      context.fail(error);
-    }
+    const answer = await api("sample", { index });
+    if (index !== sample) return; // the user has moved on
+    shownSample = answer;
+    originalFigure.hidden = false;
+    original.show(answer.observation);
+    factors.textContent = session.factors.map((factor, k) => `${factor.name} ${factor.values[answer.factors[k]] ?? number(answer.factors[k], factor.kind === "continuous" ? 2 : 0)}`).join(", ");
+    if (z === null) set(answer.z, null);
+    else if (look.kind === "row") live.ask(null);
+  }, (error) => {
+    shownSample = null;
+    original.blank();
+    factors.textContent = "";
+    failed(error);
   });
+
+  /** Remove what belongs to another code than the sliders'. */
+  function failed(error) {
+    decoded.blank();
+    again.blank();
+    for (const row of rows.values()) row.setResponse(null);
+    meter.replaceChildren();
+    timing.textContent = "";
+    context.fail(error);
+  }
 
   function draw(answer) {
     const others = [{ values: answer.decoded_response.values, className: "two", label: "from R(z)" }];
@@ -180,6 +186,7 @@ export function make(context) {
       set(answer.codes.at(-1), true);
       context.say(answer.converged ? `Converged after ${passes} passes` : `Not converged after ${passes} passes`);
     } catch (error) {
+      projection.replaceChildren();
       context.fail(error);
     }
   }
@@ -322,7 +329,7 @@ function slider(about, onchange, onsettle) {
       box.value = fixed(value);
     },
     setResponse(value) {
-      bar(responseBar, value);
+      bar(responseBar, value ?? 0);
       response.textContent = number(value);
     },
   };

@@ -46,22 +46,28 @@ export function make(context) {
     async (signal) => {
       const parameters = { ...planeParameters(), layer: state.layer, factor: state.factor };
       const fine = JSON.stringify({ ...parameters, factor: null });
-      try {
-        if (fine !== finest && parameters.grid > 24 && parameters.layer !== "none") {
-          // A coarse map first, the fine one when it is ready.
-          showMap(await mapStatus.during("Computing the map …", api("map", { ...parameters, grid: 16 }, signal)));
-        }
-        showMap(await mapStatus.during("Computing the fine map …", api("map", parameters, signal)));
-        finest = fine;
-      } catch (error) {
-        context.fail(error);
+      if (fine !== finest && parameters.grid > 24 && parameters.layer !== "none") {
+        // A coarse map first, the fine one when it is ready.
+        showMap(await mapStatus.during("Computing the map …", api("map", { ...parameters, grid: 16 }, signal)));
       }
+      showMap(await mapStatus.during("Computing the fine map …", api("map", parameters, signal)));
+      finest = fine;
+    },
+    (error) => {
+      plane = scale = null;
+      finest = "";
+      canvas.width = canvas.height; // clears it
+      canvas.classList.add("failed");
+      legends.replaceChildren();
+      blankPoint();
+      context.fail(error);
     },
     { abort: true },
   );
 
   function showMap(answer) {
     plane = answer;
+    canvas.classList.remove("failed");
     if (state.first === null || state.second === null) {
       [state.first, state.second] = plane.dims;
       for (const name of ["first", "second"]) controls[name].value = state[name];
@@ -79,17 +85,23 @@ export function make(context) {
     const z = [...plane.base];
     z[state.first] = state.p[0];
     z[state.second] = state.p[1];
-    try {
-      const answer = await api("latents", { z });
-      response = [answer.response[state.first], answer.response[state.second]];
-      picture.show(answer.decoded);
-      about.replaceChildren(...displacement(answer.displacement, session.no_hole_scores));
-      open.hidden = false;
-      render();
-    } catch (error) {
-      context.fail(error);
-    }
+    const answer = await api("latents", { z });
+    response = [answer.response[state.first], answer.response[state.second]];
+    picture.show(answer.decoded);
+    about.replaceChildren(...displacement(answer.displacement, session.no_hole_scores));
+    open.hidden = false;
+    render();
+  }, (error) => {
+    blankPoint();
+    context.fail(error);
   });
+  function blankPoint() {
+    response = null;
+    picture.blank();
+    about.replaceChildren();
+    open.hidden = true;
+    render();
+  }
 
   // The two paths.
   const findPath = new Latest(
@@ -102,14 +114,13 @@ export function make(context) {
         return;
       }
       render();
-      try {
-        path = await pathStatus.during("Computing the path …", api("path", { ...planeParameters(), start: state.a, end: state.b, within: state.within }, signal));
-        render();
-        showPath();
-      } catch (error) {
-        paths.replaceChildren();
-        context.fail(error);
-      }
+      path = await pathStatus.during("Computing the path …", api("path", { ...planeParameters(), start: state.a, end: state.b, within: state.within }, signal));
+      render();
+      showPath();
+    },
+    (error) => {
+      paths.replaceChildren();
+      context.fail(error);
     },
     { abort: true },
   );

@@ -36,22 +36,24 @@ export function make(context) {
   const ask = new Latest(
     async (signal) => {
       about.textContent = KINDS[state.kind][1];
-      try {
-        matrix = await working.during("Computing the matrix …", api("matrix", { kind: state.kind }, signal));
-        render();
-        if (state.row !== null) pick(state.row, state.column);
-        else {
-          // Start with the most important latent.
-          const latent = session.latents[0].latent;
-          const column = Math.max(0, matrix.columns.indexOf(latent));
-          const values = matrix.values.map((line) => line[column]);
-          pick(matrix.row === "factor" ? values.indexOf(Math.max(...values)) : matrix.rows.indexOf(latent), column);
-        }
-      } catch (error) {
-        holder.replaceChildren();
-        facts.textContent = "";
-        context.fail(error);
+      matrix = await working.during("Computing the matrix …", api("matrix", { kind: state.kind }, signal));
+      render();
+      if (state.row !== null) pick(state.row, state.column);
+      else {
+        // Start with the most important latent.
+        const latent = session.latents[0].latent;
+        const column = Math.max(0, matrix.columns.indexOf(latent));
+        const values = matrix.values.map((line) => line[column]);
+        pick(matrix.row === "factor" ? values.indexOf(Math.max(...values)) : matrix.rows.indexOf(latent), column);
       }
+    },
+    (error) => {
+      matrix = null;
+      holder.replaceChildren();
+      facts.textContent = "";
+      readout.textContent = "";
+      trace.blank();
+      context.fail(error);
     },
     { abort: true },
   );
@@ -102,6 +104,7 @@ export function make(context) {
       base ??= (await api("sample", {})).z;
       trace.show({ latent }, observed);
     } catch (error) {
+      trace.blank();
       context.fail(error);
     }
   }

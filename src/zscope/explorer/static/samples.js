@@ -40,12 +40,14 @@ export function make(context) {
 
   const ask = new Latest(
     async (signal) => {
-      try {
-        answer = await working.during("Decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
-        render();
-      } catch (error) {
-        context.fail(error);
-      }
+      answer = await working.during("Decoding …", api("samples", { source: state.source, count: state.count, seed: state.seed }, signal));
+      render();
+    },
+    (error) => {
+      answer = null;
+      sheet.replaceChildren();
+      facts.textContent = "";
+      context.fail(error);
     },
     { abort: true },
   );

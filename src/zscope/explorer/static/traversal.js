@@ -6,8 +6,8 @@ import { legend, lines, strip } from "./draw.js";
 /** A panel for the traversal of a latent, with the response of that latent and an observed one. */
 export function traversal(context, { onpick = null, steps = 11, size = 64 } = {}) {
   const root = h("section", { className: "traversal", hidden: true, "aria-live": "polite" });
-  const latest = new Latest(async (parameters, observed, signal) => {
-    try {
+  const latest = new Latest(
+    async (parameters, observed, signal) => {
       const answer = await api("traversal", { steps, ...parameters }, signal);
       root.hidden = false;
       const latent = answer.latent;
@@ -29,9 +29,15 @@ export function traversal(context, { onpick = null, steps = 11, size = 64 } = {}
         h("div", { className: "beside" }, chart, legend(names)),
         answer.displacement?.some((one) => one.hole) ? h("p", { className: "hint" }, "Underlined: in a hole (moves further than 99 % of posterior samples).") : "",
       );
-    } catch (error) {
+    },
+    (error) => {
+      blank();
       context.fail(error);
-    }
-  });
-  return { root, show: (parameters, observed = null) => latest.ask(parameters, observed) };
+    },
+  );
+  function blank() {
+    root.hidden = true;
+    root.replaceChildren();
+  }
+  return { root, blank, show: (parameters, observed = null) => latest.ask(parameters, observed) };
 }

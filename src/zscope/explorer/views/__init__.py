@@ -1,7 +1,8 @@
 """The answers of the explorer, and the views of its page.
 
 `ENDPOINTS` lists them. /api/NAME answers GET with a query string and POST with a JSON
-object of the same parameters; /api describes every endpoint.
+object of the same parameters; /api describes every endpoint, and /api/openapi.json does so
+for programs.
 
 An endpoint is a function `answer(session, query)` in a file of this folder:
 
@@ -39,11 +40,18 @@ class Endpoint:
     lane: Literal["live", "slow"] = "live"
     title: str = ""
 
+    @property
+    def methods(self) -> list[str]:
+        """POST, and GET unless a parameter is a list of lists: a query string has none."""
+        properties = self.query.model_json_schema().get("properties", {})
+        nested = any("items" in each.get("items", {}) for each in properties.values())
+        return ["POST"] if nested else ["GET", "POST"]
+
     def to_dict(self) -> dict[str, Any]:
         """The address, a description, and the JSON schema of the parameters."""
         return {
             "path": f"/api/{self.name}",
-            "methods": ["GET", "POST"],
+            "methods": self.methods,
             "description": " ".join((self.answer.__doc__ or "").split()),
             "parameters": self.query.model_json_schema(),
         }
