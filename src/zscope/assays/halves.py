@@ -21,7 +21,7 @@ from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED
 from zscope.types import Matrix
 
-__all__ = ["Interval", "half_width", "halves_interval"]
+__all__ = ["Interval", "half_width", "halves_interval", "size_flag"]
 
 Interval = tuple[float, float]
 
@@ -55,6 +55,13 @@ def halves_interval(
     if undefined := int((~np.isfinite(values)).sum()):
         return None, f"the score is undefined for {undefined} of {resamples} halves of the samples"
     return (value - half_width(values), value + half_width(values)), ""
+
+
+def size_flag(samples: int, reason: str) -> str:
+    """What a result says if its interval leaves out a bias that depends on the sample size."""
+    return (
+        f"The interval is about the score of {samples:,} samples, not that of many more: {reason}."
+    )
 
 
 def half_width(values: Sequence[float]) -> float:

@@ -325,3 +325,16 @@ def test_chance_is_the_score_of_as_many_pairs_that_differ_in_everything():
     error = np.hypot(measured.std(0) / 24**0.5, np.std(expected, 0) / 400**0.5)
     assert (abs(measured.mean(0) - np.mean(expected, 0)) < 3 * error).all()
     assert (error < 0.1 * measured.mean(0)).all()  # the comparison is a sharp one
+
+
+@pytest.mark.parametrize("groups", [4, 12])
+def test_of_few_groups_observations_are_resampled_within_each(groups):
+    """Means of resampled groups would stay within the smallest and the largest of them."""
+    factors = np.stack([np.tile(np.arange(3), 20 * groups), np.repeat(np.arange(groups), 60)], 1)
+    pairs = FactorPairs(factors, 0, 10_000, seeded(0), "test")
+    weights = pairs.weights(50, seeded(1))
+    assert weights.sum(1) == pytest.approx(np.ones(51))
+    by_group = weights.unflatten(1, (groups, -1)).sum(2)
+    assert bool((by_group[1:] - 1 / groups).abs().max() < 1e-12) == (groups == 4)
+    assert (weights[1:].std(0) > 0).all()
+    assert pairs.tail < 0.025

@@ -7,9 +7,11 @@ from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from worlds import gaussian_codes, identity
 
 import zscope as zs
 from zscope.assays import feature_effects
+from zscope.assays.responses.features import _differences
 from zscope.errors import Undefined
 
 W = torch.tensor([[2.0, 0.0, 1.0, 0.0], [0.0, -3.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
@@ -133,3 +135,14 @@ def test_a_table_gives_names_and_changes_in_its_own_units(tmp_path):
     lines = dict(result.summary())
     assert lines["latent 1 moves"].startswith("dose +2.0 sd [+1.")
     assert result.plot() is not None
+
+
+def test_the_errors_of_sizes_know_that_neighbours_share_a_draw():
+    """Of one latent with weight 1, squares of differences of neighbours: without their
+    covariance the variance of the mean would be two thirds of what it is."""
+    base = gaussian_codes(20_000, 1).float()
+    world = identity(1)
+    _, _, square, error = _differences(world, base, base.double(), 0, 0.0, 1.0)
+    # (a - b)^2 of unit Gaussians: mean 2, variance 8, covariance with the next one 2.
+    assert float(square) == pytest.approx(2, abs=0.1)
+    assert float(error) == pytest.approx(((8 + 2 * 2) / 20_000) ** 0.5, rel=0.05)

@@ -185,3 +185,16 @@ def test_gates_find_a_known_structure_where_only_the_block_can_express_it(learn)
 def test_gates_find_nothing_among_independent_causes(learn):
     for each in learn("chosen, independent", (40, 41, 42)):
         assert each.masks.edges == []
+
+
+def test_the_error_of_the_rise_is_that_of_a_jackknife_of_the_ratio():
+    model, codes, x = world(count=300)
+    found = zs.assays.masks(model, codes, x, samples=300)
+    errors = (model.causes(codes) - x).square().sum(1)
+    without = (codes - x).square().sum(1)
+    left_out = (without.sum() - without) / (errors.sum() - errors)
+    jackknife = float((299 / 300 * (left_out - left_out.mean()).square().sum()).sqrt())
+    assert found.standard_error_of_rise == pytest.approx(jackknife, rel=0.03)
+    # The error of the difference alone, over the same denominator, is another number.
+    alone = found.standard_error_without_edges / found.error
+    assert found.standard_error_of_rise != pytest.approx(alone, rel=0.1)

@@ -74,6 +74,28 @@ def test_the_standard_error_is_the_spread_over_repeated_draws(shift):
         assert np.mean([draw.value for draw in draws]) == pytest.approx(0, abs=3 * spread / 20)
 
 
+def test_the_interval_holds_a_truth_near_zero_where_symmetric_ends_would_not():
+    """A draw with a small value has a small standard error as well."""
+    truth, trials, inside, symmetric = expected_mmd(2, 1.0, 0.22), 200, 0, 0
+    for seed in range(trials):
+        found = mmd(
+            gaussian_codes(100, 2, seed), gaussian_codes(100, 2, 9000 + seed) + 0.22, permutations=0
+        )
+        low, high = found.interval
+        assert low <= found.value <= high
+        inside += low <= truth <= high
+        symmetric += abs(found.value - truth) <= 1.96 * found.standard_error
+    assert inside / trials > 0.92
+    assert symmetric / trials < 0.9
+
+
+def test_the_interval_of_the_biased_form_is_moved_as_its_value_is():
+    x, y = gaussian_codes(40, 2, 0), gaussian_codes(40, 2, 1) + 0.5
+    plain, biased = mmd(x, y, permutations=0), mmd(x, y, biased=True, permutations=0)
+    for end, moved in zip(plain.interval, biased.interval, strict=True):
+        assert moved - biased.value == pytest.approx((end - plain.value) * 39 / 40)
+
+
 def test_p_values_of_equal_distributions_are_uniform():
     values = np.array(
         [

@@ -35,6 +35,7 @@ from torch import Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
+from zscope.assays.halves import size_flag
 from zscope.assays.matrices import Array
 from zscope.assays.neighbours import Neighbours, nearest_neighbours
 from zscope.errors import ConfigError, MissingExtra, Undefined, did_you_mean
@@ -74,8 +75,14 @@ class IntrinsicDimension(Scored):
         return self.dimension
 
     @property
+    def flags(self) -> list[str]:
+        if self.method != "mle":
+            return []
+        return [size_flag(self.samples, "neighbours of few samples are far, which biases it")]
+
+    @property
     def interval(self) -> tuple[float, float] | None:
-        """About 95 %, from sampling alone: the bias in high dimension is not included."""
+        """95 % for the mean estimate of so many samples: its bias is not included (flagged)."""
         if self.standard_error is None:
             return None
         reach = 1.96 * self.standard_error

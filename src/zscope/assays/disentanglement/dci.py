@@ -48,6 +48,7 @@ from zscope.assays.disentanglement.explicitness import r_squared, standardise
 from zscope.assays.disentanglement.logistic import ignore_fit_warnings, logistic_regression
 from zscope.assays.disentanglement.score import Estimate, Score, compute_score, require_two_factors
 from zscope.assays.entry import Entry
+from zscope.assays.halves import size_flag
 from zscope.assays.information import information, quantile_bins, ratio
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -114,6 +115,8 @@ def dci(
             f"DCI depends on the number of samples, strongly below {FEW_SAMPLES:,}: compare it "
             f"only with values that are also from {len(sample)} samples."
         )
+    if resamples:
+        flags.append(size_flag(len(sample), "trees learn more from more rows"))
     ours = flavour == "zscope"
     used = used_latents("dci", sample, variances) if ours else all_latents(sample)
     if not ours:

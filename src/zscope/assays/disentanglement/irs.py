@@ -9,9 +9,9 @@ of the factor, averaged over its values, is compared with the largest deviation 
 
 Range 0 to 1. Unchanged by the order of the latents, by relabelling values, and by scaling all
 latents together; because of the weights it depends on the scales of single latents. Groups
-are smaller than the whole, so noise does not score 0: compare with `chance`. The maximum of
-few numbers varies more than half-sampling shows: for codes with heavy tails, an interval of
-95 % covers about 90 % (flagged).
+are smaller than the whole, so noise does not score 0: compare with `chance`. Maxima grow with
+the number of rows, in groups and overall: the interval is about the score of this many samples,
+not that of many more (flagged), and for codes with heavy tails it covers about 90 % of that.
 
 `flavour="zscope"`: the maximum, as in the paper; latents in use; discrete factors not binned,
 continuous ones in 20 bins; values that occur in fewer than 10 rows left out and counted in
@@ -34,6 +34,7 @@ from torch import Generator
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.disentanglement.score import Estimate, Score, compute_score
 from zscope.assays.entry import Entry
+from zscope.assays.halves import size_flag
 from zscope.assays.information import width_bins
 from zscope.assays.matrices import Array
 from zscope.assays.sample import (
@@ -87,9 +88,7 @@ def irs(
             "is", "are", [text if kind == "continuous" else "" for kind in sample.kinds]
         )
     if resamples:
-        flags.append(
-            "The interval of IRS is slightly too narrow: maxima vary more than half-sampling shows."
-        )
+        flags.append(size_flag(len(sample), "maxima grow with the number of rows"))
     used = used_latents("irs", sample, variances) if ours else varying_latents(sample)
     return compute_score(
         IRS,

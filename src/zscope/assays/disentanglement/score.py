@@ -6,7 +6,9 @@ a few permutations: the score of these latents if they were unrelated to the fac
 `interval` (with `resamples`) covers 95 % by half-sampling (`zscope.assays.halves`). Training
 rows and test rows are the same in every half; still, predictors trained on different halves
 make different errors, so that the intervals of scores that train one are up to sqrt(2) times
-too wide, which is conservative. A bootstrap would draw some rows twice: this makes
+too wide, which is conservative. The latents in use are those of the whole sample: that other
+samples might lead to others is not in the interval. How often intervals cover the truth is
+measured in docs/correctness.md. A bootstrap would draw some rows twice: this makes
 information look larger, and copies of training rows get into the test rows.
 """
 

@@ -26,7 +26,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, halves_interval
+from zscope.assays.halves import Interval, halves_interval, size_flag
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -57,7 +57,10 @@ class MutualInformation(Scored):
     @property
     def flags(self) -> list[str]:
         constant = (self.matrix.diagonal() == 0).nonzero().flatten().tolist()
-        return [f"{subject('Latent', constant)} constant, sharing nothing."] if constant else []
+        flags = [f"{subject('Latent', constant)} constant, sharing nothing."] if constant else []
+        if self.interval is not None:
+            flags.append(size_flag(self.samples, "both include the floor, which falls"))
+        return flags
 
     @property
     def corrected(self) -> float:

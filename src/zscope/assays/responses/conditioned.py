@@ -69,6 +69,10 @@ Flavour = Literal["zscope", "authors"]
 
 # Observations used of one group at most: more groups are more informative.
 MOST_PER_GROUP = 32
+# Of fewer groups, observations are resampled within each. Resampled as wholes, the mean of n groups
+# stays between the smallest and the largest of them, which both lie on one side of the truth
+# once in 2^(n-1) times.
+FEW_GROUPS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +147,7 @@ def conditioned_response_matrix(
     discrete). If `posterior` is given, the data are not encoded again. About `samples`
     observations are used for each factor. Unless given, the causal latents are those of a
     response matrix of the same data (`threshold` and `rule` as there). `resamples` > 0 adds
-    intervals, over groups of observations.
+    intervals, over groups of observations, or over observations where groups are few.
     """
     who = "conditioned_response_matrix"
     whole(who, 2, samples=samples)
@@ -310,15 +314,22 @@ class FactorPairs:
 
     @property
     def tail(self) -> float:
-        """The share that an interval cuts off at each end, for this number of groups."""
-        sizes = self._sizes
-        return block_tail(sizes[0]) if len(sizes) == 1 else tail(len(sizes))
+        """The share that an interval cuts off at each end, for what is resampled."""
+        groups = len(self._sizes)
+        if groups < FEW_GROUPS:
+            return block_tail(len(self.rows) // groups, groups=groups)
+        return tail(groups)
 
     def weights(self, resamples: int, generator: Generator) -> Tensor:
-        """The weight of each observation: row 0 as they are, then with groups resampled."""
+        """The weight of each observation: row 0 as they are, then with groups resampled, or
+        with blocks of observations resampled in each of a few groups."""
         sizes, shares = torch.tensor(self._sizes), torch.tensor(self._shares, dtype=torch.float64)
-        if len(sizes) == 1:
-            return block_weights(int(sizes[0]), resamples, generator)
+        if len(sizes) < FEW_GROUPS:
+            inside = [block_weights(size, resamples, generator) for size in self._sizes]
+            parts = [
+                part * share for part, share in zip(inside, shares / shares.sum(), strict=True)
+            ]
+            return torch.cat(parts, dim=1)
         counts = torch.ones(resamples + 1, len(sizes), dtype=torch.float64)
         for row in counts[1:]:
             groups = torch.randint(

@@ -73,10 +73,16 @@ class FeatureEffects(Result):
         sure = torch.maximum(self.low[latent], -self.high[latent])
         both = self.both_ways[latent]
         amount = torch.where(both, 2 * self.sizes[latent], amount)
-        sure = torch.where(both, amount - 2 * 1.96 * self.size_errors[latent], sure)
+        sure = torch.where(both, 2 * self.size_interval[0][latent], sure)
         order = amount.argsort(descending=True, stable=True)
         moved: list[int] = order[sure[order] > self.least].tolist()
         return moved
+
+    @property
+    def size_interval(self) -> tuple[Tensor, Tensor]:
+        """The 95 % interval of the sizes: of their logarithms, as squares have a long tail."""
+        relative = self.size_errors / self.sizes.clamp_min(torch.finfo(self.sizes.dtype).tiny)
+        return self.sizes * (-1.96 * relative).exp(), self.sizes * (1.96 * relative).exp()
 
     @property
     def both_ways(self) -> Tensor:
@@ -91,8 +97,9 @@ class FeatureEffects(Result):
 
     def _part(self, latent: int, k: int, intervals: bool) -> str:
         if self.both_ways[latent, k]:
-            size, error = 2 * float(self.sizes[latent, k]), float(self.size_errors[latent, k])
-            ends = f" [{max(0.0, size - 3.92 * error):.2f}, {size + 3.92 * error:.2f}]"
+            size = 2 * float(self.sizes[latent, k])
+            low, high = (2 * float(end[latent, k]) for end in self.size_interval)
+            ends = f" [{low:.2f}, {high:.2f}]"
             return f"{self.names[k]} ±{size:.1f} sd{ends if intervals else ''}"
         effect, change = float(self.effects[latent, k]), float(self.changes[latent, k])
         ends = f" [{self.low[latent, k]:+.2f}, {self.high[latent, k]:+.2f}]"
@@ -205,9 +212,14 @@ def _spread(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _differences(
     autoencoder: Autoencoder, base: Codes, plain: Tensor, latent: int, middle: float, spread: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Of high - low its mean and standard error; of a random replacement those of its square."""
+    """Of high - low its mean and standard error; of a random replacement those of its square.
+
+    The replacement is that of the draw before, so that neighbouring squares share a draw: their
+    covariance counts twice in the variance of the mean.
+    """
     others = base[:, latent].roll(1)
-    sums = torch.zeros(4, plain.shape[1], dtype=torch.float64)
+    sums = torch.zeros(5, plain.shape[1], dtype=torch.float64)
+    before = torch.zeros(1, plain.shape[1], dtype=torch.float64)
     step = max(1, CELLS // plain.shape[1])
     for start in range(0, len(base), step):
         part = base[start : start + step]
@@ -218,13 +230,17 @@ def _differences(
         moved[2 * count :, latent] = others[start : start + step]
         high, low, replaced = decode(autoencoder, moved).cpu().double().flatten(1).chunk(3)
         difference, square = high - low, (plain[start : start + step] - replaced).square()
-        for k, values in enumerate((difference, difference.square(), square, square.square())):
+        products = square * torch.cat([before, square[:-1]])
+        before = square[-1:]
+        parts = (difference, difference.square(), square, square.square(), products)
+        for k, values in enumerate(parts):
             sums[k] += values.sum(0)
     count = len(base)
-    mean, second, square, fourth = sums / count
+    mean, second, square, fourth, product = sums / count
+    neighbours = (product * count / max(1, count - 1) - square.square()).clamp_min(0)
     error, square_error = (
-        (moment - average.square()).clamp_min(0).div(count).sqrt()
-        for moment, average in ((second, mean), (fourth, square))
+        variance.clamp_min(0).div(count).sqrt()
+        for variance in (second - mean.square(), fourth - square.square() + 2 * neighbours)
     )
     return mean, error, square, square_error
 

@@ -40,6 +40,7 @@ class Independence(Scored):
 
     score: float
     standard_error: float
+    interval: tuple[float, float]
     p_value: float | None  # of "the variables are independent"
     groups: list[list[int]]
     samples: int  # in each of the two clouds
@@ -105,6 +106,7 @@ def independence(
     return Independence(
         score=discrepancy.value,
         standard_error=discrepancy.standard_error,
+        interval=discrepancy.interval,
         p_value=discrepancy.p_value,
         groups=lists,
         samples=half,

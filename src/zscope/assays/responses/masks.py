@@ -67,6 +67,7 @@ class Masks(Scored):
     cause_change: Square
     error_without_edges: float
     standard_error_without_edges: float
+    standard_error_of_rise: float  # of error_without_edges / error, a ratio (delta method)
     cause_change_without_edges: Float[Tensor, " children"]
     needed: list[tuple[int, int]]  # (parent, child)
     least: float
@@ -93,8 +94,9 @@ class Masks(Scored):
         measures = [self.measure("edges kept", self.score)]
         if self.error > 0:
             rise = self.error_without_edges / self.error - 1
-            spread = self.standard_error_without_edges / self.error
-            measures.append(self.measure("rise without edges", rise, standard_error=spread))
+            measures.append(
+                self.measure("rise without edges", rise, standard_error=self.standard_error_of_rise)
+            )
         return measures
 
     def summary(self) -> list[tuple[str, str]]:
@@ -221,20 +223,22 @@ def masks(
         rise[p, c], standard_error[p, c] = _mean(other - errors)
         moved[p, c] = change(other_causes)[c]
     without, causes_without = run(torch.zeros_like(adjacency))
+    error, ratio = errors.mean(), without.mean() / errors.mean()
     lower = rise - 2 * standard_error
     possible = len(adjacency) * (len(adjacency) - 1) // 2
     return Masks(
         score=len(edges) / possible,
         probabilities=probabilities,
         adjacency=adjacency,
-        error=float(errors.mean()),
+        error=float(error),
         error_rise=rise,
         standard_error=standard_error,
         cause_change=moved,
         error_without_edges=float(without.mean()),
         standard_error_without_edges=_mean(without - errors)[1],
+        standard_error_of_rise=_mean((without - ratio * errors) / error)[1] if error > 0 else 0.0,
         cause_change_without_edges=change(causes_without),
-        needed=[edge for edge in edges if float(lower[edge]) > least * float(errors.mean())],
+        needed=[edge for edge in edges if float(lower[edge]) > least * float(error)],
         least=least,
         samples=len(noises),
         responses=None if responses is None else _response_edges(responses),

@@ -51,20 +51,23 @@ def block_weights(samples: int, resamples: int, generator: Generator) -> Tensor:
     return weights / weights.sum(1, keepdim=True)
 
 
-def tail(units: int, *, length: int = 1) -> float:
-    """The share to cut off at each end for a 95 % interval, with `units` resampled blocks."""
+def tail(units: int, *, length: int = 1, groups: int = 1) -> float:
+    """The share to cut off at each end for a 95 % interval, with `units` resampled blocks.
+
+    In each of several `groups` there may be as many.
+    """
     from scipy.special import ndtr, stdtrit
 
     if units < 2:
         return 0.0
     wider = units / (units - 1) * (length / (length - 1) if length > 1 else 1.0)
-    return float(ndtr(-stdtrit(units - 1, 0.975) * wider**0.5))
+    return float(ndtr(-stdtrit(groups * (units - 1), 0.975) * wider**0.5))
 
 
-def block_tail(samples: int) -> float:
-    """The same for the `block_weights` of this many samples."""
+def block_tail(samples: int, *, groups: int = 1) -> float:
+    """The same for the `block_weights` of this many samples (in each of the `groups`)."""
     length = _block_length(samples)
-    return tail(-(-samples // length), length=length)
+    return tail(-(-samples // length), length=length, groups=groups)
 
 
 def interval(draws: Tensor, tail: float) -> Tensor | None:

@@ -52,6 +52,7 @@ class StructureScore(Scored):
 
     score: float
     standard_error: float
+    interval: tuple[float, float]
     p_value: float | None  # of "the responses are distributed like the latent vectors themselves"
     distribution: Literal["prior", "hybrid"]
     response: Literal["sampled", "mean"]
@@ -139,6 +140,7 @@ def structure_score(
     return StructureScore(
         score=discrepancy.value,
         standard_error=discrepancy.standard_error,
+        interval=discrepancy.interval,
         p_value=discrepancy.p_value,
         distribution="hybrid" if autoencoder.prior is None else "prior",
         response=response,
