@@ -104,3 +104,13 @@ def test_neighbours_have_no_third_code_nearer_to_both():
         if not any(max(apart[a, c], apart[b, c]) < apart[a, b] for c in range(60))
     ]
     assert _Neighbours.of(codes).pairs.tolist() == expected
+
+
+@pytest.mark.parametrize(("count", "latents"), [(120, 3), (300, 6)])
+def test_no_step_is_lost_to_rounding(count, latents):
+    """Every pair, compared with every third code by distances that are symmetric."""
+    codes = gaussian_codes(count, latents)
+    apart = torch.cdist(codes, codes, compute_mode="donot_use_mm_for_euclid_dist")
+    nearer = torch.maximum(apart[:, None], apart[None]) < apart[..., None]  # a third one to both
+    expected = (~nearer.any(2)).triu(1).nonzero()
+    assert torch.equal(_Neighbours.of(codes).pairs, expected)
