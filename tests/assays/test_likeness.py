@@ -94,13 +94,11 @@ def test_neighbours_of_a_grid_are_the_ends_of_its_edges_whatever_their_lengths()
     assert pairs == sorted(edges)
 
 
-def test_neighbours_have_no_third_code_nearer_to_both():
-    codes = gaussian_codes(60, 3, 4)
-    apart = torch.cdist(codes, codes)
-    expected = [
-        [a, b]
-        for a in range(60)
-        for b in range(a + 1, 60)
-        if not any(max(apart[a, c], apart[b, c]) < apart[a, b] for c in range(60))
-    ]
-    assert _Neighbours.of(codes).pairs.tolist() == expected
+@pytest.mark.parametrize(("count", "latents"), [(60, 3), (300, 6)])
+def test_neighbours_have_no_third_code_nearer_to_both(count, latents):
+    """Every pair compared with every third code, by distances without rounding i-j unlike j-i."""
+    codes = gaussian_codes(count, latents, 4)
+    apart = torch.cdist(codes, codes, compute_mode="donot_use_mm_for_euclid_dist")
+    nearer = torch.maximum(apart[:, None], apart[None]) < apart[..., None]
+    expected = (~nearer.any(2)).triu(1).nonzero()
+    assert torch.equal(_Neighbours.of(codes).pairs, expected)

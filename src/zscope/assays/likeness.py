@@ -139,6 +139,7 @@ class _Neighbours:
     def of(cls, codes: Tensor) -> "_Neighbours":
         """The relative neighbourhood graph of the codes."""
         apart = torch.cdist(codes, codes)
+        apart = torch.maximum(apart, apart.T)  # equal but for rounding, which would break ties
         around = apart.topk(min(AROUND, len(codes)), largest=False).indices
         # The nearest rows exclude nearly all pairs; the rest are compared with every row.
         free = torch.ones_like(apart, dtype=torch.bool).triu(1)
