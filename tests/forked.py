@@ -69,6 +69,7 @@ def load() -> None:
     from zscope.assays import CATALOGUE
 
     torch.set_num_threads(1)
+    "".encode("cp437")  # of names in .npz files; `nobody` may not be able to import it
     for entry in CATALOGUE.values():
         entry.load()
 

@@ -7,6 +7,8 @@ ZSCOPE_RECORD=1 this test writes them.
 import json
 import os
 import re
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +136,7 @@ def try_all(commands, folder):
     bad, tries = [], 0
     for terminal, words, setup in cases():
         (folder / "taken").write_bytes(b"mine")
+        shutil.rmtree(folder / "missing", ignore_errors=True)  # a folder of figures, say
         ended = commands.run(*words, folder=folder, **setup)
         tries += 1
         wrong = fault(ended, setup)
@@ -184,9 +187,6 @@ def stop_all(commands, folder):
 
 @pytest.fixture
 def folder():
-    import shutil
-    import tempfile
-
     place = Path(tempfile.mkdtemp())
     place.chmod(0o755)
     for name in ("folder", "out"):
