@@ -187,13 +187,12 @@ def _try_flock(handle: int) -> bool | None:
 
 def _sync_folder(path: Path) -> None:
     """Make a rename survive a power failure."""
-    if os.name != "posix":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with suppress(OSError):  # the file is in place; not every file system can do more
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager

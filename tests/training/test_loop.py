@@ -372,7 +372,7 @@ def test_a_run_killed_twice_and_resumed_has_the_history_of_one_never_killed(tmp_
     assert same(zs.load(out).state_dict(), weights(whole))
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_saves_and_says_how_to_resume(tmp_path, start, asked):
     out = tmp_path / "run"
     process, exit_code = start(out, 200_000)
@@ -380,7 +380,7 @@ def test_an_interrupt_saves_and_says_how_to_resume(tmp_path, start, asked):
     os.kill(process, asked)
     assert exit_code() != 0
     said = (tmp_path / "run.said").read_text()
-    assert ("Terminated: " in said) == (asked == signal.SIGTERM)
+    assert ("Terminated: " in said) == (asked != signal.SIGINT)
     assert "stopped and saved after step" in said
     assert "resume=True" in said  # the data are an array, which no command can make
     run = store.open_run(out)

@@ -164,8 +164,9 @@ def _work(
     """One process: join the others, train, report errors."""
     from zscope.training.loop import run_loop
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # the parent handles them for all workers
-        signal.signal(number, signal.SIG_IGN)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # the parent handles them for all workers
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // config.devices))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

@@ -389,7 +389,7 @@ class Interrupts(threading.Event):
 
 @contextmanager
 def watch_interrupts() -> Iterator[Interrupts]:
-    """Let Ctrl-C and SIGTERM set a flag that the loop reads between steps.
+    """Let Ctrl-C, SIGTERM and SIGHUP set a flag that the loop reads between steps.
 
     The second of a kind acts at once, as it did before.
     """
@@ -397,10 +397,12 @@ def watch_interrupts() -> Iterator[Interrupts]:
     if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not on Windows
+    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in numbers}
 
     def handle(number: int, frame: Any) -> None:
-        if number == signal.SIGTERM:
+        if number != signal.SIGINT:
             interrupted.error = Terminated
         interrupted.set()
         signal.signal(number, before[signal.Signals(number)])
