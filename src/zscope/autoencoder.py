@@ -81,10 +81,10 @@ class Posterior:
         *,
         scale_tril: Tensor | np.ndarray | None = None,
     ) -> None:
-        mean = as_tensor(mean)
-        std = None if std is None else as_tensor(std)
-        scale_tril = None if scale_tril is None else as_tensor(scale_tril)
-        if mean.ndim != 2:
+        mean = _real(mean)
+        std = None if std is None else _real(std)
+        scale_tril = None if scale_tril is None else _real(scale_tril)
+        if mean.ndim != 2 or mean.shape[1] == 0:
             raise InterfaceError(
                 f"Posterior: the mean has shape {tuple(mean.shape)}; expected a row of latents for "
                 "each sample (samples x latents). zs.wrap flattens latents with spatial axes; for "
@@ -200,6 +200,17 @@ class Posterior:
         )
 
 
+def _real(values: Any) -> Tensor:
+    """A tensor of floats; whole numbers become floats, complex ones are refused."""
+    tensor = as_tensor(values, "Posterior")
+    if tensor.is_complex():
+        raise InterfaceError(
+            f"Posterior: got complex numbers ({tensor.dtype}); expected real ones. Give real and "
+            "imaginary parts as latents of their own: torch.cat([z.real, z.imag], 1)"
+        )
+    return tensor if tensor.is_floating_point() else tensor.float()
+
+
 def plain_copy(value: Any) -> Any:
     """A copy of a tensor with the strides of a new one; anything else as it is.
 
@@ -211,15 +222,42 @@ def plain_copy(value: Any) -> Any:
     return value.clone(memory_format=torch.contiguous_format)
 
 
-def _given_copies(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, called with copies of its tensors."""
+def _guarded(method: Callable[..., Any], copy: bool) -> Callable[..., Any]:
+    """The method, called with copies of its tensors if `copy`; what it raises is named."""
 
     @wraps(method)
     def call(self: Any, *values: Any, **options: Any) -> Any:
-        copies = {name: plain_copy(value) for name, value in options.items()}
-        return method(self, *map(plain_copy, values), **copies)
+        if copy:
+            values = tuple(map(plain_copy, values))
+            options = {name: plain_copy(value) for name, value in options.items()}
+        try:
+            output = method(self, *values, **options)
+        except (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError,
+                AttributeError, AssertionError) as error:  # fmt: skip
+            raise _failure(self, method.__name__, values, error) from error
+        except RuntimeError as error:
+            if isinstance(error, torch.OutOfMemoryError):
+                raise
+            raise _failure(self, method.__name__, values, error) from error
+        expected = {"encode": Posterior, "decode": Tensor}.get(method.__name__, object)
+        if not isinstance(output, expected):
+            raise InterfaceError(
+                f"{self.title}: {method.__name__} returned a {type(output).__name__}; expected "
+                f"{'zs.Posterior(mean, std)' if expected is Posterior else 'a tensor'}. zs.wrap "
+                "takes encoders and decoders that return something else."
+            )
+        return output
 
     return call
+
+
+def _failure(model: Any, method: str, values: tuple[Any, ...], error: Exception) -> InterfaceError:
+    message = (str(error).strip().splitlines() or ["(no message)"])[0]
+    given = [f"{v.dtype} {tuple(v.shape)}" for v in values if isinstance(v, Tensor)]
+    return InterfaceError(
+        f"{model.title}: {method} raised {type(error).__name__} for {', '.join(given)}: "
+        f"{message[:300]}. Are these the shape, type and scale that the model was made for?"
+    )
 
 
 class Autoencoder(nn.Module):
@@ -258,9 +296,9 @@ class Autoencoder(nn.Module):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in () if cls.safe_inputs else TAKE_TENSORS:
+        for name in TAKE_TENSORS:
             if name in vars(cls):
-                setattr(cls, name, _given_copies(vars(cls)[name]))
+                setattr(cls, name, _guarded(vars(cls)[name], copy=not cls.safe_inputs))
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         raise InterfaceError(f"{type(self).__name__}: a model must define encode(x).")

@@ -26,6 +26,7 @@ Zietlow, PhD thesis, Tübingen 2022, eq. 3.3-3.4, propositions 2 and 3, section 
 """
 
 from collections.abc import Sequence
+from operator import index
 from typing import cast
 
 import torch
@@ -34,7 +35,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, Prior
 from zscope.errors import InterfaceError
-from zscope.types import Codes, Matrix, PerSample
+from zscope.types import Codes, Matrix, PerSample, as_tensor
 
 __all__ = ["prune", "rotate_latents"]
 
@@ -176,13 +177,19 @@ def prune(
     The original is not changed, and shares its weights with the result.
     """
     total = autoencoder.latents
-    chosen = [int(j) for j in keep]
+    try:
+        chosen = [index(j) for j in keep]
+        values = torch.as_tensor(fill, dtype=torch.float32).flatten()
+    except (TypeError, ValueError, RuntimeError):
+        raise InterfaceError(
+            f"prune: keep={keep!r}, fill={fill!r}; expected a list of latents, for instance "
+            "recording.used, and a number to fill in for the others."
+        ) from None
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0 or max(chosen) >= total:
         raise InterfaceError(
             f"prune: keep={chosen} must list one or more different latents from 0 to {total - 1}. "
             + ("Is no latent in use? Then the model encodes nothing." if not chosen else "")
         )
-    values = torch.as_tensor(fill, dtype=torch.float32).flatten()
     if len(values) not in (1, total):
         raise InterfaceError(
             f"prune: fill has {len(values)} values; give one number, or one for each of the "
@@ -198,6 +205,9 @@ def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = Fals
     asks for the nearest independent one.
     """
     latents = autoencoder.latents
+    U = as_tensor(U, "rotate_latents").detach()
+    if U.is_complex():
+        raise InterfaceError("rotate_latents: U is complex; expected a real, orthogonal matrix.")
     if tuple(U.shape) != (latents, latents):
         raise InterfaceError(
             f"rotate_latents: U has shape {tuple(U.shape)}, but the model has {latents} latents: "
@@ -209,7 +219,7 @@ def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = Fals
             "Rotated, it would no longer be independent, and nothing could be measured against it. "
             "Rotate a model whose prior is N(0, I)."
         )
-    U = U.detach().double().cpu()
+    U = U.double().cpu()
     error = float((U @ U.T - torch.eye(latents, dtype=torch.float64)).abs().max())
     if not error < 1e-5:
         raise InterfaceError(

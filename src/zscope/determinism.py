@@ -80,6 +80,8 @@ def _difference(first: Tensor, second: Tensor, spread: float | None = None) -> s
         return f"their shapes, {tuple(first.shape)} and {tuple(second.shape)}"
     spread = _spread(first) if spread is None else spread
     precision = torch.finfo(first.dtype).eps ** 0.5
+    if not first.numel():
+        return ""
     gap = float((first.double() - second.double()).abs().max())
     if gap <= max(TOLERANCE * spread, precision * float(first.abs().max())):
         return ""
@@ -88,4 +90,4 @@ def _difference(first: Tensor, second: Tensor, spread: float | None = None) -> s
 
 def _spread(outputs: Tensor) -> float:
     """The largest standard deviation of an output over the batch."""
-    return float(outputs.double().std(0, correction=0).max())
+    return float(outputs.double().std(0, correction=0).max()) if outputs.numel() else 0.0

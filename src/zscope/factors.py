@@ -5,7 +5,7 @@ A factor is `categorical` (values without order), `ordinal` (ordered, discrete) 
 the dataset to the recording to the score. Where nobody stated it, it is guessed and marked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
@@ -80,7 +80,10 @@ def factors_of(
     if names is None:
         names = [name for name in getattr(values, "columns", ()) if isinstance(name, str)]
     table = _numbers(values, who)
+    table = table.astype(np.uint8) if table.dtype == bool else table
     count = table.shape[1]
+    if not isinstance(names, Iterable):
+        raise ConfigError(f"{who}: names={names!r}; expected one name for each factor.")
     columns = tuple(map(str, names)) or tuple(f"factor{k}" for k in range(count))
     if len(columns) != count or len(set(columns)) != count:
         raise ConfigError(
@@ -127,6 +130,10 @@ def kinds_of(kinds: Kinds, names: Sequence[str], who: str) -> tuple[Kind | None,
         return (None,) * len(names)
     if not isinstance(kinds, Mapping):
         words = kinds.split(",") if isinstance(kinds, str) else kinds
+        if not isinstance(words, Iterable):
+            raise ConfigError(
+                f"{who}: kinds={kinds!r}; expected a word for each factor: {', '.join(KINDS)}."
+            )
         listed = [word.strip() if isinstance(word, str) else word for word in words]
         if any("=" in str(word) for word in listed):
             kinds = dict(str(word).partition("=")[::2] for word in listed)

@@ -22,7 +22,13 @@ def partition(groups: Groups | None, latents: int, who: str = "groups") -> list[
     """The groups as lists of indices, every latent once; single latents when None."""
     if groups is None:
         return [[latent] for latent in range(latents)]
-    lists = [[int(latent) for latent in group] for group in groups]
+    try:
+        lists = [[int(latent) for latent in group] for group in groups]
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"{who}: groups={groups!r}; expected lists of latents. List every latent exactly once, "
+            "for instance groups=[[0, 1], [2]]."
+        ) from None
     members = sorted(latent for group in lists for latent in group)
     rule = "List every latent exactly once, for instance groups=[[0, 1], [2]]."
     outside = [latent for latent in members if not 0 <= latent < latents]

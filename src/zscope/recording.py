@@ -250,7 +250,7 @@ def _matrix(values: Any, what: str) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:
         rows = as_tensor(values).detach().cpu()
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, DataError) as error:
         raise DataError(
             f"from_arrays: the {what} cannot be read as an array of numbers ({error}). Give one "
             "row of numbers for each sample."
@@ -292,6 +292,11 @@ def record(
     function (noise or state of its own, batch norm in training mode) gives a warning, which
     stays in the `notes` of the recording.
     """
+    if not isinstance(samples, int | np.integer) or not isinstance(seed, int | np.integer):
+        raise ConfigError(
+            f"record: samples={samples!r}, seed={seed!r}; expected whole numbers. If one was "
+            "computed, round it: int(...)."
+        )
     if samples < 1:
         raise DataError(f"record: samples={samples}; at least one observation must be encoded.")
     dataset = as_dataset(data).in_units(autoencoder.scaling)
@@ -304,9 +309,11 @@ def record(
         for start in range(0, len(chosen), size):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
             auxiliary = auxiliary_of(autoencoder, chosen, slice(start, start + size), x)
-            posterior = (
-                autoencoder.encode(x) if auxiliary is None else autoencoder.encode(x, auxiliary)
-            ).detach()
+            posterior = _checked(
+                autoencoder.encode(x) if auxiliary is None else autoencoder.encode(x, auxiliary),
+                autoencoder,
+                len(x),
+            )
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
                 row = int(rows[start + int(bad.nonzero()[0, 0])])
@@ -332,6 +339,24 @@ def record(
         chosen.factors_with_kinds,
         notes=notes,
     )
+
+
+def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Posterior:
+    """What an encoder returned, if it has the right size and no negative std."""
+    expected, shape = (count, autoencoder.latents), tuple(posterior.mean.shape)
+    if shape != expected:
+        raise InterfaceError(
+            f"record: encode of {autoencoder.title} returned means of shape {shape}; expected "
+            f"{expected}, a row for each observation. Is `latents` of the model right, and does "
+            "it keep the batch?"
+        )
+    if posterior.std is not None and bool((posterior.std < 0).any()):
+        raise InterfaceError(
+            f"record: encode of {autoencoder.title} returned a std of "
+            f"{float(posterior.std.min()):.3g}; expected 0 or more. Is it a log-variance? Give "
+            "exp(log_variance / 2)."
+        )
+    return posterior.detach()
 
 
 def auxiliary_of(

@@ -29,6 +29,9 @@ from zscope.types import Codes, as_tensor
 
 __all__ = ["hybrid", "posterior", "prior", "uniform"]
 
+MOST = 10**9
+"""Larger counts are mistakes: nothing so large can be drawn or measured."""
+
 
 @runtime_checkable
 class Recorded(Protocol):
@@ -173,6 +176,10 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
             raise ConfigError(
                 f"{who}: {name}={value!r}; expected a whole number. If it was computed, round it: "
                 f"{name}=int(...)."
+            )
+        if value > MOST:
+            raise ConfigError(
+                f"{who}: {name}={value}; expected at most {MOST:,}, more does not fit into memory."
             )
         if least is not None and value < least:
             raise ConfigError(f"{who}: {name}={value}; expected at least {least}.")

@@ -33,7 +33,7 @@ from torch import Tensor
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import Undefined
 from zscope.results import Result
-from zscope.types import Codes, Matrix, PerSample, Spectrum
+from zscope.types import Codes, Matrix, PerSample, Spectrum, as_tensor
 
 __all__ = [
     "LinearOptimum", "LinearVAE", "MixedLatent", "fit_linear_vae", "ivae_prior", "ivae_variance",
@@ -154,8 +154,21 @@ def linear_vae(
 ) -> LinearVAE:
     """The best encoder for a linear decoder (features x latents) with noise of variance γ."""
     _positive("linear_vae", gamma=gamma, beta=beta)
-    W = weights.detach().double()
-    offset = torch.zeros(len(W), dtype=torch.float64) if bias is None else bias.double()
+    W = as_tensor(weights, "linear_vae").detach()
+    if W.ndim != 2 or 0 in W.shape or W.is_complex() or not W.isfinite().all():
+        raise Undefined(
+            f"linear_vae: weights of shape {tuple(W.shape)} and type {W.dtype}; expected finite "
+            "numbers, features x latents. Are they the weight of a torch.nn.Linear decoder?"
+        )
+    W = W.double()
+    offset = torch.zeros(len(W), dtype=torch.float64)
+    if bias is not None:
+        offset = as_tensor(bias, "linear_vae").detach().double()
+        if offset.shape != (len(W),):
+            raise Undefined(
+                f"linear_vae: a bias of shape {tuple(offset.shape)} for {len(W)} features. Give "
+                "one number for each feature."
+            )
     return LinearVAE(W, offset, float(gamma), float(beta), diagonal)
 
 
@@ -302,8 +315,8 @@ def mixed_latent(share: float, *, mean: float, variance: float) -> MixedLatent:
 
 def _positive(who: str, **values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
-            raise Undefined(f"{who}: {name}={value}; expected a number above 0.")
+        if not isinstance(value, int | float) or not 0 < value < math.inf:
+            raise Undefined(f"{who}: {name}={value!r}; expected a finite number above 0.")
 
 
 def __dir__() -> list[str]:

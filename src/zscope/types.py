@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from zscope.errors import DataError
+
 __all__ = [
     "HALF",
     "Codes",
@@ -33,13 +35,23 @@ Spectrum = Float[Tensor, " directions"]
 Matrix = Float[Tensor, "rows columns"]
 
 
-def as_tensor(values: Any) -> Tensor:
+def as_tensor(values: Any, who: str = "array") -> Tensor:
     """An array, a list or a data frame as a tensor of its type; a tensor as it is."""
     if isinstance(values, Tensor):
         return values
-    array = np.asarray(values)
-    # Data frames and memory maps may be read-only, which tensors cannot be.
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    try:
+        array = np.asarray(values)
+        # Data frames and memory maps may be read-only and views reversed, which tensors cannot be.
+        plain = array.flags.writeable and min(array.strides, default=0) >= 0
+        return torch.from_numpy(array if plain else array.copy())
+    except (TypeError, ValueError) as error:
+        what = f"a {type(values).__name__}"
+        if isinstance(values, np.ndarray):
+            what = f"an array of shape {values.shape} and type {values.dtype}"
+        raise DataError(
+            f"{who}: got {what}, which is no table of numbers ({error}). Give one row of numbers "
+            "for each sample; number words: np.unique(words, return_inverse=True)[1]"
+        ) from None
 
 
 HALF = (torch.float16, torch.bfloat16)

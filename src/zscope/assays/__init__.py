@@ -132,6 +132,10 @@ def __getattr__(name: str) -> Any:
         value: Any = entry.load()
     elif name in _FUNCTIONS:
         value = getattr(import_module(f"zscope.assays.{_FUNCTIONS[name]}"), name)
+        if not isinstance(value, type):
+            from zscope.assays.arguments import checked
+
+            value = checked(value)
     else:
         raise AttributeError(f"module 'zscope.assays' has no attribute {name!r}")
     globals()[name] = value

@@ -9,8 +9,10 @@ says how each part is made.
 
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable as CallableType
 from types import UnionType
 from typing import (
     Any,
@@ -40,9 +42,10 @@ from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.results import name_result
-from zscope.types import at_least_single
+from zscope.sampling import MOST
+from zscope.types import as_tensor, at_least_single
 
-__all__ = ["accepts_recording", "choices"]
+__all__ = ["accepts_recording", "check_argument", "checked", "choices"]
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
@@ -68,10 +71,9 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
     @functools.wraps(function)
     def measure(*arguments: Any, **options: Any) -> R:
         entry = _entry_of(function)
-        for option, value in options.items():
-            known = choices(function, option)
-            if known and value not in known:
-                raise ConfigError(_refusal(entry.attribute, entry, option, value, Literal[known]))
+        options = {
+            option: check_argument(function, option, value) for option, value in options.items()
+        }
         if arguments and isinstance(arguments[0], Recording):
             if len(arguments) > 1 and not entry.compares:
                 raise ConfigError(
@@ -88,6 +90,8 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         arguments = tuple(map(_exact, arguments))
         options = {option: _exact(value) for option, value in options.items()}
         values = signature.bind(*arguments, **options).arguments
+        for option, value in list(values.items())[: len(arguments)]:
+            values[option] = check_argument(function, option, value)
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
         _complete(signature, entry, values, seed)
@@ -292,14 +296,98 @@ def check_option_value(entry: Entry, option: str, value: Any) -> Any:
     Only plain types are checked: numbers, words, booleans, choices and lists of these. Arrays,
     groups of latents and rules are checked by the assay itself.
     """
-    expected: Any = get_type_hints(inspect.unwrap(entry.load())).get(option)
+    expected: Any = _annotations(inspect.unwrap(entry.load())).get(option)
+    return _check_plain(entry.name, entry.attribute, option, value, expected)
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose arguments are checked against its annotations."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **options: Any) -> R:
+        values = signature.bind(*arguments, **options)
+        for name, value in values.arguments.items():
+            values.arguments[name] = check_argument(function, name, value)
+        return function(*values.args, **values.kwargs)
+
+    return cast(Callable[P, R], call)
+
+
+def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
+    """A value of a kind that the annotation allows; anything else is a ConfigError or DataError.
+
+    Numbers and words are converted, as by `check_option_value`. Of arrays only the type is
+    checked here: their shapes and numbers are the assay's own business.
+    """
+    who = function.__name__
+    expected = _annotations(inspect.unwrap(function)).get(name)
+    members = _members(expected)
+    if expected is None or Any in members or (value is None and type(None) in members):
+        return value
+    if _is_plain(expected):
+        return _check_plain(who, who, name, value, expected)
+    classes = tuple(each for each in map(_class, members) if each is not None)
+    if len(classes) < len(members) or isinstance(value, (*classes, Recording, Posterior)):
+        return value
+    if Tensor in classes or np.ndarray in classes:
+        return as_tensor(value, f"{who}: {name}")
+    words = " or ".join(each.__name__ for each in classes if each is not type(None))
+    raise ConfigError(
+        f"{who}: {name}={_short(value)}; expected {words}. The help of zs.assays.{who} says what "
+        "it is for."
+    )
+
+
+@functools.cache
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(function)
+
+
+def _members(expected: Any) -> tuple[Any, ...]:
+    """The types of a union, or the type itself."""
+    if get_origin(expected) in (Union, UnionType):
+        return tuple(each for part in get_args(expected) for each in _members(part))
+    return (expected,)
+
+
+def _class(expected: Any) -> type | None:
+    """The class that values of this type have; None if that is not known."""
+    if getattr(expected, "array_type", None) is Tensor:  # named by its shape
+        return Tensor
+    origin = get_origin(expected) or expected
+    if origin is CallableType:
+        return cast(type, CallableType)
+    return origin if isinstance(origin, type) and origin is not Protocol else None
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_plain(who: str, attribute: str, option: str, value: Any, expected: Any) -> Any:
     if expected is None or not _is_plain(expected):
         return value
-    value = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
+    plain = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
+    plain = sorted(plain) if isinstance(plain, set | frozenset) else plain
     try:
-        return TypeAdapter(expected).validate_python(value)
+        plain = _adapter(expected).validate_python(plain)
+        fits = not isinstance(plain, float) or not math.isnan(plain)
+        fits = fits and (not isinstance(plain, int) or abs(plain) <= MOST)
     except ValidationError:
-        raise ConfigError(_refusal(entry.name, entry, option, value, expected)) from None
+        fits = False
+    if not fits:
+        raise ConfigError(
+            f"{who}: {option}={_short(value)}; expected {_in_words(expected)}. The help of "
+            f"zs.assays.{attribute} says what it is for."
+        )
+    return plain
+
+
+@functools.cache
+def _adapter(expected: Any) -> Any:
+    return TypeAdapter(expected)
 
 
 @functools.cache
@@ -310,13 +398,6 @@ def choices(function: Callable[..., Any], option: str) -> tuple[Any, ...]:
     if any(get_origin(part) is not Literal for part in parts):
         return ()
     return tuple(value for part in parts for value in get_args(part))
-
-
-def _refusal(who: str, entry: Entry, option: str, value: Any, expected: Any) -> str:
-    return (
-        f"{who}: {option}={value!r}; expected {_in_words(expected)}. The help of "
-        f"zs.assays.{entry.attribute} says what it is for."
-    )
 
 
 def _is_plain(expected: Any) -> bool:

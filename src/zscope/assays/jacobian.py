@@ -19,6 +19,7 @@ standard deviation sqrt(p (1 - p)): then J^T J is the Fisher information of the 
 Hessian of a Bernoulli log-likelihood at its optimum, as J^T J is that of |x - decoded|^2.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -34,7 +35,8 @@ from torch.func import jvp, vmap
 from zscope.assays.engine import bytes_at_once, layer_sizes, location, memory_budget
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
-from zscope.types import HALF, Codes, as_tensor, at_least_single
+from zscope.sampling import recorded_codes
+from zscope.types import HALF, Codes, at_least_single
 
 __all__ = [
     "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
@@ -128,7 +130,7 @@ def decoder_jacobian(
     method: str = "auto",
 ) -> Float[Tensor, "samples pixels latents"]:
     """The whole Jacobian J at each code, in the precision of the decoder, at least float32."""
-    codes = as_tensor(codes)
+    codes = recorded_codes(codes, "decoder_jacobian")
     latents = list(range(codes.shape[1]))
     walk = Walk(autoencoder, codes, latents, method=method)
     return torch.cat([J.cpu() for _, _, J in walk]).mT
@@ -197,6 +199,11 @@ class Walk:
         with layer_sizes(self.autoencoder) as layers:
             decoded = self.autoencoder.decode(example)
         single = self.autoencoder.decode(example[:1])
+        if not decoded.isfinite().all():
+            raise InterfaceError(
+                f"jacobian: the decoder gave NaN or infinite numbers for {len(example)} codes. Are "
+                "its weights finite, and the codes on the scale of its training?"
+            )
         if len(decoded) != len(example) or not torch.allclose(
             single[0], decoded[0], rtol=1e-3, atol=1e-4 * float(decoded.abs().max())
         ):
@@ -269,10 +276,12 @@ class Walk:
     def _forward(self, part: Codes) -> tuple[Tensor, Tensor]:
         # The codes pass through the decoder as one batch and only the tangents are mapped:
         # convolutions over (latents x codes) images, and nothing is decoded twice.
-        x, J = vmap(
-            lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
-            out_dims=(None, 0),  # type: ignore[arg-type]
-        )(self._tangents(part))
+        with warnings.catch_warnings():  # some activations are slower, none is less exact
+            warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+            x, J = vmap(
+                lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
+                out_dims=(None, 0),  # type: ignore[arg-type]
+            )(self._tangents(part))
         return x, J.flatten(2).transpose(0, 1)
 
     def _forward_by_latent(self, part: Codes) -> tuple[Tensor, Tensor]:

@@ -182,8 +182,9 @@ def _nearest_rows(rows: Tensor, held_out: Tensor, neighbours: _Neighbours) -> Ne
     spread = float((rows - rows.mean(0)).double().square().sum(1).mean().sqrt())
     least = max(0.05 * float(spacing.median()), 1e-6 * spread, torch.finfo(torch.float32).tiny)
     spacing = spacing.clamp_min(least)
-    limit = torch.quantile(_distance(rows, spacing, held_out), FAR)
-    return NearestRows(rows, spacing, max(1.0, float(limit)))
+    far = _distance(rows, spacing, held_out)
+    limit = float(torch.quantile(far, FAR)) if len(far) else 1.0
+    return NearestRows(rows, spacing, max(1.0, limit))
 
 
 def _distance(rows: Tensor, spacing: Tensor, queries: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
     Raises `Undefined` for fewer than `least` samples, no columns, or numbers that are
     not finite.
     """
-    if values.is_complex() if isinstance(values, Tensor) else np.iscomplexobj(values):
+    if values.is_complex() if isinstance(values, Tensor) else _is_complex(values):
         raise Undefined(
             f"{who}: got complex numbers; expected real ones. Do they come from a Fourier "
             "transform? Give both parts as columns: np.hstack([values.real, values.imag])"
@@ -52,6 +52,13 @@ def as_rows(values: Array, who: str, *, least: int = 1) -> Tensor:
             "not scaled? Find out why before leaving those rows out."
         )
     return rows
+
+
+def _is_complex(values: Array) -> bool:
+    try:
+        return np.iscomplexobj(values)
+    except ValueError:  # rows of different lengths: no table at all
+        return False
 
 
 def same_rows(x: Array, y: Array, who: str, *, least: int = 2) -> tuple[Tensor, Tensor]:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from zscope.assays.matrices import Array
 from zscope.errors import ConfigError, Undefined
+from zscope.types import as_tensor
 
 __all__ = ["Neighbours", "nearest_neighbours"]
 
@@ -69,10 +70,9 @@ def nearest_neighbours(
 
 
 def _as_values(codes: Array) -> Tensor:
-    if not isinstance(codes, Tensor):
-        array = np.ascontiguousarray(codes)
-        codes = torch.from_numpy(array if array.flags.writeable else array.copy())
-    values = codes.detach()
+    values = as_tensor(codes, "nearest_neighbours").detach()
+    if values.is_complex():
+        raise Undefined("nearest_neighbours: got complex numbers; expected real ones, as columns.")
     values = values if values.dtype in (torch.float32, torch.float64) else values.double()
     values = values.reshape(-1, 1) if values.ndim <= 1 else values.flatten(1)
     if not values.isfinite().all():

@@ -8,7 +8,7 @@ at once: `batch` converts only the requested rows.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from operator import index
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zscope.errors import DataError, did_you_mean
+from zscope.errors import ConfigError, DataError, did_you_mean
 from zscope.factors import KINDS, Factors, Kind, complete_kinds
 from zscope.randomness import seed_of
 from zscope.results import html_table, text_table
@@ -435,6 +435,16 @@ def from_arrays(
     if factors is not None:
         factors = _as_array(factors, name, "factors")
         factors = factors[:, None] if factors.ndim == 1 else factors
+    words = {
+        "factor_names": factor_names,
+        "factor_kinds": factor_kinds,
+        "feature_names": feature_names,
+    }
+    for option, value in words.items():
+        if not isinstance(value, Iterable):
+            raise ConfigError(
+                f"{name}: {option}={value!r}; expected a list of words, one for each."
+            )
     return Dataset(
         name=name,
         images=images,

@@ -40,6 +40,7 @@ from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
 from zscope.recording import Recording, auxiliary_of, choose_rows, record
 from zscope.results import Measure, Result, Scored, frame_of, rows, text_table
+from zscope.sampling import whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,6 +190,7 @@ def compare(
     `options` are by assay, for those that compare and for sample-quality: {"svcca":
     {"variance": 0.9}}.
     """
+    whole("compare", samples=samples, seed=seed)
     own = check_options(options)
     layer_options = {"debiased": debiased, **own.pop(HEATMAP, {})}
     autoencoders = [load(target) for target in (first, second) if target is not None]
@@ -207,11 +209,11 @@ def compare(
             )
     observed = _choose(dataset, samples, seed)
     # One after the other, so that only one model's activations are in memory at a time.
-    whole = all(autoencoder.decodes for autoencoder in autoencoders)
-    (layers, latents), (other_layers, other) = (_prepare(a, observed, whole) for a in autoencoders)
+    decode = all(autoencoder.decodes for autoencoder in autoencoders)
+    (layers, latents), (other_layers, other) = (_prepare(a, observed, decode) for a in autoencoders)
     untrained = None
     if control:
-        untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, whole)[0]
+        untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, decode)[0]
     defaults = {"control": untrained, "null": control}
     generator = named_generator(seed, HEATMAP)
     heatmap = similarity_heatmap(

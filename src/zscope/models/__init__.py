@@ -87,9 +87,10 @@ def entry(name: str) -> Entry:
             options={k: option for k, option in plain.options.items() if k not in composed.parts},
         )
     if name not in CATALOGUE:
-        candidates = [with_variables_of(name, known) for known in names()]
+        word = str(name)
+        candidates = [with_variables_of(word, known) for known in names()]
         raise ConfigError(
-            f"models: no model is called {name!r}. {did_you_mean(name, candidates)} See: "
+            f"models: no model is called {name!r}. {did_you_mean(word, candidates)} See: "
             "zscope models list"
         )
     module, attribute = CATALOGUE[name].split(":")

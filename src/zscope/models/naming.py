@@ -40,7 +40,7 @@ class Name:
 
 def parse(name: str) -> Name | None:
     """What a composed name means; None if it is not one."""
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         return None
     block, penalised, base, *counts, suffix = match.groups()

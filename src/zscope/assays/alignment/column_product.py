@@ -20,6 +20,7 @@ Zietlow, PhD thesis, Tübingen 2022, eq. 3.23-3.24, propositions 5 and 6; Gresel
 "Independent mechanism analysis, a new concept?", NeurIPS 2021. G(W) is ours.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,9 +29,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.jacobian import PerSample, Squares
+from zscope.assays.matrices import as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
-from zscope.types import Matrix, as_tensor
+from zscope.types import Matrix
 
 __all__ = ["ColumnProduct", "column_product", "log_column_ratio", "rotation_excess"]
 
@@ -51,7 +53,7 @@ class ColumnProduct(Result):
 
 def column_product(matrix: Matrix | np.ndarray) -> ColumnProduct:
     """log col(J), log det†(J) and their gap, for a matrix with one column for each latent."""
-    J = as_tensor(matrix).detach().double()
+    J = as_rows(matrix, "column_product")
     rows, columns = J.shape
     lengths = J.norm(dim=0)
     if rows < columns or not (lengths > 0).all():
@@ -79,11 +81,12 @@ def log_column_ratio(triangle: Squares, precision: float) -> PerSample:
 
 def rotation_excess(weights: Matrix | np.ndarray, *, beta: float) -> float:
     """G(W): the excess loss, in nats, of a linear decoder that is not aligned with the axes."""
-    if not beta > 0:
+    if not 0 < beta < math.inf:
         raise ConfigError(
-            f"rotation_excess: beta={beta}; without noise all rotations are equal. Use beta > 0."
+            f"rotation_excess: beta={beta}; expected a finite number above 0: without noise all "
+            "rotations are equal."
         )
-    scaled = as_tensor(weights).detach().double() * (2 / beta) ** 0.5
+    scaled = as_rows(weights, "rotation_excess") * (2 / beta) ** 0.5
     eye = torch.eye(scaled.shape[1], dtype=torch.float64)
     # Columns of [I; W'] have squared lengths 1 + |w'_j|^2 and the volume det(I + W'^T W').
     return beta * column_product(torch.cat([eye, scaled])).gap

@@ -59,6 +59,7 @@ from zscope.assays.jacobian import (
     metric_of,
 )
 from zscope.autoencoder import Autoencoder
+from zscope.errors import Undefined
 from zscope.results import Scored
 from zscope.types import as_tensor
 
@@ -195,7 +196,17 @@ def nearest_signed_permutation(V: Squares | np.ndarray) -> Squares:
     """The signed permutation nearest to each V, in entrywise L1 and in the Frobenius norm."""
     from scipy.optimize import linear_sum_assignment
 
-    V = as_tensor(V)
+    V = as_tensor(V, "nearest_signed_permutation")
+    if V.ndim != 3 or V.shape[1] != V.shape[2] or not V.is_floating_point():
+        raise Undefined(
+            f"nearest_signed_permutation: got shape {tuple(V.shape)} and type {V.dtype}; expected "
+            "floats, matrices x rows x as many columns. For one matrix: V[None]"
+        )
+    if not V.isfinite().all():
+        raise Undefined(
+            f"nearest_signed_permutation: {int((~V.isfinite()).sum())} of {V.numel()} entries are "
+            "NaN or infinite. Are the derivatives of the decoder finite?"
+        )
     nearest = torch.zeros_like(V)
     for permutation, matrix in zip(nearest, V, strict=True):
         rows, columns = linear_sum_assignment(-matrix.abs().numpy())

@@ -61,6 +61,10 @@ def latent_ranking(posterior: Posterior) -> LatentRanking:
             f"latent_ranking: the {len(posterior)} posteriors have no variance to rank by. For a "
             "deterministic model rank by the effect of decoding: response_matrix(…).scale."
         )
+    if len(posterior) == 0:
+        raise Undefined(
+            "latent_ranking: got 0 posteriors; expected at least one. Record some data."
+        )
     variances = posterior.variance.detach().double().mean(0).cpu()
     return LatentRanking(
         order=[int(j) for j in variances.argsort(stable=True)],

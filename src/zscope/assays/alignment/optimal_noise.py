@@ -131,6 +131,11 @@ def optimal_noise(
     check_two_active(who, chosen, posterior.latents)
     rows = random_rows(len(posterior), samples, generator, who)
     part = posterior[rows.to(posterior.mean.device)].detach()
+    if not bool((part.variance[:, chosen] > 0).all()):
+        raise Undefined(
+            f"{who}: some of the {len(part)} posteriors have a variance of 0, which no finite "
+            "budget of noise allows. Has training collapsed the noise?"
+        )
     likelihood = likelihood_of(autoencoder, part.mean) if likelihood == "auto" else likelihood
     local = linearise(
         autoencoder,

@@ -35,6 +35,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from torch import Tensor
+
 from zscope.assays.regime.types import VariableTypes
 from zscope.errors import Undefined
 from zscope.results import Scored
@@ -250,7 +253,8 @@ def binary_fondue(
 
 
 def _check_settings(who: str, threshold: float, *, start: float, limit: int) -> None:
-    if not math.isfinite(start) or math.isnan(threshold) or limit < 1:
+    numbers = all(isinstance(each, int | float) for each in (start, threshold, limit))
+    if not numbers or not math.isfinite(start) or math.isnan(threshold) or limit < 1:
         raise Undefined(
             f"{who}: got start={start}, threshold={threshold} and {limit} sizes to try; expected "
             "finite numbers and at least one size. The usual start is the intrinsic dimension of "
@@ -278,6 +282,11 @@ class _Trials:
 
 def _read(evaluation: Evaluation, who: str) -> tuple[float, Use | None]:
     gap, use = evaluation if isinstance(evaluation, tuple) else (evaluation, None)
+    if not isinstance(gap, int | float | Tensor | np.generic) or not isinstance(use, Use | None):
+        raise Undefined(
+            f"{who} returned {evaluation!r}; expected the gap, a number, or the gap and the use of "
+            "the latents."
+        )
     if math.isnan(number := float(gap)):
         raise Undefined(
             f"{who} returned NaN, which cannot be compared with the threshold. Did that model "
@@ -411,6 +420,11 @@ def fondue_types(
     while True:
         types = evaluate(n)
         use = Use.of(types) if isinstance(types, VariableTypes) else types
+        if not isinstance(use, Use):
+            raise Undefined(
+                f"fondue_types: evaluate({n}) returned a {type(types).__name__}; expected the "
+                "variable_types of that model, or their counts."
+            )
         trials.append(Trial(n, float(use.passive), use))
         count = use.active + (use.mixed if keep == "active+mixed" else 0)
         if trials[-1].collapsed or (use.passive and not count):
@@ -473,6 +487,11 @@ def stable_fondue(search: Callable[[int], Fondue], *, steps: int, rounds: int = 
     for _ in range(max(2, rounds)):
         before = list(searches.values())[-1:]
         searches[steps] = search(steps)
+        if not isinstance(searches[steps], Fondue):
+            raise Undefined(
+                f"stable_fondue: search({steps}) returned a {type(searches[steps]).__name__}; "
+                "expected a Fondue."
+            )
         if before and before[0].latents == searches[steps].latents:
             return StableFondue(searches[steps].latents, steps // 2, searches, True)
         steps *= 2

@@ -107,6 +107,8 @@ def matrix_entropy(A: Tensor, order: float = 2.0) -> float:
 
 def _full_batches(rows: Tensor, size: int) -> list[Tensor]:
     """Batches of this size; a shorter last one is left out, because its maximum is lower."""
+    if size < 1:
+        raise ConfigError(f"renyi: batch={size}; expected at least 1 sample in a batch.")
     return [part for part in rows.split(size) if len(part) == size]
 
 

@@ -11,7 +11,7 @@ from statistics import mean, median_low, stdev
 from typing import Any
 
 from zscope.assays.dimension.fondue import BetaFondue, Fondue, StableFondue, Status
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, Undefined
 from zscope.results import Measure, Scored
 
 __all__ = ["RepeatedFondue", "repeat_fondue"]
@@ -114,7 +114,7 @@ class RepeatedFondue(Scored):
 
 def repeat_fondue(search: Callable[[int], Search], seeds: Iterable[int]) -> RepeatedFondue:
     """Run `search(seed)` for every seed."""
-    searches = {seed: search(seed) for seed in seeds}
+    searches = {seed: _checked(search(seed), seed) for seed in seeds}
     if not searches:
         raise ConfigError(
             "repeat_fondue: no seeds, so nothing was searched. Give at least one, for instance "
@@ -128,6 +128,15 @@ def repeat_fondue(search: Callable[[int], Search], seeds: Iterable[int]) -> Repe
         status="limit" if limited else "found" if answers else "collapsed",
         searches=searches,
     )
+
+
+def _checked(search: Search, seed: int) -> Search:
+    if not isinstance(search, Search):
+        raise Undefined(
+            f"repeat_fondue: search({seed}) returned a {type(search).__name__}; expected the "
+            "result of a FONDUE."
+        )
+    return search
 
 
 def _answers(searches: dict[int, Search]) -> list[float]:

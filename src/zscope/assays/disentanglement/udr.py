@@ -213,7 +213,7 @@ def relative_strength(matrix: np.ndarray, flavour: str = "zscope") -> float:
 def _lasso(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     from sklearn.linear_model import Lasso
 
-    weights = Lasso(alpha=LASSO_ALPHA).fit(first, second).coef_
+    weights = Lasso(alpha=LASSO_ALPHA, random_state=0).fit(first, second).coef_
     importances: np.ndarray = np.abs(np.atleast_2d(weights)).T
     return importances
 

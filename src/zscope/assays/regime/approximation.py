@@ -81,6 +81,8 @@ def polarisation(
             f"polarisation: the {len(posterior)} posteriors have no diagonal covariance, which "
             "the approximation assumes. It applies to variational models with independent noise."
         )
+    if len(posterior) == 0:
+        raise Undefined("polarisation: got 0 posteriors; expected at least one. Record some data.")
     mean, variance = posterior.mean.double(), posterior.variance.double()
     narrow, spread = variance.mean(0) < 0.8, mean.std(0, correction=0) > 0.5
     used = torch.zeros_like(narrow)

@@ -161,7 +161,7 @@ def predicted_variance(
         ratio = (actual / predicted).median(0).values
         used = used_latents(autoencoder, codes, who)
         pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
-        if bool((pairs.std(1) > 1e-9).all()):
+        if pairs.shape[1] > 1 and bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
             both = torch.cat([actual.log(), predicted.log()], 1)
             interval, no_interval = halves_interval(

@@ -111,9 +111,12 @@ def rate_distortion(
     the model was trained with if it states one (zscope's models do, with its variance), else
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
-    observations = as_tensor(observations)
-    if len(observations) == 0:
-        raise Undefined("rate_distortion: no observations were given.")
+    observations = as_tensor(observations, "rate_distortion")
+    if observations.ndim < 2 or len(observations) == 0 or observations.is_complex():
+        raise Undefined(
+            f"rate_distortion: observations of shape {tuple(observations.shape)} and type "
+            f"{observations.dtype}; expected real numbers, at least one row."
+        )
     if posterior is not None and len(posterior) != len(observations):
         raise ConfigError(
             f"rate_distortion: {len(observations)} observations and {len(posterior)} posteriors. "

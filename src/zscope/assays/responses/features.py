@@ -146,8 +146,9 @@ def feature_effects(
     than `least` standard deviations are not listed.
     """
     who = "feature_effects"
-    x = as_tensor(observations).double()
-    if x.ndim != 2 or len(x) < 2:
+    x = as_tensor(observations, who)
+    x = x if x.is_complex() else x.double()
+    if x.ndim != 2 or len(x) < 2 or x.is_complex():
         raise Undefined(
             f"{who}: observations of shape {tuple(x.shape)}; expected at least two vectors, "
             "samples x features. Pictures have no features with names: look at traversals."

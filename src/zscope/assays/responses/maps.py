@@ -46,7 +46,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 from zscope.sampling import whole
-from zscope.types import Codes
+from zscope.types import Codes, as_tensor
 
 __all__ = [
     "Axis", "ResponseMap", "as_codes", "divergence", "in_plane", "planar_field", "response_map",
@@ -253,12 +253,14 @@ def in_plane(base: Tensor, dims: tuple[int, int], points: Float[Tensor, "samples
 
 def as_codes(values: Tensor | np.ndarray, who: str) -> Codes:
     """One latent vector or several, as finite rows on the CPU, with their floating dtype."""
-    rows = torch.as_tensor(values).detach().cpu()
+    rows = as_tensor(values, who).detach().cpu()
+    if rows.is_complex():
+        raise ConfigError(f"{who} has complex numbers; expected real ones.")
     rows = rows if rows.is_floating_point() else rows.to(torch.get_default_dtype())
     rows = rows.unsqueeze(0) if rows.ndim == 1 else rows
     if rows.ndim != 2 or rows.numel() == 0:
         raise ConfigError(
-            f"{who} has shape {tuple(torch.as_tensor(values).shape)}; expected one latent vector, "
+            f"{who} has shape {tuple(rows.shape)}; expected one latent vector, "
             "or one row of latents for each sample."
         )
     if not rows.isfinite().all():

@@ -83,6 +83,8 @@ def mmd(
             f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two of equal shape with "
             "at least 4 samples are needed. Draw equally many samples of both."
         )
+    if x.is_complex() or y.is_complex():
+        raise Undefined("mmd: got complex numbers; expected real ones. Give both parts as columns.")
     if not variance > 0:
         raise Undefined(
             f"mmd: a variance of {variance} gives kernels of zero width. Are all codes the same? "

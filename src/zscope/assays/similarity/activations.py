@@ -19,6 +19,7 @@ from torch import Generator, Tensor, nn
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import Undefined
 from zscope.randomness import seed_of
+from zscope.sampling import whole
 from zscope.types import Observations, as_tensor
 
 __all__ = ["activations"]
@@ -48,9 +49,13 @@ def activations(
     models never share their noise. Shared noise would make the samples of two models that
     learned nothing look similar (CKA .99 of pure noise).
     """
-    if len(observations) == 0:
-        raise Undefined("activations: got no observations; expected at least one.")
-    observations = as_tensor(observations)
+    observations = as_tensor(observations, "activations")
+    if observations.ndim < 2 or len(observations) == 0 or observations.is_complex():
+        raise Undefined(
+            f"activations: got observations of shape {tuple(observations.shape)} and type "
+            f"{observations.dtype}; expected real numbers, a row for each of at least one sample."
+        )
+    whole("activations", 1, batch=batch)
     auxiliary = None if auxiliary is None else as_tensor(auxiliary)
     source = generator
     decode = decode and autoencoder.decodes

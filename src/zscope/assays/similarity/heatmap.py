@@ -31,7 +31,7 @@ from zscope.assays.matrices import Array
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Result
-from zscope.types import Matrix
+from zscope.types import Matrix, as_tensor
 
 __all__ = ["Layer", "SimilarityHeatmap", "prepare_layers", "similarity_heatmap"]
 
@@ -177,7 +177,11 @@ def prepare_layers(layers: Layers) -> dict[str, Layer]:
     """
     prepared = {}
     for name, values in layers.items():
-        layer = values if isinstance(values, Layer) else _prepare(name, torch.as_tensor(values))
+        layer = (
+            values
+            if isinstance(values, Layer)
+            else _prepare(name, as_tensor(values, f"similarity_heatmap, layer {name!r}"))
+        )
         if layer is not None:
             prepared[name] = layer
     return prepared
@@ -185,6 +189,11 @@ def prepare_layers(layers: Layers) -> dict[str, Layer]:
 
 def _prepare(name: str, values: Tensor) -> Layer | None:
     """None for a constant layer."""
+    if values.ndim == 0 or values.numel() == 0 or values.is_complex():
+        raise Undefined(
+            f"similarity_heatmap: the layer {name!r} has shape {tuple(values.shape)} and type "
+            f"{values.dtype}; expected real numbers, a row for each sample."
+        )
     rows = values.detach().reshape(len(values), -1)
     rows = rows if rows.dtype == torch.float64 else rows.float()
     peak = float(rows.abs().max())
