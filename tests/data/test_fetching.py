@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import zscope.data
+from zscope import files
 from zscope.data.fetching import RECORD, fetch, fetch_source, records, require_files, state
 from zscope.data.source import File, Source
 from zscope.errors import DataError
@@ -33,6 +34,12 @@ def known(content):
 
 def source_of(files):
     return Source("tiny", "Tiny", "", "", lambda folder: None, files=files, homepage="http://home")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """What is made of the files is kept with them, in the user's own folder of datasets."""
+    monkeypatch.setenv("ZSCOPE_DATA", str(tmp_path))
 
 
 @pytest.fixture
@@ -186,16 +193,15 @@ def test_caches_made_from_old_files_go_when_new_ones_come(confirmed, published, 
 def test_what_a_killed_unpacking_left_is_removed_by_the_next(tmp_path):
     from zscope.data.unpacking import memory_map
 
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    left = tmp_path / f".images-1.npy.{gone.pid}"
+    left = tmp_path / f".part-{'0' * 16}.npy"
     left.write_bytes(b"half")
-    working = tmp_path / f".images-2.npy.{os.getppid()}"  # a process that is alive
-    working.write_bytes(b"half")
-    array = memory_map("x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))]))
-    assert array.tolist() == [[1, 1, 1], [1, 1, 1]]
-    assert not left.exists()
-    assert working.exists()
+    with files.writing(tmp_path / "b.npy") as working:  # by a process that is alive
+        array = memory_map(
+            "x", tmp_path / "a.npy", (2, 3), np.dtype(np.uint8), iter([np.ones((2, 3))])
+        )
+        assert array.tolist() == [[1, 1, 1], [1, 1, 1]]
+        assert not left.exists()
+        assert os.path.exists(working.name)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -255,11 +261,13 @@ def test_an_import_stopped_halfway_leaves_nothing_that_looks_complete(
     process.communicate()
     for number, folder in folders.items():
         assert state(unconfirmed, folder) == "by hand"
-        assert not [path for path in folder.iterdir() if not path.name.startswith(".")]
+        assert not [*folder.glob("[!.]*")]
         if number == signal.SIGINT:
-            assert everything_in(folder) == []
+            assert not folder.exists()
         else:
-            assert [path.name for path in folder.iterdir()] == [f".incoming-{importers[number]}"]
+            (lock, part) = sorted(path.name for path in folder.iterdir())
+            assert lock == ".lock"
+            assert part.startswith(".part-")
         with pytest.raises(DataError, match="2 of 2 files are not in"):
             require_files(unconfirmed, folder)
         fetch_source(unconfirmed, folder, published)

@@ -505,7 +505,7 @@ def test_cut_files_are_refused(tmp_path, draw, suffix):
     load_path(path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) * 2 // 3])
-    with pytest.raises(DataError, match="cannot be read as"):
+    with pytest.raises(DataError, match="cannot be read as|should have 16,000 bytes"):
         load_path(path)
 
 

@@ -13,6 +13,7 @@ else is two callables: `zs.wrap(encoder, decoder)`.
 """
 
 import json
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from zscope import files
 from zscope.errors import InterfaceError, MissingExtra
 
 if TYPE_CHECKING:
@@ -74,8 +76,11 @@ def recognise_folder(folder: Path) -> "Autoencoder | None":
     if (folder / "config.json").is_file():
         try:
             content = json.loads((folder / "config.json").read_bytes())
-        except ValueError:
-            return None
+        except (ValueError, RecursionError, OSError) as error:
+            raise InterfaceError(
+                f"load: {folder / 'config.json'} cannot be read as JSON ({error}). Is it damaged? "
+                "Save the model again."
+            ) from error
         if isinstance(content, dict) and "_diffusers_version" in content:
             return _adapt("from_diffusers", folder)
     return None
@@ -95,6 +100,14 @@ class MissingPackage(MissingExtra):
             f"{who}: the package {package!r} is not installed, and its models cannot be used "
             f"without it. Install it with: pip install {package}",
         )
+
+
+def check_size(who: str, build: Callable[[], nn.Module]) -> None:
+    """Refuse a model that does not fit into memory, before its weights are allocated."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        model = build()
+    needed = sum(tensor.nbytes for tensor in model.state_dict().values())
+    files.check_memory(who, needed, f"a {type(model).__name__} of these sizes")
 
 
 def array_of(tensor: Tensor, who: str) -> np.ndarray:

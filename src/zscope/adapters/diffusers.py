@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zscope.adapters import MissingPackage
+from zscope import files
+from zscope.adapters import MissingPackage, check_size
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import InterfaceError
+from zscope.errors import InterfaceError, ZscopeError
 from zscope.wrapping import wrap
 
 __all__ = ["from_diffusers"]
@@ -52,10 +53,15 @@ def _read(folder: Path) -> Any:
     try:
         name = json.loads((folder / "config.json").read_bytes())["_class_name"]
         kind = getattr(diffusers, name)
+        for file in folder.iterdir():
+            files.require_regular(file, "from_diffusers", InterfaceError)
+        check_size("from_diffusers", lambda: kind.from_config(kind.load_config(str(folder))))
         with torch.random.fork_rng(devices=[]):
             return kind.from_pretrained(
                 str(folder), local_files_only=True, use_safetensors=True, low_cpu_mem_usage=False
             )
+    except ZscopeError:
+        raise
     except Exception as error:
         raise InterfaceError(
             f"from_diffusers: {folder} could not be read ({type(error).__name__}: "

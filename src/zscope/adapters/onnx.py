@@ -5,6 +5,7 @@ and standard deviations where the name of the second says so (std, sigma, stddev
 Files with a fixed batch size get batches of that size. There are no gradients.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zscope import files
 from zscope.adapters import MissingPackage, array_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError
@@ -61,8 +63,10 @@ class _Session:
             import onnxruntime
         except ImportError:
             raise MissingPackage("from_onnx", "onnxruntime") from None
+        files.require_regular(path, "from_onnx", InterfaceError)
         if not path.is_file():
             raise InterfaceError(f"from_onnx: there is no file {path}. Is the path right?")
+        _check_files(path)
         try:
             self._session = onnxruntime.InferenceSession(str(path), providers=providers)
         except Exception as error:
@@ -97,3 +101,65 @@ class _Session:
         if count < size:
             values = np.concatenate([values, np.repeat(values[-1:], size - count, axis=0)])
         return [output[:count] for output in self._session.run(None, {self._input.name: values})]
+
+
+def _check_files(path: Path) -> None:
+    """Refuse weights in other files unless these are files in the same folder, with room."""
+    content = path.read_bytes()
+    size = len(content)
+    for location in _locations(content):
+        other = path.parent / location
+        files.require_regular(other, "from_onnx", InterfaceError)
+        if not other.resolve().is_relative_to(path.parent.resolve()) or not other.is_file():
+            raise InterfaceError(
+                f"from_onnx: {path} has weights in {location}, which is not a file in its folder. "
+                "Copy it there, or export the model as one file."
+            )
+        size += other.stat().st_size
+    files.check_memory("from_onnx", size, str(path))
+
+
+def _locations(model: bytes) -> set[str]:
+    """The names of the files with weights that a model refers to.
+
+    In the protocol buffers of ONNX: graph (7), initializer (5), external_data (13), whose
+    entries are a key (1) and a value (2). A damaged file is left to onnxruntime.
+    """
+    names: set[str] = set()
+    for graph in _fields(model, 7):
+        for tensor in _fields(graph, 5):
+            for entry in _fields(tensor, 13):
+                if b"location" in _fields(entry, 1):
+                    names.update(value.decode(errors="replace") for value in _fields(entry, 2))
+    return names
+
+
+def _fields(message: bytes, wanted: int) -> list[bytes]:
+    """The fields of a protocol buffer with this number that are bytes."""
+    return [value for number, value in _walk(message) if number == wanted]
+
+
+def _walk(message: bytes) -> Iterator[tuple[int, bytes]]:
+    place = 0
+    while place < len(message):
+        key, place = _varint(message, place)
+        if key & 7 == 0:
+            _, place = _varint(message, place)
+        elif key & 7 == 2:
+            size, place = _varint(message, place)
+            yield key >> 3, message[place : place + size]
+            place += size
+        else:
+            place += {1: 8, 5: 4}.get(key & 7, len(message))
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number of seven bits a byte, the last of which is below 128, and where it ends."""
+    number = shift = 0
+    for byte in message[place : place + 10]:
+        place += 1
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return number, place
+    return 0, len(message)

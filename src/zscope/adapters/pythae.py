@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zscope.adapters import MissingPackage
+from zscope.adapters import MissingPackage, check_size
 from zscope.adapters.weights import load_weights
 from zscope.autoencoder import Autoencoder
-from zscope.errors import InterfaceError
+from zscope.errors import InterfaceError, ZscopeError
 from zscope.wrapping import wrap
 
 __all__ = ["from_pythae"]
@@ -70,8 +70,11 @@ def _read(folder: Path) -> nn.Module:
         name = str(json.loads(file.read_bytes())["name"])
         settings = AutoConfig.from_json_file(str(file))
         kind = getattr(models, name.removesuffix("Config").removesuffix("_"))
+        check_size("from_pythae", lambda: kind(settings))
         with torch.random.fork_rng(devices=[]):  # initial weights, replaced below
             model: nn.Module = kind(settings)
+    except ZscopeError:
+        raise
     except Exception as error:
         raise InterfaceError(
             f"from_pythae: {file} does not describe a model that pythae can build "

@@ -86,7 +86,24 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
         return _with_recipe(data, str(Path(name).expanduser().resolve()), options, root)
     entry = source(name)
     _check_options(name, options, entry.options)
-    return _with_recipe(entry.load(folder(root) / name, **options), name, options, root)
+    return _with_recipe(load_source(entry, folder(root), options), name, options, root)
+
+
+def load_source(entry: Source, root: Path, options: dict[str, Any]) -> Dataset:
+    """The dataset of a source, whose files are below `root`; built-in data need only a cache."""
+    from zscope.data.fetching import UNREADABLE
+
+    if entry.built_in:
+        return entry.load(folder() / entry.name, **options)
+    try:
+        return entry.load(root / entry.name, **options)
+    except UNREADABLE as error:
+        files = ", ".join(file.name for file in entry.files)
+        raise DataError(
+            f"{entry.name}: {files} in {root / entry.name} cannot be read "
+            f"({type(error).__name__}: {error}). Damaged? Fetch again: zscope data fetch "
+            f"{entry.name}"
+        ) from error
 
 
 def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Dataset:

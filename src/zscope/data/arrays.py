@@ -1,6 +1,8 @@
 """Read arrays of one's own: .npy, .npz and HDF5 files."""
 
+import io
 import json
+import math
 import struct
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
@@ -10,16 +12,21 @@ from typing import Any, cast
 
 import numpy as np
 
+from zscope import files
 from zscope.data.columns import array_columns
-from zscope.data.own import Contents
+from zscope.data.own import GUESSED, LABELS, Contents
 from zscope.data.unpacking import (
     LARGE,
+    PIECE,
     cached_memory_map,
     h5_rows,
+    h5_table,
     npy_header,
     npz_headers,
     npz_rows,
     open_h5,
+    open_zip,
+    require_bytes,
 )
 from zscope.errors import ConfigError, DataError
 
@@ -31,6 +38,7 @@ NAMES = ("factor_names", "label_names")
 FEATURE_NAMES = ("feature_names",)
 KINDS = ("factor_kinds",)
 PROVENANCE = "provenance"  # facts about the data, as JSON
+DECIDED_HERE = ("path", "array", "root", "imputed")  # facts that a file does not know better
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -51,6 +59,7 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Conte
                 f"{path.name}: factors={factors[0]!r}; expected the path of another .npy file with "
                 "the factors, one row per sample."
             )
+        files.require_regular(other, path.name)
         if not other.is_file():
             raise DataError(
                 f"{path.name}: factors={factors[0]!r}, but there is no such file here or next to "
@@ -62,9 +71,10 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Conte
 
 def open_npy(path: Path) -> np.ndarray:
     """The memory map of a .npy file."""
-    with path.open("rb") as stream:
+    with files.open_regular(path) as stream:
         shape, dtype, _ = npy_header(stream)
-    _refuse_objects(path, "the array", dtype)
+        _refuse_objects(path, "the array", dtype)
+        require_bytes(path, "the array", shape, dtype, path.stat().st_size - stream.tell())
     if 0 in shape:
         raise DataError(f"{path}: an array of shape {shape} has no samples. Was it saved in full?")
     return cast(np.ndarray, np.load(path, mmap_mode="r", allow_pickle=False))
@@ -79,8 +89,9 @@ def open_arrays(path: Path) -> Iterator[tuple[Shapes, Callable[[str], np.ndarray
         yield shapes, lambda name: _npz_array(path, name, headers)
         return
     with open_h5(path) as file:
-        tables = {name: table for name, table in file.items() if hasattr(table, "shape")}
-        shapes = {name: tuple(table.shape) for name, table in tables.items()}
+        tables = {name: table for name in file if (table := h5_table(file, name, path)) is not None}
+        # Without a shape: an empty one, which h5py calls null.
+        shapes = {name: tuple(table.shape or ()) for name, table in tables.items()}
         yield shapes, lambda name: _h5_array(path, tables[name])
 
 
@@ -147,10 +158,22 @@ def _provenance(array: np.ndarray | None) -> dict[str, Any]:
     if array is None or array.ndim:
         return {}
     try:
-        facts = json.loads(_text(array.item()))
-    except ValueError:
+        facts = json.loads(_text(array.item()), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    if not isinstance(facts, dict):
+        return {}
+    labels, guessed = facts.pop(LABELS, None), facts.pop(GUESSED, None)
+    facts = {key: value for key, value in facts.items() if key not in DECIDED_HERE}
+    if isinstance(labels, dict) and all(isinstance(words, list) for words in labels.values()):
+        facts[LABELS] = labels
+    if isinstance(guessed, list):
+        facts[GUESSED] = guessed
+    return facts
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} in the provenance")
 
 
 def _npz_array(
@@ -158,8 +181,12 @@ def _npz_array(
 ) -> np.ndarray:
     shape, dtype = headers[name]
     _refuse_objects(path, name, dtype)
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         member = archive.getinfo(f"{name}.npy")
+        if member.compress_type == zipfile.ZIP_STORED:
+            with archive.open(member) as stream:
+                while stream.read(PIECE):
+                    pass  # at the end, the checksum is compared
     if member.compress_type == zipfile.ZIP_STORED and 0 not in shape and shape:
         with path.open("rb") as stream:
             stream.seek(member.header_offset + 26)
@@ -168,15 +195,19 @@ def _npz_array(
             shape, dtype, columns_first = npy_header(stream)
             start = stream.tell()
             return np.memmap(path, dtype, "r", start, shape, "F" if columns_first else "C")
-    if int(np.prod(shape)) * dtype.itemsize > LARGE:
+    if math.prod(shape) * dtype.itemsize > LARGE:
         return cached_memory_map(path, name, shape, dtype, npz_rows(path, name, path.name))
-    with np.load(path, allow_pickle=False) as arrays:
-        return cast(np.ndarray, arrays[name])
+    with open_zip(path) as archive:  # to the end, where the checksum is compared
+        content = io.BytesIO(archive.read(member))
+    return np.lib.format.read_array(content, allow_pickle=False)
 
 
 def _h5_array(path: Path, table: Any) -> np.ndarray:
     dtype = table.dtype
+    if table.shape is None:
+        raise DataError(f"{path}: {table.name} is empty. Was it saved in full?")
     if dtype.hasobject:  # strings of any length
+        files.check_memory("data", 16 * table.size, f"{table.name} in {path.name}")
         return np.array([_text(word) for word in np.ravel(table[()])])
     offset = table.id.get_offset()
     if offset is not None and table.chunks is None and table.external is None and table.size:

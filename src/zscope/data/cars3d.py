@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from zscope import files
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import require_files
+from zscope.data.fetching import UNREADABLE, require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, pixels
 from zscope.data.unpacking import unpack
 from zscope.errors import DataError
@@ -29,10 +30,11 @@ PER_CAR = AZIMUTHS * ELEVATIONS
 
 def cars(path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and content of each car's file, in the order of the archive."""
-    with tarfile.open(path, "r|gz") as archive:
+    with files.open_regular(path) as file, tarfile.open(fileobj=file, mode="r|gz") as archive:
         for member in archive:
             place = PurePosixPath(member.name)
             if place.parent.name == "cars" and place.suffix == ".mat" and place.name[0] != ".":
+                files.check_memory("cars3d", member.size, f"{member.name} in {path.name}")
                 content = archive.extractfile(member)
                 if content is not None:
                     yield place.stem, content.read()
@@ -44,15 +46,17 @@ def read_car(name: str, content: bytes) -> np.ndarray:
 
     try:
         pictures: np.ndarray = loadmat(io.BytesIO(content), variable_names=["im"])["im"]
-    except (ValueError, KeyError, TypeError, NotImplementedError) as error:
+    except UNREADABLE as error:
         raise DataError(
-            f"cars3d: {name}.mat has no readable array 'im'. Damaged? Fetch the archive again."
+            f"cars3d: {name}.mat in {FILE} has no readable array 'im' ({type(error).__name__}). "
+            "Damaged? Fetch the archive again."
         ) from error
     expected = (SIDE, SIDE, 3, AZIMUTHS, ELEVATIONS)
     if pictures.shape != expected or pictures.dtype != np.uint8:
         raise DataError(
-            f"cars3d: expected 'im' in {name}.mat to have shape {expected} and type uint8, got "
-            f"{pictures.shape} and {pictures.dtype}. Another version? Fetch the archive again."
+            f"cars3d: expected 'im' in {name}.mat of {FILE} to have shape {expected} and type "
+            f"uint8, got {pictures.shape} and {pictures.dtype}. Another version? Fetch the archive "
+            "again."
         )
     return pictures.transpose(3, 4, 2, 0, 1).reshape(PER_CAR, 3, SIDE, SIDE)
 

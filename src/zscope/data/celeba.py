@@ -8,7 +8,6 @@ The aligned pictures are 178 x 218. As is common practice for autoencoders, the 
 148 x 148 pixels are cropped and resized to 64 x 64; both numbers are options.
 """
 
-import io
 import zipfile
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +19,7 @@ import numpy as np
 from zscope.data.dataset import Dataset
 from zscope.data.fetching import require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
-from zscope.data.unpacking import pillow, unpack
+from zscope.data.unpacking import open_zip, read_picture, unpack
 from zscope.errors import ConfigError, DataError
 
 __all__ = ["CELEBA", "build"]
@@ -52,7 +51,7 @@ def pictures(archive: zipfile.ZipFile) -> list[str]:
 
 def check_archive(path: Path, *, count: int) -> None:
     """Check that the archive holds all numbered pictures, undamaged, in the published size."""
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         names = pictures(archive)
         numbers = [PurePosixPath(name).stem for name in names]
         if numbers != [f"{k:06}" for k in range(1, count + 1)]:
@@ -62,9 +61,11 @@ def check_archive(path: Path, *, count: int) -> None:
             )
         if damaged := archive.testzip():
             raise DataError(f"{path.name}: {damaged} is damaged. Unpack or download it again.")
-        size = pillow().open(io.BytesIO(archive.read(names[0]))).size
-        if size != (WIDTH, HEIGHT):
-            raise DataError(f"{path.name}: expected pictures of {(WIDTH, HEIGHT)}, got {size}.")
+        height, width, _ = read_picture(archive, names[0], path.name).shape
+        if (width, height) != (WIDTH, HEIGHT):
+            raise DataError(
+                f"{path.name}: expected pictures of {(WIDTH, HEIGHT)}, got {(width, height)}."
+            )
 
 
 def read_attributes(path: Path) -> tuple[list[str], np.ndarray]:
@@ -124,12 +125,11 @@ def build(
         left, top = (WIDTH - square) // 2, (HEIGHT - square) // 2
 
         def pieces() -> Iterator[np.ndarray]:
-            image = pillow()
-            with zipfile.ZipFile(folder / ARCHIVE) as archive:
+            with open_zip(folder / ARCHIVE) as archive:
                 names = pictures(archive)
                 for start in range(0, len(names), STEP):
                     faces = [
-                        np.asarray(image.open(io.BytesIO(archive.read(name))).convert("RGB"))
+                        read_picture(archive, name, "celeba")
                         for name in names[start : start + STEP]
                     ]
                     faces = [face[top : top + square, left : left + square] for face in faces]

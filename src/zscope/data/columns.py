@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from zscope import files
 from zscope.data.fetching import UNREADABLE
 from zscope.errors import ConfigError, DataError
 from zscope.factors import Kind, Kinds, kinds_of
@@ -143,6 +144,7 @@ def array_columns(
             f"{path}: expected an array of samples x columns, got shape {values.shape}. Flatten "
             "it: array.reshape(len(array), -1)"
         )
+    files.check_memory("data", 8 * table.size, f"{path}, {table.shape} numbers,")
     names = list(names) or [f"{prefix}{k}" for k in range(table.shape[1])]
     if len(names) != table.shape[1]:
         raise DataError(
@@ -188,6 +190,8 @@ def file_type(path: Path, known: Sequence[str]) -> str:
             f"{path}: there is no such file or folder (looked in {Path.cwd()}). Is the path right?"
         )
     suffix = "folder" if path.is_dir() else path.suffix.lower()
+    if suffix != "folder":
+        files.require_regular(path)
     if suffix not in known:
         what = "a folder" if suffix == "folder" else f"a file ending in {suffix or 'nothing'}"
         expected = ", ".join(known).replace("folder", "or a folder of pictures")
@@ -206,9 +210,10 @@ def read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:
+        reason = " ".join(str(error).split())[:300]
         raise DataError(
             f"{path}: cannot be read as {path.suffix or 'a folder'} ({type(error).__name__}: "
-            f"{error}). Is it complete, and of the type that its name says? Write it again, for "
+            f"{reason}). Is it complete, and of the type that its name says? Write it again, for "
             "instance with np.save."
         ) from error
 

@@ -4,44 +4,52 @@ Files are first written to a temporary folder. When all files of the dataset hav
 their checks they are moved to their final place, and their hashes are written to
 `provenance.json` last. A file that is found in place without such a record (put there by
 hand, or left by a killed import) is checked before its first use.
+
+What zscope makes of the files (their records, and the arrays that were decoded from them) is
+written to the user's own folder of datasets, never beside files that lie elsewhere: such a
+folder may be read-only, and a record in it may come from anyone.
 """
 
 import csv
 import errno
 import hashlib
 import json
+import lzma
+import math
 import os
 import re
-import shutil
 import struct
 import sys
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from zscope import files
 from zscope.data.source import File, Source
-from zscope.errors import DataError
+from zscope.errors import DataError, RunError
 
 __all__ = [
-    "UNREADABLE", "Record", "State", "delete_partial_files", "disk_errors", "fetch", "fetch_source",
-    "progress_bar", "records", "require_files", "state",
+    "UNREADABLE", "Record", "State", "cache_folder", "disk_errors", "fetch", "fetch_source",
+    "progress_bar", "records", "require_files", "state", "writing_cache",
 ]  # fmt: skip
 
 RECORD = "provenance.json"
 FORMAT = 1
 BLOCK = 2**20
-INCOMING = ".incoming-"  # followed by the number of the process
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 
 # Errors that readers of the file formats raise for a damaged file or one of another format.
 UNREADABLE = (
-    OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError,
-    csv.Error, struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+    OSError, ValueError, EOFError, LookupError, TypeError, RuntimeError, ArithmeticError,
+    AttributeError, AssertionError, MemoryError, SyntaxError, csv.Error, lzma.LZMAError,
+    struct.error, tarfile.TarError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
 State = Literal["built in", "here", "can be fetched", "by hand"]
@@ -85,28 +93,30 @@ def fetch_source(
 ) -> dict[str, Record]:
     if source.built_in:
         return {}
-    saved = records(folder)
-    files = [f for f in source.files if from_dir or not _is_recorded(folder, f, saved)]
-    if not files:
-        return {file.name: saved[file.name] for file in source.files}
-    places = _places(source, folder, files, from_dir)
-    with disk_errors(source.name, folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        delete_partial_files(folder)
-        incoming = folder / f"{INCOMING}{os.getpid()}"
-        try:
-            incoming.mkdir()
+    before = records(folder)
+    wanted = [f for f in source.files if from_dir or not _is_recorded(folder, f, before)]
+    places = _places(source, folder, wanted, from_dir) if wanted else {}
+    with ExitStack() as stack:
+        if wanted:
+            stack.enter_context(disk_errors(source.name, folder))
+            stack.enter_context(_lock(source.name, folder))
+            saved = records(folder)
+            if saved != before:  # another process has fetched some of them in the meantime
+                wanted = [file for file in wanted if not _is_recorded(folder, file, saved)]
+        if wanted:
+            files.check_disk(source.name, folder, _total(wanted, places), "the dataset")
+            incoming = stack.enter_context(files.partial_folder(folder))
             fetched = {
                 file.name: _get_file(source, file, places[file.name], incoming, progress)
-                for file in files
+                for file in wanted
             }
-            for file in files:
+            for file in wanted:
                 os.replace(incoming / file.name, folder / file.name)
-            for stale in folder.glob("*.npy"):
-                stale.unlink()
-            _write_records(source, folder, {**saved, **fetched})
-        finally:
-            shutil.rmtree(incoming, ignore_errors=True)
+            with writing_cache(source.name, cache_folder(folder), held=folder) as writable:
+                if writable:
+                    for stale in cache_folder(folder).glob("*.npy"):
+                        stale.unlink()
+                    _write_records(source, folder, {**saved, **fetched})
     return require_files(source, folder)
 
 
@@ -115,20 +125,23 @@ def require_files(source: Source, folder: Path) -> dict[str, Record]:
 
     Files that have no record yet are checked first.
     """
+    for file in source.files:
+        files.require_regular(folder / file.name, source.name)
     missing = [file.name for file in source.files if not (folder / file.name).is_file()]
     if missing:
         raise DataError(_how_to_get(source, folder, missing))
     saved = records(folder)
-    new = {}
-    for file in source.files:
-        if not _is_recorded(folder, file, saved):
-            path = folder / file.name
-            size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
-            new[file.name] = _check(source, file, path, size, hashes, origin="put in by hand")
-    if new:
-        saved = {**saved, **new}
-        with disk_errors(source.name, folder):
-            _write_records(source, folder, saved)
+    if not all(_is_recorded(folder, file, saved) for file in source.files):
+        with writing_cache(source.name, cache_folder(folder)) as writable:
+            saved = records(folder)  # another process may have checked them in the meantime
+            for file in source.files:
+                if not _is_recorded(folder, file, saved):
+                    path = folder / file.name
+                    size, hashes = _read(path, _hashes(file), title=f"checking {file.name}")
+                    record = _check(source, file, path, size, hashes, origin="put in by hand")
+                    saved[file.name] = record
+            if writable:
+                _write_records(source, folder, saved)
     return {file.name: saved[file.name] for file in source.files}
 
 
@@ -143,14 +156,67 @@ def state(source: Source, folder: Path) -> State:
 
 
 def records(folder: Path) -> dict[str, Record]:
-    """The records in a folder's `provenance.json`; empty if it is missing or unreadable."""
+    """The records of the files in a folder; empty if there are none, or unreadable ones."""
     try:
-        content = json.loads((folder / RECORD).read_text())
+        with files.open_regular(cache_folder(folder) / RECORD) as file:
+            content = json.loads(file.read(BLOCK))
         if content["format"] != FORMAT:
             return {}
-        return {name: Record(**fields) for name, fields in content["files"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        saved = {name: Record(**fields) for name, fields in content["files"].items()}
+    except (DataError, *UNREADABLE):
         return {}  # unreadable or of another version: the files are checked again
+    return saved if all(_is_sound(record) for record in saved.values()) else {}
+
+
+def _is_sound(record: Record) -> bool:
+    """Whether the fields have their types; the hash becomes part of the names of files."""
+    return (
+        all(isinstance(number, int) for number in (record.bytes, record.modified))
+        and all(isinstance(word, str) for word in (record.checked, record.origin, record.date))
+        and re.fullmatch("[0-9a-f]{64}", str(record.sha256)) is not None
+    )
+
+
+def cache_folder(folder: Path) -> Path:
+    """Where to keep what is made of the files in a folder: there, if it is in the user's own
+    folder of datasets, else in a folder of that."""
+    from zscope.data import folder as datasets
+
+    own, place = datasets().absolute().resolve(), folder.absolute().resolve()
+    if place.is_relative_to(own):
+        return folder
+    digest = hashlib.sha256(os.fsencode(place)).hexdigest()[:12]
+    return datasets() / "elsewhere" / f"{folder.name[:50]}-{digest}"
+
+
+@contextmanager
+def writing_cache(who: str, folder: Path, *, held: Path | None = None) -> Iterator[bool]:
+    """Be the only process that writes to a cache. False if the user may not write there.
+
+    `held` is a folder that this process has locked already.
+    """
+    writable = True
+    with disk_errors(who, folder), ExitStack() as stack:
+        if folder != held:
+            try:
+                stack.enter_context(_lock(who, folder))
+            except OSError as error:
+                if error.errno not in READ_ONLY:
+                    raise
+                writable = False
+        yield writable
+
+
+@contextmanager
+def _lock(who: str, folder: Path) -> Iterator[None]:
+    """Lock a folder, waiting for other processes, and delete what dead ones left."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(files.lock(folder, who, wait=True))
+        except RunError as error:
+            raise (error.__cause__ or error) from None
+        files.sweep(folder)
+        yield
 
 
 @contextmanager
@@ -159,12 +225,12 @@ def disk_errors(who: str, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(
                 f"{who}: the disk of {folder} is full. Free some space, or keep datasets "
                 "elsewhere: set ZSCOPE_DATA or give --root."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+        if error.errno in (*READ_ONLY, errno.ENAMETOOLONG):
             raise DataError(
                 f"{who}: cannot write to {folder} ({error.strerror}). Keep datasets elsewhere: "
                 "set ZSCOPE_DATA or give --root."
@@ -213,6 +279,7 @@ def _places(
         for place in (start / source.name, start):
             if file.folder and (place / file.folder).is_dir():
                 places[file.name] = place / file.folder
+            files.require_regular(place / file.name, source.name)
             if (place / file.name).is_file():
                 places[file.name] = place / file.name
     missing = [file.name for file in wanted if file.name not in places]
@@ -258,7 +325,7 @@ def _download(
                 progress_bar(file.name, file.size, show=progress) as advance,
             ):
                 pooch.HTTPDownloader(
-                    progressbar=_PoochProgress(advance), chunk_size=BLOCK, timeout=60
+                    progressbar=_PoochProgress(source, file, advance), chunk_size=BLOCK, timeout=60
                 )(url, copy, None)
                 copy.flush()
                 os.fsync(copy.fileno())
@@ -273,16 +340,30 @@ def _download(
 
 
 class _PoochProgress:
-    """The interface of a progress bar that pooch expects, passed on to ours."""
+    """The interface of a progress bar that pooch expects, passed on to ours.
+
+    Ends a download that is longer than the file, and may have no end.
+    """
 
     total = 0
 
-    def __init__(self, advance: Advance) -> None:
-        self.update = advance
+    def __init__(self, source: Source, file: File, advance: Advance) -> None:
+        self._source, self._file, self._advance = source, file, advance
+        self._left = math.inf if file.size is None else file.size + BLOCK
+
+    def update(self, count: int) -> None:
+        self._advance(count)
+        self._left -= count
+        if self._left < 0:
+            raise DataError(
+                f"{self._source.name}: {self._file.name} should have {self._file.size:,} bytes, "
+                "and the server sends more. Another version? Get the file from "
+                f"{self._source.homepage}; nothing was stored."
+            )
 
     def reset(self) -> None:
         # pooch fills the bar again at the end.
-        self.update = lambda count: None
+        self._advance, self._left = (lambda count: None), math.inf
 
     def close(self) -> None:
         pass
@@ -300,7 +381,10 @@ def _read(
     """The size and hashes of a file, read once; with `copy`, its bytes are written there."""
     digests = {name: hashlib.new(name, usedforsecurity=False) for name in hashes}
     size = 0
-    with path.open("rb") as content, progress_bar(title, path.stat().st_size, show=show) as advance:
+    with (
+        files.open_regular(path) as content,
+        progress_bar(title, path.stat().st_size, show=show) as advance,
+    ):
         while block := content.read(BLOCK):
             size += len(block)
             for digest in digests.values():
@@ -356,47 +440,36 @@ def _is_recorded(folder: Path, file: File, saved: dict[str, Record]) -> bool:
 
 def _write_records(source: Source, folder: Path, saved: dict[str, Record]) -> None:
     names = {file.name for file in source.files}
-    files = {name: asdict(record) for name, record in saved.items() if name in names}
-    content = {"format": FORMAT, "dataset": source.name, "files": files}
-    partial = folder / f".{RECORD}.{os.getpid()}"
-    with partial.open("w") as out:
-        json.dump(content, out, indent=2)
-        out.flush()
-        os.fsync(out.fileno())
-    os.replace(partial, folder / RECORD)
+    facts = {name: asdict(record) for name, record in saved.items() if name in names}
+    content = {"format": FORMAT, "dataset": source.name, "folder": str(folder), "files": facts}
+    with files.writing(cache_folder(folder) / RECORD) as out:
+        out.write(json.dumps(content, indent=2).encode(errors="surrogateescape"))
 
 
 def _pack(unpacked: Path, target: Path, *, title: str, show: bool | None) -> None:
     """Pack a folder into an archive; pictures are compressed already, so the archive is not."""
-    files = sorted(path for path in unpacked.rglob("*") if path.is_file())
-    total = sum(path.stat().st_size for path in files)
+    members = sorted(path for path in unpacked.rglob("*") if path.is_file())
+    total = sum(path.stat().st_size for path in members)
     with (
         zipfile.ZipFile(target, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive,
         progress_bar(title, total, show=show) as advance,
     ):
-        for path in files:
+        for path in members:
             archive.write(path, Path(unpacked.name) / path.relative_to(unpacked))
             advance(path.stat().st_size)
 
 
-def delete_partial_files(folder: Path) -> None:
-    """Delete partial files of dead processes."""
-    for path in folder.glob(".*"):
-        number = re.fullmatch(rf"(?:{re.escape(INCOMING)}|\..*\.)(\d+)", path.name)
-        if number and not _is_alive(int(number[1])):
-            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
-
-
-def _is_alive(process: int) -> bool:
-    if process == os.getpid():
-        return False
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+def _total(wanted: list[File], places: dict[str, Path | str]) -> int:
+    """Bytes of the files to fetch, as far as they are known."""
+    total = 0
+    for file in wanted:
+        place = places[file.name]
+        if isinstance(place, str):
+            total += file.size or 0
+        else:
+            inside = place.rglob("*") if place.is_dir() else [place]
+            total += sum(path.stat().st_size for path in inside if path.is_file())
+    return total
 
 
 def _how_to_get(source: Source, folder: Path, missing: list[str]) -> str:

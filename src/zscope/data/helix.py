@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from zscope import files
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, factor_arguments
+from zscope.data.source import Factor, Source, factor_arguments, whole
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
 
@@ -52,11 +53,13 @@ def load(
     seed: int = 0,
 ) -> Dataset:
     """Random points on both strands."""
-    if samples < 1 or noise < 0 or np.size(amplitude) not in (1, 3):
+    samples = whole("helix", "samples", samples, "a number of points", 1024)
+    if noise < 0 or np.size(amplitude) not in (1, 3):
         raise ConfigError(
-            f"helix: samples={samples}, noise={noise}, amplitude={amplitude}; expected at least 1 "
-            "sample, a noise of at least 0, and 1 or 3 amplitudes, for instance amplitude=1,1,2."
+            f"helix: noise={noise}, amplitude={amplitude}; expected a noise of at least 0, and 1 "
+            "or 3 amplitudes, for instance amplitude=1,1,2."
         )
+    files.check_memory("helix", 150 * samples, f"samples={samples}")
     random = np.random.default_rng(seed_of(seed, 3))
     t, n = random.uniform(-1, 1, samples), random.integers(0, 2, samples)
     x = strand(t, n, amplitude=amplitude, frequency=frequency)

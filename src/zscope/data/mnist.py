@@ -5,7 +5,6 @@ Vollgraf, arXiv:1708.07747. Hashes and addresses as in TensorFlow Datasets' chec
 (mnist.txt, fashion_mnist.txt) and torchvision's mnist.py.
 """
 
-import gzip
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from zscope.data.dataset import Dataset
 from zscope.data.fetching import require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
-from zscope.data.unpacking import read_rows, unpack
+from zscope.data.unpacking import open_gzip, read_rows, unpack
 from zscope.errors import DataError
 
 __all__ = ["FASHION", "MNIST", "build"]
@@ -46,7 +45,7 @@ def read_idx_header(stream: Any, name: str) -> tuple[int, ...]:
 
 def check_idx(path: Path, *, shape: tuple[int, ...]) -> None:
     """Check that a file is a complete gzipped idx file of bytes with this shape."""
-    with gzip.open(path) as stream:
+    with open_gzip(path) as stream:
         actual = read_idx_header(stream, path.name)
         if actual != shape:
             raise DataError(
@@ -92,14 +91,14 @@ def build(
 
         def pieces() -> Iterator[np.ndarray]:
             for half in halves:
-                with gzip.open(folder / images_file(half)) as stream:
+                with open_gzip(folder / images_file(half)) as stream:
                     shape = read_idx_header(stream, images_file(half))
                     for rows in read_rows(stream, shape, np.uint8, name):
                         yield rows[:, None]
 
         labels: list[np.ndarray] = []
         for half in halves:
-            with gzip.open(folder / labels_file(half)) as stream:
+            with open_gzip(folder / labels_file(half)) as stream:
                 shape = read_idx_header(stream, labels_file(half))
                 labels.extend(read_rows(stream, shape, np.uint8, name))
         images = unpack(

@@ -26,7 +26,7 @@ import numpy as np
 from zscope.data.columns import comma_separated, factor_table, file_type, read_errors
 from zscope.data.dataset import Dataset, from_arrays
 from zscope.data.source import pixels
-from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resize
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resized
 from zscope.errors import ConfigError, DataError
 from zscope.factors import Kinds, factors_of
 
@@ -147,8 +147,10 @@ def load_path(
         return Dataset(path.name, images, provenance=about, **rows)
     columns = _rename(contents.factors, comma_separated(names), path.name)
     new_names = dict(zip(contents.factors, columns, strict=True))
-    labels = {new_names[name]: values for name, values in about.pop(LABELS, {}).items()}
-    guessed = tuple(new_names[name] for name in about.pop(GUESSED, ()))
+    stated = about.pop(LABELS, {})
+    labels = {new: stated[name] for name, new in new_names.items() if name in stated}
+    unsure = about.pop(GUESSED, ())
+    guessed = tuple(new for name, new in new_names.items() if name in unsure)
     if kinds is not None:
         guessed = ()
     elif contents.kinds is not None:
@@ -255,9 +257,8 @@ def _resize_all(images: Any, side: int, path: Path) -> np.ndarray:
             "numbers, not pictures. Leave the option out."
         )
     step = max(1, PIECE // (4 * int(np.prod(images.shape[1:]))))
-    pieces = (
-        resize(np.asarray(images[start : start + step]), side)
-        for start in range(0, len(images), step)
+    pieces = resized(
+        (np.asarray(images[start : start + step]) for start in range(0, len(images), step)), side
     )
     shape = (*images.shape[:2], side, side)
     dtype = np.dtype(images.dtype)

@@ -18,15 +18,15 @@ the provenance as JSON: `zs.data.load("perturbed.npz")` reads it like any other.
 """
 
 import json
-import os
+import math
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
+from zscope import files
 from zscope.data.dataset import Dataset
 from zscope.data.own import GUESSED, LABELS, load_path
 from zscope.data.unpacking import PIECE
@@ -120,26 +120,24 @@ def write_perturbed(
         provenance[LABELS] = {name: list(each) for name, each in data.factor_labels.items()}
         provenance[GUESSED] = list(data.guessed_kinds)
     arrays["provenance"] = np.array(json.dumps(provenance))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    size = math.prod(data.images.shape) * np.dtype(data.images.dtype).itemsize
+    files.check_disk("perturb", path.parent, size, path.name)
+    files.sweep(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _write(partial, data, pieces(), arrays)
-        largest = largest_change(data, load_path(partial.rename(partial.with_suffix(".npz"))))
-        if largest > epsilon:
-            raise DataError(
-                f"perturb: a value was changed by {largest:.6g}, more than epsilon={epsilon}. This "
-                "is a fault in zscope: please report it with the dataset and the settings."
-            )
-        partial.with_suffix(".npz").replace(path)
+        with files.writing(path) as file:
+            _write(file, data, pieces(), arrays)
+            file.flush()
+            largest = largest_change(data, load_path(Path(file.name)))
+            if largest > epsilon:
+                raise DataError(
+                    f"perturb: a value was changed by {largest:.6g}, more than epsilon={epsilon}. "
+                    "This is a fault in zscope: please report it with the dataset and the settings."
+                )
     except OSError as error:
         raise DataError(
-            f"perturb: {path} could not be written ({error.strerror or error}). Is the disk full, "
-            "or the folder read-only? No partial file is left."
+            f"perturb: {path} could not be written ({error.strerror or error}). "
+            f"{files.likely_cause(error)} No partial file is left."
         ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-            partial.with_suffix(".npz").unlink(missing_ok=True)
     from zscope.data import load
 
     return load(str(path))
@@ -198,7 +196,7 @@ def _pieces(images: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _write(
-    path: Path, data: Dataset, pieces: Iterator[np.ndarray], arrays: dict[str, np.ndarray]
+    file: IO[bytes], data: Dataset, pieces: Iterator[np.ndarray], arrays: dict[str, np.ndarray]
 ) -> None:
     """Write an uncompressed .npz, which can be memory-mapped, its images piece by piece."""
     header = {
@@ -206,7 +204,7 @@ def _write(
         "fortran_order": False,
         "shape": tuple(int(n) for n in data.images.shape),
     }
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open("images.npy", "w", force_zip64=True) as out:
             np.lib.format.write_array_header_1_0(out, header)
             for piece in pieces:
@@ -214,5 +212,3 @@ def _write(
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as out:
                 np.lib.format.write_array(out, array, allow_pickle=False)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -1,15 +1,15 @@
 """Read pictures of one's own: a folder of .png, .jpg and other files; sub-folders are classes."""
 
 import hashlib
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from zscope.data.own import Contents
-from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, pillow, resize
+from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, open_picture, pillow, resize
 from zscope.errors import DataError
 
 __all__ = ["read_folder"]
@@ -43,7 +43,7 @@ def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
                 [_read_picture(file, channels, side) for file in files[start : start + step]]
             )
 
-    if int(np.prod(shape)) > LARGE:
+    if math.prod(shape) > LARGE:
         listing = [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
         key = hashlib.sha256("\n".join(listing).encode()).hexdigest() + str(side)
         images = cached_memory_map(path, key, shape, np.dtype(np.uint8), pieces())
@@ -68,11 +68,10 @@ def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:
 
 def _common_size(files: list[Path], side: int | None) -> tuple[int, int, int]:
     """Height, width and channels of all pictures, from their headers."""
-    image = pillow()
     sizes: dict[tuple[int, int], Path] = {}
     colour = False
     for file in files:
-        with _picture_errors(file), image.open(file) as picture:
+        with open_picture(file) as picture:
             width, height = picture.size
             if picture.getexif().get(ORIENTATION) in TURNED:
                 width, height = height, width
@@ -95,7 +94,7 @@ def _read_picture(file: Path, channels: int, side: int | None) -> np.ndarray:
     """One picture as 1 x channels x height x width; transparency is dropped."""
     from PIL import ImageOps
 
-    with _picture_errors(file), pillow().open(file) as picture:
+    with open_picture(file) as picture:
         turned = ImageOps.exif_transpose(picture)
         if turned.mode.startswith("I;16"):
             # Pillow would clip 16-bit greys at 255.
@@ -114,14 +113,3 @@ def _read_picture(file: Path, channels: int, side: int | None) -> np.ndarray:
     top, left = (height - square) // 2, (width - square) // 2
     middle = planes[:, :, top : top + square, left : left + square]
     return middle if square == side else resize(middle, side)
-
-
-@contextmanager
-def _picture_errors(file: Path) -> Iterator[None]:
-    """Name the file in the error for a picture that cannot be read."""
-    try:
-        yield
-    except (OSError, SyntaxError, ValueError, pillow().DecompressionBombError) as error:
-        raise DataError(
-            f"{file}: cannot be read as a picture ({error}). Remove it, or save it again."
-        ) from error

@@ -14,7 +14,7 @@ import numpy as np
 from zscope.data.dataset import Dataset, grid_factors
 from zscope.data.fetching import require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, pixels
-from zscope.data.unpacking import channels_first, h5_rows, open_h5, unpack
+from zscope.data.unpacking import channels_first, h5_rows, h5_table, open_h5, unpack
 from zscope.errors import DataError
 
 __all__ = ["SHAPES3D", "build"]
@@ -33,6 +33,7 @@ def check(path: Path, *, sizes: Sequence[int]) -> None:
             if name not in file or file[name].shape != shape:
                 actual = file[name].shape if name in file else "nothing"
                 raise DataError(f"{path.name}: expected {name} of shape {shape}, got {actual}.")
+            h5_table(file, name, path)
         if file["images"].dtype != np.uint8:
             raise DataError(f"{path.name}: expected images of bytes, got {file['images'].dtype}.")
         labels = file["labels"][()]

@@ -5,7 +5,6 @@ hashes as in TensorFlow Datasets' checksums (smallnorb.txt). Each view was taken
 cameras; only pictures of the first are used, as is common in representation learning.
 """
 
-import gzip
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from zscope.data.dataset import Dataset
 from zscope.data.fetching import require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
-from zscope.data.unpacking import read_rows, unpack
+from zscope.data.unpacking import open_gzip, read_rows, unpack
 from zscope.errors import DataError
 
 __all__ = ["SMALLNORB", "build"]
@@ -50,15 +49,17 @@ def read_header(stream: Any, name: str) -> tuple[tuple[int, ...], np.dtype]:
 
 def matrix_rows(path: Path) -> Iterator[np.ndarray]:
     """A gzipped binary matrix, some rows at a time."""
-    with gzip.open(path) as stream:
+    with open_gzip(path) as stream:
         shape, dtype = read_header(stream, path.name)
         yield from read_rows(stream, shape, dtype, path.name)
+        if stream.read(1):  # at the end, the checksum is compared
+            raise DataError(f"{path.name}: has more than {shape} numbers. Fetch it again.")
 
 
 def check(path: Path, *, shape: tuple[int, ...], dtype: Any) -> None:
     """Check that a file is a complete binary matrix of this shape and type."""
     expected = (shape, np.dtype(dtype))
-    with gzip.open(path) as stream:
+    with open_gzip(path) as stream:
         actual = read_header(stream, path.name)
     if actual != expected:
         raise DataError(f"{path.name}: expected a matrix of {expected}, got {actual}.")

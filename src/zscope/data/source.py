@@ -8,7 +8,7 @@ from typing import Any
 from zscope.data.dataset import Dataset, Kind
 from zscope.errors import ConfigError, did_you_mean
 
-__all__ = ["Factor", "File", "Source", "factor_arguments", "one_of", "pixels"]
+__all__ = ["Factor", "File", "Source", "factor_arguments", "one_of", "pixels", "whole"]
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,20 @@ def one_of(who: str, option: str, value: Any, allowed: Sequence[str]) -> str:
 
 def pixels(who: str, option: str, value: Any) -> int:
     """The value of an option that is a number of pixels."""
+    return whole(who, option, value, "a whole number of pixels", 64)
+
+
+def whole(who: str, option: str, value: Any, expected: str, usual: int) -> int:
+    """The value of an option that is a whole number, at least 1."""
     try:
         number = int(value)
+        if number != float(value):
+            number = 0
     except (TypeError, ValueError, OverflowError):
         number = 0
-    if number < 1 or number != float(value):
+    if number < 1:
         raise ConfigError(
-            f"{who}: {option}={value!r}; expected a whole number of pixels, for instance "
-            f"{option}=64."
+            f"{who}: {option}={value!r}; expected {expected}, for instance {option}={usual}."
         )
     return number
 

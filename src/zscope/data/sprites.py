@@ -39,7 +39,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from zscope.data.dataset import Dataset
 from zscope.data.rendering import Axis, Choice, check_resolution, pictures, scramble
 from zscope.data.source import Source
-from zscope.errors import DataError, MissingExtra
+from zscope.data.unpacking import open_picture
+from zscope.errors import DataError
 
 __all__ = ["BACKGROUND", "COLOR", "NOISY", "SPRITES", "SpritePainter", "load"]
 
@@ -296,18 +297,13 @@ def painting(resolution: int) -> np.ndarray:
 
 def painting_from(path: str | Path, resolution: int) -> np.ndarray:
     """A picture file as background, reduced to at most 350 x 274 for pictures of 64 x 64."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError as error:
-        raise MissingExtra("sprites-background", "pillow", "files") from error
-    try:
-        with Image.open(path) as file:
-            image = file.convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
+    if not Path(path).exists():
         raise DataError(
-            f"sprites-background: cannot read {path} as a picture ({error}). Give the path of a "
-            "PNG or JPEG file, or leave the option out for the built-in painting."
-        ) from error
+            f"sprites-background: there is no picture {path}. Is the path right? Leave the option "
+            "out for the built-in painting."
+        )
+    with open_picture(path) as file:
+        image = file.convert("RGB")
     image.thumbnail((math.ceil(350 * resolution / 64), math.ceil(274 * resolution / 64)))
     if min(image.size) < resolution:
         raise DataError(

@@ -24,8 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
+from zscope import files
 from zscope.data.dataset import Dataset
-from zscope.data.source import Factor, Source, factor_arguments
+from zscope.data.source import Factor, Source, factor_arguments, whole
 from zscope.errors import ConfigError
 from zscope.randomness import seed_of
 
@@ -78,8 +79,8 @@ def load_nonlinear(
 
 
 def _square(who: str, samples: int, seed: int) -> np.ndarray:
-    if samples < 1:
-        raise ConfigError(f"{who}: samples={samples}; expected at least 1 (50000 in the thesis).")
+    samples = whole(who, "samples", samples, "a number of points", 50_000)
+    files.check_memory(who, 200 * samples, f"samples={samples}")
     return np.random.default_rng(seed_of(seed, 4)).uniform(size=(samples, 2))
 
 

@@ -11,10 +11,7 @@ the angle in radians. For the symmetric shapes other rotations give the same pic
 no encoder can distinguish them.
 """
 
-import io
 import shutil
-import tempfile
-import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,10 +19,18 @@ from typing import Any
 
 import numpy as np
 
+from zscope import files
 from zscope.data.dataset import Dataset
-from zscope.data.fetching import Record, disk_errors, require_files
+from zscope.data.fetching import Record, cache_folder, disk_errors, require_files
 from zscope.data.source import Factor, File, Source, factor_arguments, one_of, pixels
-from zscope.data.unpacking import memory_map, npz_headers, npz_rows, pillow, unpack
+from zscope.data.unpacking import (
+    memory_map,
+    npz_headers,
+    npz_rows,
+    open_zip,
+    read_picture,
+    unpack,
+)
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = ["SYMSOL", "build"]
@@ -52,9 +57,18 @@ def picture(part: str, shape: str, number: int) -> str:
 
 def rotations(path: Path, part: str) -> Iterator[np.ndarray]:
     """The rotation each picture of a part was rendered with, shape by shape."""
-    with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory(dir=path.parent) as here:
-        inner = Path(here) / "rotations.npz"
-        with archive.open(f"{part}/rotations.npz") as packed, inner.open("wb") as out:
+    from zscope.data import folder
+
+    with (
+        disk_errors("symsol", folder()),
+        open_zip(path) as archive,
+        files.partial_folder(folder()) as here,
+    ):
+        files.sweep(folder())
+        inner = here / "rotations.npz"
+        member = archive.getinfo(f"{part}/rotations.npz")
+        files.check_disk("symsol", here, member.file_size, f"{member.filename} in {path.name}")
+        with archive.open(member) as packed, inner.open("wb") as out:
             shutil.copyfileobj(packed, out, 2**20)
         headers = npz_headers(inner)
         for shape in SHAPES:
@@ -70,7 +84,7 @@ def rotations(path: Path, part: str) -> Iterator[np.ndarray]:
 
 def check(path: Path, *, counts: dict[str, int]) -> None:
     """Check that the archive holds all published pictures and rotations."""
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         names = set(archive.namelist())
         for part, count in counts.items():
             for shape in SHAPES:
@@ -80,10 +94,10 @@ def check(path: Path, *, counts: dict[str, int]) -> None:
                         f"{path.name}: {len(missing):,} of {count:,} pictures of {shape} are "
                         f"missing from {part}, the first is {missing[0]}."
                     )
-            first = pillow().open(io.BytesIO(archive.read(picture(part, "tet", 0))))
-            if first.size != (SIDE, SIDE):
+            first = read_picture(archive, picture(part, "tet", 0), path.name)
+            if first.shape != (SIDE, SIDE, 3):
                 raise DataError(
-                    f"{path.name}: expected pictures of {SIDE} pixels, got {first.size}."
+                    f"{path.name}: expected pictures of {SIDE} pixels, got {first.shape[:2]}."
                 )
         if damaged := archive.testzip():
             raise DataError(f"{path.name}: {damaged} is damaged. Download it again.")
@@ -107,12 +121,11 @@ def build(counts: dict[str, int], **facts: Any) -> Source:
         record = require_files(source, folder)[FILE]
 
         def pieces() -> Iterator[np.ndarray]:
-            image = pillow()
-            with zipfile.ZipFile(folder / FILE) as archive:
+            with open_zip(folder / FILE) as archive:
                 names = [picture(part, shape, k) for shape in SHAPES for k in range(counts[part])]
                 for start in range(0, len(names), STEP):
                     solids = [
-                        np.asarray(image.open(io.BytesIO(archive.read(name))).convert("RGB"))
+                        read_picture(archive, name, "symsol")
                         for name in names[start : start + STEP]
                     ]
                     yield np.stack(solids).transpose(0, 3, 1, 2)
@@ -141,9 +154,8 @@ def build(counts: dict[str, int], **facts: Any) -> Source:
                 # A copy: older versions of scipy refuse arrays that cannot be written to.
                 yield Rotation.from_matrix(np.array(rows)).as_rotvec()
 
-        target = folder / f"rotations-{part}-{record.sha256[:12]}.npy"
-        with disk_errors("symsol", folder):
-            vectors_map = memory_map("symsol", target, (total, 3), np.dtype(np.float64), vectors())
+        target = cache_folder(folder) / f"rotations-{part}-{record.sha256[:12]}.npy"
+        vectors_map = memory_map("symsol", target, (total, 3), np.dtype(np.float64), vectors())
         shape = np.repeat(np.arange(len(SHAPES)), total // len(SHAPES))
         return np.column_stack([shape, vectors_map])
 

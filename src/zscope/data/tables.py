@@ -8,15 +8,19 @@ their values.
 """
 
 import csv
+import io
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import numpy as np
 
+from zscope import files
+from zscope.data import folder as datasets
 from zscope.data.columns import MISSING, parse_column
 from zscope.data.own import Contents
 from zscope.data.unpacking import LARGE, cached_memory_map
@@ -26,6 +30,7 @@ from zscope.scaling import feature_name
 __all__ = ["CsvTable", "ParquetTable", "open_table", "read_table", "table_columns"]
 
 CELLS = 2**20  # read at a time
+MOST_LINE = 2**24  # characters
 MOST_VALUES = 100  # of a category; a column with more is an identifier or free text
 IMPUTE = ("median", "mean")
 
@@ -297,8 +302,8 @@ class CsvTable:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
+        with self._open() as file:
+            first = next(_lines(file, path), "")
         self._delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
         if self._delimiter not in first and ";" in first:
             self._delimiter = ";"
@@ -317,10 +322,13 @@ class CsvTable:
             )
         self.at = {column: k for k, column in enumerate(self.columns)}
 
+    def _open(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(files.open_regular(self.path), encoding="utf-8-sig", newline="")
+
     def lines(self) -> Iterator[tuple[int, list[str]]]:
         """The number of each line and its cells."""
-        with self.path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, delimiter=self._delimiter)
+        with self._open() as file:
+            reader = csv.reader(_lines(file, self.path), delimiter=self._delimiter)
             if self._headed:
                 next(reader)
             for cells in reader:
@@ -387,9 +395,14 @@ class ParquetTable:
             import pyarrow.parquet
         except ImportError as error:
             raise MissingExtra("data", "pyarrow", "files") from error
+        files.require_regular(path)
         self.path = path
-        self._file = pyarrow.parquet.ParquetFile(path)
+        self._file = pyarrow.parquet.ParquetFile(path, page_checksum_verification=True)
         self.columns = list(self._file.schema_arrow.names)
+        # Equal rows take next to no space in the file.
+        needed = 4 * self._file.metadata.num_rows * len(self.columns)
+        if needed > LARGE:
+            files.check_disk("data", datasets(), needed, path.name)
 
     def chunks(self, columns: Sequence[str]) -> Iterator["ParquetChunk"]:
         done = 0
@@ -437,6 +450,17 @@ class ParquetChunk:
         words = self.words(column)
         row = int(np.argmax(words != ""))
         return str(words[row]), self.place(row)
+
+
+def _lines(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    """The lines of a file; one without end is refused before it fills the memory."""
+    for line in iter(partial(file.readline, MOST_LINE), ""):
+        if len(line) == MOST_LINE:
+            raise DataError(
+                f"{path}: a line has more than {MOST_LINE:,} characters. Is it a table, a row on "
+                "each line? Save wide ones as arrays with np.save."
+            )
+        yield line
 
 
 def _step(columns: list[str]) -> int:

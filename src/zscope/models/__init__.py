@@ -9,7 +9,8 @@ some of these (`naming.py`). One file is one objective; `CATALOGUE` says where e
 new one is one module with an `ENTRY`, one test and one line here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -18,8 +19,9 @@ from typing import Any
 
 import torch
 
+from zscope import files
 from zscope.autoencoder import Losses
-from zscope.errors import ConfigError, did_you_mean
+from zscope.errors import ConfigError, ResourceError, did_you_mean
 from zscope.models.composed import Composed
 from zscope.models.entry import Entry, Option, whole
 from zscope.models.naming import composed_names, parse, with_variables_of
@@ -118,7 +120,7 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
     objective_options = {key: settings[key] for key in _objective_options(spec)}
     # PyTorch's constructors draw weights from the global random state. On the meta device
     # there is nothing to draw for; `initialise` then fills in our own numbers.
-    with torch.device("meta"):
+    with _too_large(name, latents), torch.device("meta"):
         networks = assemble(spec, size, latents, settings, backbone_options)
         gamma = {"gamma": settings["gamma"]} if settings["likelihood"] == "gaussian" else {}
         likelihood: Any = LIKELIHOODS[settings["likelihood"]](**gamma)
@@ -143,16 +145,26 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             conditional=spec.conditional,
             divergence_weight=settings[weight] if isinstance(weight, str) else weight,
         )
-    try:
+    tensors = [*model.parameters(), *model.buffers()]
+    count = sum(tensor.numel() for tensor in tensors)
+    what = f"{name} with latents={latents} ({count:.2g} weights)"
+    files.check_memory("models", sum(tensor.nbytes for tensor in tensors), what)
+    with _too_large(name, latents):
         initialise(model, seed=settings["seed"], weights=settings["weights"])
-    except RuntimeError as error:
-        count = sum(parameter.numel() for parameter in model.parameters())
-        raise ConfigError(
-            f"models: {name} with latents={latents} has {count:,} weights ({4e-9 * count:.1f} GB), "
-            "which do not fit into memory. Use fewer latents or smaller layers."
-        ) from error
     model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": recorded}
     return model
+
+
+@contextmanager
+def _too_large(name: str, latents: int) -> Iterator[None]:
+    """Sizes that PyTorch cannot count or allocate."""
+    try:
+        yield
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        raise ResourceError(
+            f"models: {name} with latents={latents} and these layers is too large to be built "
+            f"({str(error).splitlines()[0][:100]}). Use fewer latents or smaller layers."
+        ) from error
 
 
 def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Composed:

@@ -45,6 +45,7 @@ __all__ = [
 SMALLEST_SIDE = 8
 LARGEST_FOR_MLP = 16
 """Up to this side, four strided convolutions leave a single place of the picture."""
+DEEPEST = 1000  # blocks
 
 
 def mlp_encoder(
@@ -202,7 +203,9 @@ BACKBONES = {
         convolutional.structural_encoder_blocks,
         convolutional.structural_decoder_blocks,
         {
-            "depth": Option(None, "Blocks in each half; 12, or 16 from 128 pixels up.", whole(1)),
+            "depth": Option(
+                None, "Blocks in each half; 12, or 16 from 128 pixels up.", whole(1, DEEPEST)
+            ),
             "filters": Option(None, "Channels; 64, or 128 from 128 pixels up.", _eights),
             "activation": _activation("mish"),
         },
@@ -215,7 +218,9 @@ BACKBONES = {
         convolutional.consistency_encoder_blocks,
         convolutional.consistency_decoder_blocks,
         {
-            "depth": Option(12, "Blocks in each half; 6 in the published size S.", whole(1)),
+            "depth": Option(
+                12, "Blocks in each half; 6 in the published size S.", whole(1, DEEPEST)
+            ),
             "filters": Option(32, "Channels of every block.", whole(1)),
             "pools": Option(None, "Halvings; 3, or 7 from 128 pixels up.", whole(1)),
             "head": Option(

@@ -11,9 +11,10 @@ from typing import Any
 
 from torch import nn
 
+from zscope import files
 from zscope.errors import ConfigError
 from zscope.models import causal, consistency
-from zscope.models.causal import CausalBlock
+from zscope.models.causal import HIDDEN, CausalBlock
 from zscope.models.composed import Objective
 from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
 from zscope.models.ivae import ConditionalEncoder
@@ -119,6 +120,9 @@ def assemble(
     reading = POSTERIORS[settings["posterior"]]
     block = None
     if settings["block"] == "causal":
+        # A function for each unit, which takes those before it.
+        needed = 2 * latents**2 * settings["unit"] * HIDDEN
+        files.check_memory("models", needed, f"a causal block of {latents} units")
         block = CausalBlock(
             latents,
             size=settings["unit"],
