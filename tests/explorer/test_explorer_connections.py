@@ -1,5 +1,6 @@
 """Connections that are held open: they end, and cost nobody with the token an answer."""
 
+import http.client
 import socket
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def session():
 
 @pytest.fixture
 def owner(session):
-    """Someone with the token; each request has a connection of its own unless `keep` is true."""
+    """Someone with the token."""
     with running(session) as address:
         yield Owner(address)
 
@@ -92,7 +93,11 @@ class Owner:
 
 
 def status(one):
-    return int(one.recv(65536).split(b" ", 2)[1])
+    """The status of a reply, which is read to its end: another may follow."""
+    reply = http.client.HTTPResponse(one)
+    reply.begin()
+    reply.read()
+    return reply.status
 
 
 def closed_after(one, every=None):

@@ -144,7 +144,7 @@ def test_long_addresses_are_refused(client):
         (b"[" * 100_000, 400, "not JSON"),
         (b'{"z": [NaN, 0, 0, 0, 0, 0]}', 422, "z.0"),
         (b'{"z": [1e999, 0, 0, 0, 0, 0]}', 422, "z.0"),
-        (b'{"z": "DROP TABLE"}', 422, "z.0"),
+        (b'{"z": "DROP TABLE"}', 422, "z='DROP TABLE'"),
         (b'{"z": {"a": 1}}', 422, "z="),
         (b'{"sample": -1}', 422, "sample=-1"),
         (b'{"sample": 1e30}', 422, "sample"),
