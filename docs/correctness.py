@@ -29,15 +29,16 @@ that the page is up to date, that nothing is missing, and measure a few of the r
 
 ## Do intervals cover what they say?
 
-Nominal coverage is 95 %. Each row draws a world whose truth is known many times and counts how
-often the printed interval contains it; in brackets the 95 % interval of that share (Wilson). The
-truth is a closed form, or the score of very many samples. Some scores depend on the number of
-samples, whatever that number is: their intervals are about the mean score of samples of this
-size, the results say so, and the column "truth" shows how often they contain the score of very
-many samples nevertheless. An interval that covers less than {LEAST:.0%} of what it is about is
-flagged in the result; more than {MOST:.0%} is cautious. The mean and the width are averages over
-the repeats; the last column is the spread of the score over them, times 3.92, which is the width
-that an interval of a Gaussian score should have.
+Nominal coverage is 95 %. Each row draws a world whose truth is known many times (seeds from 0) and
+counts how often the printed interval contains it; in brackets the 95 % interval of that share
+(Wilson). The truth is a closed form, or the score of very many samples. Some scores depend on the
+number of samples, however large it is: their intervals are about the mean score of samples of
+this size, the results say so, and "contains the truth" shows how often they contain the score of
+very many samples nevertheless. What an interval is about is printed in bold. One that covers less
+than {100 * LEAST:.0f} % of it is flagged in the result; more than {100 * MOST:.0f} % is cautious.
+Mean and width are averages over the repeats; 3.92 sd, from the spread of the score over them, is
+the width that the interval of a Gaussian score should have. All are conditional on the latents in
+use, where a score selects them.
 """
 P_VALUES = """## Are p-values uniform under the null?
 
@@ -84,9 +85,9 @@ def note(row: dict[str, Any]) -> str:
 
 def coverage_table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| assay | measure | world | samples | resamples | truth | mean | contains the truth "
-        "| contains the mean of this size | width | 3.92 sd | |",
-        "| --- |" + " --- |" * 11,
+        "| assay | measure | world | samples | resamples | repeats | truth | mean "
+        "| contains the truth | contains the mean of this size | width | 3.92 sd | note |",
+        "| --- |" + " --- |" * 12,
     ]
     for row in rows:
         repeats = row["repeats"]
@@ -95,8 +96,9 @@ def coverage_table(rows: list[dict[str, Any]]) -> str:
         both[row["about"] == "size"] = f"**{both[row['about'] == 'size']}**"
         cells = [
             f"[{row['assay']}](assays/{row['assay']}.md)", row["measure"], row["world"],
-            f"{row['samples']:,}", str(row["resamples"] or "none"), truth, f"{row['mean']:.4g}",
-            *both, "one-sided" if row["width"] is None else f"{row['width']:.2g}",
+            f"{row['samples']:,}", str(row["resamples"] or "none"), str(repeats), truth,
+            f"{row['mean']:.4g}", *both,
+            "one-sided" if row["width"] is None else f"{row['width']:.2g}",
             f"{3.92 * row['spread']:.2g}", note(row),
         ]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
@@ -151,7 +153,9 @@ def checks_text(table: dict[str, Any], part: str, name: str, title: str) -> str:
         items.append(f"- {words}: {text}")
     for number, tests in sorted(merged["faults"].items(), key=lambda item: int(item[0])):
         fault = table["faults"][number].rstrip(".")
-        items.append(f"- not here: {fault}: {', '.join(map(code, tests))}")
+        items.append(
+            f"- fault {number} of others, not here: {fault}: {', '.join(map(code, tests))}"
+        )
     return "\n\n".join([*lines, "\n".join(items)])
 
 
