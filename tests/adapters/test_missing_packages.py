@@ -9,6 +9,7 @@ import pytest
 import zscope as zs
 from zscope import adapters
 from zscope.adapters import MissingPackage
+from zscope.errors import InterfaceError
 
 
 @pytest.fixture
@@ -57,7 +58,8 @@ def test_the_callback_needs_lightning(without, monkeypatch):
 
 def test_a_folder_of_something_else_is_no_model(tmp_path):
     (tmp_path / "config.json").write_text("not json")
-    assert adapters.recognise_folder(tmp_path) is None
+    with pytest.raises(InterfaceError, match="config.json cannot be read as JSON"):
+        adapters.recognise_folder(tmp_path)
     (tmp_path / "config.json").write_text('{"model": 1}')
     assert adapters.recognise_folder(tmp_path) is None
     assert adapters.recognise(object()) is None
