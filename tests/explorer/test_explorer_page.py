@@ -477,9 +477,9 @@ def test_after_a_model_throws_no_former_picture_stays(tab, failing, link, monkey
     session._cache.clear()
     plain = session.measure  # which knows the responses by now
 
-    def measure(name):
+    def measure(name, **options):
         session.subject.copy.autoencoder.decode(session.codes)
-        return plain(name)
+        return plain(name, **options)
 
     monkeypatch.setattr(session, "measure", measure)
     Failing.broken.set()
