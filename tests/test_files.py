@@ -42,7 +42,8 @@ def test_any_error_while_writing_leaves_nothing(tmp_path):
             file.write(b"half")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert names(tmp_path) == []
 
 
