@@ -114,18 +114,17 @@ def test_an_npz_bomb_is_compared_with_the_disk(tmp_path, monkeypatch):
 
 
 def test_flipped_bits_in_a_stored_npz_are_noticed(tmp_path):
-    np.savez(tmp_path / "x.npz", images=np.ones((50, 4)))
+    np.savez(tmp_path / "x.npz", images=np.ones((5000, 4)))
     content = bytearray((tmp_path / "x.npz").read_bytes())
-    content[800] ^= 1
+    content[100_000] ^= 1
     (tmp_path / "x.npz").write_bytes(content)
     with pytest.raises(DataError, match="x.npz.*Bad CRC-32"):
         load_path(tmp_path / "x.npz")
 
 
 def test_the_checksum_of_a_compressed_member_is_compared(tmp_path):
-    """NumPy stops reading before it, so that damage at the end of the stream is not noticed."""
     path = tmp_path / "x.npz"
-    np.savez_compressed(path, images=np.random.default_rng(0).random((50, 4)))
+    np.savez_compressed(path, images=np.random.default_rng(0).random((5000, 4)))
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo("images.npy")
     content = bytearray(path.read_bytes())
