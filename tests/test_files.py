@@ -227,3 +227,14 @@ def test_sizes_are_compared_with_what_is_free(tmp_path):
     with pytest.raises(ResourceError, match=r"models: weights needs 1,000.0 TB of memory, and"):
         files.check_memory("models", 10**15, "weights")
     assert 0 < files.available_memory() < 10**13
+
+
+def test_the_next_writer_sweeps_what_a_dead_one_left(tmp_path):
+    left = [tmp_path / f".part-{'0' * 16}.html", tmp_path / ".lock"]
+    for path in left:
+        path.write_text("half")
+    files.write_whole(tmp_path / "report.html", b"whole")
+    assert names(tmp_path) == ["report.html"]
+    with files.lock(tmp_path, "train"):
+        files.write_whole(tmp_path / "report.html", b"whole")
+        assert names(tmp_path) == [".lock", "report.html"]  # its owner lives

@@ -2,7 +2,7 @@
 
 - `writing` and `write_whole`: a file appears under its name only when all of it is on disk. A
   crash at any moment leaves the old file or the new one, and perhaps a file `.part-…`, which
-  `sweep` deletes once its writer is dead.
+  `sweep` deletes once its writer is dead; whoever writes to the folder next calls it.
 - `append`: a line is added whole or not at all.
 - `lock`: one process writes to a folder. The kernel keeps the lock (flock) and drops it when
   the process dies. On file systems without locks it is a file that its owner touches every few
@@ -56,6 +56,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """A new file, renamed to `path` when the block ends; deleted if it ends with an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    sweep(path.parent)
     partial, file = _new_partial(path)
     try:
         with file:
@@ -127,11 +128,16 @@ def sync(path: Path) -> None:
 def partial_folder(parent: Path) -> Iterator[Path]:
     """A folder for files that are not complete yet; deleted when the block ends."""
     parent.mkdir(parents=True, exist_ok=True)
-    folder = parent / f"{PARTIAL}{secrets.token_hex(8)}"
-    folder.mkdir()
-    handle = os.open(folder, os.O_RDONLY)
+    while True:
+        folder = parent / f"{PARTIAL}{secrets.token_hex(8)}"
+        folder.mkdir()
+        # Between two of these lines `sweep` may have taken it for abandoned.
+        with suppress(FileNotFoundError):
+            handle = os.open(folder, os.O_RDONLY)
+            if _try_flock(handle) is not False and folder.exists():
+                break
+            os.close(handle)
     try:
-        _try_flock(handle)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -139,10 +145,11 @@ def partial_folder(parent: Path) -> Iterator[Path]:
 
 
 def sweep(folder: Path) -> None:
-    """Delete partial files and folders whose writers are dead."""
+    """Delete partial files and folders, and a lock, whose owners are dead."""
     with suppress(OSError):  # a folder that may not be read or written has nothing of ours
-        for path in sorted(folder.glob(f"{PARTIAL}*")):
-            if re.fullmatch(r"[0-9a-f]{16}(\..+)?", path.name.removeprefix(PARTIAL)):
+        for path in [*sorted(folder.glob(f"{PARTIAL}*")), folder / LOCK]:
+            ours = re.fullmatch(r"[0-9a-f]{16}(\..+)?", path.name.removeprefix(PARTIAL))
+            if ours or path.name == LOCK:
                 _delete_if_dead(path)
 
 

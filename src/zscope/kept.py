@@ -23,7 +23,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
 from zscope.files import lock, sweep, write_whole
 from zscope.results import Result, name_result
-from zscope.store import Run, is_run, open_run
+from zscope.store import Run, is_run, open_run, read_npz
 
 __all__ = ["KeptResults", "results_of"]
 
@@ -57,11 +57,11 @@ class KeptResults:
             return None
         file = self._folder / f"{name}.kept.npz"
         try:
-            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                content = json.loads(str(arrays["content"]))
-                if content["key"] != key:
-                    return None
-                result = self._decode(content["result"], arrays)
+            arrays = read_npz(file)
+            content = json.loads(str(arrays["content"]))
+            if content["key"] != key:
+                return None
+            result = self._decode(content["result"], arrays)
         except Exception:  # whatever is wrong with the file, the assay can be run again
             return None
         return name_result(result, name) if isinstance(result, Result) else None

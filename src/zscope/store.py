@@ -60,6 +60,7 @@ __all__ = [
 FORMAT = 1
 LARGE = 4096  # numbers; larger arrays of a result go to its .npz
 CHECKSUM = "sha256"
+CHECKPOINT = r"step-([0-9]{9,18})"  # the name of its file
 
 # What the entries of run.json are, as far as they are there; {} nests, and may be absent (null).
 Kinds = dict[str, Any]
@@ -153,11 +154,13 @@ class Run:
         if arrays:
             buffer = io.BytesIO()
             np.savez_compressed(buffer, format=np.array(FORMAT), **arrays)  # type: ignore[arg-type]
-            write_whole(target.with_suffix(".npz"), buffer.getvalue())
             content["arrays"] = hashlib.sha256(buffer.getvalue()).hexdigest()
-        else:
-            target.with_suffix(".npz").unlink(missing_ok=True)
+            # An earlier result goes first: killed between the two, it would have other arrays.
+            target.unlink(missing_ok=True)
+            write_whole(target.with_suffix(".npz"), buffer.getvalue())
         write_json(target, content, indent=None)
+        if not arrays:
+            target.with_suffix(".npz").unlink(missing_ok=True)
         return target
 
     def results(self) -> dict[str, dict[str, Any]]:
@@ -166,9 +169,12 @@ class Run:
             return {}
         results = {}
         for file in sorted((self.path / "assays").glob("*.json")):
+            if file.name.startswith("."):  # a partial file, of a process that writes or is dead
+                continue
             content = read_json(file)
-            if "result" not in content:
-                raise Damaged(_damage(file, "it has no result"))
+            if "result" not in content or content.get("assay") != file.stem:
+                seen = f"it has no result of {file.stem}, but of {content.get('assay')!r:.60}"
+                raise Damaged(_damage(file, seen))
             arrays = {}
             if file.with_suffix(".npz").exists():
                 arrays = read_npz(file.with_suffix(".npz"), content.get("arrays"))
@@ -462,8 +468,9 @@ def read_checkpoint(
     """Load a checkpoint into a model and its optimisers; returns its step."""
     tensors, about = read_tensors(file)
     step = about.get("step")
-    if not isinstance(step, int) or step < 0:
-        raise Damaged(_damage(file, f"it is the checkpoint of step {step!r}"))
+    named = re.fullmatch(CHECKPOINT, file.stem)
+    if not isinstance(step, int) or step < 0 or (named and step != int(named[1])):
+        raise Damaged(_damage(file, f"it is the checkpoint of step {step!r:.60}"))
     weights = {
         name.removeprefix("model."): tensor
         for name, tensor in tensors.items()
@@ -525,7 +532,7 @@ def fill(model: torch.nn.Module, weights: dict[str, Tensor], file: Path) -> None
 def checkpoints(path: Path) -> list[tuple[int, Path]]:
     """(step, file) of each complete checkpoint, oldest first; other files are ignored."""
     files = (path / "checkpoints").glob("step-*.safetensors")
-    names = [(re.fullmatch(r"step-([0-9]{9,18})", file.stem), file) for file in files]
+    names = [(re.fullmatch(CHECKPOINT, file.stem), file) for file in files]
     return sorted((int(name[1]), file) for name, file in names if name)
 
 

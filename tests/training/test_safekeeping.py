@@ -338,3 +338,60 @@ def test_results_have_checksums(whole, tmp_path):
     file.with_suffix(".npz").write_bytes(b"PK\x03\x04 not a zip file")
     with pytest.raises(RunError, match="cka.npz is damaged: BadZipFile"):
         run.results()
+
+
+@pytest.fixture
+def measured(whole, tmp_path, monkeypatch):
+    """A run with the results of two assays, which have arrays of their own."""
+    monkeypatch.setattr(store, "LARGE", 3)
+    run = store.open_run(shutil.copytree(whole, tmp_path / "run"))
+    for name in ("response-matrix", "variable-types"):
+        run.save_result(name, zs.assay(run.path, ROWS, names=[name], fresh=True).results[name])
+    return run
+
+
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_result_that_was_being_replaced_is_whole_or_absent(measured, monkeypatch, writes):
+    write, count = files.write_whole, []
+
+    def killed(path, content):
+        if len(count) == writes:
+            raise Killed
+        count.append(path)
+        write(path, content)
+
+    recording = zs.record(zs.load(measured.path), ROWS[:40])
+    monkeypatch.setattr(store, "write_whole", killed)
+    with pytest.raises(Killed):
+        measured.save_result("response-matrix", zs.assays.response_matrix(recording))
+    assert list(measured.results()) == ["variable-types"]
+
+
+def test_partial_files_beside_results_are_not_read(measured):
+    (measured.path / "assays" / f".part-{'0' * 16}.json").write_text("{")
+    assert set(measured.results()) == {"response-matrix", "variable-types"}
+
+
+def test_a_result_under_the_name_of_another_is_noticed(measured):
+    one, other = (measured.path / "assays" / f"{name}.json" for name in measured.results())
+    one.replace(other)
+    with pytest.raises(
+        RunError, match=rf"{other.name} is damaged: it has no result of {other.stem}"
+    ):
+        measured.results()
+
+
+def test_a_checkpoint_under_the_name_of_another_is_noticed(run):
+    (_, early), (_, late) = store.checkpoints(run)
+    early.replace(late)
+    with pytest.raises(RunError, match="step-000000030.* it is the checkpoint of step 20"):
+        zs.load(late)
+
+
+def test_a_pipe_in_place_of_a_stored_result_does_not_block(measured):
+    kept = measured.path / "assays" / "response-matrix.kept.npz"
+    kept.unlink()
+    os.mkfifo(kept)
+    report = zs.assay(measured.path, ROWS, names=["response-matrix"])
+    assert "response-matrix" in report.results
+    assert kept.is_file()

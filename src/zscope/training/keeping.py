@@ -54,7 +54,7 @@ def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
         raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
     if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
         raise RunError(
-            f"train: {path} is not empty and contains no run. So that no file is overwritten, "
+            f"train: {path} is not empty and contains no run.json. So that no file is overwritten, "
             "choose a new or empty folder."
         )
     return new_run

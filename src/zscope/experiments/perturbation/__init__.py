@@ -267,7 +267,7 @@ def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
         return
     if out.is_dir() and any(not entry.name.startswith(".") for entry in out.iterdir()):
         raise RunError(
-            f"perturb: {out} is not empty and contains no perturbation. Choose a new or empty "
+            f"perturb: {out} is not empty and contains no {file.name}. Choose a new or empty "
             "folder, so that nothing is overwritten."
         )
     store.write_json(file, {"settings": plain})

@@ -1,7 +1,6 @@
 """Train the modifier against the decoders of both sides (step 4 of the procedure)."""
 
 import copy
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
 from zscope.errors import ConfigError, RunError, TrainingError
-from zscope.files import write_whole
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
 from zscope.randomness import seed_of
@@ -35,6 +33,8 @@ WINDOW = 500  # rounds over which the gap is averaged before it is compared
 CONVERGED = 0.02  # of the range of the gap: windows that differ by less end the training
 LOG_EVERY = 50
 CHECKPOINT_EVERY = 250
+SIDES = ("entangled", "disentangled")
+HISTORY = "history.json"
 RESUME = "Continue with the same command and --resume."
 
 
@@ -191,17 +191,16 @@ def play(
     history: list[dict[str, Any]] = []
     store.clear_leftovers(folder)
     if resume and (first := store.read_newest_checkpoint(folder, game, optimisers)):
-        history = [row for row in store.read_history(folder, key="round") if row["round"] <= first]
+        history = _read_rounds(folder / HISTORY)[:first]
         if len(history) != first:
             raise RunError(
-                f"perturb: {folder / 'history.jsonl'} has {len(history)} rounds up to the "
+                f"perturb: {folder / HISTORY} has {len(history)} rounds up to the "
                 f"checkpoint of round {first}. It is damaged: restore it, or start again in "
                 "another folder."
             )
 
     def save() -> None:
-        lines = "".join(json.dumps(row) + "\n" for row in history)
-        write_whole(folder / "history.jsonl", lines.encode())
+        store.write_json(folder / HISTORY, {"rounds": history}, indent=None)
         store.write_checkpoint(folder, len(history), game, optimisers)
         for _, file in store.checkpoints(folder)[:-2]:
             file.unlink(missing_ok=True)
@@ -226,6 +225,20 @@ def play(
                 )
         save()
     return history
+
+
+def _read_rounds(file: Path) -> list[dict[str, Any]]:
+    """The losses of the rounds in a file of `play`, in their order."""
+    rows = store.read_json(file).get("rounds")
+    rows = rows if isinstance(rows, list) else []
+    for number, row in enumerate(rows, 1):
+        numbers = [row.get(name) for name in ("gap", *SIDES)] if isinstance(row, dict) else [None]
+        if not all(isinstance(n, float) for n in numbers) or row.get("round") != number:
+            raise RunError(
+                f"perturb: {file} has no losses of round {number}. It was edited, or written by "
+                "another program: restore it, or start again in another folder."
+            )
+    return rows
 
 
 def one_round(
