@@ -177,16 +177,16 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
                 f"{who}: {name}={value!r}; expected a whole number. If it was computed, round it: "
                 f"{name}=int(...)."
             )
-        if value > MOST:
-            raise ConfigError(
-                f"{who}: {name}={value}; expected at most {MOST:,}, more does not fit into memory."
-            )
         if least is not None and value < least:
             raise ConfigError(f"{who}: {name}={value}; expected at least {least}.")
 
 
 def _count(samples: int) -> int:
     whole("sampling", 1, samples=samples)
+    if samples > MOST:
+        raise ConfigError(
+            f"sampling: samples={samples}; expected at most {MOST:,}, which fit in memory."
+        )
     return int(samples)
 
 

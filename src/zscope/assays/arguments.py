@@ -47,6 +47,7 @@ from zscope.types import as_tensor, at_least_single
 
 __all__ = ["accepts_recording", "check_argument", "checked", "choices"]
 
+ITERABLE = (list, tuple, set, frozenset, range, np.ndarray, Tensor)
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
 
@@ -317,8 +318,9 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
     """A value of a kind that the annotation allows; anything else is a ConfigError or DataError.
 
-    Numbers and words are converted, as by `check_option_value`. Of arrays only the type is
-    checked here: their shapes and numbers are the assay's own business.
+    Unlike `check_option_value`, which reads what people type, it converts nothing: 8.0 is no
+    whole number. Of arrays only the type is checked here: their shapes and numbers are the
+    assay's own business.
     """
     who = function.__name__
     expected = _annotations(inspect.unwrap(function)).get(name)
@@ -326,7 +328,8 @@ def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
     if expected is None or Any in members or (value is None and type(None) in members):
         return value
     if _is_plain(expected):
-        return _check_plain(who, who, name, value, expected)
+        _check_plain(who, who, name, value, expected, strict=not isinstance(value, ITERABLE))
+        return value  # as it was given: 1 stays 1 in messages
     classes = tuple(each for each in map(_class, members) if each is not None)
     if len(classes) < len(members) or isinstance(value, (*classes, Recording, Posterior)):
         return value
@@ -366,13 +369,15 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _check_plain(who: str, attribute: str, option: str, value: Any, expected: Any) -> Any:
+def _check_plain(
+    who: str, attribute: str, option: str, value: Any, expected: Any, *, strict: bool = False
+) -> Any:
     if expected is None or not _is_plain(expected):
         return value
     plain = value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
     plain = sorted(plain) if isinstance(plain, set | frozenset) else plain
     try:
-        plain = _adapter(expected).validate_python(plain)
+        plain = _adapter(expected).validate_python(plain, strict=strict)
         fits = not isinstance(plain, float) or not math.isnan(plain)
         fits = fits and (not isinstance(plain, int) or abs(plain) <= MOST)
     except ValidationError:
