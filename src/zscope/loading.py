@@ -78,7 +78,8 @@ def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:
     if isinstance(target, str | Path):
         folder, name = Path(target), str(target)
         folder = folder.parent.parent if folder.suffix == ".safetensors" else folder
-        recipe = store.open_run(folder).config.get("data") if store.is_run(folder) else None
+        if os.path.lexists(folder / "run.json"):  # also one that is a folder or leads nowhere
+            recipe = store.open_run(folder).config.get("data")
     if recipe is None:
         raise ConfigError(
             f"load: {name} does not say which data to encode. Name them with --data (in Python "

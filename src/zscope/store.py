@@ -204,8 +204,8 @@ def _extract_arrays(value: Any, place: str, arrays: dict[str, np.ndarray]) -> An
 
 def _insert_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if isinstance(value, dict):
-        if set(value) == {"array"} and value["array"] in arrays:
-            return arrays[value["array"]]
+        if set(value) == {"array"} and str(value["array"]) in arrays:
+            return arrays[str(value["array"])]
         return {key: _insert_arrays(item, arrays) for key, item in value.items()}
     return [_insert_arrays(item, arrays) for item in value] if isinstance(value, list) else value
 

@@ -24,6 +24,7 @@ REPAIRED = [
     "a checkpoint under the name of another step was loaded as that of the other",
     "a changed number in the history of a perturbation was taken for a loss",
     "a pipe in place of a stored result blocked the assay for ever",
+    "a result whose reference to an array was no text ended in a traceback",
     "errors about a folder without a run or a perturbation did not name the missing file",
 ]
 

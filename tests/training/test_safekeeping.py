@@ -395,3 +395,19 @@ def test_a_pipe_in_place_of_a_stored_result_does_not_block(measured):
     report = zs.assay(measured.path, ROWS, names=["response-matrix"])
     assert "response-matrix" in report.results
     assert kept.is_file()
+
+
+def test_a_result_that_names_no_array_is_returned_as_it_is(measured):
+    file = measured.path / "assays" / "response-matrix.json"
+    content = json.loads(file.read_text())
+    del content["sha256"]
+    content["result"] = {"array": {}}
+    file.write_text(json.dumps(content))
+    assert measured.results()["response-matrix"] == {"array": {}}
+
+
+def test_a_folder_in_place_of_run_json_is_named(run):
+    (run / "run.json").unlink()
+    (run / "run.json").mkdir()
+    with pytest.raises(RunError, match="contains no run.json"):
+        zs.assay(run)
