@@ -26,6 +26,7 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.truncation import type_subsets
 from zscope.assays.regime.types import VariableTypes, variable_types
 from zscope.assays.sample import MIN_SAMPLES
+from zscope.assays.shares import wilson
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
@@ -53,12 +54,21 @@ class TypeProbe(Scored):
             self.measure(
                 f"{kind}, {subset}",
                 value,
-                standard_error=self.standard_error[kind][subset],
+                interval=self._interval(value, self.standard_error[kind][subset]),
                 samples=self.test,
             )
             for kind, row in self.accuracy.items()
             for subset, value in row.items()
         ]
+
+    def _interval(self, accuracy: float, error: float) -> tuple[float, float]:
+        """That of a share of as many independent cases as have this standard error.
+
+        Several factors of a row count as one case or more, as far as they agree.
+        """
+        cases = accuracy * (1 - accuracy) / error**2 if error > 0 else self.test
+        centre, reach = wilson(accuracy, cases)
+        return centre - reach, centre + reach
 
     def summary(self) -> list[tuple[str, str]]:
         return [("factors probed", listed(self.probed)), ("training samples", str(self.train))]

@@ -61,6 +61,10 @@ __all__ = ["Consistency", "interventional_consistency", "self_consistency"]
 Base = Literal["prior", "posterior", "hybrid", "uniform"]
 Interval = tuple[float, float]
 UNRESPONSIVE = 0.9
+OF_THESE_CODES = (
+    "The interval of self-consistency (uniform) is for the box of these codes, whose ends are the "
+    "most extreme of them: over other codes it covers about 90 %."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,10 @@ class Consistency(Scored):
     samples: int
     chance: dict[str, float]  # of `means`, if responses belonged to other codes
     intervals: dict[str, Interval]  # of `means`; empty without resamples
+
+    @property
+    def flags(self) -> list[str]:
+        return [OF_THESE_CODES] if "self-consistency (uniform)" in self.intervals else []
 
     def measures(self) -> list[Measure]:
         # Of many units only self-consistency has an interval.

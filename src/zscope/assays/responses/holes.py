@@ -48,6 +48,7 @@ from zscope.assays.engine import (
 )
 from zscope.assays.entry import Entry
 from zscope.assays.likeness import Likeness, likeness
+from zscope.assays.shares import wilson
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -104,10 +105,8 @@ class HoleScore(Scored):
 
         The limit is estimated from draws too: its error is added in squares.
         """
-        n, z = self.samples, 1.96
-        centre = (self.score + z**2 / (2 * n)) / (1 + z**2 / n)
-        reach = z / (1 + z**2 / n) * (self.score * (1 - self.score) / n + (z / (2 * n)) ** 2) ** 0.5
-        off = z * (self.chance * (1 - self.chance) / len(self.reference)) ** 0.5
+        centre, reach = wilson(self.score, self.samples)
+        off = 1.96 * (self.chance * (1 - self.chance) / len(self.reference)) ** 0.5
         ends = np.clip([1 - self.chance - off, 1 - self.chance + off], 0, 1)
         low, high = np.quantile(self.reference.numpy(), ends)
         between = float(((self.displacement > low) & (self.displacement <= high)).double().mean())
