@@ -26,7 +26,7 @@ LIBRARY = MODEL | {
 }
 ARROWS = {
     "__init__": set(),
-    "types": set(),
+    "types": {"errors"},
     "errors": set(),
     "results": {"errors"},
     "randomness": set(),
