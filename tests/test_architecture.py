@@ -36,7 +36,7 @@ LIBRARY = MODEL | {
 }
 ARROWS = {
     "__init__": set(),
-    "types": set(),
+    "types": {"errors"},
     "errors": set(),
     "files": {"errors"},
     "results": {"errors"},

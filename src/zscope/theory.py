@@ -316,7 +316,7 @@ def mixed_latent(share: float, *, mean: float, variance: float) -> MixedLatent:
 def _positive(who: str, **values: float) -> None:
     for name, value in values.items():
         if not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise Undefined(f"{who}: {name}={value!r}; expected a finite number above 0.")
+            raise Undefined(f"{who}: {name}={value!r}; expected a number above 0, and finite.")
 
 
 def __dir__() -> list[str]:
