@@ -242,3 +242,18 @@ def test_perturb_and_fondue_refuse_options_of_the_wrong_kind(tmp_path):
             inspect.unwrap(zs.perturb)(data, out=tmp_path, **{"epsilon": 0.1, option: value})
     with pytest.raises(ConfigError, match="fondue: seed=inf"):
         inspect.unwrap(zs.fondue)(x, seed=math.inf)  # without the checks of types in tests
+
+
+def test_a_large_whole_number_is_the_float_that_it_stands_for():
+    codes = np.random.default_rng(0).standard_normal((60, 3))
+    scores = [zs.assays.renyi_entropy(codes, order=order).score for order in (10**30, 1e30)]
+    assert scores[0] == scores[1]
+    assert zs.assays.correlation_tracking([codes], threshold=10**30).counts == [0, 0, 0]
+
+
+def test_data_have_real_factors_and_a_name():
+    x = np.ones((9, 4))
+    with pytest.raises(DataError, match="array: factors are complex"):
+        zs.data.from_arrays(x, x * 1j)
+    with pytest.raises(ConfigError, match="from_arrays: name=7"):
+        inspect.unwrap(zs.data.from_arrays)(x, name=7)

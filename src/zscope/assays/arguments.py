@@ -328,7 +328,10 @@ def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
     if expected is None or Any in members or (value is None and type(None) in members):
         return value
     if _is_plain(expected):
-        _check_plain(who, who, name, value, expected, strict=not isinstance(value, ITERABLE))
+        strict = not isinstance(value, ITERABLE)
+        plain = _check_plain(who, who, name, value, expected, strict=strict)
+        if isinstance(value, int) and abs(value) > MOST:
+            return plain  # as the float that it stands for: tensors take no such int
         return value  # as it was given: 1 stays 1 in messages
     classes = tuple(each for each in map(_class, members) if each is not None)
     kinds = (*classes, Recording, Posterior)
