@@ -55,6 +55,8 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """A new file, renamed to `path` when the block ends; deleted if it ends with an error."""
+    if "\0" in str(path):  # Python raises a ValueError, which nobody expects of a file
+        raise OSError(errno.EINVAL, "a name with a null byte")
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
     partial, file = _new_partial(path)
@@ -91,6 +93,8 @@ def likely_cause(error: OSError) -> str:
         return "You may not write there: choose another folder."
     if error.errno == errno.ENAMETOOLONG:
         return "Choose a shorter name."
+    if error.errno == errno.EINVAL:
+        return "Choose another name."
     return "Is the disk full, or the folder read-only? Choose another place."
 
 

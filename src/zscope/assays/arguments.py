@@ -38,7 +38,7 @@ from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.parts import CHOSEN, PARTS, unmet
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.results import name_result
@@ -328,13 +328,24 @@ def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
     if expected is None or Any in members or (value is None and type(None) in members):
         return value
     if _is_plain(expected):
-        _check_plain(who, who, name, value, expected, strict=not isinstance(value, ITERABLE))
+        strict = not isinstance(value, ITERABLE)
+        plain = _check_plain(who, who, name, value, expected, strict=strict)
+        if isinstance(value, int) and abs(value) > MOST:
+            return plain  # as the float that it stands for: tensors take no such int
         return value  # as it was given: 1 stays 1 in messages
     classes = tuple(each for each in map(_class, members) if each is not None)
-    if len(classes) < len(members) or isinstance(value, (*classes, Recording, Posterior)):
+    kinds = (*classes, Recording, Posterior)
+    number = isinstance(value, Tensor | np.ndarray) and value.ndim == 0 and float not in classes
+    if len(classes) < len(members) or (isinstance(value, kinds) and not number):
         return value
     if Tensor in classes or np.ndarray in classes:
-        return as_tensor(value, f"{who}: {name}")
+        table = as_tensor(value, f"{who}: {name}")
+        if table.ndim == 0:
+            raise DataError(
+                f"{who}: {name}={_short(value)} is a single number; expected an array with a row "
+                "for each sample."
+            )
+        return table
     words = " or ".join(each.__name__ for each in classes if each is not type(None))
     raise ConfigError(
         f"{who}: {name}={_short(value)}; expected {words}. The help of zs.assays.{who} says what "

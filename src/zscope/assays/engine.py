@@ -21,16 +21,17 @@ import torch
 from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.errors import ConfigError, InterfaceError, Undefined
+from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.recording import Recording, join_posteriors
 from zscope.recording import base_samples as draw_base_samples
 from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, as_tensor, at_least_single
 
 __all__ = [
-    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "chunk_size", "decode",
-    "decode_and_respond", "encode", "layer_sizes", "location", "memory_budget", "posterior_of",
-    "respond", "respond_posterior", "responses", "use_memory", "used_latents",
+    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "check_size",
+    "chunk_size", "decode", "decode_and_respond", "encode", "layer_sizes", "location",
+    "memory_budget", "posterior_of", "respond", "respond_posterior", "responses", "use_memory",
+    "used_latents",
 ]  # fmt: skip
 
 Recorded = Recording | Posterior | Tensor | np.ndarray
@@ -132,14 +133,24 @@ def base_responses(autoencoder: Autoencoder, recorded: Recorded, base: Codes) ->
 
 def respond(autoencoder: Autoencoder, codes: Codes | np.ndarray) -> Codes:
     """The response R(z) of each code: the posterior mean of the decoded code."""
-    codes = as_tensor(codes)
+    codes = _real(codes)
     parts = responses(autoencoder, len(codes), lambda a, b: codes[a:b])
     return torch.cat([codes[:0].detach(), *(posterior.mean for _, _, posterior in parts)])
 
 
+def _real(codes: Codes | np.ndarray) -> Codes:
+    codes = as_tensor(codes, "response")
+    if codes.is_complex() or codes.ndim == 0:
+        raise DataError(
+            f"response: got codes of shape {tuple(codes.shape)} and type {codes.dtype}; expected "
+            "real numbers, a row of latents for each code."
+        )
+    return codes
+
+
 def respond_posterior(autoencoder: Autoencoder, codes: Codes | np.ndarray) -> Posterior:
     """The whole posterior of the decoded codes, from which responses can be sampled (eq. 3)."""
-    codes = as_tensor(codes)
+    codes = _real(codes)
     if len(codes) == 0:
         raise ConfigError("response: 0 codes were given. Give at least one row of latents.")
     build = lambda a, b: codes[a:b]  # noqa: E731
@@ -291,6 +302,16 @@ def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
     if not x.sum().isfinite():
         _check_finite("decoder", x, codes, start)
     return x
+
+
+def check_size(decoded: Tensor, x: Tensor, who: str) -> None:
+    """Raise unless there is a decoded number for each number of the observations."""
+    sizes = [tuple(each.flatten(1).shape) if each.ndim else () for each in (decoded, x)]
+    if sizes[0] != sizes[1]:
+        raise InterfaceError(
+            f"{who}: the decoder returned shape {tuple(decoded.shape)} for observations of shape "
+            f"{tuple(x.shape)}. Do the data belong to this model?"
+        )
 
 
 def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Posterior:

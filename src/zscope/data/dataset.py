@@ -403,6 +403,8 @@ def from_arrays(
     or with `standardise` in units of their standard deviations, as those of files are. The
     columns of a data frame name the features.
     """
+    if not isinstance(name, str):
+        raise ConfigError(f"from_arrays: name={name!r}; expected a word, as name='my data'.")
     if hasattr(images, "columns") and hasattr(images, "to_numpy"):  # pandas, polars
         feature_names = feature_names or [str(column) for column in images.columns]
         images = images.to_numpy()
@@ -466,11 +468,17 @@ def _as_array(values: Any, name: str, what: str) -> np.ndarray:
         if isinstance(values, Tensor):
             values = values.detach().cpu()
             # NumPy has no bfloat16.
-            return np.asarray(values.float() if values.dtype == torch.bfloat16 else values)
-        return np.asarray(values)
+            values = values.float() if values.dtype == torch.bfloat16 else values
+        array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
             f"{name}: {what} given as a {type(values).__name__} cannot be read as one array "
             f"({str(error).splitlines()[0]}). Do all rows have the same length? Give one dense "
             "array with samples first."
         ) from error
+    if array.dtype.kind == "c":
+        raise DataError(
+            f"{name}: {what} are complex numbers; expected real ones. Give their real and "
+            "imaginary parts as two columns."
+        )
+    return array

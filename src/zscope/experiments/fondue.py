@@ -43,6 +43,7 @@ from zscope.experiments.training import train
 from zscope.files import lock, sweep
 from zscope.randomness import named_generator, named_seed
 from zscope.recording import SAMPLES, Recording, choose_rows, record
+from zscope.sampling import whole
 from zscope.training.config import RATE
 
 __all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "fondue"]
@@ -128,8 +129,8 @@ def fondue(
             "size: give the size, for instance --latents 6 (latents=6). The other searches look "
             "for the size itself; --stable applies to them only."
         )
-    if seeds < 1:
-        raise ConfigError(f"fondue: seeds={seeds}; at least one search is needed. Use seeds=3.")
+    whole("fondue", seed=seed)
+    whole("fondue", 1, seeds=seeds)
 
     def search_with(seed: int) -> Fondue | StableFondue | BetaFondue:
         folder = None if out is None else Path(out) / f"seed-{seed}"

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from zscope.assays import CATALOGUE
+from zscope.assays.engine import check_size
 from zscope.assays.regime.types import VariableTypes
 from zscope.assays.responses.features import FeatureEffects
 from zscope.assays.responses.matrix import ResponseMatrix
@@ -385,6 +386,7 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
                 own = recording.factors.values[rows[start : start + len(x)]]
                 extra = [torch.from_numpy(np.ascontiguousarray(own)).to(device, dtype)]
             decoded = recording.autoencoder.decode(codes, *extra).float().cpu()
+            check_size(decoded, x, "reconstructions")
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
             parts.append(decoded)

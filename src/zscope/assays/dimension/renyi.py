@@ -97,12 +97,18 @@ def kernel_matrix(rows: Tensor, bandwidth: str = "silverman") -> Tensor:
 
 def matrix_entropy(A: Tensor, order: float = 2.0) -> float:
     """S_order of a symmetric matrix of trace 1, in bits; order 1 is the von Neumann entropy."""
+    if not 0 <= order < math.inf:
+        raise ConfigError(
+            f"renyi: order={order}; expected a finite number from 0. The source uses 2."
+        )
     if order == 2:
         return max(0.0, -math.log2(float(A.square().sum())))
     eigenvalues = torch.linalg.eigvalsh(A.double()).clamp(min=0)
     if order == 1:
         return max(0.0, float(torch.special.entr(eigenvalues).sum()) / math.log(2))
-    return max(0.0, math.log2(float(eigenvalues.pow(order).sum())) / (1 - order))
+    largest = float(eigenvalues.max())  # taken out, because high powers are 0 otherwise
+    power = math.log2(float((eigenvalues / largest).pow(order).sum()))
+    return max(0.0, (power + order * math.log2(largest)) / (1 - order))
 
 
 def _full_batches(rows: Tensor, size: int) -> list[Tensor]:

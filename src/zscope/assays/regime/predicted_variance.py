@@ -159,6 +159,12 @@ def predicted_variance(
     if not posterior.deterministic:
         actual = posterior.variance.detach().cpu().double()[rows]
         ratio = (actual / predicted).median(0).values
+        if ratio.isnan().any():
+            raise Undefined(
+                f"{who}: the variances are {float(actual.min()):.3g} to {float(actual.max()):.3g}, "
+                f"those predicted {float(predicted.min()):.3g} to {float(predicted.max()):.3g}: "
+                "they cannot be compared. Has training diverged?"
+            )
         used = used_latents(autoencoder, codes, who)
         pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
         if pairs.shape[1] > 1 and bool((pairs.std(1) > 1e-9).all()):

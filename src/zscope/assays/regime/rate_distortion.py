@@ -36,7 +36,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import encode
+from zscope.assays.engine import check_size, encode
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import Likelihood
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
@@ -167,6 +167,7 @@ def rate_distortion(
 
 def negative_log_likelihood(decoded: Tensor, x: Tensor, likelihood: Likelihood) -> Tensor:
     """-log p(x | z) of each sample, summed over its dimensions, in float64."""
+    check_size(decoded, x, "rate_distortion")
     decoded, x = decoded.flatten(1).double(), x.flatten(1).double()
     if likelihood == "gaussian":
         return (x - decoded).square().sum(1)
@@ -192,10 +193,16 @@ def carried_information(posterior: Posterior, *, generator: Generator | None = N
             "carried_information: the posteriors have no diagonal covariance; the encoder is "
             "deterministic or has a full covariance. Use a variational model with a std per latent."
         )
-    return information_of(log_density_ratios(posterior, fresh(generator)))
+    return information_of(log_density_ratios(posterior.detach(), fresh(generator)))
 
 
 def information_of(terms: Tensor) -> float:
+    if not (len(terms) and terms.isfinite().all()):
+        raise Undefined(
+            f"carried_information: the densities of {int((~terms.isfinite()).sum())} of "
+            f"{len(terms)} posteriors are not finite. Give at least one, with a std that is "
+            "neither 0 nor infinite."
+        )
     return min(max(0.0, float(terms.mean())), math.log(len(terms)))
 
 
@@ -206,13 +213,15 @@ def log_density_ratios(posterior: Posterior, generator: Generator) -> Tensor:
     n = len(mean)
     log_norm = variance.log().sum(1)
     own = -0.5 * (((z - mean).square() / variance).sum(1) + log_norm)
-    log_q = _log_sum_of_densities(z, mean, variance, log_norm) - math.log(n)
+    log_q = _log_sum_of_densities(z, mean, variance, log_norm) - math.log(max(1, n))
     return own - log_q
 
 
 def _log_sum_of_densities(z: Tensor, mean: Tensor, variance: Tensor, log_norm: Tensor) -> Tensor:
     """log sum_j exp( -((z - mean_j)^2 / variance_j + log_norm_j) / 2 ) for each row of z."""
     n, d = mean.shape
+    if n == 0:
+        return torch.empty(0, dtype=torch.float64)
     precision = 1 / variance
     centre = mean.mean(0)
     near, weighted = z - centre, (mean - centre) * precision

@@ -183,6 +183,11 @@ def feature_effects(
     effects, low, high, sizes, size_errors = (torch.stack(part) for part in zip(*rows, strict=True))
     unit = torch.ones(x.shape[1]) if units is None else torch.tensor(list(units))
     changes = effects * torch.where(silent, 0, deviation) * unit.double()
+    if not all(part.float().isfinite().all() for part in (low, high, sizes, size_errors, changes)):
+        raise Undefined(
+            f"{who}: the effects are NaN or infinite. Has training diverged, or are the data or "
+            "`units` so large that their squares overflow? Scale them as in training."
+        )
     return FeatureEffects(
         names=[str(name) for name in names] or [f"feature {k}" for k in range(x.shape[1])],
         effects=effects.float(),

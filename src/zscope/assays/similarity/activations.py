@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Autoencoder, evaluation
-from zscope.errors import Undefined
+from zscope.errors import InterfaceError, Undefined
 from zscope.randomness import seed_of
 from zscope.sampling import whole
 from zscope.types import Observations, as_tensor
@@ -71,6 +71,11 @@ def activations(
             else:
                 part = auxiliary[start : start + batch].to(device, dtype)
                 posterior = autoencoder.encode(x, part)
+            if len(posterior.mean) != len(x):
+                raise InterfaceError(
+                    f"activations: encode of {autoencoder.title} returned {len(posterior.mean)} "
+                    f"means for {len(x)} observations. Does it keep the batch?"
+                )
             encoder = list(outputs)
             outputs.clear()
             if source is None:
@@ -85,6 +90,13 @@ def activations(
                 if name not in layers:  # filled in place: layers of images are large
                     layers[name] = torch.empty(total, values.shape[1])
                 layers[name][start : start + len(x)] = values
+    for name, values in layers.items():
+        if not (fine := values.isfinite().all(1)).all():
+            raise Undefined(
+                f"activations: {name} of {autoencoder.title} contains NaN or infinite numbers for "
+                f"{int((~fine).sum())} of {total} observations. Has training diverged, or were the "
+                "data not scaled as in training?"
+            )
     return layers
 
 

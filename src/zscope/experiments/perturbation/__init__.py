@@ -39,9 +39,9 @@ from typing import Any
 import numpy as np
 
 from zscope import models, store
-from zscope.assays import mig
+from zscope.assays.disentanglement.mig import mig
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
@@ -49,6 +49,7 @@ from zscope.experiments.training import train
 from zscope.files import lock
 from zscope.recording import record
 from zscope.results import Result
+from zscope.sampling import whole
 
 __all__ = ["Perturbation", "perturb"]
 
@@ -103,7 +104,7 @@ class Perturbation(Result):
 
 
 def perturb(
-    data: Dataset,
+    data: Any,
     *,
     epsilon: float,
     out: str | Path,
@@ -130,21 +131,24 @@ def perturb(
     the number of factors. `resume` continues an interrupted run with the same settings.
     """
     out = Path(out)
-    data = replace(data, standardise=False)  # epsilon is in the units of the data
+    data = replace(as_dataset(data), standardise=False)  # epsilon is in the units of the data
     if count_factors(data) < 2:
         raise DataError(
             f"perturb: {data.name} has fewer than two factors that vary, and the change is a "
             "function of them. Use data with factors: zscope data list"
         )
+    whole("perturb", seed=seed)
+    whole("perturb", 1, pairs=pairs, rounds=rounds, batch=batch)
+    if latents is not None:
+        whole("perturb", 1, latents=latents)
     trained = None if isinstance(restarts, int) else list(restarts)
     count = restarts if isinstance(restarts, int) else len(restarts)
-    if count < 2 * pairs or pairs < 1 or rounds < 1:
+    if count < 2 * pairs:
         raise ConfigError(
-            f"perturb: restarts={count}, pairs={pairs}, rounds={rounds}; expected at least one "
-            "pair, one round and two restarts for every pair."
+            f"perturb: restarts={count} and pairs={pairs}; expected two restarts for every pair."
         )
-    if not 0 < epsilon <= 1:
-        raise ConfigError(f"perturb: epsilon={epsilon}; expected a number above 0, at most 1.")
+    if not isinstance(epsilon, int | float | np.number) or not 0 < epsilon <= 1:
+        raise ConfigError(f"perturb: epsilon={epsilon!r}; expected a number above 0, at most 1.")
     latents = latents or count_factors(data)
     options = dict(options or {})
     settings = {
