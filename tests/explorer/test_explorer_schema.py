@@ -133,7 +133,7 @@ def send(schema, name, method, mode, examples):
     checks = [getattr(schemathesis.checks, name) for name in names]
     operation, statuses = schema[f"/api/{name}"][method], set()
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=GenerationMode(mode)))
     def requests(case):
         reply = case.call(headers=HEADERS, timeout=PATIENCE)

@@ -192,7 +192,9 @@ def serve(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         try:
             killed = 0
             for at, moment in row:
-                killed += trial.kill(killed > 0, at, moment, draw.random())
+                if not trial.kill(killed > 0, at, moment, draw.random()):
+                    break  # it had ended before
+                killed += 1
             trial.finish()
         except AssertionError as error:
             names = [f"{moment} {trial.points[at] if at is not None else ''} {at}".strip()

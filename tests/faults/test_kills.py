@@ -37,6 +37,7 @@ REPAIRED = [
     "a result whose arrays were being replaced was damaged by a kill between its two files",
     "partial files beside a report and beside results were left for ever",
     "the lock of a dead process stayed in folders that are locked only for writing",
+    "the lock of a dead process stayed in a cache whose file was complete",
 ]
 
 

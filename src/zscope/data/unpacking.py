@@ -72,6 +72,7 @@ def memory_map(
 ) -> np.ndarray:
     """The memory map at `target`, written from `pieces` if it does not exist yet."""
     if (array := _open_map(target, shape, dtype)) is not None:
+        files.sweep(target.parent)  # what a kill after the last write has left
         return array
     total = math.prod(shape) * dtype.itemsize
     with writing_cache(who, target.parent) as writable:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from zscope.errors import MissingExtra, ZscopeError
+from zscope.errors import InterfaceError, MissingExtra, ZscopeError
 from zscope.explorer.guard import Guard, Refused
 from zscope.explorer.lanes import Busy, ModelExit, Stopped
 from zscope.explorer.schema import SCHEMA, openapi
@@ -68,6 +68,21 @@ def create_app(
         content = {"error": {"kind": kind, "message": " ".join(str(error).split())}}
         return json_response(status, json.dumps(content).encode())
 
+    def raised_by_model(error: ZscopeError) -> bool:
+        """Whether it stands for an error that the model's own code raised."""
+        return isinstance(error, InterfaceError) and error.__cause__ is not None
+
+    def explain(endpoint: Endpoint, error: Exception) -> str:
+        if isinstance(error, ZscopeError):
+            return f"{error} Go back to a data sample; the terminal shows the traceback."
+        message = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
+        kind = "" if isinstance(error, ModelExit) else f"{type(error).__name__}: "
+        return (
+            f"{endpoint.name}: the model, or an assay of it, raised {kind}{message}. The values "
+            "may be outside the range that it accepts. Go back to a data sample; the terminal "
+            "shows the traceback."
+        )
+
     def add_endpoint(endpoint: Endpoint) -> None:
         async def answer(request: Request) -> Response:
             try:
@@ -79,18 +94,11 @@ def create_app(
                 return error_response(400, "explorer: the connection was closed early.")
             except Busy as error:
                 return error_response(503, error)
-            except ZscopeError as error:
-                return error_response(422, error)
             except Exception as error:
+                if isinstance(error, ZscopeError) and not raised_by_model(error):
+                    return error_response(422, error)
                 log.exception("explorer: /api/%s failed", endpoint.name)
-                message = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
-                kind = "" if isinstance(error, ModelExit) else f"{type(error).__name__}: "
-                return error_response(
-                    500,
-                    f"{endpoint.name}: the model, or an assay of it, raised {kind}{message}. The "
-                    "values may be outside the range that it accepts. Go back to a data sample; "
-                    "the terminal shows the traceback.",
-                )
+                return error_response(500, explain(endpoint, error))
 
         app.add_api_route(f"/api/{endpoint.name}", answer, methods=endpoint.methods)
 

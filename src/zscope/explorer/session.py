@@ -243,9 +243,12 @@ def _record(
     try:
         recording = record(autoencoder, data, samples=samples, seed=seed)
         x, _ = decode_and_respond(autoencoder, recording.codes[:1])
-    except ZscopeError:
-        raise
-    except Exception as error:
+    except Exception as failure:
+        error: BaseException = failure
+        if isinstance(failure, ZscopeError):
+            if not isinstance(failure, InterfaceError) or failure.__cause__ is None:
+                raise
+            error = failure.__cause__  # what the model's own code raised
         message = (str(error).strip().splitlines() or ["(no message)"])[0][:300]
         raise InterfaceError(
             f"explore: {name} raised {type(error).__name__} on observations of shape {data.shape} "
