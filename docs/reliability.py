@@ -55,10 +55,28 @@ PARTS = {
     ),
 }
 
+# What was found while a test was written, where its own file of counts does not say so.
+FOUND: dict[str, dict[str, Any]] = {
+    "files.data": {
+        "failures_before": 345,
+        "how": "Before the repairs, 345 of 10,702 files failed; the counts are of a later run of "
+        "fewer files.",
+        "repaired": [
+            "flipped bits in uncompressed .npz arrays, .pt weights and the gzip files of smallNORB "
+            "were loaded: their checksums were never compared",
+            "a damaged directory of a zip file hid arrays, so that factors or their names vanished",
+            "files that announce more than the disk or the memory holds were unpacked or allocated",
+            "pipes and devices were opened, and blocked for ever",
+            "damaged headers of .npy files ended in a foreign exception",
+            "errors of archives and of a damaged config.json did not name the file",
+        ],
+    },
+}
+
 
 def read(name: str) -> dict[str, Any]:
     counts: dict[str, Any] = json.loads((COUNTS / f"{name}.json").read_text())
-    return counts
+    return {"tries": counts.get("files"), **counts}
 
 
 def text() -> str:
@@ -66,7 +84,7 @@ def text() -> str:
     rows = ["| what | tries | failures before | failures now |", "| --- | ---: | ---: | ---: |"]
     parts = []
     for name, (title, done) in PARTS.items():
-        counts = read(name)
+        counts = {**FOUND.get(name, {}), **read(name)}
         before = counts.get("failures_before")
         shown = "not counted" if before is None else f"{before:,}"
         rows.append(f"| {title} | {counts['tries']:,} | {shown} | {counts['failures']:,} |")
@@ -79,7 +97,7 @@ def details(counts: dict[str, Any]) -> str:
     lines = []
     if note := counts.get("how"):
         lines += [note, ""]
-    kinds = counts.get("by_work") or counts.get("outcomes") or {}
+    kinds = counts.get("by_work") or counts.get("by_door") or counts.get("outcomes") or {}
     if kinds:
         columns = sorted({key for each in kinds.values() for key in each})
         lines += [f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
