@@ -257,3 +257,26 @@ def test_data_have_real_factors_and_a_name():
         zs.data.from_arrays(x, x * 1j)
     with pytest.raises(ConfigError, match="from_arrays: name=7"):
         inspect.unwrap(zs.data.from_arrays)(x, name=7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tolerance": 0.0}, {"low": 0.0}, {"start": -1.0}, {"high": math.inf}, {"low": 9, "high": 1}],
+)
+def test_a_search_for_beta_ends(options):
+    with pytest.raises(ConfigError, match="fondue_beta: start=.* would not end"):
+        zs.assays.fondue_beta(lambda beta: 9.0 * (beta > 4), **options)
+    found = zs.assays.fondue_beta(lambda beta: 9.0 * (beta > 4), tolerance=1e-9)
+    assert found.beta == pytest.approx(4, rel=2e-9)
+
+
+@pytest.mark.parametrize("shape", [(9,), (9, 2, 1)])
+def test_mmd_takes_tables(shape):
+    with pytest.raises(zs.errors.Undefined, match="mmd: clouds of shape"):
+        inspect.unwrap(zs.assays.mmd)(np.ones(shape), np.ones(shape), variance=1.0)
+
+
+def test_an_information_gap_of_reversed_arrays():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    plain, turned = (zs.assays.information_gap(each, each, x) for each in (x[::-1].copy(), x[::-1]))
+    assert (plain.score, plain.samples) == (turned.score, turned.samples) == (plain.score, 60)

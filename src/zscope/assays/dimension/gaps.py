@@ -16,7 +16,6 @@ Bonheme 2023, propositions 8.3.1 to 8.3.3, sections 8.2.5 and 8.7 to 8.8.
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
@@ -142,7 +141,7 @@ def information_gap(
         information=information.score,
         ceiling=ceiling,
         saturated=input_entropy > 0.99 * ceiling,
-        samples=len(torch.as_tensor(observations)),
+        samples=information.samples,
     )
 
 
