@@ -280,3 +280,22 @@ def test_an_information_gap_of_reversed_arrays():
     x = np.random.default_rng(0).standard_normal((60, 3))
     plain, turned = (zs.assays.information_gap(each, each, x) for each in (x[::-1].copy(), x[::-1]))
     assert (plain.score, plain.samples) == (turned.score, turned.samples) == (plain.score, 60)
+
+
+def test_a_trace_gap_is_finite_and_needs_no_gradients():
+    mean, std = torch.eye(9, 2), torch.ones(9, 2, requires_grad=True)
+    assert zs.assays.trace_gap(zs.Posterior(mean, std)).score == pytest.approx(2)
+    with pytest.raises(zs.errors.Undefined, match="trace_gap: .* NaN or infinite"):
+        zs.assays.trace_gap(zs.Posterior(mean, torch.full((9, 2), torch.inf)))
+
+
+def test_a_pair_is_moved_by_a_finite_reach():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(ConfigError, match="pair_traversal: reach=inf"):
+        zs.assays.pair_traversal(model, torch.eye(9, 2), (0, 1), reach=math.inf)
+
+
+def test_true_is_no_number_of_samples():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(ConfigError, match="record: samples=True"):
+        zs.record(model, torch.ones(9, 4), samples=True)

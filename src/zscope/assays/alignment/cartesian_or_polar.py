@@ -289,6 +289,8 @@ def pair_traversal(
             f"pair_traversal: latents={tuple(latents)}, steps={steps}; two different latents from "
             f"0 to {means.shape[1] - 1} and at least 2 steps are needed."
         )
+    if not 0 < reach < math.inf:
+        raise ConfigError(f"pair_traversal: reach={reach}; expected a finite number above 0.")
     centre = means.mean(0)
     values = torch.linspace(-reach, reach, steps).to(centre)
     plane = centre.repeat(steps, steps, 1)

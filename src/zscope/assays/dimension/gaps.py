@@ -63,6 +63,11 @@ def trace_gap(
         )
     mean = posterior.mean.double()
     of_means = float(mean.var(0, correction=1).sum())
+    if not math.isfinite(of_means + float(posterior.variance.double().sum())):
+        raise Undefined(
+            f"trace_gap: the variances of {len(mean)} posteriors and their means are NaN or "
+            "infinite. Has training diverged, or were the data not scaled as in training?"
+        )
     if sampled:
         z = posterior.sample(fresh(generator)).double()
         of_samples = float(z.var(0, correction=1).sum())
