@@ -299,3 +299,14 @@ def test_true_is_no_number_of_samples():
     model = Odd(lambda x: zs.Posterior(x[:, :2]))
     with pytest.raises(ConfigError, match="record: samples=True"):
         zs.record(model, torch.ones(9, 4), samples=True)
+
+
+def test_a_ranking_needs_finite_variances():
+    with pytest.raises(zs.errors.Undefined, match="latent_ranking: of 9 posteriors"):
+        zs.assays.latent_ranking(zs.Posterior(torch.eye(9, 2), torch.full((9, 2), torch.nan)))
+
+
+@pytest.mark.parametrize("std", [0.0, math.inf, math.nan])
+def test_polarisation_needs_a_finite_divergence(std):
+    with pytest.raises(zs.errors.Undefined, match="polarisation: the divergence of 9 posteriors"):
+        zs.assays.polarisation(zs.Posterior(torch.eye(9, 2), torch.full((9, 2), std)))
