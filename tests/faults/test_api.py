@@ -310,3 +310,10 @@ def test_a_ranking_needs_finite_variances():
 def test_polarisation_needs_a_finite_divergence(std):
     with pytest.raises(zs.errors.Undefined, match="polarisation: the divergence of 9 posteriors"):
         zs.assays.polarisation(zs.Posterior(torch.eye(9, 2), torch.full((9, 2), std)))
+
+
+def test_a_pair_traversal_shows_no_nan():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    model.decode = lambda z: z * math.nan
+    with pytest.raises(InterfaceError, match="NaN"):
+        zs.assays.pair_traversal(model, torch.eye(9, 2), (0, 1))

@@ -34,9 +34,9 @@ from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.assays.information import BINS, Information, bins_for, information, quantile_bins
-from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Variances, prepare, seed_from, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
@@ -296,7 +296,7 @@ def pair_traversal(
     plane = centre.repeat(steps, steps, 1)
     plane[..., first] += values[None, :]
     plane[..., second] += values.flip(0)[:, None]
-    images = decode(autoencoder, plane.flatten(0, 1))
+    images = decode(autoencoder, plane.flatten(0, 1)).cpu()
     return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))
 
 
