@@ -26,6 +26,7 @@ from zscope.determinism import FEW, notes_on
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
 from zscope.randomness import named_generator, seed_of
+from zscope.sampling import whole
 from zscope.types import Codes, as_tensor
 from zscope.usage import Usage, usage_of_codes, usage_of_decoder, usage_of_posterior
 
@@ -292,11 +293,7 @@ def record(
     function (noise or state of its own, batch norm in training mode) gives a warning, which
     stays in the `notes` of the recording.
     """
-    if not isinstance(samples, int | np.integer) or not isinstance(seed, int | np.integer):
-        raise ConfigError(
-            f"record: samples={samples!r}, seed={seed!r}; expected whole numbers. If one was "
-            "computed, round it: int(...)."
-        )
+    whole("record", samples=samples, seed=seed)
     if samples < 1:
         raise DataError(f"record: samples={samples}; at least one observation must be encoded.")
     dataset = as_dataset(data).in_units(autoencoder.scaling)

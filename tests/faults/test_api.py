@@ -257,3 +257,63 @@ def test_data_have_real_factors_and_a_name():
         zs.data.from_arrays(x, x * 1j)
     with pytest.raises(ConfigError, match="from_arrays: name=7"):
         inspect.unwrap(zs.data.from_arrays)(x, name=7)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"tolerance": 0.0}, {"low": 0.0}, {"start": -1.0}, {"high": math.inf}, {"low": 9, "high": 1}],
+)
+def test_a_search_for_beta_ends(options):
+    with pytest.raises(ConfigError, match="fondue_beta: start=.* would not end"):
+        zs.assays.fondue_beta(lambda beta: 9.0 * (beta > 4), **options)
+    found = zs.assays.fondue_beta(lambda beta: 9.0 * (beta > 4), tolerance=1e-9)
+    assert found.beta == pytest.approx(4, rel=2e-9)
+
+
+@pytest.mark.parametrize("shape", [(9,), (9, 2, 1)])
+def test_mmd_takes_tables(shape):
+    with pytest.raises(zs.errors.Undefined, match="mmd: clouds of shape"):
+        inspect.unwrap(zs.assays.mmd)(np.ones(shape), np.ones(shape), variance=1.0)
+
+
+def test_an_information_gap_of_reversed_arrays():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    plain, turned = (zs.assays.information_gap(each, each, x) for each in (x[::-1].copy(), x[::-1]))
+    assert (plain.score, plain.samples) == (turned.score, turned.samples) == (plain.score, 60)
+
+
+def test_a_trace_gap_is_finite_and_needs_no_gradients():
+    mean, std = torch.eye(9, 2), torch.ones(9, 2, requires_grad=True)
+    assert zs.assays.trace_gap(zs.Posterior(mean, std)).score == pytest.approx(2)
+    with pytest.raises(zs.errors.Undefined, match="trace_gap: .* NaN or infinite"):
+        zs.assays.trace_gap(zs.Posterior(mean, torch.full((9, 2), torch.inf)))
+
+
+def test_a_pair_is_moved_by_a_finite_reach():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(ConfigError, match="pair_traversal: reach=inf"):
+        zs.assays.pair_traversal(model, torch.eye(9, 2), (0, 1), reach=math.inf)
+
+
+def test_true_is_no_number_of_samples():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(ConfigError, match="record: samples=True"):
+        zs.record(model, torch.ones(9, 4), samples=True)
+
+
+def test_a_ranking_needs_finite_variances():
+    with pytest.raises(zs.errors.Undefined, match="latent_ranking: of 9 posteriors"):
+        zs.assays.latent_ranking(zs.Posterior(torch.eye(9, 2), torch.full((9, 2), torch.nan)))
+
+
+@pytest.mark.parametrize("std", [0.0, math.inf, math.nan])
+def test_polarisation_needs_a_finite_divergence(std):
+    with pytest.raises(zs.errors.Undefined, match="polarisation: the divergence of 9 posteriors"):
+        zs.assays.polarisation(zs.Posterior(torch.eye(9, 2), torch.full((9, 2), std)))
+
+
+def test_a_pair_traversal_shows_no_nan():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    model.decode = lambda z: z * math.nan
+    with pytest.raises(InterfaceError, match="NaN"):
+        zs.assays.pair_traversal(model, torch.eye(9, 2), (0, 1))

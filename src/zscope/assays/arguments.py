@@ -102,11 +102,14 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
 
 
 def _exact(value: Any) -> Any:
-    """Arrays and posteriors of half precision as float32; anything else as it is."""
+    """Arrays and posteriors of half precision as float32; anything else as it is.
+
+    Posteriors lose their gradients, which no measurement has.
+    """
     if isinstance(value, list | tuple):
         return type(value)(map(_exact, value))
     if isinstance(value, Posterior):
-        return value.to(torch.promote_types(value.mean.dtype, torch.float32))
+        return value.detach().to(torch.promote_types(value.mean.dtype, torch.float32))
     return at_least_single(value)
 
 

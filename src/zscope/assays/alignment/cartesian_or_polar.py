@@ -34,9 +34,9 @@ from torch import Generator, Tensor
 
 from zscope.assays.active import codes_of
 from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.assays.information import BINS, Information, bins_for, information, quantile_bins
-from zscope.assays.jacobian import decode
 from zscope.assays.matrices import Array
 from zscope.assays.sample import Variances, prepare, seed_from, used_latents
 from zscope.autoencoder import Autoencoder, Posterior
@@ -289,12 +289,14 @@ def pair_traversal(
             f"pair_traversal: latents={tuple(latents)}, steps={steps}; two different latents from "
             f"0 to {means.shape[1] - 1} and at least 2 steps are needed."
         )
+    if not 0 < reach < math.inf:
+        raise ConfigError(f"pair_traversal: reach={reach}; expected a finite number above 0.")
     centre = means.mean(0)
     values = torch.linspace(-reach, reach, steps).to(centre)
     plane = centre.repeat(steps, steps, 1)
     plane[..., first] += values[None, :]
     plane[..., second] += values.flip(0)[:, None]
-    images = decode(autoencoder, plane.flatten(0, 1))
+    images = decode(autoencoder, plane.flatten(0, 1)).cpu()
     return PairTraversal((first, second), values, images.unflatten(0, (steps, steps)))
 
 

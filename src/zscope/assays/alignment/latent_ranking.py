@@ -66,10 +66,16 @@ def latent_ranking(posterior: Posterior) -> LatentRanking:
             "latent_ranking: got 0 posteriors; expected at least one. Record some data."
         )
     variances = posterior.variance.detach().double().mean(0).cpu()
+    spreads = posterior.mean.detach().double().var(0, correction=0).cpu()
+    if not (variances.isfinite() & spreads.isfinite()).all():
+        raise Undefined(
+            f"latent_ranking: of {len(posterior)} posteriors, means or variances are NaN or "
+            "infinite. Has training diverged, or were the data not scaled as in training?"
+        )
     return LatentRanking(
         order=[int(j) for j in variances.argsort(stable=True)],
         variances=variances,
-        spreads=posterior.mean.detach().double().var(0, correction=0).cpu(),
+        spreads=spreads,
     )
 
 

@@ -39,7 +39,7 @@ import numpy as np
 from torch import Tensor
 
 from zscope.assays.regime.types import VariableTypes
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.results import Scored
 
 __all__ = [
@@ -353,6 +353,10 @@ class BetaFondue(Scored):
         mark_threshold(ax, self.threshold, left=True)
 
 
+FINEST = 1e-9
+"""The smallest relative tolerance of β: floats have no finer steps to bisect for long."""
+
+
 def fondue_beta(
     evaluate: Callable[[float], Evaluation],
     *,
@@ -369,6 +373,12 @@ def fondue_beta(
     `tolerance`; the answer is the largest β tried that is good. A model that uses no latent is
     not good, which can be seen only if `evaluate` returns the `Use` of the latents too.
     """
+    if not (start > 0 and 0 < low <= high < math.inf and tolerance >= FINEST):
+        raise ConfigError(
+            f"fondue_beta: start={start}, low={low}, high={high}, tolerance={tolerance}; expected "
+            f"β above 0, low <= high, both finite, and a tolerance of at least {FINEST:g}. Other "
+            "searches would not end."
+        )
     trials: dict[float, BetaTrial] = {}
 
     def good(beta: float) -> bool:

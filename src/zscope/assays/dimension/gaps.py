@@ -16,7 +16,6 @@ Bonheme 2023, propositions 8.3.1 to 8.3.3, sections 8.2.5 and 8.7 to 8.8.
 import math
 from dataclasses import dataclass
 
-import torch
 from torch import Generator
 
 from zscope.assays.arguments import accepts_recording
@@ -64,6 +63,11 @@ def trace_gap(
         )
     mean = posterior.mean.double()
     of_means = float(mean.var(0, correction=1).sum())
+    if not math.isfinite(of_means + float(posterior.variance.double().sum())):
+        raise Undefined(
+            f"trace_gap: the variances of {len(mean)} posteriors and their means are NaN or "
+            "infinite. Has training diverged, or were the data not scaled as in training?"
+        )
     if sampled:
         z = posterior.sample(fresh(generator)).double()
         of_samples = float(z.var(0, correction=1).sum())
@@ -142,7 +146,7 @@ def information_gap(
         information=information.score,
         ceiling=ceiling,
         saturated=input_entropy > 0.99 * ceiling,
-        samples=len(torch.as_tensor(observations)),
+        samples=information.samples,
     )
 
 

@@ -91,6 +91,11 @@ def polarisation(
     each = posterior.to("cpu").kl().double()
     kl = each.mean(0)
     total = float(kl.sum())
+    if not math.isfinite(total):
+        raise Undefined(
+            f"polarisation: the divergence of {len(posterior)} posteriors is {total}: a std is 0, "
+            "negative or not finite, or a mean is not. Has training diverged?"
+        )
     if total <= 1e-12:
         raise Undefined(
             f"polarisation: all {posterior.latents} latents have zero divergence, so the "

@@ -61,7 +61,7 @@ from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import NOT_REQUESTED, Measure, Scored
 from zscope.sampling import whole
-from zscope.types import Codes, Matrix
+from zscope.types import Codes, Matrix, as_tensor
 
 __all__ = ["ConditionedResponseMatrix", "FactorPairs", "conditioned_response_matrix"]
 
@@ -355,7 +355,7 @@ def _observations(
     if hasattr(data, "batch"):
         batch, count = data.batch, len(data)
     else:
-        rows = data if isinstance(data, Tensor) else torch.as_tensor(np.asarray(data))
+        rows = as_tensor(data, who)
         batch, count = (lambda index: rows[torch.as_tensor(index).to(rows.device)]), len(rows)
     if values.ndim != 2 or len(values) != count:
         raise DataError(

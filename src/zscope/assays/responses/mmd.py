@@ -78,10 +78,10 @@ def mmd(
     """
     whole("mmd", 0, permutations=permutations)
     x, y = as_tensor(x), as_tensor(y)
-    if x.shape != y.shape or len(x) < 4:
+    if x.shape != y.shape or x.ndim != 2 or len(x) < 4:
         raise Undefined(
-            f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two of equal shape with "
-            "at least 4 samples are needed. Draw equally many samples of both."
+            f"mmd: clouds of shape {tuple(x.shape)} and {tuple(y.shape)}; two tables of equal "
+            "shape with at least 4 samples are needed. Draw equally many samples of both."
         )
     if x.is_complex() or y.is_complex():
         raise Undefined("mmd: got complex numbers; expected real ones. Give both parts as columns.")

@@ -29,6 +29,7 @@ from zscope.errors import ConfigError
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import whole
+from zscope.types import as_tensor
 
 __all__ = ["TraversalResponses", "traversal_responses"]
 
@@ -106,7 +107,7 @@ def traversal_responses(
     latents = draws.shape[1]
     vectors = draws[:samples]
     if base is not None:
-        given = torch.as_tensor(base).detach()
+        given = as_tensor(base, "traversal_responses: base").detach()
         vectors = given.reshape(-1, given.shape[-1] if given.ndim else 1).to(draws)
     if vectors.shape[1] != latents:
         raise ConfigError(
