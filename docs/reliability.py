@@ -96,7 +96,7 @@ def details(counts: dict[str, Any]) -> str:
     """The counts of each kind of try, and what was repaired."""
     lines = []
     if note := counts.get("how"):
-        lines += [note, ""]
+        lines += [note if isinstance(note, str) else "\n".join(f"- {each}" for each in note), ""]
     kinds = counts.get("by_work") or counts.get("by_door") or counts.get("outcomes") or {}
     if kinds:
         columns = sorted({key for each in kinds.values() for key in each})

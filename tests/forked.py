@@ -107,6 +107,7 @@ def start(job: dict[str, Any], out: Path, err: Path) -> None:
         os.environ.pop(name, None) if value is None else os.environ.update({name: value})
     if most := job.get("file_size"):  # stands in for a full disk
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        sys.dont_write_bytecode = True  # Python would keep what it could write of it
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     if job.get("nobody"):
         os.setgid(65534)

@@ -163,7 +163,6 @@ def test_requests_that_do_not_fit_the_schema_are_refused(schema, name, method):
     ("change", "mode", "failure"),
     [
         (('"422"', '"418"'), "negative", "Undocumented status code"),
-        (('"maximum": 2147483648', '"maximum": 1'), "negative", "request accepted"),
         (('{"type": "object"}', '{"type": "array"}'), "positive", "Response violates schema"),
         (('"application/json": {"schema": {"type"', '"text/plain": {"schema": {"type"'),
          "positive", "Undocumented Content-Type"),

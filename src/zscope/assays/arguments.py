@@ -343,7 +343,7 @@ def check_argument(function: Callable[..., Any], name: str, value: Any) -> Any:
         return value
     if Tensor in classes or np.ndarray in classes:
         table = as_tensor(value, f"{who}: {name}")
-        if table.ndim == 0:
+        if table.ndim == 0 and float not in classes:
             raise DataError(
                 f"{who}: {name}={_short(value)} is a single number; expected an array with a row "
                 "for each sample."
