@@ -60,7 +60,7 @@ ARROWS = {
     "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
     "usage": MODEL,
-    "recording": MODEL | {"data", "determinism", "usage"},
+    "recording": MODEL | {"data", "determinism", "usage", "sampling"},
     "assays": MODEL | {"sampling", "usage", "recording"},
     "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
     "experiments": LIBRARY,
