@@ -317,3 +317,41 @@ def test_a_pair_traversal_shows_no_nan():
     model.decode = lambda z: z * math.nan
     with pytest.raises(InterfaceError, match="NaN"):
         zs.assays.pair_traversal(model, torch.eye(9, 2), (0, 1))
+
+
+def test_codes_of_another_model_are_named():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(InterfaceError, match="codes of 3 latents were given, but Odd has 2"):
+        zs.assays.interventional_consistency(model, torch.eye(9, 3))
+    with pytest.raises(zs.errors.Undefined, match="interventional_consistency: .*shape .0, 2."):
+        zs.assays.interventional_consistency(model, zs.Posterior(torch.ones(0, 2)))
+
+
+def test_holes_need_two_posteriors_and_one_held_out():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    model.decode = lambda z: z @ torch.eye(2, 4)
+    with pytest.raises(zs.errors.Undefined, match="hole_score: 2 posteriors were recorded"):
+        zs.assays.holes(model, torch.eye(2))
+    assert zs.assays.holes(model, torch.eye(3, 2)).score >= 0
+
+
+@pytest.mark.parametrize("options", [{"samples": -1}, {"samples": 0}, {"batch": 0}])
+def test_a_distortion_needs_samples(options):
+    model = Odd(lambda x: zs.Posterior(x[:, :2], torch.ones(len(x), 2)))
+    with pytest.raises(ConfigError, match=f"rate_distortion: {next(iter(options))}="):
+        zs.assays.rate_distortion(model, torch.eye(9, 4), **options)
+
+
+def test_a_distortion_is_finite():
+    model = Odd(lambda x: zs.Posterior(x[:, :2], torch.ones(len(x), 2)))
+    model.decode = lambda z: z.sum(1, keepdim=True).expand(-1, 4) * torch.nan
+    with pytest.raises(InterfaceError, match="rate_distortion: .* 9 of 9 .* NaN or infinite"):
+        zs.assays.rate_distortion(model, torch.eye(9, 4))
+
+
+def test_a_predicted_variance_that_rounding_hides_is_undefined():
+    model, codes = Odd(lambda x: zs.Posterior(x[:, :2])), torch.eye(9, 2)
+    answer = zs.assays.predicted_variance(model, codes, gamma=1.0)  # (J'J + I) = [[5, 4], [4, 5]]
+    assert answer.variance.flatten().tolist() == pytest.approx([5 / 9] * 18)
+    with pytest.raises(zs.errors.Undefined, match="gamma=1e-30 is too small"):
+        zs.assays.predicted_variance(model, codes, gamma=1e-30)

@@ -90,8 +90,11 @@ def posterior_of(recorded: Recorded, who: str) -> Posterior:
 
 def used_latents(autoencoder: Autoencoder, recorded: Recorded, who: str) -> list[int]:
     """The latents that count (`zscope.usage`), of a recording or of a model and its posterior."""
+    posterior = posterior_of(recorded, who)
+    if len(posterior) == 0:
+        raise Undefined(f"{who}: 0 posteriors were given. Record some observations.")
     if not isinstance(recorded, Recording):
-        recorded = Recording(autoencoder, posterior_of(recorded, who))
+        recorded = Recording(autoencoder, posterior)
     return recorded.used
 
 

@@ -33,6 +33,7 @@ from torch import Generator, Tensor
 
 from zscope.assays.engine import Recorded, decode, posterior_of
 from zscope.autoencoder import Autoencoder
+from zscope.errors import Undefined
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.types import Codes
@@ -107,7 +108,12 @@ def _likeness(
     unit: Tensor,
     generator: Generator,
 ) -> Likeness:
-    posterior = posterior_of(recorded, "likeness")
+    posterior = posterior_of(recorded, "hole_score")
+    if len(posterior) < 3:
+        raise Undefined(
+            f"hole_score: {len(posterior)} posteriors were recorded; at least 3 are needed, two to "
+            "compare with and one held out. Record more observations."
+        )
     order = torch.randperm(len(posterior), generator=generator, device=generator.device).cpu()
     count = min(REFERENCE, len(order) - max(1, len(order) // 5))
     rows, others = order[:count], order[count : count + HELD_OUT]

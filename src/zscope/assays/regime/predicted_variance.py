@@ -152,7 +152,14 @@ def predicted_variance(
     else:
         gram = local.triangle.mT @ local.triangle / gamma
         eye = torch.eye(gram.shape[1], dtype=torch.float64)
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
+        factor, failed = torch.linalg.cholesky_ex(gram + eye)
+        if failed.any():
+            raise Undefined(
+                f"{who}: gamma={gamma:.3g} is too small beside squared derivatives of up to "
+                f"{float(local.lengths.max()) ** 2:.3g}: rounding hides the prior. Give a larger "
+                "gamma, or diagonal=True."
+            )
+        inverse = torch.cholesky_inverse(factor)
         predicted = inverse.diagonal(dim1=1, dim2=2)
     actual = ratio = used = correlation = interval = None
     no_interval = ""

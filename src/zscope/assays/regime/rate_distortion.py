@@ -40,9 +40,10 @@ from zscope.assays.engine import check_size, encode
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import Likelihood
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError, InterfaceError, Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored
+from zscope.sampling import whole
 from zscope.types import Codes, Observations, as_tensor
 from zscope.usage import usage_of_posterior
 
@@ -111,6 +112,7 @@ def rate_distortion(
     the model was trained with if it states one (zscope's models do, with its variance), else
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
+    whole("rate_distortion", 1, samples=samples, batch=batch)
     observations = as_tensor(observations, "rate_distortion")
     if observations.ndim < 2 or len(observations) == 0 or observations.is_complex():
         raise Undefined(
@@ -143,6 +145,13 @@ def rate_distortion(
                 unrelated.append(loss(z, x.roll(1, 0)).double().cpu())
     nats = posterior.kl() if kl is None else kl
     terms = {"distortion": torch.cat(losses), "rate": nats.double().sum(1)}
+    for term, each in terms.items():
+        if not each.isfinite().all():
+            raise InterfaceError(
+                f"rate_distortion: the {term} of {int((~each.isfinite()).sum())} of {len(each)} "
+                "observations is NaN or infinite. Are the weights finite, and the data scaled as "
+                "in training?"
+            )
     rate = float(terms["rate"].mean())
     information = None
     if posterior.std is not None:

@@ -45,7 +45,7 @@ from zscope.assays.responses.interventions import MOST_UNITS, Errors, Flavour, n
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError, InterfaceError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED, Measure, Scored, listed
@@ -163,8 +163,13 @@ def interventional_consistency(
             f"{who}: interventions={interventions}, samples={samples}, levels={levels}; at least "
             "1 intervention, 2 samples and 1 level are needed."
         )
-    used = set(used_latents(autoencoder, codes, who))
     recorded = recorded_codes(posterior_of(codes, who), who, generator)
+    if autoencoder.latents != recorded.shape[1]:
+        raise InterfaceError(
+            f"{who}: codes of {recorded.shape[1]} latents were given, but {autoencoder.title} has "
+            f"{autoencoder.latents}. Are they codes of this model?"
+        )
+    used = set(used_latents(autoencoder, codes, who))
     lists = partition(groups, recorded.shape[1], who)
     if len(recorded) < max(2, recorded.shape[1]):
         raise Undefined(
