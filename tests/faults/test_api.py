@@ -355,3 +355,9 @@ def test_a_predicted_variance_that_rounding_hides_is_undefined():
     assert answer.variance.flatten().tolist() == pytest.approx([5 / 9] * 18)
     with pytest.raises(zs.errors.Undefined, match="gamma=1e-30 is too small"):
         zs.assays.predicted_variance(model, codes, gamma=1e-30)
+
+
+def test_features_are_of_rows():
+    model = Odd(lambda x: zs.Posterior(x[:, :2]))
+    with pytest.raises(zs.errors.Undefined, match=r"sample_quality: got numbers of shape \(12,\)"):
+        zs.assays.sample_quality(model, np.arange(24), posterior=zs.Posterior(torch.eye(24, 2)))

@@ -49,7 +49,7 @@ def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
         x = observations if is_tensor else torch.tensor(np.asarray(observations))
     except (TypeError, ValueError) as error:
         raise Undefined(f"{who}: got something that is not a table of numbers ({error}).") from None
-    if x.ndim == 0 or x.is_complex():
+    if x.ndim < 2 or x.is_complex():
         raise Undefined(
             f"{who}: got numbers of shape {tuple(x.shape)} and type {x.dtype}; expected real "
             "numbers, one row per observation."

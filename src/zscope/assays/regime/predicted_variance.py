@@ -42,6 +42,7 @@ from zscope.types import Codes, Matrix
 __all__ = ["PredictedVariance", "predicted_variance"]
 
 RESAMPLES = 100
+ROUNDING = 1e12  # of the largest squared derivative in units of gamma
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,16 +151,15 @@ def predicted_variance(
     if diagonal:
         predicted = 1 / (1 + local.lengths.square() / gamma)
     else:
-        gram = local.triangle.mT @ local.triangle / gamma
-        eye = torch.eye(gram.shape[1], dtype=torch.float64)
-        factor, failed = torch.linalg.cholesky_ex(gram + eye)
-        if failed.any():
+        largest = float(local.lengths.max()) ** 2
+        if not largest <= ROUNDING * gamma:
             raise Undefined(
                 f"{who}: gamma={gamma:.3g} is too small beside squared derivatives of up to "
-                f"{float(local.lengths.max()) ** 2:.3g}: rounding hides the prior. Give a larger "
-                "gamma, or diagonal=True."
+                f"{largest:.3g}: rounding hides the prior. Give a larger gamma, or diagonal=True."
             )
-        inverse = torch.cholesky_inverse(factor)
+        gram = local.triangle.mT @ local.triangle / gamma
+        eye = torch.eye(gram.shape[1], dtype=torch.float64)
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(gram + eye))
         predicted = inverse.diagonal(dim1=1, dim2=2)
     actual = ratio = used = correlation = interval = None
     no_interval = ""
