@@ -171,7 +171,7 @@ def guess_kind(values: np.ndarray) -> Kind:
     """
     low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
-    if whole and high - low <= 4 * len(values):  # counting is faster than sorting
+    if whole and float(high) - float(low) <= 4 * len(values):  # counting is faster than sorting
         different = int((np.bincount((values - low).astype(np.int64)) > 0).sum())
     else:
         different = len(np.unique(values))

@@ -178,7 +178,7 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
                 f"{name}=int(...)."
             )
         if least is not None and value < least:
-            raise ConfigError(f"{who}: {name}={value}; expected at least {least}.")
+            raise ConfigError(f"{who}: {name}={value}; expected a whole number, at least {least}.")
 
 
 def _count(samples: int) -> int:

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 import zscope as zs
+from zscope.assays.run import choose, measure
 from zscope.errors import ConfigError, DataError, InterfaceError
 from zscope.types import as_tensor
 
@@ -22,10 +24,10 @@ QUICK = ["assays.mig", "assays.cka", "assays.response_matrix", "assays.variable_
          "Recording.from_arrays", "sampling.hybrid", "prune", "data.from_arrays"]  # fmt: skip
 
 
-def attack(calls: int, out: Path, *names: str) -> dict:
+def attack(calls: int, out: Path, *words: str) -> dict:
     """Every outcome, by public name; in a process of its own, without the checks of shapes."""
-    words = [sys.executable, str(HERE / "hostile.py"), "--calls", str(calls), "--out", str(out)]
-    subprocess.run([*words, *names], check=False, stdout=subprocess.DEVNULL)
+    script = [sys.executable, str(HERE / "hostile.py"), "--calls", str(calls), "--out", str(out)]
+    subprocess.run([*script, *words], check=False, stdout=subprocess.DEVNULL)
     return json.loads(out.read_text())
 
 
@@ -53,7 +55,9 @@ def test_hostile_arguments_are_answered_or_refused(tmp_path):
 
 @pytest.mark.slow
 def test_a_hundred_thousand_hostile_calls(tmp_path):
-    results = attack(1250, tmp_path / "api.json")
+    with ThreadPoolExecutor(2) as pool:
+        halves = pool.map(lambda k: attack(1250, tmp_path / f"{k}.json", f"--half={k}"), (0, 1))
+        results = {name: each for half in halves for name, each in half.items()}
     counts = outcomes(results)
     kept = {
         "tries": sum(sum(each.values()) for each in counts.values()),
@@ -361,3 +365,49 @@ def test_features_are_of_rows():
     model = Odd(lambda x: zs.Posterior(x[:, :2]))
     with pytest.raises(zs.errors.Undefined, match=r"sample_quality: got numbers of shape \(12,\)"):
         zs.assays.sample_quality(model, np.arange(24), posterior=zs.Posterior(torch.eye(24, 2)))
+
+
+def test_names_and_resamples_of_the_wrong_kind_are_refused():
+    codes = zs.Recording.from_arrays(np.random.default_rng(0).standard_normal((60, 3)))
+    for names in (3, [3], ["mig", None]):
+        with pytest.raises(ConfigError, match="assay: names="):
+            inspect.unwrap(choose)(names)
+    with pytest.raises(ConfigError, match=r"assay: resamples=\(1, 1\)"):
+        inspect.unwrap(measure)(codes, ["effective-rank"], resamples=(1, 1))
+    assert list(measure(codes, (name for name in ["effective-rank"])).results) == ["effective-rank"]
+
+
+def test_two_observations_have_no_findings_about_holes():
+    model = Odd(lambda x: zs.Posterior(x.flatten(1)[:, :2], torch.ones(len(x), 2)))
+    model.decode = lambda z: (z @ torch.eye(2, 4)).reshape(-1, 1, 4, 1)
+    x = torch.randn(2, 1, 4, 1, generator=torch.Generator().manual_seed(0))
+    assert not zs.assay(model, x, names=["latent-divergence"], progress=False).failed
+
+
+def test_far_whole_numbers_are_factors():
+    far = np.array([-(2**63), 2**63 - 1, 0, 0])
+    assert zs.data.from_arrays(np.ones((4, 2)), far[:, None]).factor_names == ("factor0",)
+
+
+def test_neighbours_at_any_scale():
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    near = zs.assays.nearest_neighbours(x, 3).distances
+    for scale in (2.0**-930, 2.0**900):
+        assert torch.equal(zs.assays.nearest_neighbours(x * scale, 3).distances, near * scale)
+    assert zs.assays.precision_recall(x * 1e-281, x * 1e-281).precision == 1
+    with pytest.raises(zs.errors.Undefined, match=r"features of shape \(9, 0\)"):
+        zs.assays.precision_recall(x[:9, :0], x[:9, :0])
+
+
+def test_errors_that_overflow_are_no_loss():
+    model = Odd(lambda x: zs.Posterior(x[:, :2], torch.ones(len(x), 2)))
+    posterior, x = zs.Posterior(torch.eye(9, 2), torch.ones(9, 2)), np.eye(9, 4)
+    for message, bad in {"overflow; the observations go up to 1e\\+300": x * 1e300,
+                         "complex128; expected real": x * 1j}.items():  # fmt: skip
+        with pytest.raises(zs.errors.Undefined, match=f"loss_decomposition: .*{message}"):
+            zs.assays.loss_decomposition(model, bad, posterior=posterior)
+    with pytest.raises(ConfigError, match="type_probe: folds=0"):
+        zs.assays.type_probe(posterior, np.arange(9) % 3, folds=0)
+    model.decode = lambda z: z * math.nan
+    with pytest.raises(InterfaceError, match="decoder gave NaN"):
+        zs.assays.nonlinear_eigenfaces(model, posterior)

@@ -28,8 +28,8 @@ from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes, as_tensor, at_least_single
 
 __all__ = [
-    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "check_size",
-    "chunk_size", "decode", "decode_and_respond", "encode", "layer_sizes", "location",
+    "Recorded", "base_responses", "base_samples", "bytes_at_once", "causes", "check_finite",
+    "check_size", "chunk_size", "decode", "decode_and_respond", "encode", "layer_sizes", "location",
     "memory_budget", "posterior_of", "respond", "respond_posterior", "responses", "use_memory",
     "used_latents",
 ]  # fmt: skip
@@ -234,7 +234,7 @@ def causes(autoencoder: Autoencoder, noises: Codes) -> Tensor:
                 "noises, and equally many causes for each noise."
             )
         if not output.sum().isfinite():
-            _check_finite("causal block", output, part, start)
+            check_finite("causal block", output, part, start)
         parts.append(output.detach().to(noises.device, noises.dtype))
     return torch.cat(parts)
 
@@ -303,7 +303,7 @@ def _decode(autoencoder: Autoencoder, codes: Codes, start: int) -> Tensor:
     # A sum needs one pass and no memory. It is finite unless an entry is not, or the sum
     # itself overflows, which the exact check sorts out.
     if not x.sum().isfinite():
-        _check_finite("decoder", x, codes, start)
+        check_finite("decoder", x, codes, start)
     return x
 
 
@@ -328,11 +328,11 @@ def _encode(autoencoder: Autoencoder, x: Tensor, codes: Codes, start: int) -> Po
         )
     for part in (posterior.mean, posterior.std, posterior.scale_tril):
         if part is not None and not part.sum().isfinite():
-            _check_finite("encoder", part, codes, start)
+            check_finite("encoder", part, codes, start)
     return posterior.detach().to(codes.device, codes.dtype)
 
 
-def _check_finite(role: str, output: Tensor, codes: Codes, start: int) -> None:
+def check_finite(role: str, output: Tensor, codes: Codes, start: int) -> None:
     """Raise an error that names the first code whose output is not finite."""
     bad = ~output.flatten(1).isfinite().all(1)
     if not bad.any():

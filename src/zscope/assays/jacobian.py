@@ -32,7 +32,13 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.func import jvp, vmap
 
-from zscope.assays.engine import bytes_at_once, layer_sizes, location, memory_budget
+from zscope.assays.engine import (
+    bytes_at_once,
+    check_finite,
+    layer_sizes,
+    location,
+    memory_budget,
+)
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.sampling import recorded_codes
@@ -319,7 +325,10 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor
     device, dtype = location(autoencoder, codes)
     with evaluation(autoencoder):
         parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
-    return torch.cat([at_least_single(part.cpu()) for part in parts])
+    decoded = torch.cat([at_least_single(part.cpu()) for part in parts])
+    if len(decoded) == len(codes) and not decoded.sum().isfinite():
+        check_finite("decoder", decoded, codes, 0)
+    return decoded
 
 
 def metric_of(likelihood: str) -> str:

@@ -13,7 +13,8 @@ neighbour at distance zero says nothing about dimension and makes every estimate
 """
 
 import hashlib
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -57,6 +58,11 @@ def nearest_neighbours(
     float32 and float64 are converted to float64.
     """
     values = _as_values(codes)
+    largest = float(values.abs().max()) if values.numel() else 1.0
+    if not 1e-100 < largest < 1e100 and largest > 0:  # squares would vanish or overflow
+        unit = 2.0 ** math.frexp(largest)[1]
+        near = nearest_neighbours(values.double() / unit, neighbours, tolerance=tolerance)
+        return replace(near, distances=near.distances * unit, values=near.values * unit)
     total = len(values)
     rows = _distinct_rows(values)
     values = values[rows] if len(rows) < total else values

@@ -32,6 +32,7 @@ from zscope.assays.parts import is_default, shared_key, unmet
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import Recording
 from zscope.results import Result, listed
+from zscope.sampling import whole
 
 __all__ = [
     "Failure", "Measurements", "Progress", "choose", "compare", "costs", "isolate", "measure",
@@ -86,7 +87,13 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     """The entries of the named assays and groups; None: all assays of one recording."""
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
-    names = [assay_name(name) for name in ([names] if isinstance(names, str) else names)]
+    names = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            f"assay: names={names!r}; expected names of assays or groups, such as "
+            "['mig', 'responses']. See: zscope assay --list"
+        )
+    names = [assay_name(name) for name in names]
     known = groups()
     for entry in CATALOGUE.values():  # folders of assays that `zscope compare` runs
         if entry.compares and entry.group not in known:
@@ -211,6 +218,7 @@ def measure(
     get one from `resamples` resamples. `kept` holds results of earlier measurements, which are
     reused if nothing they depend on has changed.
     """
+    whole("assay", resamples=resamples)
     if resamples < 0 or resamples == 1:
         raise ConfigError(
             f"assay: resamples={resamples} gives no interval; at least 2 are needed, 200 give "

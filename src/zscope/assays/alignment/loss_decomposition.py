@@ -111,7 +111,12 @@ def loss_decomposition(
     `draws` (an even number) of each posterior are decoded.
     """
     who = "loss_decomposition"
-    observations = as_tensor(observations)
+    observations = as_tensor(observations, who)
+    if observations.ndim < 2 or observations.is_complex():
+        raise Undefined(
+            f"{who}: observations of shape {tuple(observations.shape)} and type "
+            f"{observations.dtype}; expected real numbers, a row for each observation."
+        )
     if draws < 2 or draws % 2:
         raise ConfigError(f"{who}: draws={draws}; an even number is needed, ideally 64 or more.")
     if posterior is not None and len(posterior) != len(observations):
@@ -172,6 +177,11 @@ def loss_decomposition(
         "linearised": (local.triangle @ root).square().sum((1, 2)),
     }
     parts["reconstruction"] = parts["deterministic"] + parts["stochastic"] + parts["cross"]
+    if bad := sum(int((~part.isfinite()).sum()) for part in parts.values()):
+        raise Undefined(
+            f"{who}: {bad} of {5 * len(x)} squared errors overflow; the observations go up to "
+            f"{float(truth.abs().max()):.3g}. Are they scaled as in training?"
+        )
     return LossDecomposition(
         **{name: float(part.mean()) for name, part in parts.items()},
         samples=len(x),

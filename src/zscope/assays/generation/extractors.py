@@ -63,7 +63,7 @@ def extract(observations: Any, extractor: Extractor, who: str) -> Matrix:
         with evaluation(owner):
             parts = [function(x[a : a + BATCH]) for a in range(0, len(x), BATCH)]
         rows = torch.cat([torch.as_tensor(part).detach().cpu() for part in parts])
-    if rows.ndim != 2 or len(rows) != len(x):
+    if rows.ndim != 2 or len(rows) != len(x) or rows.shape[1] == 0:
         raise Undefined(
             f"{who}: {len(x)} observations gave features of shape {tuple(rows.shape)}; expected "
             "one row per observation. Give rows of features, or an extractor= that turns images "

@@ -31,6 +31,7 @@ from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored, listed
+from zscope.sampling import whole
 
 __all__ = ["TypeProbe", "type_probe"]
 
@@ -93,6 +94,8 @@ def type_probe(
     generator: Generator | None = None,
 ) -> TypeProbe:
     """Probe the posterior; two thirds of at most `samples` rows train, the rest test."""
+    whole("type_probe", 1, samples=samples, penalties=penalties)
+    whole("type_probe", 2, folds=folds)
     values = as_rows(factors, "type_probe").cpu().numpy()
     if len(values) != len(posterior):
         raise Undefined(

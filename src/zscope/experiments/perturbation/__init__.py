@@ -147,23 +147,25 @@ def perturb(
         raise ConfigError(
             f"perturb: restarts={count} and pairs={pairs}; expected two restarts for every pair."
         )
-    if not isinstance(epsilon, int | float | np.number) or not 0 < epsilon <= 1:
-        raise ConfigError(f"perturb: epsilon={epsilon!r}; expected a number above 0, at most 1.")
+    numbers = {"epsilon": epsilon, "rate": rate, "modifier_rate": modifier_rate}
+    for name, value in numbers.items():
+        if not isinstance(value, int | float | np.floating) or not 0 < value <= 1:
+            raise ConfigError(f"perturb: {name}={value!r}; expected a number above 0, at most 1.")
     latents = latents or count_factors(data)
     options = dict(options or {})
     settings = {
         "data": data.recipe or data.name,
-        "epsilon": epsilon,
+        "epsilon": float(epsilon),
         "model": model if trained is None else "given",
         "latents": latents,
         "options": options,
         "restarts": count,
         "steps": steps,
-        "rate": rate,
+        "rate": float(rate),
         "batch": min(batch, len(data)),
         "pairs": pairs,
         "rounds": rounds,
-        "modifier_rate": modifier_rate,
+        "modifier_rate": float(modifier_rate),
         "seed": seed,
     }
     with lock(out, "perturb"):
