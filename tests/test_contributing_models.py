@@ -1,6 +1,5 @@
 """The models of CONTRIBUTING.md, taken from its text: they train, record and are measured."""
 
-import importlib.util
 import re
 import sys
 import textwrap
@@ -9,6 +8,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from scripts import docs_script
 from torch import nn
 from typer.testing import CliRunner
 
@@ -181,9 +181,7 @@ def test_a_made_up_model_of_the_catalogue_is_found_everywhere(warm_vae, monkeypa
     info = CliRunner().invoke(app, ["models", "info", warm_vae]).output
     assert "Weight of the divergence." in info
     monkeypatch.setenv("ZSCOPE_DOCS_FIGURES", "no")
-    described = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-    pages = importlib.util.module_from_spec(described)
-    described.loader.exec_module(pages)
+    pages = docs_script("pages")
     made = pages.model_pages()
     assert "`beta`" in made["models/warm-vae.md"]
     assert "warm-vae.md" in made["models/index.md"]

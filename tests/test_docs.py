@@ -1,6 +1,5 @@
 """The documentation names every assay, model, dataset and command, as they are now."""
 
-import importlib.util
 import inspect
 import re
 import shlex
@@ -11,6 +10,7 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 import typer
+from scripts import docs_script
 
 import zscope as zs
 from zscope.cli import app
@@ -21,9 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module", name="pages")
 def _pages():
-    description = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-    module = importlib.util.module_from_spec(description)
-    description.loader.exec_module(module)
+    module = docs_script("pages")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ZSCOPE_DOCS_FIGURES", "no")
         yield module

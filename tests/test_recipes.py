@@ -2,7 +2,6 @@
 
 import csv
 import importlib
-import importlib.util
 import io
 import json
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scripts import docs_script
 from typer.testing import CliRunner
 
 import zscope as zs
@@ -114,10 +114,7 @@ def invoke(*words) -> str:
 
 def docs_pages(monkeypatch) -> dict[str, str]:
     monkeypatch.setenv("ZSCOPE_DOCS_FIGURES", "no")
-    specification = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-    pages = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(pages)
-    return pages.assay_pages()
+    return docs_script("pages").assay_pages()
 
 
 def lines_by_name(text: str) -> dict[str, list[str]]:

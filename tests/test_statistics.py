@@ -6,7 +6,6 @@ that no row is missing and that the page is up to date, and measure a few rows a
 """
 
 import hashlib
-import importlib.util
 import json
 import math
 from collections import defaultdict
@@ -20,6 +19,7 @@ import pytest
 import torch
 from coverage_worlds import CASES, NULLS, record
 from scipy import stats
+from scripts import docs_script
 from worlds import identity
 
 from zscope.assays import CATALOGUE
@@ -32,11 +32,7 @@ BY_NAME = {case.name: case for case in CASES}
 
 @cache
 def generator():
-    place = ROOT / "docs" / "correctness.py"
-    description = importlib.util.spec_from_file_location("correctness", place)
-    module = importlib.util.module_from_spec(description)
-    description.loader.exec_module(module)
-    return module
+    return docs_script("correctness")
 
 
 def stored():

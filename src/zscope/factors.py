@@ -172,7 +172,9 @@ def guess_kind(values: np.ndarray) -> Kind:
     low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
     if whole and float(high) - float(low) <= 4 * len(values):  # counting is faster than sorting
-        different = int((np.bincount((values - low).astype(np.int64)) > 0).sum())
+        # Differences of small types (int8) would wrap around.
+        exact = values.astype(np.int64) if values.dtype.kind in "biu" else values
+        different = int((np.bincount((exact - exact.min()).astype(np.int64)) > 0).sum())
     else:
         different = len(np.unique(values))
     if whole:

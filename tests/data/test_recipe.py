@@ -1,12 +1,12 @@
 """A dataset added as CONTRIBUTING says appears wherever datasets are listed."""
 
-import importlib.util
 import sys
 import types
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import docs_script
 from typer.testing import CliRunner
 
 import zscope as zs
@@ -80,9 +80,7 @@ def test_the_command_line_lists_and_describes_it():
 
 
 def test_the_documentation_has_a_page_of_it():
-    specification = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
-    pages = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(pages)
+    pages = docs_script("pages")
     written = pages.data_pages()
     assert "One bright row" in written["data/stripes.md"]
     assert "`brightness`" in written["data/stripes.md"]

@@ -344,6 +344,7 @@ def test_a_distortion_needs_samples(options):
     model = Odd(lambda x: zs.Posterior(x[:, :2], torch.ones(len(x), 2)))
     with pytest.raises(ConfigError, match=f"rate_distortion: {next(iter(options))}="):
         zs.assays.rate_distortion(model, torch.eye(9, 4), **options)
+    assert zs.assays.rate_distortion(model, 2 * torch.eye(9, 4, requires_grad=True)).rate > 0
 
 
 def test_a_distortion_is_finite():
@@ -377,16 +378,21 @@ def test_names_and_resamples_of_the_wrong_kind_are_refused():
     assert list(measure(codes, (name for name in ["effective-rank"])).results) == ["effective-rank"]
 
 
-def test_two_observations_have_no_findings_about_holes():
+def test_a_decoder_may_return_rows_for_pictures():
     model = Odd(lambda x: zs.Posterior(x.flatten(1)[:, :2], torch.ones(len(x), 2)))
-    model.decode = lambda z: (z @ torch.eye(2, 4)).reshape(-1, 1, 4, 1)
-    x = torch.randn(2, 1, 4, 1, generator=torch.Generator().manual_seed(0))
-    assert not zs.assay(model, x, names=["latent-divergence"], progress=False).failed
+    model.decode = lambda z: z @ torch.eye(2, 4)
+    x = torch.zeros(9, 1, 4, 1)
+    x[:, 0, :2, 0] = torch.randn(9, 2, generator=torch.Generator().manual_seed(0))
+    report = zs.assay(model, x, names=["latent-divergence"], progress=False)
+    assert not report.failed
+    assert report.explained == pytest.approx(1, abs=1e-6)
 
 
 def test_far_whole_numbers_are_factors():
     far = np.array([-(2**63), 2**63 - 1, 0, 0])
-    assert zs.data.from_arrays(np.ones((4, 2)), far[:, None]).factor_names == ("factor0",)
+    for factors in (far, far.astype(np.uint64), np.array([-128, 127, 0, 0], np.int8)):
+        data = zs.data.from_arrays(np.ones((4, 2)), factors[:, None])
+        assert data.factor_kinds == ("categorical",)
 
 
 def test_neighbours_at_any_scale():

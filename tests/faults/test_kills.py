@@ -6,11 +6,10 @@ set, it writes down what it found.
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import answering
 
 import zscope as zs
 
@@ -44,21 +43,10 @@ REPAIRED = [
 @pytest.fixture(scope="module")
 def kill(tmp_path_factory):
     """Kill a work at some moments, in processes forked from one that has imported everything."""
-    with subprocess.Popen(
-        [sys.executable, HERE / "kill_server.py", tmp_path_factory.mktemp("kills")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
-    ) as server:
-
-        def ask(work, points, random, both):
-            request = {"work": work, "points": points, "random": random, "both": both}
-            print(json.dumps(request), file=server.stdin, flush=True)
-            return json.loads(server.stdout.readline())
-
-        yield ask
-        server.stdin.close()
+    with answering(HERE / "kill_server.py", tmp_path_factory.mktemp("kills")) as ask:
+        yield lambda work, points, random, both: ask(
+            work=work, points=points, random=random, both=both
+        )
 
 
 @pytest.mark.parametrize("work", FEW)

@@ -1,17 +1,10 @@
 """docs/reliability.md says what the harness counted."""
 
-import importlib.util
-from pathlib import Path
-
-ROOT = Path(__file__).parents[2]
+from scripts import docs_script
 
 
 def page():
-    place = ROOT / "docs" / "reliability.py"
-    description = importlib.util.spec_from_file_location("reliability", place)
-    module = importlib.util.module_from_spec(description)
-    description.loader.exec_module(module)
-    return module
+    return docs_script("reliability")
 
 
 def test_the_page_is_that_of_the_counts():

@@ -6,11 +6,10 @@ what it found.
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from scripts import answering
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "reference" / "reliability" / "run_files.json"
@@ -32,20 +31,8 @@ REPAIRED = [
 @pytest.fixture(scope="module")
 def damage(tmp_path_factory):
     """Damage files of runs and read them in forked processes with limits of memory and time."""
-    with subprocess.Popen(
-        [sys.executable, HERE / "damage_server.py", tmp_path_factory.mktemp("files")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"},
-    ) as server:
-
-        def ask(door, count):
-            print(json.dumps({"door": door, "count": count}), file=server.stdin, flush=True)
-            return json.loads(server.stdout.readline())
-
-        yield ask
-        server.stdin.close()
+    with answering(HERE / "damage_server.py", tmp_path_factory.mktemp("files")) as ask:
+        yield lambda door, count: ask(door=door, count=count)
 
 
 @pytest.mark.parametrize("door", FEW)

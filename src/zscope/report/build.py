@@ -387,6 +387,7 @@ def reconstruct(recording: Recording) -> tuple[float | None, dict[str, Any]]:
                 extra = [torch.from_numpy(np.ascontiguousarray(own)).to(device, dtype)]
             decoded = recording.autoencoder.decode(codes, *extra).float().cpu()
             check_size(decoded, x, "reconstructions")
+            decoded = decoded.reshape(x.shape)  # a decoder may return rows
             squares += float((x.double() - decoded.double()).square().sum())
             moments += float((x.double() - centre).square().sum())
             parts.append(decoded)

@@ -1,6 +1,5 @@
 """Nearest neighbours and the intrinsic dimension that follows from them."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import load_script
 
 from zscope.assays.dimension.intrinsic import (
     intrinsic_dimension,
@@ -24,10 +24,7 @@ PUBLISHED = json.loads((REFERENCE / "intrinsic_dimension.json").read_text())
 
 
 def reference_samples(name: str) -> np.ndarray:
-    spec = importlib.util.spec_from_file_location("made", REFERENCE / "make_intrinsic_dimension.py")
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made.samples(name)
+    return load_script(REFERENCE / "make_intrinsic_dimension.py").samples(name)
 
 
 def gaussian(dimension: int, samples: int, columns: int = 0, seed: int = 0) -> torch.Tensor:

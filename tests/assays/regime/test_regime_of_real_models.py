@@ -1,13 +1,13 @@
 """Two VAEs trained on MNIST by other people: their regime is known, and must come out."""
 
 import gzip
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scripts import load_script
 from torch.nn.functional import interpolate
 
 import zscope as zs
@@ -26,9 +26,7 @@ def pictures(real_data):
 
 @pytest.fixture(scope="module")
 def recordings(real_models, pictures):
-    spec = importlib.util.spec_from_file_location("burgess", BURGESS)
-    code = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(code)
+    code = load_script(BURGESS)
     found = {}
     for name in ("vae", "btcvae"):
         with torch.random.fork_rng(devices=[]):

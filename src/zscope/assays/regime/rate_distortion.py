@@ -113,7 +113,7 @@ def rate_distortion(
     Bernoulli if all observations lie between 0 and 1, else Gaussian.
     """
     whole("rate_distortion", 1, samples=samples, batch=batch)
-    observations = as_tensor(observations, "rate_distortion")
+    observations = as_tensor(observations, "rate_distortion").detach()
     if observations.ndim < 2 or len(observations) == 0 or observations.is_complex():
         raise Undefined(
             f"rate_distortion: observations of shape {tuple(observations.shape)} and type "
