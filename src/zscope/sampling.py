@@ -53,7 +53,9 @@ def prior(
     latents = autoencoder.latents if isinstance(autoencoder, Autoencoder) else autoencoder
     whole("sampling.prior", 1, latents=latents)
     generator = fresh(generator)
-    return torch.randn(_count(samples), latents, generator=generator, device=generator.device)
+    return torch.randn(
+        _count(samples, latents), latents, generator=generator, device=generator.device
+    )
 
 
 def posterior(
@@ -181,11 +183,12 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
             raise ConfigError(f"{who}: {name}={value}; expected a whole number, at least {least}.")
 
 
-def _count(samples: int) -> int:
+def _count(samples: int, latents: int = 1) -> int:
     whole("sampling", 1, samples=samples)
-    if samples > MOST:
+    if samples * latents > MOST:
         raise ConfigError(
-            f"sampling: samples={samples}; expected at most {MOST:,}, which fit in memory."
+            f"sampling: samples={samples} of {latents} latents; expected at most {MOST:,} numbers, "
+            "which fit in memory."
         )
     return int(samples)
 

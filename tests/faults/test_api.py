@@ -417,3 +417,29 @@ def test_errors_that_overflow_are_no_loss():
     model.decode = lambda z: z * math.nan
     with pytest.raises(InterfaceError, match="decoder gave NaN"):
         zs.assays.nonlinear_eigenfaces(model, posterior)
+
+
+def test_scales_that_squares_do_not_bear():
+    """The answer of the same numbers in another unit, or an error that names the overflow."""
+    x = np.random.default_rng(0).standard_normal((60, 3))
+    y = x @ np.diag([1.0, 2.0, 3.0]) + 1
+    for scale in (2.0**-1000, 2.0**900):
+        big, other = x * scale, y * scale
+        assert zs.assays.renyi_information(big, other, order=0.5).score == pytest.approx(
+            zs.assays.renyi_information(x, y, order=0.5).score
+        )
+        product, plain = zs.assays.column_product(big), zs.assays.column_product(x)
+        assert product.gap == pytest.approx(plain.gap)
+        assert product.log_columns - plain.log_columns == pytest.approx(3 * math.log(scale))
+    small = zs.assays.frechet_distance(x * 2.0**-400, y * 2.0**-400).distance
+    assert small * 2.0**800 == pytest.approx(zs.assays.frechet_distance(x, y).distance)
+    with pytest.raises(zs.errors.Undefined, match="frechet_distance: the squares .* overflow"):
+        zs.assays.frechet_distance(big, other)
+    assert zs.assays.rotation_excess(big, beta=1.0) == pytest.approx(plain.gap)
+
+
+def test_columns_and_latents_that_do_not_exist_are_refused():
+    with pytest.raises(ConfigError, match=r"total_correlation: columns=\[99\] .* 3 columns"):
+        zs.assays.total_correlation(np.eye(9, 3), columns=[99])
+    with pytest.raises(ConfigError, match="samples=5 of 10000000000000 latents"):
+        zs.sampling.prior(10**13, 5)

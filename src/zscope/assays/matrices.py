@@ -10,7 +10,7 @@ from torch import Tensor
 from zscope.errors import Undefined
 from zscope.factors import Factors
 
-__all__ = ["Array", "as_rows", "centre", "same_rows", "unit_scale"]
+__all__ = ["Array", "as_rows", "centre", "exponent_of", "same_rows", "times_power", "unit_scale"]
 
 Array = Tensor | np.ndarray | Factors | Sequence[Any]
 
@@ -86,5 +86,16 @@ def centre(rows: Tensor) -> Tensor:
 def unit_scale(rows: Tensor) -> Tensor:
     """Rows in units of the power of two above their largest entry, so that their squares and
     fourth powers neither vanish nor overflow. No digit changes."""
-    _, exponent = torch.frexp(rows.abs().max())
-    return torch.ldexp(rows, -exponent)
+    return times_power(rows, -exponent_of(rows))
+
+
+def exponent_of(rows: Tensor, *axes: int) -> Tensor:
+    """The exponent of the power of two above the largest entry; along the axes, or of all."""
+    size = rows.abs()
+    return torch.frexp(size.amax(axes) if axes else size.max()).exponent
+
+
+def times_power(rows: Tensor, exponent: Tensor) -> Tensor:
+    """Rows times two to the power of the exponent, which may itself be beyond all numbers."""
+    half = exponent // 2
+    return torch.ldexp(torch.ldexp(rows, half), exponent - half)

@@ -13,7 +13,6 @@ neighbour at distance zero says nothing about dimension and makes every estimate
 """
 
 import hashlib
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from zscope.assays.matrices import Array
+from zscope.assays.matrices import Array, exponent_of, times_power, unit_scale
 from zscope.errors import ConfigError, Undefined
 from zscope.types import as_tensor
 
@@ -60,9 +59,10 @@ def nearest_neighbours(
     values = _as_values(codes)
     largest = float(values.abs().max()) if values.numel() else 1.0
     if not 1e-100 < largest < 1e100 and largest > 0:  # squares would vanish or overflow
-        unit = 2.0 ** math.frexp(largest)[1]
-        near = nearest_neighbours(values.double() / unit, neighbours, tolerance=tolerance)
-        return replace(near, distances=near.distances * unit, values=near.values * unit)
+        values, unit = values.double(), exponent_of(values.double())
+        near = nearest_neighbours(unit_scale(values), neighbours, tolerance=tolerance)
+        distances, rows = (times_power(part, unit) for part in (near.distances, near.values))
+        return replace(near, distances=distances, values=rows)
     total = len(values)
     rows = _distinct_rows(values)
     values = values[rows] if len(rows) < total else values

@@ -29,7 +29,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from zscope.assays.jacobian import PerSample, Squares
-from zscope.assays.matrices import as_rows
+from zscope.assays.matrices import as_rows, exponent_of, times_power
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 from zscope.types import Matrix
@@ -55,6 +55,8 @@ def column_product(matrix: Matrix | np.ndarray) -> ColumnProduct:
     """log col(J), log det†(J) and their gap, for a matrix with one column for each latent."""
     J = as_rows(matrix, "column_product")
     rows, columns = J.shape
+    unit = exponent_of(J, 0)  # of each column: the gap is the same in any units
+    J = times_power(J, -unit)
     lengths = J.norm(dim=0)
     if rows < columns or not (lengths > 0).all():
         raise Undefined(
@@ -63,8 +65,10 @@ def column_product(matrix: Matrix | np.ndarray) -> ColumnProduct:
         )
     R = torch.linalg.qr(J, mode="r").R
     gap = log_column_ratio(R[None], torch.finfo(torch.float64).eps)[0]
-    total = float(lengths.log().sum())
-    return ColumnProduct(log_columns=total, log_volume=total - float(gap), lengths=lengths)
+    total = float((lengths.log() + unit * math.log(2)).sum())
+    return ColumnProduct(
+        log_columns=total, log_volume=total - float(gap), lengths=times_power(lengths, unit)
+    )
 
 
 def log_column_ratio(triangle: Squares, precision: float) -> PerSample:

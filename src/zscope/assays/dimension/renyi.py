@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zscope.assays.matrices import Array, as_rows, same_rows
+from zscope.assays.matrices import Array, as_rows, same_rows, unit_scale
 from zscope.errors import ConfigError
 from zscope.results import Scored
 
@@ -79,6 +79,7 @@ def renyi_information(
 def kernel_matrix(rows: Tensor, bandwidth: str = "silverman") -> Tensor:
     """Gaussian kernel matrix of trace 1."""
     h, m = rows.shape
+    rows = unit_scale(rows)  # it is the same in any unit
     distances = torch.cdist(rows, rows)
     if bandwidth == "silverman":
         width = rows.std(correction=0) * h ** (-1 / (4 + m))

@@ -19,6 +19,7 @@ Fréchet, C. R. Acad. Sci. 244, 1957; Dowson & Landau, J. Multivariate Anal. 12,
 et al., NeurIPS 2017, arXiv:1706.08500, for images.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.generation.extractors import Extractor, extract, name_of
+from zscope.assays.matrices import exponent_of, times_power
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
 from zscope.types import Matrix
@@ -71,8 +73,19 @@ def frechet_distance(
             "expected at least two rows of each, with equally many columns. Were both extracted by "
             "the same network?"
         )
+    unit = exponent_of(torch.cat([first, second]))
+    first, second = (times_power(rows, -unit) for rows in (first, second))
     of_means = float((first.mean(0) - second.mean(0)).square().sum())
     of_covariances = bures(_covariance(first), _covariance(second))
+    of_means, of_covariances = (
+        float(times_power(torch.tensor(part).double(), 2 * unit))
+        for part in (of_means, of_covariances)
+    )
+    if not math.isfinite(of_means + of_covariances):
+        raise Undefined(
+            f"frechet_distance: the squares of features of up to 2^{int(unit)} overflow. Divide "
+            "both by the same number."
+        )
     return FrechetDistance(
         distance=of_means + of_covariances,
         of_means=of_means,

@@ -26,7 +26,7 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.results import Scored, subject
 from zscope.types import Matrix
 
@@ -73,6 +73,11 @@ def total_correlation(
     """
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
+    if any(not 0 <= j < rows.shape[1] for j in chosen):
+        raise ConfigError(
+            f"total_correlation: columns={chosen} of codes with {rows.shape[1]} columns; expected "
+            f"numbers from 0 to {rows.shape[1] - 1}."
+        )
     rows = rows[:, chosen]
     centred = rows - rows.mean(0)
     span = centred.abs().amax(0)
