@@ -59,8 +59,8 @@ PARTS = {
 FOUND: dict[str, dict[str, Any]] = {
     "api": {
         "failures_before": 274,
-        "how": "70 and 184 calls failed in a first pass over half of the functions each, searches of "
-        "fondue_beta did not end, and 20 calls failed in a second pass over all, with other "
+        "how": "70 and 184 calls failed in a first pass over half of the functions each, searches "
+        "of fondue_beta did not end, and 20 calls failed in a second pass over all, with other "
         "draws. The counts are of one run of all, after the repairs. Arguments that could not "
         "be made (a Posterior that was refused, say) are no calls.",
     },

@@ -293,6 +293,7 @@ SCRIPT = """
 import os, signal, sys, numpy as np, torch, zscope as zs
 from zscope.training.keeping import History
 torch.set_num_threads(1)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
 rows = np.load(sys.argv[1])
 model = zs.models.build("vae", shape=(4,), latents=2, hidden=(8,), seed=0)
 torch.optim.Adam(model.parameters())  # imports more, once for all runs
