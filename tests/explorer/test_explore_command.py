@@ -112,11 +112,11 @@ def load():
 @pytest.mark.parametrize(
     ("how", "sign"),
     [
-        ("here_only", signal.SIGTERM),
         ("with_clean_up", signal.SIGINT),
-        ("with_clean_up", signal.SIGTERM),
-        ("in_another_thread", signal.SIGINT),
         ("in_another_thread", signal.SIGTERM),
+        pytest.param("here_only", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("with_clean_up", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("in_another_thread", signal.SIGINT, marks=pytest.mark.slow),
     ],
 )
 def test_an_answer_that_never_comes_does_not_keep_it_from_ending(tmp_path, how, sign):
