@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from pathlib import Path
 
@@ -56,9 +57,12 @@ def imported(file: Path) -> set[str]:
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names
 
 
+distributions = cache(packages_distributions)
+
+
 def undeclared(files: Iterable[Path], declared: Iterable[str]) -> set[str]:
     allowed = {canonicalize_name(Requirement(line).name) for line in declared}
-    homes = packages_distributions()
+    homes = distributions()
     names = set().union(*map(imported, files))
     packages = {canonicalize_name(homes.get(name, [name])[0]) for name in names}
     return packages - allowed - {"zscope"}
@@ -150,7 +154,7 @@ def test_locks_agree():
 
 
 def test_no_locked_package_takes_a_name_of_the_standard_library():
-    homes = packages_distributions()
+    homes = distributions()
     shadowing = {canonicalize_name(d) for m in sys.stdlib_module_names for d in homes.get(m, ())}
     assert not shadowing & set().union(*map(pins, LOCKS))
     assert not {"dataclasses", "lazy-importer"} & set().union(*map(pins, LOCKS))
