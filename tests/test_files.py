@@ -238,3 +238,16 @@ def test_the_next_writer_sweeps_what_a_dead_one_left(tmp_path):
     with files.lock(tmp_path, "train"):
         files.write_whole(tmp_path / "report.html", b"whole")
         assert names(tmp_path) == [".lock", "report.html"]  # its owner lives
+
+
+def test_pipes_in_place_of_locks_and_partial_files_block_nobody(tmp_path):
+    for name in (".part-0123456789abcdef", "sub/.lock"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        os.mkfifo(tmp_path / name)
+        files.sweep((tmp_path / name).parent)
+        assert (tmp_path / name).exists()  # not ours to delete
+    with (
+        pytest.raises(RunError, match=r"lock: .*sub/\.lock is a pipe"),
+        files.lock(tmp_path / "sub", "test"),
+    ):
+        pass

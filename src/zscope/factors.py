@@ -171,10 +171,12 @@ def guess_kind(values: np.ndarray) -> Kind:
     """
     low, high = values.min(), values.max()
     whole = bool((values == np.round(values)).all())
-    if whole and float(high) - float(low) <= 4 * len(values):  # counting is faster than sorting
-        # Differences of small types (int8) would wrap around.
-        exact = values.astype(np.int64) if values.dtype.kind in "biu" else values
-        different = int((np.bincount((exact - exact.min()).astype(np.int64)) > 0).sum())
+    exact = values.dtype.kind in "biu"
+    span = int(high) - int(low) if exact else high - low
+    if whole and span <= 4 * len(values):  # counting is faster than sorting
+        # Differences of small types (int8) would wrap around; those of uint64 never do.
+        large = values if values.dtype.kind in "fu" else values.astype(np.int64)
+        different = int((np.bincount((large - large.min()).astype(np.int64)) > 0).sum())
     else:
         different = len(np.unique(values))
     if whole:

@@ -171,6 +171,9 @@ def _new_partial(path: Path) -> tuple[Path, IO[bytes]]:
 
 def _delete_if_dead(path: Path) -> None:
     with suppress(OSError):
+        mode = path.lstat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            return  # not ours; opening a pipe would wait for ever
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         try:
             locked = _try_flock(handle)
@@ -270,6 +273,8 @@ class _Held:
 
 def _acquire(path: Path) -> _Held | None:
     """The lock at `path`, or None if another process has it."""
+    for file in (path, path.with_name(f"{path.name}-file")):
+        require_regular(file, "lock", RunError)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     locked = _try_flock(handle)
     if locked:

@@ -185,7 +185,7 @@ def whole(who: str, least: int | None = None, **options: Any) -> None:
 
 def _count(samples: int, latents: int = 1) -> int:
     whole("sampling", 1, samples=samples)
-    if samples * latents > MOST:
+    if int(samples) * int(latents) > MOST:
         raise ConfigError(
             f"sampling: samples={samples} of {latents} latents; expected at most {MOST:,} numbers, "
             "which fit in memory."

@@ -246,6 +246,7 @@ def open_run(path: str | Path) -> Run:
         environment=content["environment"],
         history_check=content["history"],
     )
+    require_regular(path / "model.safetensors", "store", RunError)
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(
             f"store: {path} is marked as finished, but model.safetensors is missing. Was it moved "

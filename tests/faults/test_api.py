@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -370,8 +371,8 @@ def test_features_are_of_rows():
 
 def test_names_and_resamples_of_the_wrong_kind_are_refused():
     codes = zs.Recording.from_arrays(np.random.default_rng(0).standard_normal((60, 3)))
-    for names in (3, [3], ["mig", None]):
-        with pytest.raises(ConfigError, match="assay: names="):
+    for names in (3, [3], ["mig", None], b"mig"):
+        with pytest.raises(ConfigError, match=r"assay: names=\[.*(3|None|b'mig')\]"):
             inspect.unwrap(choose)(names)
     with pytest.raises(ConfigError, match=r"assay: resamples=\(1, 1\)"):
         inspect.unwrap(measure)(codes, ["effective-rank"], resamples=(1, 1))
@@ -390,7 +391,8 @@ def test_a_decoder_may_return_rows_for_pictures():
 
 def test_far_whole_numbers_are_factors():
     far = np.array([-(2**63), 2**63 - 1, 0, 0])
-    for factors in (far, far.astype(np.uint64), np.array([-128, 127, 0, 0], np.int8)):
+    middle = np.array([2**63 - 1, 2**63, 2**63, 2**63], np.uint64)
+    for factors in (far, far.astype(np.uint64), middle, np.array([-128, 127, 0, 0], np.int8)):
         data = zs.data.from_arrays(np.ones((4, 2)), factors[:, None])
         assert data.factor_kinds == ("categorical",)
 
@@ -432,7 +434,14 @@ def test_scales_that_squares_do_not_bear():
         assert product.gap == pytest.approx(plain.gap)
         assert product.log_columns - plain.log_columns == pytest.approx(3 * math.log(scale))
     small = zs.assays.frechet_distance(x * 2.0**-400, y * 2.0**-400).distance
-    assert small * 2.0**800 == pytest.approx(zs.assays.frechet_distance(x, y).distance)
+    plain_distance = zs.assays.frechet_distance(x, y)
+    assert small * 2.0**800 == pytest.approx(plain_distance.distance)
+    means = float(((x.mean(0) - y.mean(0)) ** 2).sum())
+    assert plain_distance.of_means == pytest.approx(means, rel=1e-12)
+    lengths = np.log(np.linalg.norm(x, axis=0)).sum()
+    assert plain.log_columns == pytest.approx(lengths, rel=1e-13)
+    with pytest.raises(zs.errors.Undefined, match="overflow or vanish"):
+        zs.assays.frechet_distance(x * 1e-250, y * 1e-250)
     with pytest.raises(zs.errors.Undefined, match="frechet_distance: the squares .* overflow"):
         zs.assays.frechet_distance(big, other)
     assert zs.assays.rotation_excess(big, beta=1.0) == pytest.approx(plain.gap)
@@ -441,5 +450,26 @@ def test_scales_that_squares_do_not_bear():
 def test_columns_and_latents_that_do_not_exist_are_refused():
     with pytest.raises(ConfigError, match=r"total_correlation: columns=\[99\] .* 3 columns"):
         zs.assays.total_correlation(np.eye(9, 3), columns=[99])
+    for columns in ([True], [True, False], [0.5]):
+        with pytest.raises(ConfigError, match="total_correlation: columns.*whole number"):
+            zs.assays.total_correlation(np.eye(9, 3), columns=columns)
+    with pytest.raises(ConfigError, match=r"total_correlation: columns=\[\] of codes"):
+        zs.assays.total_correlation(np.eye(9, 3), columns=[])
     with pytest.raises(ConfigError, match="samples=5 of 10000000000000 latents"):
         zs.sampling.prior(10**13, 5)
+    with pytest.raises(ConfigError, match="samples=4096 of 1048576 latents"):
+        inspect.unwrap(zs.sampling._count)(np.int32(2**12), np.int32(2**20))  # wraps around
+
+
+def test_networks_of_thousands_of_layers_are_refused():
+    with pytest.raises(ConfigError, match="hidden=.* at most 1,000 layers"):
+        zs.models.build("ae", shape=(4,), latents=2, hidden=[2] * 1001)
+
+
+def test_a_pipe_in_place_of_weights_is_named(tmp_path):
+    model = zs.models.build("ae", shape=(4,), latents=2, hidden=(4,))
+    zs.train(model, np.eye(9, 4, dtype=np.float32), steps=2, out=tmp_path / "run")
+    (tmp_path / "run" / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "run" / "model.safetensors")
+    with pytest.raises(zs.errors.RunError, match="model.safetensors is a pipe"):
+        zs.load(tmp_path / "run")

@@ -125,7 +125,7 @@ def fault(ended, setup):
         f"exit code {ended.code}": ended.code not in (0, 1, 2, 141),
         "more than one line": len(lines) > 1 and not usage,
         "silent": ended.code == 1 and not lines and "stderr" not in setup,
-        "lost the output": setup.get("stdout") == "/dev/full" and ended.code == 0,
+        "lost the output": setup.get("stdout", "") in ("/dev/full", None) and ended.code == 0,
         "slow": ended.seconds > 30,
     }
     return next((what for what, true in wrong.items() if true), "")

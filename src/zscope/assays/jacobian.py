@@ -326,7 +326,7 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor
     with evaluation(autoencoder):
         parts = [autoencoder.decode(p.detach().to(device, dtype)) for p in codes.split(batch)]
     decoded = torch.cat([at_least_single(part.cpu()) for part in parts])
-    if len(decoded) == len(codes) and not decoded.sum().isfinite():
+    if decoded.ndim > 1 and len(decoded) == len(codes) and not decoded.sum().isfinite():
         check_finite("decoder", decoded, codes, 0)
     return decoded
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from zscope import __version__
 from zscope.assays import CATALOGUE, groups
@@ -87,7 +87,8 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     """The entries of the named assays and groups; None: all assays of one recording."""
     if names is None:
         return [entry for entry in CATALOGUE.values() if not entry.compares]
-    names = [names] if isinstance(names, str) or not isinstance(names, Iterable) else list(names)
+    single = isinstance(names, str | bytes) or not isinstance(names, Iterable)
+    names = [cast(str, names)] if single else list(names)
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(
             f"assay: names={names!r}; expected names of assays or groups, such as "

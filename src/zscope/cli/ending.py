@@ -8,11 +8,13 @@
     141   the reader of the output (head, less) has closed the pipe
     143   stopped by SIGTERM or SIGHUP
 
-Characters that the terminal cannot show are replaced. Closed streams discard what is printed.
+Characters that the terminal cannot show are replaced. A closed stderr discards what is printed; a
+closed stdout too, which is said at the end, as of a full one.
 A message that cannot be shown on stderr never stops the work.
 """
 
 import errno
+import io
 import logging
 import os
 import signal
@@ -47,6 +49,8 @@ def run(command: Callable[[], None]) -> int:
             code, line = _unprintable(error)
         except KeyboardInterrupt as late:
             code, line = _interrupted(late)
+        if code == 0 and isinstance(sys.stdout, _Closed) and sys.stdout.lost:
+            code, line = _unprintable(OSError(errno.EBADF, "standard output is closed"))
         if line:
             print(line, file=sys.stderr)
         sys.stderr.flush()
@@ -152,7 +156,7 @@ def _unprintable(error: OSError) -> tuple[int, str]:
         return 141, ""
     return 1, (
         f"zscope: the output could not be printed ({error.strerror or error}). Is the disk it goes "
-        "to full? Send it somewhere else; what was to be saved is saved."
+        "to full, or was it closed? Send it somewhere else; what was to be saved is saved."
     )
 
 
@@ -201,7 +205,8 @@ def open_streams() -> Iterator[None]:
     os.close(handle)
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
+            reading = name == "stdin"
+            setattr(sys, name, open(os.devnull) if reading else _Closed(open(os.devnull, "wb")))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
@@ -210,6 +215,16 @@ def open_streams() -> Iterator[None]:
         yield
     finally:
         sys.stdin, sys.stdout, sys.stderr = before
+
+
+class _Closed(io.TextIOWrapper):
+    """In place of a stream that was closed; knows whether something was to be printed."""
+
+    lost = False
+
+    def write(self, text: str) -> int:
+        self.lost = self.lost or bool(text)
+        return super().write(text)
 
 
 class _Messages:

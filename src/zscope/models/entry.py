@@ -11,6 +11,8 @@ __all__ = [
     "sizes", "whole",
 ]  # fmt: skip
 
+MOST_LAYERS = 1000
+
 
 @dataclass(frozen=True)
 class Option:
@@ -114,7 +116,9 @@ def sizes(value: Any) -> list[int]:
     """Reads layer sizes: (400, 300), [400, 300], 400, or the text "400,300"."""
     if isinstance(value, str):
         value = [part for part in value.strip("[]() ").split(",") if part.strip()]
-    parts = value if isinstance(value, Iterable) else [value]
+    parts = list(value) if isinstance(value, Iterable) else [value]
+    if len(parts) > MOST_LAYERS:
+        raise ValueError(f"expected sizes of at most {MOST_LAYERS:,} layers")
     try:
         return [whole(1)(part) for part in parts]
     except ValueError:

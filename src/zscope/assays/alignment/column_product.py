@@ -65,7 +65,7 @@ def column_product(matrix: Matrix | np.ndarray) -> ColumnProduct:
         )
     R = torch.linalg.qr(J, mode="r").R
     gap = log_column_ratio(R[None], torch.finfo(torch.float64).eps)[0]
-    total = float((lengths.log() + unit * math.log(2)).sum())
+    total = float((lengths.log() + unit.double() * math.log(2)).sum())
     return ColumnProduct(
         log_columns=total, log_volume=total - float(gap), lengths=times_power(lengths, unit)
     )

@@ -77,14 +77,15 @@ def frechet_distance(
     first, second = (times_power(rows, -unit) for rows in (first, second))
     of_means = float((first.mean(0) - second.mean(0)).square().sum())
     of_covariances = bures(_covariance(first), _covariance(second))
+    parts = (of_means, of_covariances)
     of_means, of_covariances = (
-        float(times_power(torch.tensor(part).double(), 2 * unit))
-        for part in (of_means, of_covariances)
+        float(times_power(torch.tensor(part, dtype=torch.float64), 2 * unit)) for part in parts
     )
-    if not math.isfinite(of_means + of_covariances):
+    total = of_means + of_covariances
+    if not math.isfinite(total) or (total == 0 and sum(parts) > 0):
         raise Undefined(
-            f"frechet_distance: the squares of features of up to 2^{int(unit)} overflow. Divide "
-            "both by the same number."
+            f"frechet_distance: the squares of features of up to 2^{int(unit)} overflow or vanish. "
+            "Divide both by the same number."
         )
     return FrechetDistance(
         distance=of_means + of_covariances,

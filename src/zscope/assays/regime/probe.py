@@ -192,6 +192,7 @@ def _hits(
     with warnings.catch_warnings():
         # With weak penalties a separable factor has no optimum; the accuracy settles earlier.
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         search.fit(x, y)
     return np.asarray(search.predict(x_test) == y_test)
 

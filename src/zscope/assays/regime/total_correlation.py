@@ -28,6 +28,7 @@ from zscope.assays.halves import Interval, halves_interval
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Scored, subject
+from zscope.sampling import whole
 from zscope.types import Matrix
 
 __all__ = ["TotalCorrelation", "covariance_total_correlation", "total_correlation"]
@@ -73,7 +74,8 @@ def total_correlation(
     """
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
-    if any(not 0 <= j < rows.shape[1] for j in chosen):
+    whole("total_correlation", **{f"columns[{k}]": j for k, j in enumerate(chosen)})
+    if not chosen or any(not 0 <= j < rows.shape[1] for j in chosen):
         raise ConfigError(
             f"total_correlation: columns={chosen} of codes with {rows.shape[1]} columns; expected "
             f"numbers from 0 to {rows.shape[1] - 1}."

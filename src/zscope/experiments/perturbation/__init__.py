@@ -149,7 +149,7 @@ def perturb(
         )
     numbers = {"epsilon": epsilon, "rate": rate, "modifier_rate": modifier_rate}
     for name, value in numbers.items():
-        if not isinstance(value, int | float | np.floating) or not 0 < value <= 1:
+        if not isinstance(value, int | float | np.integer | np.floating) or not 0 < value <= 1:
             raise ConfigError(f"perturb: {name}={value!r}; expected a number above 0, at most 1.")
     latents = latents or count_factors(data)
     options = dict(options or {})
