@@ -401,3 +401,14 @@ def test_two_processes_do_not_mix_their_results(run, monkeypatch):
     assert [what for _, what in order] == ["begins", "ends"] * 2
     assert order[0][0] == order[1][0]
     assert left_behind(run) == []
+
+
+def test_a_message_that_nobody_would_read_is_shortened(capsys):
+    def refuse():
+        raise ConfigError(f"models: hidden={[2] * 9000}; expected fewer. See: zscope models info")
+
+    assert ending.run(refuse) == 1
+    said = capsys.readouterr().err
+    assert len(said) < 2100
+    assert said.startswith("models: hidden=[2, 2, ")
+    assert said.endswith("expected fewer. See: zscope models info\n")

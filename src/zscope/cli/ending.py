@@ -28,6 +28,7 @@ from zscope.errors import Terminated, ZscopeError
 __all__ = ["end", "run"]
 
 STOPPED = "zscope: stopped."
+LONGEST = 2000  # letters of a message: the first and the last of more
 
 
 def run(command: Callable[[], None]) -> int:
@@ -161,8 +162,9 @@ def _unprintable(error: OSError) -> tuple[int, str]:
 
 
 def _line(text: str) -> str:
-    """One line, whatever the names of files in it contain."""
-    return "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
+    """One line that can be read, whatever names and values are in it."""
+    line = "".join(mark if mark.isprintable() else "?" for mark in " ".join(text.split()))
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
 
 
 def _short(text: str, limit: int = 300) -> str:

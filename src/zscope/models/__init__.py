@@ -9,6 +9,7 @@ some of these (`naming.py`). One file is one objective; `CATALOGUE` says where e
 new one is one module with an `ENTRY`, one test and one line here.
 """
 
+import reprlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -296,7 +297,7 @@ def _read(name: str, key: str, read: Any, value: Any) -> Any:
         return read(value)
     except ValueError as error:
         raise ConfigError(
-            f"models: {name}: {key}={value!r}; {error}. See: zscope models info {name}"
+            f"models: {name}: {key}={reprlib.repr(value)}; {error}. See: zscope models info {name}"
         ) from None
 
 
