@@ -100,6 +100,8 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch):
         ('"sprites", resolution=32', '"sprites", resolution=32, **few'),
         ("zs.record(run.model, sprites)", "zs.record(run.model, sprites, samples=200)"),
         ("resamples=200", "resamples=2"),
+        # All of them: tests/report/test_report.py.
+        ("zs.assay(autoencoder, x)", 'zs.assay(autoencoder, x, names=["responses", "holes"])'),
     ):
         assert long in text
         text = text.replace(long, short)

@@ -47,6 +47,7 @@ def test_your_own_model_in_ten_lines(run, tmp_path):
     assert len(lines) <= 10
 
 
+@pytest.mark.slow
 def test_how_many_latents(run, tmp_path):
     output = run("how_many_latents.py")
     assert "use 4 latents" in output

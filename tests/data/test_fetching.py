@@ -240,6 +240,7 @@ for _ in folders:
 """
 
 
+@pytest.mark.slow
 def test_an_import_stopped_halfway_leaves_nothing_that_looks_complete(
     unconfirmed, published, tmp_path
 ):

@@ -240,6 +240,7 @@ print(len(data), peak - before)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc to measure memory")
+@pytest.mark.slow
 def test_a_large_file_of_doubles_is_never_converted_as_a_whole(tmp_path):
     path = tmp_path / "large.npy"
     # 600 MB that take no room on disk; converted at once they would take 300 MB of memory.

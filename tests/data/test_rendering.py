@@ -193,6 +193,7 @@ print(*[os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) for writer in writer
 """
 
 
+@pytest.mark.slow
 def test_killed_and_concurrent_writers_leave_a_cache_that_reads_right(tmp_path):
     from zscope.data.sprites import SpritePainter
 

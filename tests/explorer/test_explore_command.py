@@ -154,6 +154,7 @@ def stop(process, sign=signal.SIGINT, patience=PATIENCE):
     assert errors == ""
 
 
+@pytest.mark.slow
 def test_sigterm_stops_it_as_ctrl_c_does(run):
     process, address = start(run)
     try:

@@ -115,7 +115,14 @@ def closed_after(one, every=None):
     return time.monotonic() - since
 
 
-@pytest.mark.parametrize("kind", HALF)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "half a header",
+        pytest.param("nothing", marks=pytest.mark.slow),
+        pytest.param("no body", marks=pytest.mark.slow),
+    ],
+)
 def test_the_owner_is_answered_while_600_connections_are_held(owner, kind):
     with owner.besieged(600, HALF[kind]):
         for _ in range(3):

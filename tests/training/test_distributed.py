@@ -38,6 +38,7 @@ def test_two_processes_make_the_updates_of_one_also_of_a_causal_block_of_one_uni
         assert torch.allclose(a, b, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes_is_kept_and_goes_on_with_the_same_bits(tmp_path):
     """Two players with an optimiser each, and noise: what new processes repeat, they share."""
     helix = zs.data.load("helix")

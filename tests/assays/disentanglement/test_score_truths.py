@@ -180,6 +180,7 @@ def test_results_draw_themselves(name):
 @pytest.mark.parametrize(
     ("name", "widest"), [("mig", 1), ("irs", 1), ("mcc", 1), ("predictability_gap", 2**0.5)]
 )
+@pytest.mark.slow
 def test_the_interval_has_the_width_of_the_sampling_error(name, widest):
     def draw(seed):
         factors = drawn((3, 4), 400, seed)

@@ -341,6 +341,7 @@ def test_a_missing_interval_is_not_requested_or_of_too_many_units():
 
 
 @pytest.mark.parametrize("trials", [12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_intervals_of_a_linear_response_hold_its_known_invariance(trials):
     """R(z) = A z: an intervention on m moves i by |A_im| |v - N_m|, so that 1 - INV is
     |A_im| s_m / s_i, with s_i the length of row i. All that is uncertain are the spreads."""

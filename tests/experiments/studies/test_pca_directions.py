@@ -46,6 +46,7 @@ def test_they_are_in_the_catalogue():
         assert module.SUMMARY.endswith(".")
 
 
+@pytest.mark.slow
 def test_the_table_of_alignment_runs_to_the_end_and_says_what_is_missing(brief, tmp_path):
     told = []
     claims = pca_directions.run(tmp_path, progress=told.append)
@@ -199,6 +200,7 @@ def test_the_regime_is_read_off_snapshots(monkeypatch, tmp_path):
     assert gaps[0] > gaps[-1]
 
 
+@pytest.mark.slow
 def test_perturbed_sprites_run_to_the_end(monkeypatch, tmp_path):
     small = pca_directions_perturbed.SMALL
     plan = replace(
