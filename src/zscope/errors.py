@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
-    "ConfigError", "DataError", "InterfaceError", "MissingExtra", "ResourceError", "RunError",
-    "Stopped", "Terminated", "TrainingError", "Undefined", "ZscopeError",
+    "ConfigError", "DataError", "InterfaceError", "Locked", "MissingExtra", "ResourceError",
+    "RunError", "Stopped", "Terminated", "TrainingError", "Undefined", "ZscopeError",
 ]  # fmt: skip
 
 
@@ -36,6 +36,10 @@ class ConfigError(ZscopeError):
 
 class RunError(ZscopeError):
     """A run directory is missing, half written, or of another format."""
+
+
+class Locked(RunError):
+    """Another living process writes to the folder."""
 
 
 class ResourceError(ZscopeError):

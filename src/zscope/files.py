@@ -31,7 +31,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from zscope.errors import DataError, ResourceError, RunError, ZscopeError
+from zscope.errors import DataError, Locked, ResourceError, RunError, ZscopeError
 
 try:
     import fcntl
@@ -39,8 +39,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "PARTIAL", "append", "check_disk", "check_memory", "lock", "open_regular", "partial_folder",
-    "require_regular", "sweep", "sync", "write_whole", "writing",
+    "PARTIAL", "append", "check_disk", "check_memory", "lock", "locked_by", "open_regular",
+    "partial_folder", "require_regular", "sweep", "sync", "write_whole", "writing",
 ]  # fmt: skip
 
 PARTIAL = ".part-"  # followed by random letters
@@ -213,7 +213,7 @@ def _sync_folder(path: Path) -> None:
 def lock(folder: Path, who: str, *, wait: bool = False) -> Iterator[None]:
     """Be the only process that writes to `folder`.
 
-    If another one does, RunError; with `wait`, wait until it has finished. A folder that does
+    If another one does, Locked; with `wait`, wait until it has finished. A folder that does
     not exist is created, and deleted if it is still empty in the end.
     """
     file = folder / LOCK
@@ -226,7 +226,7 @@ def lock(folder: Path, who: str, *, wait: bool = False) -> Iterator[None]:
         while (held := _acquire(file)) is None:
             owner = _owner(file)
             if not wait:
-                raise RunError(
+                raise Locked(
                     f"{who}: {folder} is being written by {owner}. Two writers would mix up their "
                     "files: wait until it has finished, or choose another folder."
                 )
@@ -245,6 +245,32 @@ def lock(folder: Path, who: str, *, wait: bool = False) -> Iterator[None]:
         if created:
             with suppress(OSError):
                 folder.rmdir()
+
+
+def locked_by(folder: Path) -> str | None:
+    """Who writes to `folder`, for messages; None if nobody alive does."""
+    file = folder / LOCK
+    for name in (file, file.with_name(f"{LOCK}-file")):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            about = json.loads(name.read_bytes())
+            if about["host"] == socket.gethostname():
+                os.kill(int(about["process"]), 0)  # an OSError if there is no such process
+                return _owner(file)
+            if name == file and _is_flocked(file):
+                return _owner(file)
+            if name != file and _age(name) <= DEAD:
+                return _owner(file)
+    return None
+
+
+def _is_flocked(file: Path) -> bool:
+    """Whether a process has the lock of this file. Asking takes it for an instant, so a process
+    that wants it just then is refused: nothing may depend on that."""
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    try:
+        return _try_flock(handle) is False
+    finally:
+        os.close(handle)
 
 
 class _Held:

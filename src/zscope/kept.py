@@ -2,6 +2,7 @@
 
     RUN/assays/NAME.json          the result as plain values, for people and other programs
     RUN/assays/NAME.kept.npz      the same with its types, and everything it depends on
+    RUN/scores.json               the scores of all of them, for tables of many runs
 
 A stored result is reused when its key is the same: options, seed, codes, factors, weights,
 version of zscope and source of the assay. Reading one constructs result classes of zscope and
@@ -11,6 +12,9 @@ nothing else; no code in a file is ever executed.
 import dataclasses
 import io
 import json
+import math
+import time
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,19 +27,92 @@ from zscope.autoencoder import Autoencoder
 from zscope.errors import RunError
 from zscope.files import lock, sweep, write_whole
 from zscope.results import Result, name_result
-from zscope.store import Run, is_run, open_run, read_npz
+from zscope.store import Run, is_run, open_run, read_json, read_npz, weights_checksum, write_json
 
-__all__ = ["KeptResults", "results_of"]
+__all__ = ["KeptResults", "Request", "note_scores", "read_scores", "results_of", "scores_of"]
+
+SCORES = "scores.json"
+SETS = ("active", "mixed", "passive", "causal", "collapsed")
+"""Fields of results that are sets of latents; tables show how many there are."""
+
+Request = dict[str, Any]
+"""What was asked of one assay: its name, options (as text), samples, seed and resamples."""
+
+
+def scores_of(result: Result) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """The scalar scores of a result by name ("" for one without), and their intervals."""
+    scores: dict[str, float] = {}
+    intervals: dict[str, list[float]] = {}
+    for measure in result.measures():
+        if math.isfinite(measure.value):
+            scores[measure.name] = float(measure.value)
+            if not isinstance(measure.interval, str):
+                intervals[measure.name] = [float(end) for end in measure.interval]
+    for name in SETS:
+        latents = getattr(result, name, None)
+        if isinstance(latents, list):
+            scores.setdefault(name, float(len(latents)))
+    return scores, intervals
+
+
+def read_scores(path: Path) -> list[dict[str, Any]]:
+    """The entries of a run's scores.json: one for each request, the newest last."""
+    if not (path / SCORES).is_file():
+        return []
+    entries = read_json(path / SCORES).get("entries")
+    return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+
+
+def note_scores(
+    path: Path,
+    outcomes: Mapping[str, Result | str],
+    requests: Mapping[str, Request],
+    *,
+    samples: int,
+    stamp: Mapping[str, str],
+) -> None:
+    """Add to scores.json what each assay gave: its result, or the reason why it has none.
+
+    `requests` say what was asked of each, `stamp` by which version and source of zscope. An
+    earlier entry for the same request is replaced.
+    """
+    weights = weights_checksum(path / "model.safetensors")
+    fresh = []
+    for name, outcome in outcomes.items():
+        scores, intervals = ({}, {}) if isinstance(outcome, str) else scores_of(outcome)
+        fresh.append(
+            {
+                **requests[name],
+                "samples": samples,
+                "scores": scores,
+                "intervals": intervals,
+                "missing": outcome if isinstance(outcome, str) else None,
+                **stamp,
+                "weights": weights,
+                "time": time.time(),
+            }
+        )
+    with lock(path / "assays", "assay", wait=True):
+        asked = [requests[name] for name in outcomes]
+        others = [
+            entry
+            for entry in read_scores(path)
+            if not any(all(entry.get(k) == v for k, v in each.items()) for each in asked)
+        ]
+        write_json(path / SCORES, {"entries": [*others, *fresh]}, indent=None)
 
 
 def results_of(
-    target: Any, model: Autoencoder | None, *, fresh: bool = False
+    target: Any, model: Autoencoder | None, *, fresh: bool = False, own_data: bool = False
 ) -> "KeptResults | None":
-    """The stored results of a run, to be reused unless `fresh`; None for other targets."""
+    """The stored results of a run, to be reused unless `fresh`; None for other targets.
+
+    `own_data`: measured on the data of the run itself, so that tables of runs may show them.
+    """
     target = target.path if isinstance(target, Run) else target
     if not isinstance(target, str | Path) or not is_run(target):
         return None
-    return KeptResults(open_run(target), model, fresh=fresh)
+    return KeptResults(open_run(target), model, fresh=fresh, own_data=own_data)
 
 
 class KeptResults:
@@ -44,10 +121,17 @@ class KeptResults:
     Results that refer to the model of the run refer to `model` when they are read again.
     """
 
-    def __init__(self, run: Run, model: Autoencoder | None, *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        model: Autoencoder | None,
+        *,
+        fresh: bool = False,
+        own_data: bool = False,
+    ) -> None:
         if run.path is None:
             raise RunError("kept: this run is only in memory. Train with out=FOLDER to save it.")
-        self._run, self._model, self._fresh = run, model, fresh
+        self._run, self._model, self._fresh, self._own_data = run, model, fresh, own_data
         self._folder = run.path / "assays"
         sweep(self._folder)
 
@@ -79,6 +163,18 @@ class KeptResults:
             memory = io.BytesIO()
             np.savez_compressed(memory, content=np.array(json.dumps(content)), **arrays)  # type: ignore[arg-type]
             write_whole(self._folder / f"{name}.kept.npz", memory.getvalue())
+
+    def note(
+        self,
+        outcomes: Mapping[str, Result | str],
+        requests: Mapping[str, Request],
+        *,
+        samples: int,
+        stamp: Mapping[str, str],
+    ) -> None:
+        """Write the scores to the run's scores.json, if they are of the data of the run."""
+        if self._own_data and self._run.path is not None:
+            note_scores(self._run.path, outcomes, requests, samples=samples, stamp=stamp)
 
     def _encode(self, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         """JSON with a tag for every type that JSON does not have; arrays go to `arrays`."""

@@ -49,6 +49,7 @@ class Recording:
     factors: Factors | None = None
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)  # see `share`
     notes: tuple[str, ...] = ()  # what keeps the model from being a function
+    asked: int | None = None  # for how many samples `record` was asked; there may be fewer
 
     @classmethod
     def from_arrays(
@@ -335,6 +336,7 @@ def record(
         seed,
         chosen.factors_with_kinds,
         notes=notes,
+        asked=samples,
     )
 
 

@@ -52,6 +52,7 @@ __all__ = [
     "read_npz",
     "read_tensors",
     "verify",
+    "weights_checksum",
     "write_checkpoint",
     "write_json",
     "write_tensors",
@@ -447,6 +448,18 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             "that were written. Restore it from a copy, use an earlier checkpoint or train again."
         )
     return tensors, about
+
+
+def weights_checksum(path: Path) -> str | None:
+    """The checksum that a file of `write_tensors` states in its header; None if it has none."""
+    try:
+        with open_regular(path, "store", RunError) as file:
+            length = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(length, 2**24)))
+        checksum = json.loads(header["__metadata__"]["zscope"]).get(CHECKSUM)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return checksum if isinstance(checksum, str) else None
 
 
 def write_checkpoint(

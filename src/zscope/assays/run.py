@@ -30,13 +30,13 @@ from zscope.assays.arguments import (
 from zscope.assays.entry import Entry
 from zscope.assays.parts import is_default, shared_key, unmet
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
-from zscope.recording import Recording
+from zscope.recording import SAMPLES, Recording
 from zscope.results import Result, listed
 from zscope.sampling import whole
 
 __all__ = [
     "Failure", "Measurements", "Progress", "choose", "compare", "costs", "isolate", "measure",
-    "passes",
+    "passes", "requests", "source_hash", "stamp",
 ]  # fmt: skip
 
 Options = Mapping[str, Mapping[str, Any]]
@@ -65,6 +65,14 @@ class Kept(Protocol):
 
     def get(self, name: str, key: dict[str, Any]) -> Result | None: ...
     def put(self, name: str, key: dict[str, Any], result: Result) -> None: ...
+    def note(
+        self,
+        outcomes: Mapping[str, Result | str],
+        requests: Mapping[str, dict[str, Any]],
+        *,
+        samples: int,
+        stamp: Mapping[str, str],
+    ) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +247,48 @@ def measure(
             progress(Progress(entry.name, done, len(entries), watch.left()))
         _run(entry, recording, options_by_assay[entry.name], kept, outcome)
         watch.tick()
+    if kept is not None:
+        asked = len(recording) if recording.asked is None else recording.asked
+        asked_for = _requests(chosen, checked, resamples, asked, recording.seed)
+        outcomes: dict[str, Result | str] = {
+            name: each
+            for name, each in {**outcome.missing, **outcome.results}.items()
+            if name in asked_for
+        }
+        with _warn_not_kept(outcome):
+            kept.note(outcomes, asked_for, samples=len(recording), stamp=stamp())
     return outcome
+
+
+def requests(
+    names: Iterable[str] | str | None,
+    *,
+    options: Options | None = None,
+    resamples: int = 0,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> dict[str, dict[str, Any]]:
+    """What `measure` is asked of each assay, for a recording of so many samples with this seed.
+
+    Stored scores of the same requests need not be measured again.
+    """
+    return _requests(choose(names), check_options(options), resamples, samples, seed)
+
+
+def _requests(
+    entries: Iterable[Entry], checked: Options, resamples: int, asked: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    texts = {e.name: options_text(_options(e, checked, resamples)) for e in entries}
+    return {
+        name: {"assay": name, "options": text, "asked": asked, "seed": seed}
+        for name, text in texts.items()
+        if text is not None
+    }
+
+
+def stamp() -> dict[str, str]:
+    """The version and the source of zscope that results come from."""
+    return {"zscope": __version__, "source": source_hash()}
 
 
 def compare(
@@ -371,8 +420,15 @@ def _keep(
     kept: Kept, name: str, key: dict[str, Any], result: Result, outcome: Measurements
 ) -> None:
     """Store a result; if that fails, it is still reported, with a warning."""
-    try:
+    with _warn_not_kept(outcome):
         kept.put(name, key, result)
+
+
+@contextmanager
+def _warn_not_kept(outcome: Measurements) -> Iterator[None]:
+    """Warn, once, of results that could not be stored."""
+    try:
+        yield
     except (ZscopeError, OSError) as error:
         cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
         text = " ".join(str(getattr(cause, "strerror", None) or cause).split())
@@ -389,8 +445,7 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
         "options": options,
         "recording": recording.fingerprint,
         "seed": recording.seed,
-        "zscope": __version__,
-        "source": source_hash(),
+        **stamp(),
     }
 
 

@@ -105,7 +105,7 @@ def measure(recording: "Recording", out: Path, *, quiet: bool) -> "Report":
             GROUPS,
             resamples=resamples,
             progress=watch,
-            kept=results_of(out, recording.model),
+            kept=results_of(out, recording.model, own_data=True),
             title=str(out),
             command=command_line("report", str(out), GROUPS, settings),
             config=config_of(str(out)),

@@ -16,7 +16,6 @@ from zscope.cli.options import (
     settings,
 )
 from zscope.presets import PRESETS
-from zscope.presets import preset as find_preset
 
 __all__ = ["train"]
 
@@ -135,29 +134,30 @@ def train(
                     f"--set: {key} is not an option of a model; it follows from MODEL, DATASET "
                     "and --latents. Leave it out of --set."
                 )
-        paper = None if preset is None else find_preset(preset)
-        if latents is None:
-            latents = 10 if paper is None else paper.latents
-        parts = None if split is None else fractions(split)
-        if paper is not None:
-            options = {**paper.network, **options}
-            parts = parts or (None if paper.split is None else list(paper.split))
-        elif steps is None and epochs is None:
-            steps = 10_000
+        from zscope.experiments.training import with_defaults
+
+        given = with_defaults(
+            preset,
+            latents=latents,
+            options=options,
+            split=None if split is None else fractions(split),
+            steps=steps,
+            epochs=epochs,
+        )
         run = begin(
             model,
             dataset,
-            latents=latents,
-            model_options={"seed": seed, **options},
+            latents=given.latents,
+            model_options={"seed": seed, **given.options},
             data_options=settings(data_option, "--data-option"),
-            split=parts,
+            split=given.split,
             root=root,
             out=out or Path("runs") / f"{model}-{Path(dataset).stem}-{seed}",
             resume=resume,
             progress=not quiet,
             preset=preset,
-            steps=steps,
-            epochs=epochs,
+            steps=given.steps,
+            epochs=given.epochs,
             batch=batch,
             rate=rate,
             seed=seed,
@@ -204,9 +204,8 @@ def repeat(
     config: Path, out: Path | None, *, resume: bool, root: Path | None, progress: bool
 ) -> Any:
     """Train the model on the data that a run.json describes."""
-    from zscope import data, models
     from zscope.errors import ConfigError
-    from zscope.experiments.training import train
+    from zscope.experiments.training import train_config
     from zscope.training import read_config
 
     settings = read_config(config)
@@ -215,12 +214,9 @@ def repeat(
             f"config: {config} describes a run whose model or data were passed as Python objects, "
             "so the command line cannot repeat it. Call zs.train from Python."
         )
-    built = models.from_recipe(settings.model.model_dump())
-    loaded = data.from_recipe(settings.data.model_dump(exclude_none=True), root=root)
-    fields = settings.model_dump(exclude={"model", "data"})
     name = f"{settings.model.name}-{Path(settings.data.name).stem}-{settings.seed}"
-    return train(
-        built, loaded, out=out or Path("runs") / name, resume=resume, progress=progress, **fields
+    return train_config(
+        settings, out=out or Path("runs") / name, resume=resume, root=root, progress=progress
     )
 
 

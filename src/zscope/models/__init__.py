@@ -40,7 +40,7 @@ from zscope.models.parts import (
 
 __all__ = [
     "CATALOGUE", "Composed", "Entry", "Losses", "Option", "build", "build_for", "entry",
-    "from_recipe", "names",
+    "from_recipe", "names", "numbers_of_objective", "recipe_for",
 ]  # fmt: skip
 
 # name -> module:attribute of its Entry.
@@ -173,14 +173,28 @@ def build_for(name: str, data: Any, *, latents: int, **options: Any) -> Composed
 
     The shape, and the columns of the auxiliary variable for models that have one.
     """
-    if entry(name).conditional and "auxiliary" not in options:
-        if data.factors is None:
-            raise ConfigError(
-                f"models: {name} needs an auxiliary variable, but {data.name} has no factors to "
-                "take it from. Use data with factors or labels, or another model."
-            )
-        options["auxiliary"] = _columns(data)
-    return build(name, shape=data.shape, latents=latents, **options)
+    return build(name, shape=data.shape, latents=latents, **_for_data(name, data, options))
+
+
+def recipe_for(name: str, data: Any, *, latents: int, **options: Any) -> dict[str, Any]:
+    """The recipe of the model that `build_for` would build, with all its options."""
+    spec, size = entry(name), _read_shape(name, data.shape)
+    latents = _read(name, "latents", whole(1), latents)
+    recorded, settings = _choose_options(spec, size, _for_data(name, data, options))
+    check_parts(spec, size, latents, settings)
+    return {"name": name, "shape": list(size), "latents": latents, "options": recorded}
+
+
+def _for_data(name: str, data: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The options, with those that follow from the data."""
+    if not entry(name).conditional or "auxiliary" in options:
+        return options
+    if data.factors is None:
+        raise ConfigError(
+            f"models: {name} needs an auxiliary variable, but {data.name} has no factors to take "
+            "it from. Use data with factors or labels, or another model."
+        )
+    return {**options, "auxiliary": _columns(data)}
 
 
 def from_recipe(recipe: dict[str, Any]) -> Composed:
@@ -248,6 +262,11 @@ def _choose_options(
     recorded |= {k: value for k, value in parts.items() if k not in omitted}
     recorded |= {key: settings[key] for key in of_backbone}
     return deepcopy(recorded), deepcopy(parts | settings)
+
+
+def numbers_of_objective(name: str) -> list[str]:
+    """The options of a model that its loss takes, which change nothing of its networks."""
+    return _objective_options(entry(name))
 
 
 def _objective_options(spec: Entry) -> list[str]:

@@ -286,9 +286,10 @@ def assay(
                     f"{len(autoencoder):,} samples and seed {autoencoder.seed}. Leave them out, or "
                     "make another recording: zs.record(model, data, samples=..., seed=...)"
                 )
-            recording = autoencoder
+            recording, own_data = autoencoder, False
             words = ["recording", *words]
         else:
+            own_data = data is None
             data = run_data(autoencoder) if data is None else data
             samples, seed = SAMPLES if samples is None else samples, seed or 0
             recording = record(load(autoencoder), data, samples=samples, seed=seed)
@@ -300,7 +301,7 @@ def assay(
             options=options,
             resamples=resamples,
             progress=watch,
-            kept=results_of(autoencoder, recording.model, fresh=fresh),
+            kept=results_of(autoencoder, recording.model, fresh=fresh, own_data=own_data),
             command=f"zs.assay({', '.join(words)})",
         )
 

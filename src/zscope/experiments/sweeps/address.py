@@ -1,0 +1,88 @@
+"""The address of a run: a hash of its configuration, so that the same run is trained once.
+
+    beta-vae-sprites-b4-s0-3f9a1c20be77
+
+The hash is of the model recipe, the data recipe (with the content of one's own files instead of
+their path) and the settings of training. It leaves out what does not change the trained weights:
+where checkpoints and snapshots are taken, on which device, and the scaling, which follows from
+the data. Sweeps and studies that use one folder of runs share the runs of equal address.
+"""
+
+import hashlib
+import json
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from zscope.errors import DataError
+from zscope.files import open_regular
+from zscope.training.config import TrainConfig
+
+__all__ = ["LEFT_OUT", "address", "content_hash", "run_name"]
+
+LEFT_OUT = frozenset({"snapshots", "snapshot_every", "checkpoint_every", "device", "scaling"})
+"""Settings of a run that are not part of its address."""
+DIGITS = 12
+
+
+def address(config: TrainConfig) -> str:
+    """The hash of a configuration whose model and data have recipes."""
+    plain = config.model_dump(exclude=set(LEFT_OUT))
+    data = plain["data"]
+    place = Path(data["name"])
+    if place.is_absolute():
+        data = {**data, "name": content_hash(place, *_stamp(place))}
+        options = dict(data["options"])
+        factors = options.get("factors")
+        if isinstance(factors, str) and factors.endswith(".npy"):
+            file = Path(factors).expanduser().resolve()
+            data["options"] = {**options, "factors": content_hash(file, *_stamp(file))}
+    text = json.dumps({**plain, "data": data}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_name(config: TrainConfig, hashed: str) -> str:
+    """The name of the folder of a run: model, data, β if it has one, seed, hash."""
+    assert config.model is not None
+    assert config.data is not None
+    beta = config.model.options.get("beta")
+    parts = [config.model.name, Path(config.data.name).stem]
+    parts += [] if beta is None else [f"b{beta:g}"]
+    parts += [f"s{config.seed}"]
+    words = re.sub(r"[^\w.+-]+", "-", "-".join(parts))[:80].strip("-.")
+    return f"{words}-{hashed[:DIGITS]}"
+
+
+@lru_cache(maxsize=1024)
+def content_hash(path: Path, *stamp: Any) -> str:
+    """A hash of a file, or of the names and contents of all files in a folder.
+
+    `stamp` is not used: it makes the cache forget files that have changed.
+    """
+    digest = hashlib.sha256()
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.is_file())
+    try:
+        for file in files:
+            if path.is_dir():
+                digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+            with open_regular(file, "sweep") as stream:
+                while piece := stream.read(2**22):
+                    digest.update(piece)
+    except OSError as error:
+        raise DataError(
+            f"sweep: {path} cannot be read ({error.strerror or error}), and a run is named by the "
+            "content of its data. Is the file there, and may you read it?"
+        ) from error
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _stamp(path: Path) -> tuple[Any, ...]:
+    """What changes when the files do."""
+    try:
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    except OSError:
+        return ()
