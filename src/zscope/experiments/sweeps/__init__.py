@@ -1,0 +1,366 @@
+"""Sweeps: many runs from one file, on this machine or on a cluster.
+
+    zs.sweep("beta.toml", "runs/beta")
+
+    OUT/sweep.json         the plan as it was checked
+    OUT/runs/              one folder a run, named by what it is; shared by sweeps that have the
+                           same folder of runs
+    OUT/failed/RUN.txt     why a run failed: reason, configuration, host, traceback
+    OUT/log.jsonl          how long each item took, for the time that is left
+
+Whatever is finished is never done again, so a sweep that was stopped or killed continues when
+it is started again, and several processes, also on several machines that share the folder, may
+work on one sweep.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from zscope import store
+from zscope.errors import RunError, ZscopeError
+from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
+from zscope.experiments.sweeps.progress import Watch, show
+from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, work
+from zscope.experiments.workers import Outcome, run_all, workers
+from zscope.files import append, lock, locked_by, write_whole
+from zscope.runs import Runs
+from zscope.runs import runs as find_runs
+
+__all__ = [
+    "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
+    "status", "sweep",
+]  # fmt: skip
+
+AGAIN = 2.0
+"""Seconds between two looks at runs that other processes work on."""
+
+
+@dataclass
+class Status:
+    """How far a sweep is."""
+
+    done: list[str] = field(default_factory=list)
+    running: dict[str, str] = field(default_factory=dict)  # run -> "step 300 of 2000, process …"
+    waiting: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)  # run -> why, in one line
+    left: float | None = None  # seconds; None if that is not known yet
+
+    @property
+    def total(self) -> int:
+        return len(self.done) + len(self.running) + len(self.waiting) + len(self.failed)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "done": self.done,
+            "running": self.running,
+            "waiting": self.waiting,
+            "failed": self.failed,
+            "seconds_left": self.left,
+        }
+
+    def counts(self) -> str:
+        parts = [f"{len(self.done):,} of {self.total:,} runs done"]
+        parts += [f"{len(self.running):,} running"] if self.running else []
+        parts += [f"{len(self.waiting):,} waiting"] if self.waiting else []
+        parts += [f"{len(self.failed):,} failed"] if self.failed else []
+        if self.left is not None and (self.running or self.waiting):
+            parts.append(f"{duration(self.left)} left")
+        return ", ".join(parts)
+
+    def __str__(self) -> str:
+        lines = [self.counts()]
+        lines += [f"  running  {name}  {text}" for name, text in self.running.items()]
+        lines += [f"  failed   {name}  {reason}" for name, reason in self.failed.items()]
+        return "\n".join(lines)
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 40 s, 3 min, 2.5 h, 3 days."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 48 * 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 86400:.1f} days"
+
+
+class Sweep:
+    """The runs of a sweep, and its folders."""
+
+    def __init__(
+        self, entries: Sequence[Entry], assay: Measured | None, out: Path, folder: Path
+    ) -> None:
+        self.entries = {entry.name: entry for entry in entries}
+        self.assay, self.out, self.folder = assay, out, folder
+
+    @property
+    def failed_folder(self) -> Path:
+        return self.out / "failed"
+
+    def is_complete(self, name: str) -> bool:
+        return is_complete(self.folder / name, self.entries[name].snapshots, self.assay)
+
+    def failures(self) -> dict[str, str]:
+        """The runs that failed, and the first line of why."""
+        reasons = {}
+        for file in sorted(self.failed_folder.glob("*.txt")):
+            if file.stem in self.entries:
+                with suppress(OSError):
+                    reasons[file.stem] = file.read_text(errors="replace").split("\n", 1)[0]
+        return reasons
+
+    def status(self) -> Status:
+        """What is done, running, waiting and failed just now."""
+        state, owners = Status(), set()
+        failed = self.failures()
+        for name, entry in self.entries.items():
+            if name in self._complete or self.is_complete(name):
+                self._complete.add(name)
+                state.done.append(name)
+            elif name in failed:
+                state.failed[name] = failed[name]
+            elif (owner := locked_by(self.folder / name)) is not None:
+                owners.add(owner)
+                step = _step_of(self.folder / name)
+                state.running[name] = f"step {step:,} of {entry.steps:,}, {owner}"
+            else:
+                state.waiting.append(name)
+        state.left = self._time_left(state, max(1, len(owners)))
+        return state
+
+    @cached_property
+    def _complete(self) -> set[str]:
+        return set()  # what was seen to be complete stays so
+
+    def _time_left(self, state: Status, workers: int) -> float | None:
+        """Seconds, from what similar runs took so far."""
+        rates = read_rates(self.out)
+        if not rates:
+            return None
+        usual = sum(rates.values()) / len(rates)
+        total = 0.0
+        for name in [*state.running, *state.waiting]:
+            entry = self.entries[name]
+            left = max(0, entry.steps - _step_of(self.folder / name))
+            total += rates.get(entry.shape, usual) * left
+        return total / workers
+
+
+def prepare(
+    plan: str | Path | Mapping[str, Any],
+    out: str | Path,
+    *,
+    runs: str | Path | None = None,
+    root: str | Path | None = None,
+    ensemble: bool = True,
+) -> tuple[Plan, Sweep]:
+    """Read and check a plan; nothing is written.
+
+    Runs that an earlier plan in OUT trains together stay together.
+    """
+    out = Path(out)
+    earlier: list[list[str]] = []
+    if (out / "sweep.json").is_file():
+        content = store.read_json(out / "sweep.json")
+        earlier = [list(group) for group in content.get("groups", [])]
+        runs = _runs_folder(out, content) if runs is None else runs
+    folder = out / "runs" if runs is None else Path(runs)
+    checked = read_plan(plan, root=root, ensemble=ensemble, groups=earlier)
+    entries = [run.entry for run in checked.runs]
+    return checked, Sweep(entries, checked.assay, out, folder)
+
+
+def status(out: str | Path) -> Status:
+    """How far the sweep in a folder is."""
+    out = Path(out)
+    if not (out / "sweep.json").is_file():
+        raise RunError(
+            f"sweep: {out} contains no sweep.json, so no sweep was started there. Start one with: "
+            f"zscope sweep run FILE --out {out}"
+        )
+    content = store.read_json(out / "sweep.json")
+    try:
+        entries = [
+            Entry(run["name"], int(run["fields"]["steps"]), run["shape"], run["snapshots"])
+            for run in content["runs"]
+        ]
+        assay = None if content["assay"] is None else Measured(**content["assay"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(
+            f"sweep: {out / 'sweep.json'} lacks a part ({type(error).__name__}: {error}). Was it "
+            "edited, or written by another version? Start the sweep again: nothing that is "
+            "finished is done twice."
+        ) from None
+    return Sweep(entries, assay, out, _runs_folder(out, content)).status()
+
+
+def items_of(plan: Plan, sweep: Sweep) -> list[Item]:
+    """What workers are sent: runs that are trained together, and single ones."""
+    first = {group[0]: group for group in plan.groups}
+    others = {name for group in plan.groups for name in group[1:]}
+    places = str(sweep.folder.absolute()), str(sweep.failed_folder.absolute())
+    items = []
+    for run in plan.runs:
+        if run.name not in others:
+            members = [plan.by_name[name] for name in first.get(run.name, [run.name])]
+            configs = {each.name: each.config.model_dump() for each in members}
+            addresses = {each.name: each.address for each in members}
+            items.append(Item(configs, addresses, *places, plan.assay, plan.root))
+    return items
+
+
+def sweep(
+    plan: str | Path | Mapping[str, Any],
+    out: str | Path,
+    *,
+    runs: str | Path | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
+    ensemble: bool = True,
+    retry_failed: bool = False,
+    root: str | Path | None = None,
+    progress: Callable[[Sweep, Status], None] | bool | None = None,
+) -> Runs:
+    """Train and measure all runs of a plan, and return them as `zs.runs(out)` does.
+
+    `plan` is a TOML or JSON file, or a dict of the same form. Runs lie in `runs` (by default
+    OUT/runs), which several sweeps may share. The work is done by `jobs` processes of this
+    machine (by default one a core), by a Dask scheduler (`cluster="tcp://host:8786"`), by jobs
+    of SLURM (`cluster="slurm"`, with `cluster_options`), or by any `executor` of
+    concurrent.futures. Small networks of one shape are trained together unless `ensemble=False`.
+    What is finished is not done again; runs that failed before are left alone unless
+    `retry_failed`. `progress=None` shows a live table in a terminal.
+    """
+    out = Path(out)
+    given = {"runs": runs, "root": root, "ensemble": ensemble}
+    prepare(plan, out, **given)  # refuse what is wrong before anything is written
+    with lock(out, "sweep", wait=True):
+        # Whoever was faster has decided which runs are trained together.
+        checked, state = prepare(plan, out, **given)
+        _write(checked, state)
+    before = state.failures()
+    if retry_failed:
+        for name in before:
+            (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
+        before = {}
+    pending = [
+        item
+        for item in items_of(checked, state)
+        if not all(name in before or state.is_complete(name) for name in item.configs)
+    ]
+    if pending:
+        pool = (
+            nullcontext(executor)
+            if executor is not None
+            else workers(jobs=jobs, cluster=cluster, options=cluster_options, folder=out)
+        )
+        with pool as active, show(state, progress) as watch:
+            _run(state, pending, active, watch)
+    return find_runs(out)
+
+
+def _run(state: Sweep, pending: list[Item], pool: Executor, watch: Watch) -> None:
+    """Do all items; those that other processes work on are looked at until they are done."""
+    while pending:
+
+        def done(index: int, outcome: Outcome, items: list[Item] = pending) -> None:
+            if isinstance(outcome.result, Row):
+                _log(state, items[index], outcome.result)
+            else:
+                _note_death(state, items[index], outcome)
+            watch.tick()
+
+        outcomes = run_all(pool, work, pending, done=done, tick=watch.tick)
+        pending = [
+            item
+            for item, outcome in zip(pending, outcomes, strict=True)
+            if isinstance(outcome.result, Row) and "elsewhere" in outcome.result.states.values()
+        ]
+        while pending := [item for item in pending if not _is_over(state, item)]:
+            if any(owner_of(item) is None for item in pending):
+                break  # its process is gone, or has not come to it: do it here
+            watch.tick()
+            time.sleep(AGAIN)
+
+
+def _is_over(state: Sweep, item: Item) -> bool:
+    failed = state.failures()
+    return all(name in failed or state.is_complete(name) for name in item.configs)
+
+
+def _note_death(state: Sweep, item: Item, outcome: Outcome) -> None:
+    """Record an item whose worker died again and again, or could not be told what to do."""
+    for name in item.configs:
+        text = f"{outcome.error}\n\n{outcome.traceback or ''}"
+        with suppress(ZscopeError):
+            write_whole(state.failed_folder / f"{name}.txt", text.encode())
+
+
+def _write(plan: Plan, state: Sweep) -> None:
+    """Write sweep.json, unless it says the same already."""
+    try:
+        where = str(state.folder.resolve().relative_to(state.out.resolve()))
+    except ValueError:
+        where = str(state.folder.resolve())
+    content = json.loads(json.dumps(plan.to_dict(where)))
+    file = state.out / "sweep.json"
+    if file.is_file():
+        before = store.read_json(file)
+        if all(before.get(key) == value for key, value in content.items()):
+            return
+    store.write_json(file, content, indent=None)
+
+
+def _runs_folder(out: Path, content: Mapping[str, Any]) -> Path:
+    where = content.get("runs_folder", "runs")
+    if not isinstance(where, str):
+        raise RunError(
+            f"sweep: {out / 'sweep.json'} has runs_folder={where!r:.60}; expected a path. Was it "
+            "edited? Start the sweep again with --runs."
+        )
+    return out / where
+
+
+def _log(state: Sweep, item: Item, row: Row) -> None:
+    """Note how long an item took."""
+    if row.steps:
+        entry = {
+            "shape": state.entries[next(iter(item.configs))].shape,
+            "runs": len(item.configs),
+            "steps": row.steps,
+            "seconds": row.seconds + row.measuring,
+        }
+        with suppress(ZscopeError):
+            append(state.out / "log.jsonl", (json.dumps(entry) + "\n").encode())
+
+
+def read_rates(out: Path) -> dict[str, float]:
+    """Seconds a step of one run, measuring included, by the shape of the run."""
+    seconds: dict[str, float] = {}
+    steps: dict[str, int] = {}
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        for line in (out / "log.jsonl").read_text().splitlines():
+            entry = json.loads(line)
+            shape = str(entry["shape"])
+            seconds[shape] = seconds.get(shape, 0.0) + float(entry["seconds"])
+            steps[shape] = steps.get(shape, 0) + int(entry["steps"])
+    return {shape: seconds[shape] / steps[shape] for shape in seconds if steps.get(shape)}
+
+
+def _step_of(path: Path) -> int:
+    """The last step that a run has logged; 0 if it was not begun."""
+    with suppress(OSError, ValueError, IndexError, KeyError, TypeError):
+        with (path / "history.jsonl").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 4096))
+            return int(json.loads(file.read().splitlines()[-1])["step"])
+    return 0

@@ -1,0 +1,479 @@
+"""The plan of a sweep: a file of a few lines becomes a list of runs, all of them valid.
+
+    [train]                           # shared by all runs
+    steps = 2000
+    rate = 1e-3
+
+    [grid]                            # the product of these lists
+    model = ["beta-vae", "beta-tcvae"]
+    data = ["sprites?resolution=32", "rooms"]
+    "options.beta" = [1, 2, 4]
+    seed = [0, 1, 2]
+
+    [[run]]                           # and single ones
+    model = "ae"
+
+    [assay]                           # measured on every finished run
+    names = ["variable-types", "mig"]
+    samples = 5000
+
+TOML or JSON. Fields are those of the training configuration, and model, data (with options
+after a question mark), latents, options.NAME of the model, epochs, split and preset. A single
+run takes what it does not name from [train], or else the first value of the grid; of the
+grid's options only those that its model has. The field seed sets the initial weights too.
+
+Which runs are trained together as one ensemble is decided here, by the configurations alone.
+"""
+
+import itertools
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from torch import nn
+
+from zscope import data as datasets
+from zscope import models
+from zscope.assays.run import choose, refuse_unused, requests
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, ZscopeError, did_you_mean
+from zscope.experiments.sweeps.address import address, run_name
+from zscope.experiments.training import with_defaults
+from zscope.files import open_regular
+from zscope.recording import SAMPLES
+from zscope.sampling import whole
+from zscope.training.checks import check_first_batch
+from zscope.training.config import TrainConfig
+from zscope.training.ensemble import can_train_together
+from zscope.training.feeding import Feed
+from zscope.training.loop import configure, pick_device
+
+__all__ = ["Entry", "Measured", "Plan", "PlannedRun", "read_plan", "snapshots"]
+
+PARTS = ("train", "grid", "run", "assay")
+OWN = ("model", "data", "latents", "epochs", "split", "preset")
+SETTINGS = tuple(k for k in TrainConfig.model_fields if k not in ("model", "data", "scaling"))
+TOGETHER = 10
+"""Runs that are trained together at most."""
+SMALL = 150_000
+"""Weights of a model up to which several are trained together: beyond, arithmetic dominates."""
+MOST = 1_000_000
+"""Runs of a plan."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured of every run."""
+
+    names: list[str]
+    samples: int = SAMPLES
+    seed: int = 0
+    resamples: int = 0
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @cached_property
+    def requests(self) -> dict[str, dict[str, Any]]:
+        return requests(
+            self.names,
+            options=self.options,
+            resamples=self.resamples,
+            samples=self.samples,
+            seed=self.seed,
+        )
+
+
+class Entry(NamedTuple):
+    """What the progress of a run is judged by."""
+
+    name: str
+    steps: int
+    shape: str  # runs of equal shape take the same time for each step
+    snapshots: list[int]
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One run: its configuration, its address and the place in the file that it comes from."""
+
+    name: str
+    address: str
+    config: TrainConfig
+    fields: dict[str, Any]
+    line: str
+    shape: str
+    small: bool  # whether it may be trained together with others
+
+    @property
+    def entry(self) -> Entry:
+        config = self.config
+        return Entry(self.name, config.steps, self.shape, snapshots(config))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "address": self.address,
+            "line": self.line,
+            "fields": self.fields,
+            "shape": self.shape,
+            "snapshots": snapshots(self.config),
+        }
+
+
+def snapshots(config: TrainConfig) -> list[int]:
+    """The steps whose checkpoints a run keeps."""
+    every = config.snapshot_every
+    regular = [] if every is None else range(every, config.steps + 1, every)
+    return sorted({*config.snapshots, *regular})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep trains and measures."""
+
+    source: dict[str, Any]
+    runs: list[PlannedRun]
+    groups: list[list[str]]
+    assay: Measured | None
+    root: str | None = None
+
+    @cached_property
+    def by_name(self) -> dict[str, PlannedRun]:
+        return {run.name: run for run in self.runs}
+
+    def to_dict(self, runs_folder: str) -> dict[str, Any]:
+        """What sweep.json says."""
+        assay = self.assay
+        return {
+            "plan": self.source,
+            "runs_folder": runs_folder,
+            "runs": [run.to_dict() for run in self.runs],
+            "groups": self.groups,
+            "assay": None
+            if assay is None
+            else {
+                "names": assay.names,
+                "samples": assay.samples,
+                "seed": assay.seed,
+                "resamples": assay.resamples,
+                "options": assay.options,
+            },
+        }
+
+
+def read_plan(
+    plan: str | Path | Mapping[str, Any],
+    *,
+    root: str | Path | None = None,
+    ensemble: bool = True,
+    groups: Iterable[list[str]] = (),
+) -> Plan:
+    """The plan in a file or a dict, completely checked: every run of it could start.
+
+    `groups` are runs that an earlier version of the plan trains together: they stay together.
+    """
+    name, content = _read(plan)
+    unknown = [key for key in content if key not in PARTS]
+    if unknown:
+        raise ConfigError(
+            f"{name}: there is no part [{unknown[0]}]. {did_you_mean(unknown[0], PARTS)}"
+        )
+    entries = _Entries(name, content)
+    builder = _Builder(name, root)
+    runs = [builder.run(fields, line) for fields, line in entries]
+    if not runs:
+        raise ConfigError(
+            f"{name}: it describes no run. Add a [grid] with model and data, or a [[run]]."
+        )
+    _refuse_duplicates(name, runs)
+    assay = _read_assay(name, content.get("assay"), builder)
+    chosen = _groups(runs, groups) if ensemble else []
+    return Plan(json.loads(json.dumps(content)), runs, chosen, assay, root and str(root))
+
+
+def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The name of the plan for messages, and its content."""
+    if isinstance(plan, Mapping):
+        return "sweep", {str(key): value for key, value in plan.items()}
+    path = Path(plan)
+    try:
+        with open_regular(path, "sweep", ConfigError) as file:
+            text = file.read().decode()
+        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise ConfigError(
+            f"sweep: {path} cannot be read ({error.strerror}). Give the file that describes the "
+            "sweep; `zscope sweep --help` shows one."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
+        raise ConfigError(
+            f"sweep: {path} is not {kind} ({error}). Texts need quotes, and a field with a dot "
+            'in its name too: "options.beta" = [1, 4]'
+        ) from None
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"sweep: {path} contains a {type(content).__name__}; expected [grid], [[run]] and "
+            "so on."
+        )
+    return f"sweep: {path}", content
+
+
+class _Entries:
+    """The fields of each run, and where they come from."""
+
+    def __init__(self, name: str, content: dict[str, Any]) -> None:
+        self.name = name
+        self.shared = self._table("train", content.get("train", {}))
+        grid = self._table("grid", content.get("grid", {}))
+        self.grid = {key: self._values(key, value) for key, value in grid.items()}
+        self.varying = [key for key, values in self.grid.items() if len(values) > 1]
+        runs = content.get("run", [])
+        runs = [runs] if isinstance(runs, dict) else runs
+        if not isinstance(runs, list):
+            raise ConfigError(f"{name}: [[run]] is {runs!r:.60}; expected tables: [[run]]")
+        self.single = [self._table(f"[run] {k}", run) for k, run in enumerate(runs, 1)]
+        count = 1
+        for values in self.grid.values():
+            count *= len(values)
+        if count > MOST:
+            raise ConfigError(
+                f"{name}: the grid has {count:,} runs, more than {MOST:,}. Divide it into several "
+                "sweeps; with the same --runs they share their runs."
+            )
+
+    def __iter__(self) -> Any:
+        if self.grid:
+            for values in itertools.product(*self.grid.values()):
+                chosen = dict(zip(self.grid, values, strict=True))
+                named = {k: chosen[k] for k in self.varying or self.grid}
+                yield {**self.shared, **chosen}, f"[grid] {_listed(named)}"
+        for number, run in enumerate(self.single, 1):
+            yield self._completed(run), f"[[run]] {number}: {_listed(run)}"
+
+    def _completed(self, run: dict[str, Any]) -> dict[str, Any]:
+        firsts = {key: values[0] for key, values in self.grid.items()}
+        fields = {**firsts, **self.shared, **run}
+        model = fields.get("model")
+        if isinstance(model, str):
+            known = models.entry(model).options
+            fields = {
+                key: value
+                for key, value in fields.items()
+                if not key.startswith("options.")
+                or key in run
+                or key in self.shared
+                or key.removeprefix("options.") in known
+            }
+        return fields
+
+    def _table(self, place: str, table: Any) -> dict[str, Any]:
+        if not isinstance(table, dict):
+            raise ConfigError(f"{self.name}: [{place}] is {table!r:.60}; expected fields by name.")
+        flat: dict[str, Any] = {}
+        for key, value in table.items():
+            if key == "options" and isinstance(value, dict):
+                flat |= {f"options.{inner}": each for inner, each in value.items()}
+            else:
+                flat[key] = value
+        known = (*OWN, *SETTINGS)
+        for key in flat:
+            if key not in known and not key.startswith("options."):
+                hint = did_you_mean(key, [*known, "options.NAME"])
+                raise ConfigError(
+                    f"{self.name}: [{place}] has a field {key!r}, which no run has. {hint} Options "
+                    f'of a model are written "options.{key}".'
+                )
+        return flat
+
+    def _values(self, key: str, values: Any) -> list[Any]:
+        values = values if isinstance(values, list) else [values]
+        if not values:
+            raise ConfigError(f"{self.name}: [grid] {key} is an empty list; give some values.")
+        return values
+
+
+class _Builder:
+    """Makes the runs of a plan, loading each dataset and building each network once."""
+
+    def __init__(self, name: str, root: str | Path | None) -> None:
+        self.name, self.root = name, root
+        self._data: dict[str, Dataset] = {}
+        self._shapes: dict[str, bool] = {}
+
+    def run(self, fields: dict[str, Any], line: str) -> PlannedRun:
+        try:
+            return self._run(dict(fields), line)
+        except ZscopeError as error:
+            text = " ".join(str(error).split())
+            raise ConfigError(f"{self.name}: {line}: {text}") from None
+
+    def _run(self, fields: dict[str, Any], line: str) -> PlannedRun:
+        for key in ("model", "data"):
+            if not isinstance(fields.get(key), str):
+                raise ConfigError(
+                    f"{key}={fields.get(key)!r}; expected a name. Add it to [train], to [grid] or "
+                    f"to the run. See: zscope {'models' if key == 'model' else 'data'} list"
+                )
+        options = {k.removeprefix("options."): v for k, v in fields.items() if k[:8] == "options."}
+        given = with_defaults(
+            fields.get("preset"),
+            latents=fields.get("latents"),
+            options=options,
+            split=fields.get("split"),
+            steps=fields.get("steps"),
+            epochs=fields.get("epochs"),
+        )
+        seed = fields.get("seed", 0)
+        whole("sweep", seed=seed)
+        dataset = self.dataset(fields["data"], given.split)
+        own = {"seed": seed, **given.options}
+        recipe = models.recipe_for(fields["model"], dataset, latents=given.latents, **own)
+        named = {"steps", "epochs", "batch", "rate", "seed"}
+        settings = {k: fields[k] for k in SETTINGS if k in fields and k not in named}
+        settings["scaling"] = dataset.units_for_training()
+        stand_in: Any = SimpleNamespace(recipe=recipe, scaling=None)
+        config = configure(
+            stand_in,
+            dataset,
+            given.steps,
+            given.epochs,
+            fields.get("batch"),
+            fields.get("rate"),
+            seed,
+            settings,
+            fields.get("preset"),
+        )
+        shape = self._shape(config, fields["data"])
+        if shape not in self._shapes:
+            self._shapes[shape] = self._check(config, dataset)
+        hashed = address(config)
+        described = {**_plain(config), "data": fields["data"]}
+        return PlannedRun(
+            run_name(config, hashed), hashed, config, described, line, shape, self._shapes[shape]
+        )
+
+    def dataset(self, text: str, split: Any = None) -> Dataset:
+        """The dataset that "name?option=value&option=value" names, or the first part of it."""
+        key = f"{text} {split}"
+        if key not in self._data:
+            name, _, query = text.partition("?")
+            pairs = parse_qsl(query, keep_blank_values=True, separator="&")
+            loaded = datasets.load(
+                name, root=self.root, **{k.replace("-", "_"): _value(v) for k, v in pairs}
+            )
+            self._data[key] = loaded if split is None else loaded.split(split)[0]
+        return self._data[key]
+
+    def _shape(self, config: TrainConfig, data: str) -> str:
+        """What the time of a step depends on."""
+        assert config.model is not None
+        recipe = config.model.model_dump()
+        ignored = {"seed", *models.numbers_of_objective(recipe["name"])}
+        options = {k: v for k, v in recipe["options"].items() if k not in ignored}
+        parts = [recipe["name"], data, recipe["latents"], options, config.batch, config.precision]
+        return json.dumps([*parts, config.optimiser, config.device], sort_keys=True)
+
+    def _check(self, config: TrainConfig, dataset: Dataset) -> bool:
+        """Refuse what would fail in the first step; returns whether the model is a small one."""
+        assert config.model is not None
+        device = pick_device(config, 0)
+        model = models.from_recipe(config.model.model_dump())
+        units = dataset.in_units(config.scaling)
+        Feed(model, units, device)
+        check_first_batch(model, units, config, device)
+        weights = sum(parameter.numel() for parameter in model.parameters())
+        convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.modules())
+        return weights <= SMALL and not convolutions and config.devices == 1
+
+
+def _read_assay(name: str, table: Any, builder: _Builder) -> Measured | None:
+    """What the part [assay] asks for."""
+    if table is None:
+        return None
+    known = ("names", "samples", "seed", "resamples", "options")
+    if not isinstance(table, dict) or not set(table) <= set(known):
+        wrong = table if not isinstance(table, dict) else min(set(table) - set(known))
+        hint = did_you_mean(str(wrong), known)
+        raise ConfigError(f"{name}: [assay] has {wrong!r:.60}. {hint}")
+    try:
+        numbers = {k: table[k] for k in ("samples", "seed", "resamples") if k in table}
+        whole("assay", **numbers)
+        if table.get("samples", 1) < 1 or table.get("resamples", 0) == 1:
+            raise ConfigError(
+                f"samples={table.get('samples')}, resamples={table.get('resamples')}; expected at "
+                "least one sample, and two or more resamples (0: no intervals)."
+            )
+        chosen = [entry.name for entry in choose(table.get("names"))]
+        options = table.get("options", {})
+        measured = Measured(chosen, options=options, **numbers)
+        refuse_unused(options, chosen)
+        missing = [each for each in chosen if each not in measured.requests]
+    except ZscopeError as error:
+        raise ConfigError(f"{name}: [assay] {error}") from None
+    if missing:
+        raise ConfigError(
+            f"{name}: [assay] the options of {missing[0]} cannot be written down, so its results "
+            "could not be kept. Use numbers and words."
+        )
+    return measured
+
+
+def _refuse_duplicates(name: str, runs: list[PlannedRun]) -> None:
+    seen: dict[str, str] = {}
+    for run in runs:
+        if run.address in seen:
+            raise ConfigError(
+                f"{name}: {run.line} is the same run as {seen[run.address]}. Every run is trained "
+                "once: remove one of them."
+            )
+        seen[run.address] = run.line
+
+
+def _groups(runs: list[PlannedRun], earlier: Iterable[list[str]]) -> list[list[str]]:
+    """Runs that are trained together: small networks that differ in seed and loss alone."""
+    names = {run.name for run in runs}
+    chosen = [list(group) for group in earlier if set(group) <= names]
+    taken = {name for group in chosen for name in group}
+    buckets: dict[str, list[list[PlannedRun]]] = {}
+    for run in runs:
+        if not run.small or run.name in taken:
+            continue
+        settings = run.config.model_dump_json(exclude={"seed", "model"})
+        for group in buckets.setdefault(f"{run.shape} {settings}", []):
+            first, other = group[0].config.model, run.config.model
+            assert first is not None
+            assert other is not None
+            if len(group) < TOGETHER and can_train_together(first.model_dump(), other.model_dump()):
+                group.append(run)
+                break
+        else:
+            buckets[f"{run.shape} {settings}"].append([run])
+    fresh = [[run.name for run in group] for groups in buckets.values() for group in groups]
+    return chosen + [group for group in fresh if len(group) > 1]
+
+
+def _plain(config: TrainConfig) -> dict[str, Any]:
+    """The fields of a configuration by the names that a plan uses."""
+    assert config.model is not None
+    fields: dict[str, Any] = {"model": config.model.name, "latents": config.model.latents}
+    fields |= {f"options.{key}": value for key, value in config.model.options.items()}
+    rest = config.model_dump(include=set(SETTINGS))
+    return fields | {key: value for key, value in rest.items() if value not in (None, [])}
+
+
+def _value(text: str) -> Any:
+    """A number, true, false or null, or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _listed(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in fields.items())

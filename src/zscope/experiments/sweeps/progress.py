@@ -1,0 +1,92 @@
+"""The progress of a sweep: a live table in a terminal, a few lines in a log."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zscope.experiments.sweeps import Status, Sweep
+
+__all__ = ["Lines", "Live", "Watch", "show"]
+
+Report = Callable[["Sweep", "Status"], None]
+LOOK = 2.0
+"""Seconds between two looks at the folders of all runs."""
+SHOWN = 8
+"""Running runs in the live table."""
+
+
+class Watch:
+    """Shows nothing; `report` gets the status every few seconds."""
+
+    def __init__(self, sweep: "Sweep", report: Report | None = None) -> None:
+        self.sweep, self.report, self._looked = sweep, report, 0.0
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        return None
+
+    def tick(self) -> None:
+        if time.monotonic() - self._looked > LOOK:
+            if self.report is not None:
+                self.report(self.sweep, self.sweep.status())
+            self._looked = time.monotonic()
+
+
+class Lines(Watch):
+    """A line at every tenth of the sweep and at least every minute, for logs."""
+
+    def __init__(self, sweep: "Sweep") -> None:
+        super().__init__(sweep, self._print)
+        self._tenth, self._printed = -1, time.monotonic()
+
+    def _print(self, sweep: "Sweep", status: "Status") -> None:
+        tenth = 10 * len(status.done) // max(1, status.total)
+        late = time.monotonic() - self._printed > 60
+        if tenth > self._tenth or late:
+            self._tenth, self._printed = tenth, time.monotonic()
+            print(status.counts(), file=sys.stderr, flush=True)
+
+
+class Live(Watch):
+    """Counts, the running configurations and the time left, redrawn in place."""
+
+    def __init__(self, sweep: "Sweep") -> None:
+        from rich.console import Console
+        from rich.live import Live as RichLive
+
+        super().__init__(sweep, self._draw)
+        self._live = RichLive(console=Console(stderr=True), refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "Live":
+        self._live.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._live.stop()
+
+    def _draw(self, sweep: "Sweep", status: "Status") -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table.grid(padding=(0, 2))
+        table.add_row(Text(status.counts(), style="bold"), "")
+        for name, text in list(status.running.items())[:SHOWN]:
+            table.add_row(Text(name), Text(text, style="dim"))
+        if len(status.running) > SHOWN:
+            table.add_row(Text(f"… {len(status.running) - SHOWN} more"), "")
+        for name, reason in list(status.failed.items())[:3]:
+            table.add_row(Text(name, style="red"), Text(reason, overflow="ellipsis", no_wrap=True))
+        self._live.update(table)
+
+
+def show(sweep: "Sweep", progress: Report | bool | None) -> Watch:
+    """The right kind for where the output goes; None means a live table in a terminal only."""
+    if callable(progress):
+        return Watch(sweep, progress)
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return Watch(sweep)
+    return Live(sweep) if sys.stderr.isatty() else Lines(sweep)
