@@ -32,6 +32,7 @@ _HOMES = {
     "compare": "zscope.experiments",
     "fondue": "zscope.experiments",
     "perturb": "zscope.experiments",
+    "sweep": "zscope.experiments.sweeps",
     "explore": "zscope.explorer",
     "train": "zscope.experiments.training",
     "train_ensemble": "zscope.experiments.training",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from zscope.experiments.comparison import compare
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
+    from zscope.experiments.sweeps import sweep
     from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
     from zscope.loading import load
