@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from zscope import training
 from zscope.monitor import regime
 
-__all__ = ["train", "train_ensemble"]
+__all__ = ["train", "train_ensemble", "train_together"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,3 +30,4 @@ def monitored(function: Callable[P, R]) -> Callable[P, R]:
 
 train = monitored(training.train)
 train_ensemble = monitored(training.train_ensemble)
+train_together = monitored(training.train_together)
