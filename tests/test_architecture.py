@@ -152,6 +152,9 @@ def test_names_are_loaded_from_above_only_to_keep_their_public_address():
     assert leading_up == {"LatentMonitor"}
 
 
+TRAINERS = {"train", "train_ensemble", "train_together"}
+
+
 def test_everybody_trains_with_the_monitor():
     """`zscope.training.train` measures nothing: the history would have no types of latents."""
     for file in FILES:
@@ -160,7 +163,7 @@ def test_everybody_trains_with_the_monitor():
             continue
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("zscope.training"):
-                taken = {alias.name for alias in node.names} & {"train", "train_ensemble"}
+                taken = {alias.name for alias in node.names} & TRAINERS
                 assert not taken, f"{path}: import it from zscope.experiments.training"
 
 

@@ -380,13 +380,19 @@ class Trainable(Autoencoder):
     `needs` names the keywords that `losses` is called with besides x and generator:
     "step" (updates made so far), "samples" (size of the data), "factors" (of the batch) and
     "partner" (a neighbour of each observation). `rivals` are parts that are trained against
-    the rest, each by an optimiser of its own, such as a discriminator.
+    the rest, each by an optimiser of its own, such as a discriminator. `numbers` are those in
+    the losses, such as β, in which models that are trained together may differ: `losses` takes
+    other values for them as `numbers=`, scalars that may be tensors.
     """
 
     needs: frozenset[str] = frozenset()
 
     @property
     def rivals(self) -> Mapping[str, Rival]:
+        return {}
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
         return {}
 
     def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:

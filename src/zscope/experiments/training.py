@@ -16,7 +16,7 @@ from zscope.presets import preset as find_preset
 from zscope.store import Run
 from zscope.training import TrainConfig
 
-__all__ = ["Given", "train", "train_config", "train_ensemble", "with_defaults"]
+__all__ = ["Given", "train", "train_config", "train_ensemble", "train_together", "with_defaults"]
 
 LATENTS, STEPS = 10, 10_000
 """What is used where neither a preset nor the user says anything."""
@@ -39,6 +39,7 @@ def monitored(function: Callable[P, R]) -> Callable[P, R]:
 
 train = monitored(training.train)
 train_ensemble = monitored(training.train_ensemble)
+train_together = monitored(training.train_together)
 
 
 class Given(NamedTuple):

@@ -40,7 +40,7 @@ from zscope.models.parts import (
 
 __all__ = [
     "CATALOGUE", "Composed", "Entry", "Losses", "Option", "build", "build_for", "entry",
-    "from_recipe", "names", "numbers_of_objective", "recipe_for",
+    "from_recipe", "names", "numbers_of_objective", "outline", "recipe_for",
 ]  # fmt: skip
 
 # name -> module:attribute of its Entry.
@@ -112,6 +112,25 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
     backbone (`zscope models info NAME` lists them). `from_recipe(model.recipe)` builds the
     same model again.
     """
+    model, seed, weights = _outline(name, shape, latents, options)
+    tensors = [*model.parameters(), *model.buffers()]
+    count = sum(tensor.numel() for tensor in tensors)
+    what = f"{name} with latents={latents} ({count:.2g} weights)"
+    files.check_memory("models", sum(tensor.nbytes for tensor in tensors), what)
+    with _too_large(name, latents):
+        initialise(model, seed=seed, weights=weights)
+    return model
+
+
+def outline(recipe: dict[str, Any]) -> Composed:
+    """The model of a recipe on the meta device: its structure, without memory for weights."""
+    return _outline(*_parts_of(recipe))[0]
+
+
+def _outline(
+    name: str, shape: Sequence[int], latents: int, options: dict[str, Any]
+) -> tuple[Composed, int, str]:
+    """A model without weights, and the seed and the scheme to draw them with."""
     spec = entry(name)
     size = _read_shape(name, shape)
     latents = _read(name, "latents", whole(1), latents)
@@ -146,14 +165,8 @@ def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> C
             conditional=spec.conditional,
             divergence_weight=settings[weight] if isinstance(weight, str) else weight,
         )
-    tensors = [*model.parameters(), *model.buffers()]
-    count = sum(tensor.numel() for tensor in tensors)
-    what = f"{name} with latents={latents} ({count:.2g} weights)"
-    files.check_memory("models", sum(tensor.nbytes for tensor in tensors), what)
-    with _too_large(name, latents):
-        initialise(model, seed=settings["seed"], weights=settings["weights"])
     model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": recorded}
-    return model
+    return model, settings["seed"], settings["weights"]
 
 
 @contextmanager
@@ -199,6 +212,12 @@ def _for_data(name: str, data: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 def from_recipe(recipe: dict[str, Any]) -> Composed:
     """The model that a run's configuration describes, with its initial weights."""
+    name, shape, latents, options = _parts_of(recipe)
+    return build(name, shape=shape, latents=latents, **options)
+
+
+def _parts_of(recipe: dict[str, Any]) -> tuple[str, list[int], int, dict[str, Any]]:
+    """Name, shape, latents and options of a model."""
     recipe = recipe if isinstance(recipe, dict) else {}
     missing = {"name", "shape", "latents"} - set(recipe)
     if missing:
@@ -206,12 +225,7 @@ def from_recipe(recipe: dict[str, Any]) -> Composed:
             f"models: the recipe lacks {', '.join(sorted(missing))}; it has "
             f"{', '.join(sorted(recipe)) or 'nothing'}. Use model.recipe of a built model."
         )
-    return build(
-        recipe["name"],
-        shape=recipe["shape"],
-        latents=recipe["latents"],
-        **recipe.get("options", {}),
-    )
+    return recipe["name"], recipe["shape"], recipe["latents"], recipe.get("options", {})
 
 
 def _choose_options(

@@ -25,7 +25,7 @@ def avae(batch: Batch, *, rho: float) -> Losses:
     code = batch.code
     output = batch.output(code)
     likelihood = batch.model.likelihood
-    reconstruction = likelihood.nll(output, batch.x).mean()
+    reconstruction = batch.nll(output, batch.x).mean()
     divergence = kl_to_standard_normal(batch.posterior).mean()
     again = batch.model.encode(likelihood.mean(output).detach())
     recognition = self_consistency(again, code, rho)

@@ -10,7 +10,7 @@ be added to any objective.
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -28,7 +28,13 @@ from zscope.autoencoder import (
 )
 from zscope.errors import InterfaceError
 from zscope.models.causal import CausalBlock
-from zscope.models.objectives import POSTERIORS, Gaussian, Likelihood, check_observations
+from zscope.models.objectives import (
+    POSTERIORS,
+    Gaussian,
+    Likelihood,
+    check_observations,
+    gaussian_nll,
+)
 from zscope.randomness import Source
 from zscope.types import Codes, PerSample, Scalar
 
@@ -48,10 +54,12 @@ class Batch:
         samples: int | None = None,
         factors: Tensor | None = None,
         partner: Tensor | None = None,
+        gamma: Tensor | None = None,
     ) -> None:
         self.model, self.x, self.generator = model, x, generator
         self.step, self.samples = step, samples
         self.factors, self.partner = factors, partner
+        self.gamma = gamma  # in place of the γ of the model's likelihood
 
     @cached_property
     def posterior(self) -> Posterior:
@@ -80,10 +88,16 @@ class Batch:
         block = self.model.block
         return code if block is None else block(code, self.gates)
 
+    def nll(self, output: Tensor, x: Tensor) -> PerSample:
+        """-log p(x | z) of each sample, from the decoder's raw output."""
+        if self.gamma is not None:
+            return gaussian_nll(output, x, self.gamma)
+        return self.model.likelihood.nll(output, x)
+
     @cached_property
     def reconstruction(self) -> Scalar:
         """-log p(x | z) of the drawn codes, in nats per sample."""
-        return self.model.likelihood.nll(self.output(self.code), self.x).mean()
+        return self.nll(self.output(self.code), self.x).mean()
 
 
 Objective = Callable[[Batch], Losses]
@@ -170,6 +184,14 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     def rivals(self) -> Mapping[str, Rival]:
         return self._stateful.rivals
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """The options of objective, penalty and likelihood that are plain numbers."""
+        numbers = {**_numbers(self.objective), **_numbers(self.penalty)}
+        if isinstance(self.likelihood, Gaussian) and isinstance(self.likelihood.gamma, float):
+            numbers["gamma"] = self.likelihood.gamma
+        return numbers
+
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         if self.needs_auxiliary:
             return self._read(self.encoder(x, auxiliary), x)
@@ -223,12 +245,20 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         features: Tensor = encoder.features(x)
         return features
 
-    def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
-        batch = Batch(self, x, generator, **extras)
-        losses = self.objective(batch)
+    def losses(
+        self,
+        x: Tensor,
+        generator: Source = None,
+        *,
+        numbers: Mapping[str, Tensor] | None = None,
+        **extras: Any,
+    ) -> Losses:
+        numbers = numbers or {}
+        batch = Batch(self, x, generator, gamma=numbers.get("gamma"), **extras)
+        losses = _with(self.objective, numbers)(batch)
         edges = cost_of_edges if self.block is not None and self.block.cost > 0 else None
         for penalty in filter(None, (self.penalty, edges)):
-            extra = penalty(batch)
+            extra = _with(penalty, numbers)(batch)
             losses = replace(
                 losses, total=losses.total + extra.total, terms={**losses.terms, **extra.terms}
             )
@@ -239,3 +269,15 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
 
     def check_factors(self, factors: Tensor) -> None:
         self._stateful.check_factors(factors)
+
+
+def _numbers(part: Objective | None) -> dict[str, float]:
+    """The options of an objective or a penalty that are plain numbers."""
+    options = part.keywords if isinstance(part, partial) else {}
+    return {key: value for key, value in options.items() if isinstance(value, float)}
+
+
+def _with(part: Objective, numbers: Mapping[str, Tensor]) -> Objective:
+    """The objective or penalty with other values of its options."""
+    own = {key: numbers[key] for key in _numbers(part) if key in numbers} if numbers else {}
+    return partial(part, **own) if own else part

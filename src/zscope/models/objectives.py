@@ -31,7 +31,7 @@ __all__ = [
     "LIKELIHOODS", "POSTERIORS", "Bernoulli", "Gaussian", "Likelihood", "MeanSquare",
     "bernoulli_nll", "check_observations", "default_likelihood", "full_latents",
     "full_posterior", "gaussian_nll", "gaussian_posterior", "kl_to_gaussian",
-    "kl_to_standard_normal", "point_posterior", "squared_error",
+    "kl_to_standard_normal", "logarithm", "point_posterior", "squared_error",
 ]  # fmt: skip
 
 
@@ -47,9 +47,12 @@ def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
 
 def gaussian_nll(mean: Tensor, x: Tensor, gamma: Tensor | float) -> PerSample:
     """-log N(x; mean, γ I), the constant included."""
-    log_gamma = gamma.log() if isinstance(gamma, Tensor) else math.log(gamma)
-    constant = math.prod(x.shape[1:]) * (math.log(2 * math.pi) + log_gamma)
+    constant = math.prod(x.shape[1:]) * (math.log(2 * math.pi) + logarithm(gamma))
     return 0.5 * (squared_error(mean, x) / gamma + constant)
+
+
+def logarithm(number: Tensor | float) -> Tensor | float:
+    return number.log() if isinstance(number, Tensor) else math.log(number)
 
 
 def squared_error(mean: Tensor, x: Tensor) -> PerSample:

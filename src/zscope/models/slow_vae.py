@@ -18,12 +18,13 @@ divergence.)
 import math
 
 import torch
+from torch import Tensor
 
 from zscope.autoencoder import Losses, Posterior
 from zscope.errors import InterfaceError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, positive
-from zscope.models.objectives import kl_to_standard_normal
+from zscope.models.objectives import kl_to_standard_normal, logarithm
 from zscope.models.vae import POINT
 from zscope.types import Codes, PerSample
 
@@ -35,7 +36,7 @@ def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float)
     both = torch.cat([first, second])
     posterior = batch.model.encode(both)
     output = batch.output(posterior.sample(batch.generator))
-    reconstruction = 2 * batch.model.likelihood.nll(output, both).mean()
+    reconstruction = 2 * batch.nll(output, both).mean()
     divergence = kl_to_standard_normal(posterior).mean()
     swapped = torch.cat([posterior.mean[len(first) :], posterior.mean[: len(first)]])
     change = 2 * kl_to_laplace(posterior, swapped, laplace_rate).mean()
@@ -44,14 +45,14 @@ def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float)
     return Losses(total, terms, posterior[: len(first)])
 
 
-def kl_to_laplace(posterior: Posterior, centre: Codes, rate: float) -> PerSample:
+def kl_to_laplace(posterior: Posterior, centre: Codes, rate: Tensor | float) -> PerSample:
     """KL( N(μ, σ²) || Laplace(centre, rate) ), summed over the latents."""
     assert posterior.std is not None
     std, offset = posterior.std, posterior.mean - centre
     scaled = offset / (std * math.sqrt(2))
     distance = std * math.sqrt(2 / math.pi) * (-scaled.square()).exp() + offset * scaled.erf()
     entropy = std.log() + 0.5 * math.log(2 * math.pi * math.e)
-    return (rate * distance + math.log(2 / rate) - entropy).sum(1)
+    return (rate * distance + logarithm(2 / rate) - entropy).sum(1)
 
 
 def partner_of(batch: Batch, who: str) -> torch.Tensor:

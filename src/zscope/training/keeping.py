@@ -25,39 +25,72 @@ __all__ = [
     "how_to_resume",
     "load_finished",
     "resumable",
+    "stopped",
 ]
 
 
-def begin(path: Path | None, config: TrainConfig, resume: bool) -> store.Run:
+def begin(
+    path: Path | None, config: TrainConfig, resume: bool, together: list[str] | None = None
+) -> store.Run:
     """A new run, or the one to resume. Nothing is written yet: if a check before the first step
-    fails, the next attempt must find an empty folder."""
+    fails, the next attempt must find an empty folder.
+
+    `together` are the names of the runs that this one is trained together with, itself included.
+    """
+    who = "train" if together is None else "train_ensemble"
     new_run = store.Run(path, config.model_dump(), environment=environment())
     if path is None:
         if resume:
-            raise ConfigError("train: resume needs out=FOLDER, the run to resume.")
+            raise ConfigError(f"{who}: resume needs out=FOLDER, where to resume from.")
         return new_run
+    if together is not None:
+        new_run.environment["ensemble"] = together
     if (path / "run.json").is_file():
         run = store.open_run(path)
         if not resume:
             remedy = "Resume it with --resume (resume=True), or choose another folder."
+            if together is not None:
+                remedy = "Resume all of them with resume=True, or choose another folder."
             if run.status == "failed":
                 remedy = "Resuming would repeat its steps and fail again: choose another folder."
             raise RunError(
-                f"train: {path} already contains a run ({run.status}, step {run.step} of "
+                f"{who}: {path} already contains a run ({run.status}, step {run.step} of "
                 f"{run.config.get('steps')}). {remedy}"
             )
         check_same_settings(run, config)
-        if not run.finished:
-            run.status = "running"
+        check_same_members(run, together)
         return run
     if path.exists() and not path.is_dir():
-        raise RunError(f"train: {path} is a file, not a folder. Choose another place for the run.")
+        raise RunError(f"{who}: {path} is a file, not a folder. Choose another place for the run.")
     if path.is_dir() and any(entry for entry in path.iterdir() if not entry.name.startswith(".")):
         raise RunError(
-            f"train: {path} is not empty and contains no run.json. So that no file is overwritten, "
+            f"{who}: {path} is not empty and contains no run.json. So that no file is overwritten, "
             "choose a new or empty folder."
         )
     return new_run
+
+
+def check_same_members(run: store.Run, together: list[str] | None) -> None:
+    """A run goes on as it began, alone or with the same others: else it would have other bits."""
+    before = run.environment.get("ensemble")
+    if before == together or (run.finished and together is None):
+        return
+    state = f"{run.path} ({run.status}, step {run.step} of {run.config.get('steps')})"
+    if before is None:
+        raise RunError(
+            f"train_ensemble: {state} was trained alone. Trained with others it would round "
+            "differently and not repeat its own steps. Resume it alone with zs.train or zscope "
+            "train --resume, or choose another folder."
+        )
+    names = [str(name) for name in before] if isinstance(before, list) else [str(before)]
+    listed = ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+    who = "train" if together is None else "train_ensemble"
+    raise RunError(
+        f"{who}: {state} is one of {len(names)} runs that are trained together ({listed}). "
+        f"{'Alone' if together is None else 'With others'} it would round differently and not "
+        "repeat its own steps. Resume all of them, with what started them: the same call of "
+        "zs.train_ensemble with resume=True, or the same zscope sweep run."
+    )
 
 
 def check_same_settings(run: store.Run, config: TrainConfig) -> None:
@@ -147,17 +180,17 @@ def delete_old_checkpoints(path: Path, config: TrainConfig, *, finished: bool = 
             file.unlink(missing_ok=True)
 
 
-def how_to_resume(
-    path: Path | None, step: int, config: TrainConfig, root: str | None = None
-) -> str:
-    """The message of an interrupted run; `root` is the folder of its dataset."""
+def stopped(who: str, step: int, config: TrainConfig, how: str | None) -> str:
+    """The message of an interrupted run; `how` it is resumed, None if it was in memory only."""
+    if how is None:
+        return f"{who}: stopped after step {step} of {config.steps}; it was in memory only."
+    return f"{who}: stopped and saved after step {step} of {config.steps}. Resume with: {how}"
+
+
+def how_to_resume(path: Path | None, config: TrainConfig, root: str | None) -> str | None:
+    """The command that resumes a run; `root` is the folder of its dataset."""
     if path is None:
-        return f"train: stopped after step {step} of {config.steps}; the run was in memory only."
-    command = resume_command(path, config, root)
-    return f"train: stopped and saved after step {step} of {config.steps}. Resume with: {command}"
-
-
-def resume_command(path: Path, config: TrainConfig, root: str | None) -> str:
+        return None
     if config.model is None or config.data is None:
         return f"the same call of zs.train with out={str(path)!r} and resume=True"
     options = [] if root is None else ["--root", root]
@@ -165,17 +198,14 @@ def resume_command(path: Path, config: TrainConfig, root: str | None) -> str:
 
 
 @contextmanager
-def resumable(path: Path | None, config: TrainConfig, root: str | None) -> Iterator[None]:
+def resumable(how: str | None) -> Iterator[None]:
     """If the run cannot be written any more, say how to resume it."""
     try:
         yield
     except RunError as error:
-        if path is None:
+        if how is None:
             raise
-        raise RunError(
-            f"{error} The run can be resumed from its last checkpoint: "
-            f"{resume_command(path, config, root)}"
-        ) from error
+        raise RunError(f"{error} The run can be resumed from its last checkpoint: {how}") from error
 
 
 def environment() -> dict[str, Any]:
