@@ -19,6 +19,7 @@ from zscope.cli import (
     report,
     score,
     study,
+    table,
     train,
 )
 
@@ -42,6 +43,7 @@ app.command()(explore.explore)
 app.command()(score.score)
 app.command()(compare.compare)
 app.command()(fondue.fondue)
+app.command()(table.table)
 app.add_typer(study.app, name="study")
 
 
