@@ -34,6 +34,7 @@ LIBRARY = MODEL | {
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
     *("usage", "recording", "assays", "monitor"),
 }
+MANY = {"collection", "tables"}
 ARROWS = {
     "__init__": set(),
     "types": {"errors"},
@@ -63,11 +64,13 @@ ARROWS = {
     "recording": MODEL | {"data", "determinism", "usage", "sampling"},
     "assays": MODEL | {"sampling", "usage", "recording"},
     "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
-    "experiments": LIBRARY,
-    "plots": MODEL | {"recording", "assays"},
-    "report": LIBRARY | {"experiments", "plots"},
+    "collection": FOUNDATION | {"store"},
+    "tables": FOUNDATION | {"collection"},
+    "experiments": LIBRARY | MANY,
+    "plots": MODEL | MANY | {"recording", "assays"},
+    "report": LIBRARY | MANY | {"experiments", "plots"},
     "explorer": LIBRARY | {"experiments", "plots", "report"},
-    "cli": LIBRARY | {"experiments", "plots", "report", "explorer"},
+    "cli": LIBRARY | MANY | {"experiments", "plots", "report", "explorer"},
 }
 
 

@@ -25,6 +25,8 @@ _HOMES = {
     "record": "zscope.recording",
     "Dataset": "zscope.data.dataset",
     "Run": "zscope.store",
+    "Runs": "zscope.collection",
+    "runs": "zscope.collection",
     "Report": "zscope.report.build",
     "assay": "zscope.report.build",
     "prune": "zscope.derived",
@@ -49,6 +51,7 @@ _MODULES = (
     "plots",
     "sampling",
     "store",
+    "tables",
     "theory",
     "training",
 )
@@ -82,10 +85,12 @@ if TYPE_CHECKING:
         plots,
         sampling,
         store,
+        tables,
         theory,
         training,
     )
     from zscope.autoencoder import Autoencoder, Losses, Posterior, Trainable
+    from zscope.collection import Runs, runs
     from zscope.data.dataset import Dataset
     from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError

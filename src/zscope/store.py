@@ -216,8 +216,11 @@ def is_run(path: str | Path) -> bool:
     return (Path(path) / "run.json").is_file()
 
 
-def open_run(path: str | Path) -> Run:
-    """Read a run directory; raises RunError if it is incomplete or damaged."""
+def open_run(path: str | Path, *, weights: bool = True) -> Run:
+    """Read a run directory; raises RunError if it is incomplete or damaged.
+
+    `weights`: a finished run must have its weights too.
+    """
     path = Path(path)
     if not is_run(path):
         if path.is_dir() and any(path.iterdir()):
@@ -247,6 +250,8 @@ def open_run(path: str | Path) -> Run:
         environment=content["environment"],
         history_check=content["history"],
     )
+    if not weights:
+        return run
     require_regular(path / "model.safetensors", "store", RunError)
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(

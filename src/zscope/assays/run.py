@@ -449,7 +449,9 @@ def _key(recording: Recording, options: str) -> dict[str, Any]:
     }
 
 
-PRESENTATION = frozenset({"cli", "experiments", "explorer", "plots", "report"})
+PRESENTATION = frozenset(
+    {"cli", "collection", "experiments", "explorer", "plots", "report", "tables"}
+)
 """Folders that no assay imports, so that nothing in them can change a result."""
 
 

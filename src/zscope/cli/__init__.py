@@ -20,6 +20,7 @@ from zscope.cli import (
     score,
     study,
     sweep,
+    table,
     train,
 )
 
@@ -44,6 +45,7 @@ app.command()(score.score)
 app.command()(compare.compare)
 app.command()(fondue.fondue)
 app.add_typer(sweep.app, name="sweep")
+app.command()(table.table)
 app.add_typer(study.app, name="study")
 
 

@@ -18,8 +18,8 @@ from zscope.report.latents import SHOWN
 from zscope.report.pictures import COLOURS, FEW
 from zscope.report.progress import Watch
 from zscope.report.rules import RULES
-from zscope.report.tables import score_text
 from zscope.results import Result
+from zscope.tables.formats import score_text
 
 __all__ = ["page"]
 

@@ -7,22 +7,11 @@ from typing import Any
 
 from zscope.errors import MissingExtra
 from zscope.results import COLUMNS, Result, rows
+from zscope.tables.formats import score_text, tex_text
 
 __all__ = [
     "as_csv", "as_parquet", "as_tex", "first_names", "flag_lines", "long_rows", "names_by_text",
-    "score_text",
 ]  # fmt: skip
-
-
-def score_text(value: float | None) -> str:
-    """A score with about four digits, three of them after the point; "" for None."""
-    if value is None:
-        return ""
-    size = abs(value)
-    if size >= 10_000 or 0 < size < 0.01:
-        return f"{value:.4g}"
-    digits = 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
-    return f"{value + 0.0:.{digits}f}"  # 0 also for -0.0
 
 
 def first_names(names: Iterable[str], most: int = 6) -> str:
@@ -89,18 +78,10 @@ def as_tex(table: list[dict[str, Any]]) -> bytes:
         interval = (
             "" if row["low"] is None else f"{_tex_number(row['low'])} to {_tex_number(row['high'])}"
         )
-        cells = [_tex(name), _tex_number(row["value"]), interval, _tex_number(row["chance"])]
+        cells = [tex_text(name), _tex_number(row["value"]), interval, _tex_number(row["chance"])]
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""]).encode()
 
 
-def _tex(text: str) -> str:
-    escapes: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
-    escapes |= {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
-    return text.translate(str.maketrans(escapes))
-
-
 def _tex_number(value: float | None) -> str:
-    mantissa, _, exponent = score_text(value).partition("e")
-    power = rf"$\times 10^{{{int(exponent)}}}$" if exponent else ""
-    return mantissa.replace("-", "$-$") + power
+    return tex_text(score_text(value))

@@ -11,9 +11,7 @@ training mode: with relaxed gates of a causal block, and with batch statistics i
 """
 
 import math
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Real
@@ -25,8 +23,9 @@ import torch
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, InterfaceError, Terminated
+from zscope.errors import ConfigError, InterfaceError
 from zscope.files import lock
+from zscope.interrupts import Interrupts, watch_interrupts
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
@@ -39,7 +38,6 @@ from zscope.training.keeping import (
     how_to_resume,
     load_finished,
     resumable,
-    stopped,
 )
 from zscope.training.progress import Progress, collapse_warning, show
 from zscope.types import Codes
@@ -197,7 +195,6 @@ def run_loop(
     run = begin(path, config, resume) if rank == 0 else store.Run(path, config.model_dump())
     if run.finished:
         return load_finished(run, model, config)
-    run.status = "running"
     device = pick_device(config, rank)
     model = model.to(device).train()
     optimisers = make_optimisers(model, config)
@@ -223,8 +220,8 @@ def run_loop(
             run.save()
             delete_old_checkpoints(path, config)
 
-    how = how_to_resume(path, config, dataset.provenance.get("root"))
-    with resumable(how), watch_interrupts() as interrupted, bar:
+    root = dataset.provenance.get("root")
+    with resumable(path, config, root), watch_interrupts() as interrupted, bar:
         for step in range(first, config.steps):
             log = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
@@ -244,7 +241,7 @@ def run_loop(
             done = step + 1
             if should_stop(interrupted, stop, log, config):
                 save(done, "interrupted")
-                raise interrupted.error(stopped("train", done, config, how))
+                raise interrupted.error(how_to_resume(path, done, config, root))
             if config.is_snapshot(done) or (
                 done % config.checkpoint_every == 0 and done < config.steps
             ):
@@ -381,45 +378,6 @@ def preserving_buffers(model: torch.nn.Module) -> Iterator[None]:
         yield
         for buffer, value in zip(model.buffers(), before, strict=True):
             buffer.copy_(value)
-
-
-class Interrupts(threading.Event):
-    """Set when the process was asked to stop; `error` is what to raise then."""
-
-    error: type[KeyboardInterrupt] = KeyboardInterrupt
-
-
-@contextmanager
-def watch_interrupts() -> Iterator[Interrupts]:
-    """Let Ctrl-C, SIGTERM and SIGHUP set a flag that the loop reads between steps.
-
-    The second of a kind acts at once, as it did before.
-    """
-    interrupted = Interrupts()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not on Windows
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def handle(number: int, frame: Any) -> None:
-        if number != signal.SIGINT:
-            interrupted.error = Terminated
-        interrupted.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number, handler in before.items():
-        # One that was ignored stays so: the parent of several processes acts for them. A handler
-        # that was not installed by Python (None) cannot be put back.
-        if handler not in (signal.SIG_IGN, None):
-            signal.signal(number, handle)
-    try:
-        yield interrupted
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
 
 
 def should_stop(interrupted: Interrupts, stop: Any, log: bool, config: TrainConfig) -> bool:

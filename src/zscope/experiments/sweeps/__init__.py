@@ -30,8 +30,8 @@ from zscope.experiments.sweeps.progress import Watch, show
 from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, work
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import append, lock, locked_by, write_whole
-from zscope.runs import Runs
-from zscope.runs import runs as find_runs
+from zscope.collection import Runs
+from zscope.collection import runs as find_runs
 
 __all__ = [
     "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",

@@ -32,7 +32,7 @@ from zscope.monitor import regime
 from zscope.recording import record
 from zscope.store import weights_checksum
 from zscope.training.config import TrainConfig
-from zscope.training.ensemble import train_together
+from zscope.experiments.training import train_together
 
 __all__ = ["Item", "Row", "is_complete", "is_measured", "is_trained", "owner_of", "work"]
 

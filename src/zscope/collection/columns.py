@@ -1,0 +1,168 @@
+"""The names of columns: settings by their short names, scores, and the end of the history.
+
+A setting such as `options.beta` has the short name `beta` if no other setting or column claims
+it. A score is `ASSAY` or `ASSAY.MEASURE`, and `ASSAY` alone is its first measure. `history.loss`
+is the last row of the history. The last part of a name is enough wherever it is unique.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from zscope.errors import ConfigError, did_you_mean
+
+__all__ = ["Columns", "choose_entries", "columns_of", "rows_of"]
+
+Row = dict[str, Any]
+
+ABOUT = ("run", "status", "step")
+FOLLOWS = ("shape", "data.options.")
+"""Settings that follow from the data, which have them in their name."""
+ASIDE = ("log_every", "checkpoint_every", "snapshot_every", "device")
+"""Settings that are not meant to change a result."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Every column of some runs, by its short name; the long one leads to it too."""
+
+    fields: dict[str, str]  # long: short
+    scores: list[str]
+    history: list[str]
+    first: dict[str, str]  # an assay: its first measure
+
+    def resolve(self, name: str, who: str = "runs") -> str:
+        """The short name of a column; ConfigError if there is none, or several."""
+        if name in ABOUT or name in self.scores or name in self.history:
+            return name
+        if name in self.fields or name in self.fields.values():
+            return self.fields.get(name, name)
+        if name in self.first:
+            return self.first[name]
+        tiers: list[Iterable[str]] = [self.fields, self.scores, self.history]
+        for tier in tiers:
+            near = [each for each in tier if each.rpartition(".")[2] == name]
+            if len(near) > 1:
+                raise ConfigError(
+                    f"{who}: {name!r} may be {' or '.join(near)}. Use one of these names."
+                )
+            if near:
+                return self.fields.get(near[0], near[0])
+        raise ConfigError(f"{who}: no column is called {name!r}. {self.suggest(name)}")
+
+    def label(self, name: str, who: str = "runs") -> str:
+        """How a column is called that somebody asked for: an assay with its measure."""
+        column = self.resolve(name, who)
+        return column if name in self.first else name
+
+    def suggest(self, name: str) -> str:
+        """The end of an error about an unknown column."""
+        known = {*ABOUT, *self.fields.values(), *self.scores, *self.first, *self.history}
+        return did_you_mean(name, known | {each.rpartition(".")[2] for each in self.scores})
+
+    def is_setting(self, column: str) -> bool:
+        """Whether runs that differ in this setting are meant to be different."""
+        long = {short: long for long, short in self.fields.items()}.get(column)
+        return long is not None and not long.startswith(FOLLOWS) and long not in ASIDE
+
+    def is_seed(self, column: str) -> bool:
+        return column in ("seed", "options.seed")
+
+
+def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
+    """The columns of runs, in the order in which the runs have them."""
+    fields: dict[str, None] = {}
+    measures: dict[str, dict[str, None]] = {}
+    last: dict[str, None] = {}
+    one_seed = True
+    for record in records:
+        own = record.get("fields", {})
+        fields.update(dict.fromkeys(own))
+        one_seed = one_seed and own.get("options.seed", own.get("seed")) == own.get("seed")
+        for entry in record.get("entries", ()):
+            names = measures.setdefault(entry["assay"], {})
+            names.update(dict.fromkeys(entry.get("scores") or ()))
+        last.update(dict.fromkeys(record.get("last", ())))
+    if one_seed:  # of the weights and of the batches
+        fields.pop("options.seed", None)
+    scores = [_score(assay, name) for assay, names in measures.items() for name in names]
+    first = {assay: _score(assay, next(iter(names))) for assay, names in measures.items() if names}
+    parts = {each.rpartition(".")[2] for each in scores}
+    history = [f"history.{key}" for key in last if key not in parts]
+    return Columns(_short_names(fields, {*ABOUT, *scores, *first}), scores, history, first)
+
+
+def _score(assay: str, measure: str) -> str:
+    return f"{assay}.{'-'.join(measure.split())}" if measure else assay
+
+
+def _short_names(fields: Iterable[str], taken: set[str]) -> dict[str, str]:
+    fields = list(fields)
+    lasts = [each.rpartition(".")[2] for each in fields]
+    return {
+        each: last if lasts.count(last) == 1 and last not in taken else each
+        for each, last in zip(fields, lasts, strict=True)
+    }
+
+
+def rows_of(
+    records: Mapping[str, Mapping[str, Any]],
+    columns: Columns,
+    choose: Callable[[Sequence[Row]], Row],
+) -> list[Row]:
+    """Each run as a plain dict of what it has; `choose` takes one of several entries."""
+    data = _data_names(records.values())
+    rows = []
+    for name, record in records.items():
+        row: Row = {"run": name, "status": record["status"]}
+        if "step" in record:
+            row["step"] = record["step"]
+        for long, value in record.get("fields", {}).items():
+            if short := columns.fields.get(long):
+                row[short] = value
+        if "data" in row:
+            row["data"] = data[_data_key(record["fields"])]
+        for entry in choose_entries(record, choose).values():
+            for measure, value in (entry.get("scores") or {}).items():
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    row[_score(entry["assay"], measure)] = value
+        for key, value in record.get("last", {}).items():
+            if f"history.{key}" in columns.history:
+                row[f"history.{key}"] = value
+        if record.get("problems"):
+            row["problem"] = " ".join(record["problems"])
+        rows.append(row)
+    return rows
+
+
+def choose_entries(
+    record: Mapping[str, Any], choose: Callable[[Sequence[Row]], Row]
+) -> dict[str, Row]:
+    """One entry for each assay that was measured of a run."""
+    entries: dict[str, list[Row]] = {}
+    for entry in record.get("entries", ()):
+        entries.setdefault(entry["assay"], []).append(entry)
+    return {assay: choose(each) for assay, each in entries.items()}
+
+
+def _data_key(fields: Mapping[str, Any]) -> tuple[str, str]:
+    """The name of the data, and their options."""
+    options = {
+        key.removeprefix("data.options."): value
+        for key, value in fields.items()
+        if key.startswith("data.options.")
+    }
+    text = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
+    return str(fields["data"]), f"?{text}" if text else ""
+
+
+def _data_names(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """How each dataset is called: one's own files by the last part of their path."""
+    keys = {_data_key(each["fields"]) for each in records if "data" in each.get("fields", {})}
+    lasts = {name: PurePath(name).name for name, _ in keys}
+    names = {
+        name: last if list(lasts.values()).count(last) == 1 else name
+        for name, last in lasts.items()
+    }
+    return {(name, options): names[name] + options for name, options in keys}

@@ -1,0 +1,227 @@
+"""Figures of many runs: a score against a setting, two scores, and all of their correlations."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+from zscope.collection import Runs
+from zscope.errors import ConfigError, Undefined
+from zscope.plots import theme
+from zscope.plots.curves import end_labels
+from zscope.plots.matrices import heatmap
+from zscope.results import listed
+from zscope.tables import numbers_of
+from zscope.tables.statistics import Mean, mean_of, rank_correlation
+
+__all__ = ["panels", "rank_correlations", "score_lines", "score_scatter"]
+
+LABELLED = 8
+"""Lines that are labelled at their ends; more of them have a legend."""
+MARKERS = "osD^vP*X"
+
+
+@theme.themed
+def panels(
+    runs: Runs, scores: Sequence[str], against: str, line: str | None = None
+) -> Axes | Figure:
+    """A panel for each score: lines against a setting, points against another score."""
+    column = runs.columns.resolve(against, "plots")
+    draw = score_lines if column in runs.columns.fields.values() else score_scatter
+    if len(scores) == 1:
+        return draw(runs, scores[0], against, line)
+    if not scores:
+        raise ConfigError("plots: no score to draw. Name one, as zscope table lists them.")
+    across = min(len(scores), 2)
+    down = -(-len(scores) // across)
+    figure, grid = theme.panels(down, across, theme.PAGE, (2.4 if draw is score_lines else 2.8) * down)
+    for panel in grid.flat[len(scores) :]:
+        panel.set_visible(False)
+    for score, panel in zip(scores, grid.flat, strict=False):
+        draw(runs, score, against, line, ax=panel)
+    return figure
+
+
+@theme.themed
+def score_lines(
+    runs: Runs, score: str, against: str, line: str | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """The mean of a score at each value of a numeric field, a line for each level of another.
+
+    Bands are the 95 % t-intervals over the other runs; of fewer than three, their range. Values
+    that grow by factors are drawn at even distances.
+    """
+    column, x, group = _columns(runs, score, against, line)
+    finished = runs.select(status="finished")
+    rows = [row for row in finished.rows if row.get(column) is not None and x in row]
+    if not numbers_of([row[x] for row in rows]) or not numbers_of([row[column] for row in rows]):
+        raise ConfigError(
+            f"plots: there are no finished runs with numbers for both {score!r} and {against!r}. "
+            f"Settings that vary: {listed(runs.varying())}."
+        )
+    levels: dict[Any, dict[float, list[float]]] = {}
+    for row in rows:
+        values = levels.setdefault(row.get(group) if group else None, {})
+        values.setdefault(float(row[x]), []).append(float(row[column]))
+    ax = theme.axes(ax, theme.COLUMN, 2.4)
+    ends = []
+    order = _order(levels)
+    colours = theme.categories(len(order))
+    for k, level in enumerate(order):
+        positions = sorted(levels[level])
+        means = [mean for at in positions if (mean := mean_of(levels[level][at])) is not None]
+        _line(ax, positions, means, colours[k], MARKERS[k % len(MARKERS)], _name(level, group))
+        ends.append((positions[-1], means[-1].value, _name(level, group), colours[k]))
+    _scale(ax, sorted({at for values in levels.values() for at in values}))
+    ax.set(xlabel=runs.columns.label(against), ylabel=runs.columns.label(score))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    if len(order) > LABELLED:
+        ax.legend(ncols=2, fontsize=theme.SMALL)
+    else:
+        end_labels(ax, ends)
+    others = [name for name in finished.varying() if name not in (x, group)]
+    _note(ax, f"mean over {listed(others, 4)}; band: 95 % interval" if others else "single runs")
+    return ax
+
+
+def _columns(runs: Runs, score: str, against: str, line: str | None) -> tuple[str, str, str | None]:
+    names = [runs.columns.resolve(each, "plots") for each in (score, against)]
+    return names[0], names[1], None if line is None else runs.columns.resolve(line, "plots")
+
+
+def _order(levels: Any) -> list[Any]:
+    from zscope.collection import sort_key
+
+    return sorted(levels, key=sort_key)
+
+
+def _name(level: Any, group: str | None) -> str:
+    """The label of a line: numbers with the name of the field."""
+    if group is None:
+        return ""
+    if level is None:
+        return f"no {group}"
+    return f"{group} {level:g}" if numbers_of([level]) else str(level)
+
+
+def _line(
+    ax: Axes, x: Sequence[float], means: Sequence[Mean], colour: Any, marker: str, name: str
+) -> None:
+    ax.fill_between(
+        x, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.18, linewidth=0
+    )
+    values = [mean.value for mean in means]
+    ax.plot(x, values, color=colour, marker=marker, markersize=3, label=name)
+
+
+def _scale(ax: Axes, levels: list[float]) -> None:
+    """A logarithmic axis for values that grow by factors; ticks at the values if they are few."""
+    if len(levels) > 2 and levels[0] > 0 and levels[-1] / levels[0] >= 8:
+        ax.set_xscale("log")
+        ax.xaxis.set_minor_locator(NullLocator())
+    if len(levels) <= 8:
+        ax.xaxis.set_major_locator(FixedLocator(levels))
+        ax.set_xticks(levels, [f"{level:g}" for level in levels])
+
+
+def _note(ax: Axes, text: str) -> None:
+    """A grey line above the axes: what must be known to read them."""
+    ax.set_title(text, fontsize=theme.SMALL, color=theme.GREY, loc="left", pad=4)
+
+
+@theme.themed
+def score_scatter(
+    runs: Runs, score: str, against: str, line: str | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Two scores of each finished run, coloured by the levels of a field, with their rank
+    correlation (Spearman) over all runs."""
+    column, x, group = _columns(runs, score, against, line)
+    rows = [
+        row
+        for row in runs.select(status="finished").rows
+        if numbers_of([row.get(column)]) and numbers_of([row.get(x)])
+    ]
+    if not rows:
+        raise ConfigError(
+            f"plots: no finished run has both {score!r} and {against!r}. Were they measured on "
+            "different runs? See: zscope table RUNS"
+        )
+    ax = theme.axes(ax, theme.COLUMN, 2.8)
+    levels: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        levels.setdefault(row.get(group) if group else None, []).append(row)
+    colours = theme.categories(len(levels))
+    many = len(rows) > 5000  # pixels, because so many points make a large file
+    for k, level in enumerate(_order(levels)):
+        points = np.array([[row[x], row[column]] for row in levels[level]], dtype=float)
+        ax.scatter(
+            *points.T, s=12 if len(rows) <= 300 else 5, color=colours[k], alpha=0.75,
+            marker=MARKERS[k % len(MARKERS)], linewidths=0, label=_name(level, group),
+            rasterized=many,
+        )  # fmt: skip
+    ax.set(xlabel=runs.columns.label(against), ylabel=runs.columns.label(score))
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_locator(MaxNLocator(5))
+    if group is not None:
+        ax.legend(fontsize=theme.SMALL, handletextpad=0.2, ncols=1 + len(levels) // 9)
+    correlation = rank_correlation([row[x] for row in rows], [row[column] for row in rows])
+    strength = "undefined" if correlation is None else theme.number(correlation)
+    _note(ax, f"Spearman's ρ = {strength} over {len(rows):,} runs")
+    return ax
+
+
+@theme.themed
+def rank_correlations(
+    runs: Runs, scores: Sequence[str] | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """Spearman's rank correlation between scores over finished runs, as a matrix.
+
+    Scores that are constant, or that share fewer than three runs with another, are left out,
+    which the note above the matrix says.
+    """
+    names = runs.scores() if scores is None else scores
+    keys = {runs.columns.label(n, "plots"): runs.columns.resolve(n, "plots") for n in names}
+    finished = runs.select(status="finished")
+    left, dropped = _correlated(finished, keys)
+    if len(left) < 2:
+        raise Undefined(
+            f"plots: of {len(keys)} scores, {len(left)} vary over at least 3 finished runs, and "
+            f"a correlation needs 2. Left out: {listed(dropped)}. Measure more runs or scores."
+        )
+    matrix = [[_correlation(finished, keys[a], keys[b]) for b in left] for a in left]
+    own = ax is None
+    ax = heatmap(
+        matrix, rows=left, columns=left, diverging=True, limit=1.0, label="Spearman's ρ", ax=ax
+    )
+    note = f"{len(finished):,} runs"
+    if dropped:
+        note += f"; constant or too few: {listed(dropped, 3)}"
+    _note(ax, note)
+    if own:
+        theme.fit(ax)  # room for the note
+    return ax
+
+
+def _correlated(runs: Runs, keys: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Scores with a rank correlation to each other, and those without."""
+    left = list(keys)
+    while True:
+        undefined = {
+            a: sum(_correlation(runs, keys[a], keys[b]) is None for b in left) for a in left
+        }
+        worst = max(undefined, key=lambda each: undefined[each], default=None)
+        if worst is None or not undefined[worst]:
+            return left, [each for each in keys if each not in left]
+        left.remove(worst)
+
+
+def _correlation(runs: Runs, first: str, second: str) -> float | None:
+    pairs = [
+        (row[first], row[second])
+        for row in runs.rows
+        if numbers_of([row.get(first)]) and numbers_of([row.get(second)])
+    ]
+    return rank_correlation(*zip(*pairs, strict=True)) if pairs else None

@@ -1,0 +1,168 @@
+"""The plan of a sweep: what a file means, and what is refused before anything starts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from zscope.errors import ConfigError
+from zscope.experiments.sweeps.address import address
+from zscope.experiments.sweeps.plan import read_plan
+
+TRAIN = {"steps": 20, "latents": 2, "options.hidden": [8]}
+EXAMPLE = """
+[train]
+steps = 20
+rate = 1e-3
+latents = 3
+options.hidden = [8]
+
+[grid]
+model = ["beta-vae", "beta-tcvae"]
+data = ["helix", "helix?samples=500"]
+"options.beta" = [1, 2, 4, 8]
+seed = [0, 1, 2, 3, 4]
+
+[[run]]
+model = "ae"
+
+[assay]
+names = ["variable-types", "mig"]
+samples = 500
+"""
+
+
+def grid(**fields):
+    return {"train": TRAIN, "grid": {"model": ["beta-vae"], "data": ["helix"], **fields}}
+
+
+def names(plan):
+    return [run.name for run in plan.runs]
+
+
+def test_a_grid_is_the_product_of_its_lists_and_single_runs_are_added(tmp_path):
+    file = tmp_path / "beta.toml"
+    file.write_text(EXAMPLE)
+    plan = read_plan(file)
+    assert len(plan.runs) == 2 * 2 * 4 * 5 + 1
+    assert len(set(names(plan))) == len(plan.runs)
+    first, last = plan.runs[0], plan.runs[-1]
+    assert first.name.startswith("beta-vae-helix-b1-s0-")
+    assert first.config.model.options["beta"] == 1
+    assert first.config.model.options["seed"] == first.config.seed == 0
+    assert first.config.rate == 1e-3
+    assert plan.runs[-2].config.data.options == {"samples": 500}
+    # A single run takes what it does not name from the first values of the grid.
+    assert last.config.model.name == "ae"
+    assert last.config.data.name == "helix"
+    assert last.config.data.options == {}
+    assert "beta" not in last.config.model.options
+    assert plan.assay.names == ["variable-types", "mig"]
+    assert plan.assay.samples == 500
+
+
+def test_json_and_a_dict_mean_the_same_as_toml(tmp_path):
+    content = grid(seed=[0, 1])
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(content))
+    assert names(read_plan(file)) == names(read_plan(content))
+
+
+def test_the_address_is_of_the_configuration_alone():
+    plain = read_plan(grid(seed=[0, 1]))
+    again = read_plan({**grid(seed=[0]), "assay": {"names": ["mig"]}})
+    assert plain.runs[0].name == again.runs[0].name
+    others = [
+        grid(seed=[0], rate=[1e-3]),
+        grid(seed=[0], **{"options.beta": [7]}),
+        grid(seed=[0], steps=[21]),
+        grid(seed=[0], data=["helix?samples=400"]),
+    ]
+    hashes = {read_plan(each).runs[0].address for each in others}
+    assert len(hashes | {plain.runs[0].address}) == 5
+    # What does not change the weights does not change the address.
+    snapshots = read_plan(grid(seed=[0], snapshot_every=[5], checkpoint_every=[7], device=["cpu"]))
+    assert snapshots.runs[0].address == plain.runs[0].address
+
+
+def test_the_default_written_out_is_the_same_run():
+    written = read_plan(grid(**{"options.beta": [4.0]}))  # the default of beta-vae
+    assert written.runs[0].address == read_plan(grid()).runs[0].address
+
+
+def test_own_files_are_addressed_by_content(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    for name in ("a", "b"):
+        np.save(tmp_path / f"{name}.npy", rows)
+    np.save(tmp_path / "c.npy", rows + 1)
+    first, copy, other = (
+        read_plan(grid(data=[str(tmp_path / f"{name}.npy")])).runs[0] for name in "abc"
+    )
+    assert first.address == copy.address != other.address
+    np.save(tmp_path / "a.npy", rows + 1)
+    assert address(first.config) == other.address
+
+
+def test_small_networks_of_one_shape_are_trained_together():
+    plan = read_plan(grid(model=["beta-vae", "vae"], seed=[0, 1, 2]) | {"grid": {
+        "model": ["beta-vae"], "data": ["helix"], "options.beta": [1, 4], "seed": [0, 1, 2],
+    }})  # fmt: skip
+    assert [len(group) for group in plan.groups] == [6]
+    assert read_plan(grid(seed=[0, 1]), ensemble=False).groups == []
+    assert read_plan(grid(seed=[0])).groups == []
+    rates = read_plan(grid(seed=[0, 1], rate=[1e-3, 1e-4]))
+    assert [len(group) for group in rates.groups] == [2, 2]
+
+
+def test_runs_that_were_planned_together_stay_together():
+    before = read_plan(grid(seed=[0, 1]))
+    after = read_plan(grid(seed=[0, 1, 2, 3]), groups=before.groups)
+    assert after.groups == [before.groups[0], names(after)[2:]]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"gird": {}}, r"no part \[gird\]. Did you mean grid"),
+        ({}, "describes no run"),
+        (grid(sede=[0]), r"\[grid\] has a field 'sede'.* Did you mean seed"),
+        (grid(seed=[]), "seed is an empty list"),
+        (grid(seed=[0, 0]), "seed=0 is the same run as .grid. seed=0"),
+        (grid(seed=[0.5]), "seed=0.5"),
+        (grid(model=["vae"], **{"options.beta": [1, 2]}), "options.beta=1: .*no option 'beta'"),
+        (grid(model=["beta-vea"]), "no model is called 'beta-vea'. Did you mean beta-vae"),
+        (grid(data=["helxi"]), "no dataset 'helxi'. Did you mean helix"),
+        (grid(data=["helix?smaples=3"]), "no option 'smaples'. Did you mean samples"),
+        (grid(rate=[-1]), r"rate=-1: .*rate: Input should be greater than 0"),
+        (grid(**{"options.beta": ["four"]}), "beta='four'"),
+        (grid(epochs=[2]), "steps=20 and epochs=2"),
+        ({"train": TRAIN, "grid": {"model": ["vae"]}}, "data=None; expected a name"),
+        ({**grid(), "assay": {"names": ["mgi"]}}, r"\[assay\] .*'mgi'. Did you mean mig"),
+        ({**grid(), "assay": {"name": ["mig"]}}, r"\[assay\] has 'name'. Did you mean names"),
+        ({**grid(), "assay": {"names": ["mig"], "samples": 0}}, "samples=0"),
+        (
+            {**grid(), "assay": {"names": ["mig"], "options": {"dci": {"seed": 1}}}},
+            r"\[assay\] options",
+        ),
+        ({**grid(), "run": [{"model": "ae", "seed": [1]}]}, r"\[\[run\]\] 1"),
+    ],
+)
+def test_what_is_wrong_is_refused_with_its_place(content, message):
+    with pytest.raises(ConfigError, match=message):
+        read_plan(content)
+
+
+def test_a_model_that_needs_factors_is_refused_on_data_without(tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(50, 4)))
+    file = str(tmp_path / "rows.npy")
+    with pytest.raises(ConfigError, match=r"model=ivae.*needs an auxiliary variable.*no factors"):
+        read_plan(grid(model=["vae", "ivae"], data=[file]))
+
+
+def test_a_file_that_is_not_toml_says_where(tmp_path):
+    file = tmp_path / "bad.toml"
+    file.write_text("[grid]\nmodel = [vae]\n")
+    with pytest.raises(ConfigError, match=r"bad.toml is not TOML .*line 2"):
+        read_plan(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_plan(tmp_path / "none.toml")
