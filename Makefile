@@ -68,7 +68,7 @@ $(DEVELOP): $(READY) requirements-develop.lock
 	touch $@
 
 # .venv, which these packages stay out of, and what is added to it here. There is no `pip check`:
-# two packages that Python has itself are required, and left out (see pyproject.toml).
+# a package that Python has itself is required, and left out (see pyproject.toml).
 .venv-adapters/ready: $(DEVELOP) requirements-adapters.lock
 	$(BIN)/python -m venv --clear $(@D)
 	$(BIN)/python -c "import site; print('import site; site.addsitedir(%r)' % site.getsitepackages()[0])" \
@@ -83,8 +83,11 @@ LOCK = .venv-tools/bin/uv pip compile --quiet --universal --python-version 3.11.
 	--fork-strategy fewest --generate-hashes --only-binary :all: --no-emit-package torch \
 	--custom-compile-command "make lock" $(UPGRADE)
 
+# What every user gets: all extras but `cluster`, which only those with a cluster need.
+EXTRAS := $(foreach extra,files boost explore dimension frames,--extra $(extra))
+
 lock: .venv-tools/ready
-	$(LOCK) pyproject.toml --extra all -o requirements.lock
+	$(LOCK) pyproject.toml $(EXTRAS) -o requirements.lock
 	$(LOCK) pyproject.toml --extra all --group develop -c requirements.lock \
 		-o requirements-develop.lock
 	$(LOCK) --group adapters -c requirements-develop.lock -o requirements-adapters.lock

@@ -18,13 +18,14 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT, GROUPS, UV = SETTINGS["project"], SETTINGS["dependency-groups"], SETTINGS["tool"]["uv"]
-EXTRAS = PROJECT["optional-dependencies"].values()
-DECLARED = [*PROJECT["dependencies"], *(line for extra in EXTRAS for line in extra)]
+EXTRAS = PROJECT["optional-dependencies"]
+DECLARED = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
 DEPENDENCIES = [line for line in DECLARED if not line.startswith("zscope[")]
-(TORCH,) = UV["constraint-dependencies"]
+FOR_ALL = [line for line in DEPENDENCIES if line not in EXTRAS["cluster"]]
+TORCH = next(line for line in UV["constraint-dependencies"] if line.startswith("torch=="))
 (OF_TORCH,) = (entry["requires-dist"] for entry in UV["dependency-metadata"])
 LOCKS = {  # from what each of them follows
-    "requirements.lock": [*DEPENDENCIES, *SETTINGS["build-system"]["requires"]],
+    "requirements.lock": [*FOR_ALL, *SETTINGS["build-system"]["requires"]],
     "requirements-develop.lock": [*DEPENDENCIES, *GROUPS["develop"]],
     "requirements-adapters.lock": GROUPS["adapters"],
 }
@@ -146,6 +147,11 @@ def test_a_lock_has_nothing_but_what_is_required(lock):
     assert set(pins(lock)) - elsewhere == needed
 
 
+def test_who_has_no_cluster_does_not_download_what_talks_to_one():
+    assert not {"dask", "distributed", "dask-jobqueue"} & set(pins("requirements.lock"))
+    assert EXTRAS["all"] == [f"zscope[{','.join(name for name in EXTRAS if name != 'all')}]"]
+
+
 def test_locks_agree():
     run, develop, adapters = map(pins, LOCKS)
     assert run.items() <= develop.items()
@@ -203,4 +209,4 @@ def test_a_floor_is_the_version_that_is_tested(floor):
     name, version = re.fullmatch(r"([\w-]+)>=([\d.]+)", floor).groups()
     torch = {"torch": TORCH.partition("==")[2]}
     assert release(version) == release((pins("requirements-floors.lock") | torch)[name])
-    assert release(version) <= release((pins("requirements.lock") | torch)[name])
+    assert release(version) <= release((pins("requirements-develop.lock") | torch)[name])
