@@ -133,7 +133,7 @@ def trainable(model: Autoencoder) -> Trainable:
 
 
 def configure(
-    model: Trainable,
+    model: Trainable | dict[str, Any],
     dataset: Dataset,
     steps: Any,
     epochs: Any,
@@ -143,7 +143,9 @@ def configure(
     settings: dict[str, Any],
     preset: str | None = None,
 ) -> TrainConfig:
-    """The validated configuration of a run of this model on these data."""
+    """The validated configuration of a run of this model, or of its recipe, on these data."""
+    recipe = model if isinstance(model, dict) else model.recipe
+    own_scaling = None if isinstance(model, dict) else model.scaling
     given = {"steps": steps, "epochs": epochs, "batch": batch, "rate": rate, **settings}
     if preset is not None:
         given = find_preset(preset).settings(given)
@@ -165,11 +167,10 @@ def configure(
     if halve_epochs := given.pop("halve_epochs", None):
         given |= {"schedule": "halving", "halve_every": halve_epochs * (len(dataset) // batch)}
     if "scaling" not in settings:  # what the model was trained with before, if it was
-        scaling = dataset.units_for_training() if model.scaling is None else model.scaling
-        given["scaling"] = scaling
+        given["scaling"] = dataset.units_for_training() if own_scaling is None else own_scaling
     return validate(
         "train",
-        model=model.recipe,
+        model=recipe,
         data=dataset.recipe,
         steps=steps,
         batch=batch,

@@ -32,7 +32,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -337,9 +336,8 @@ class _Builder:
         named = {"steps", "epochs", "batch", "rate", "seed"}
         settings = {k: fields[k] for k in SETTINGS if k in fields and k not in named}
         settings["scaling"] = dataset.units_for_training()
-        stand_in: Any = SimpleNamespace(recipe=recipe, scaling=None)
         config = configure(
-            stand_in,
+            recipe,
             dataset,
             given.steps,
             given.epochs,
