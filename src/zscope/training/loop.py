@@ -38,6 +38,7 @@ from zscope.training.keeping import (
     how_to_resume,
     load_finished,
     resumable,
+    stopped,
 )
 from zscope.training.progress import Progress, collapse_warning, show
 from zscope.types import Codes
@@ -196,6 +197,7 @@ def run_loop(
     run = begin(path, config, resume) if rank == 0 else store.Run(path, config.model_dump())
     if run.finished:
         return load_finished(run, model, config)
+    run.status = "running"
     device = pick_device(config, rank)
     model = model.to(device).train()
     optimisers = make_optimisers(model, config)
@@ -221,8 +223,8 @@ def run_loop(
             run.save()
             delete_old_checkpoints(path, config)
 
-    root = dataset.provenance.get("root")
-    with resumable(path, config, root), watch_interrupts() as interrupted, bar:
+    how = how_to_resume(path, config, dataset.provenance.get("root"))
+    with resumable(how), watch_interrupts() as interrupted, bar:
         for step in range(first, config.steps):
             log = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
@@ -242,7 +244,7 @@ def run_loop(
             done = step + 1
             if should_stop(interrupted, stop, log, config):
                 save(done, "interrupted")
-                raise interrupted.error(how_to_resume(path, done, config, root))
+                raise interrupted.error(stopped("train", done, config, how))
             if config.is_snapshot(done) or (
                 done % config.checkpoint_every == 0 and done < config.steps
             ):

@@ -60,7 +60,7 @@ OWN = ("model", "data", "latents", "epochs", "split", "preset")
 SETTINGS = tuple(k for k in TrainConfig.model_fields if k not in ("model", "data", "scaling"))
 TOGETHER = 10
 """Runs that are trained together at most."""
-SMALL = 150_000
+SMALL = 250_000
 """Weights of a model up to which several are trained together: beyond, arithmetic dominates."""
 MOST = 1_000_000
 """Runs of a plan."""
