@@ -169,7 +169,7 @@ PROMISED = {
     "data.load": "name root",
     "models.build": "name shape latents",
     "train": "model data steps batch rate seed out resume",
-    "train_ensemble": "build data seeds out",
+    "train_ensemble": "build data seeds out resume",
     "compare": "first second",
     "fondue": "data",
     "perturb": "data",

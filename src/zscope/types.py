@@ -18,6 +18,7 @@ __all__ = [
     "Codes",
     "Factors",
     "Matrix",
+    "Number",
     "Observations",
     "PerSample",
     "Scalar",
@@ -31,6 +32,7 @@ Factors = Shaped[Tensor, "samples factors"]
 Observations = Shaped[Tensor, "samples *shape"]
 PerSample = Float[Tensor, " samples"]
 Scalar = Float[Tensor, ""]
+Number = Scalar | float  # an option of a loss, in which models that train together may differ
 Spectrum = Float[Tensor, " directions"]
 Matrix = Float[Tensor, "rows columns"]
 

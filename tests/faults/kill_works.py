@@ -7,7 +7,6 @@ then end with the same files, byte for byte, as if it had never been stopped.
 import io
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ from zscope.data import arrays, own
 from zscope.data.fetching import fetch_source, require_files, state
 from zscope.data.source import File, Source
 from zscope.data.unpacking import unpack
-from zscope.errors import RunError
 from zscope.experiments.perturbation import game
 from zscope.report import page
 
@@ -44,7 +42,6 @@ class Work:
     prepare: Callable[[Path], Any] = lambda folder: None
     load: Callable[[], Any] = lambda: None  # once, before the first process is forked
     check: Callable[[Path], Any] = lambda folder: None  # of what a kill left
-    refuses: bool = False  # to be started again where something is
     both: bool = False  # whether two processes at once succeed, rather than one
 
 
@@ -59,7 +56,13 @@ def train(name: str, out: Path, again: bool) -> None:
 
 
 def train_ensemble(out: Path, again: bool) -> None:
-    zs.train_ensemble(partial(build, "vae"), DATA, seeds=[0, 1], out=out / "runs", **SETTINGS)
+    def member(seed: int) -> Any:
+        return zs.models.build_for(
+            "beta-vae", DATA, latents=2, hidden=(6,), seed=seed, beta=1 + seed
+        )
+
+    zs.train_ensemble(member, DATA, seeds=[0, 1, 4], out=out / "runs", resume=again, **SETTINGS,
+                      **KEPT)  # fmt: skip
 
 
 def fondue(out: Path, again: bool) -> None:
@@ -163,7 +166,7 @@ def check_runs(folder: Path) -> None:
 
 WORKS = {
     **{f"train {name}": Work(partial(train, name)) for name in zs.models.names()},
-    "ensemble": Work(train_ensemble, refuses=True),
+    "ensemble": Work(train_ensemble),
     "unpack": Work(load_published, prepare_published, both=True),
     "own array": Work(load_own, lambda out: publish(out / "published"), both=True),
     "data fetch": Work(
@@ -178,15 +181,7 @@ WORKS = {
 
 def start(work: Work, out: Path, again: bool) -> None:
     os.environ["ZSCOPE_DATA"] = str(out / "data")
-    try:
-        work.start(out, again)
-    except RunError as error:
-        # What was stopped is refused, with the reason, and starts in another place.
-        if not (again and work.refuses and "choose another folder" in str(error)):
-            raise
-        shutil.rmtree(out)
-        out.mkdir()
-        work.start(out, False)
+    work.start(out, again)
 
 
 def import_all(modules: list[str]) -> None:

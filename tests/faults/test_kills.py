@@ -21,7 +21,7 @@ RECORD = HERE.parent / "reference" / "reliability" / "kills.json"
 MANY = {
     **{f"train {name}": (8, 4, 0) for name in zs.models.names()},
     "train vae": ("all", 20, 20),
-    "ensemble": (30, 10, 2),
+    "ensemble": (60, 15, 4),
     "unpack": ("all", 10, 20),
     "own array": ("all", 10, 5),
     "data fetch": ("all", 10, 5),

@@ -1,6 +1,5 @@
 """Training several seeds together gives each the run it would have alone."""
 
-from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -9,19 +8,23 @@ import torch
 from torch import nn
 
 import zscope as zs
-from zscope import store
-from zscope.errors import ConfigError, InterfaceError, RunError
-from zscope.training.loop import Interrupts
+from zscope.autoencoder import Losses
+from zscope.data.dataset import as_dataset
+from zscope.errors import ConfigError, InterfaceError
+from zscope.training import TrainConfig, can_train_together
+from zscope.training.config import ModelRecipe
+from zscope.training.stacking import Stack
 
 ROWS = np.random.default_rng(2).normal(size=(200, 3)).astype(np.float32)
 SEEDS = [0, 3, 11]
+DATA = zs.data.from_arrays(ROWS, np.arange(200)[:, None] % 2)
 
 
 def build(seed, name="vae"):
     return zs.models.build(name, shape=(3,), latents=2, hidden=(8, 8), seed=seed)
 
 
-@pytest.mark.parametrize("name", ["ae", "vae", "beta-vae"])
+@pytest.mark.parametrize("name", ["ae", "beta-vae"])
 @pytest.mark.parametrize("settings", [{}, {"clip": 0.5, "optimiser": "adagrad", "warmup": 5}])
 def test_members_have_the_losses_of_runs_alone(name, settings):
     settings = {"steps": 12, "batch": 32, "rate": 1e-2, "log_every": 4, **settings}
@@ -86,23 +89,148 @@ def test_a_member_that_breaks_stops_the_ensemble():
         zs.train_ensemble(build, ROWS * 1e25, seeds=[0, 1], steps=50)
 
 
-def test_an_interrupted_ensemble_says_that_it_cannot_be_resumed(tmp_path, monkeypatch):
-    @contextmanager
-    def at_once():
-        asked = Interrupts()
-        asked.set()
-        yield asked
+# model, option, its value in each member, other options
+CARRIED = [
+    ("beta-vae", "beta", (0.5, 4.0, 4.0), {}),
+    ("beta-tcvae", "beta", (1.0, 6.0, 3.0), {"estimator": "stratified"}),
+    ("vae", "gamma", (0.1, 1.0, 2.0), {"likelihood": "gaussian"}),
+    ("annealed-vae", "capacity", (1.0, 5.0, 25.0), {"capacity_steps": 6}),
+    ("dip-vae-i", "offdiagonal", (0.0, 1.0, 10.0), {}),
+]
+MORE = [
+    ("beta-vae-full", "beta", (0.5, 4.0, 4.0), {}),
+    ("avae", "rho", (0.5, 0.9, 0.975), {}),
+    ("avae", "gamma", (0.1, 1.0, 2.0), {"likelihood": "gaussian"}),
+    ("annealed-vae", "alpha", (1.0, 5.0, 25.0), {"capacity_steps": 6}),
+    ("dip-vae-i", "diagonal", (0.0, 1.0, 10.0), {}),
+    ("dip-vae-ii", "offdiagonal", (0.0, 1.0, 10.0), {}),
+    ("dip-vae-ii", "diagonal", (0.0, 1.0, 10.0), {}),
+    ("wae", "weight", (0.0, 1.0, 10.0), {}),
+    ("slow-vae", "beta", (0.5, 1.0, 2.0), {}),
+    ("slow-vae", "slowness", (1.0, 5.0, 10.0), {}),
+    ("slow-vae", "laplace_rate", (1.0, 6.0, 2.0), {}),
+    ("vae", "consistency_weight", (0.5, 4.0, 1.0), {"consistency": "invariance"}),
+]
+SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in MORE]
 
-    monkeypatch.setattr("zscope.training.ensemble.watch_interrupts", at_once)
-    rows = np.zeros((20, 3), np.float32)
-    make = partial(zs.models.build, "ae", shape=(3,), latents=1, hidden=(4,))
-    with pytest.raises(KeyboardInterrupt, match="after step 1 of 9.*cannot be resumed.*delete"):
-        zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
-    assert {store.open_run(tmp_path / f"seed-{k}").status for k in (1, 2)} == {"interrupted"}
-    with pytest.raises(
-        RunError, match="seed-1 already contains a run .*neither be resumed.*delete"
-    ):
-        zs.train_ensemble(lambda seed: make(seed=seed), rows, seeds=[1, 2], steps=9, out=tmp_path)
+
+@pytest.mark.parametrize(("name", "option", "values", "others"), [*CARRIED, *SLOW])
+def test_members_may_differ_in_numbers_of_the_loss(name, option, values, others):
+    def make(seed, value):
+        options = {option: value, "hidden": (6,), "seed": seed, **others}
+        return zs.models.build(name, shape=(3,), latents=2, **options).double()
+
+    settings = {"steps": 4, "batch": 32, "rate": 1e-2, "log_every": 2}
+    of_seed = dict(zip(SEEDS, values, strict=True))
+    runs = zs.train_ensemble(lambda seed: make(seed, of_seed[seed]), ROWS, seeds=SEEDS, **settings)
+    for (seed, value), run in zip(of_seed.items(), runs, strict=True):
+        alone = zs.train(make(seed, value), ROWS, seed=seed, **settings)
+        for row, other in zip(run.history, alone.history, strict=True):
+            assert row == pytest.approx(other, rel=1e-9)
+        assert run.model.numbers == alone.model.numbers
+        assert run.model.divergence_weight == alone.model.divergence_weight
+        assert run.model.likelihood_variance == alone.model.likelihood_variance
+    # With the number of another member the loss would be another.
+    wrong = zs.train(make(SEEDS[0], values[1]), ROWS, seed=SEEDS[0], **settings)
+    assert runs[0].history[-1]["loss"] != pytest.approx(wrong.history[-1]["loss"], rel=1e-6)
+
+
+def test_every_number_of_a_loss_can_be_carried():
+    """What is not in the table above has no numbers, or weights of its own."""
+    numbers = {
+        (name, option)
+        for name in zs.models.CATALOGUE
+        for option in zs.models.build_for(name, DATA, latents=2, hidden=(4,)).numbers
+    }
+    assert numbers <= {(name, option) for name, option, *_ in [*CARRIED, *MORE]}
+    assert not [name for name, _ in numbers if name in ("factor-vae", "ivae", "pcl")]
+
+
+def test_numbers_that_differ_are_no_constants_of_the_trace():
+    models = [zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(4,), beta=b)
+              for b in (1, 4)]  # fmt: skip
+    configs = [TrainConfig(steps=2, seed=seed, batch=8) for seed in (0, 1)]
+    stack = Stack(models, as_dataset(ROWS), configs, torch.device("cpu"))
+    assert stack.plain is not None
+    losses = []
+    for betas in ([1.0, 4.0], [2.0, 2.0]):
+        stack.numbers = {"beta": torch.tensor(betas)}
+        _, totals, terms, _ = stack.losses(0)
+        expected = terms["reconstruction"] + torch.tensor(betas) * terms["divergence"]
+        assert torch.allclose(totals, expected)
+        losses.append(totals)
+    assert (losses[0] != losses[1]).all()
+
+
+def test_which_recipes_train_together():
+    def recipe(name="beta-vae", latents=2, **options):
+        options = {"hidden": (4,), **options} if "backbone" not in options else options
+        shape = (1, 32, 32) if "backbone" in options else (3,)
+        return zs.models.build(name, shape=shape, latents=latents, **options).recipe
+
+    base = recipe()
+    together = [recipe(seed=3), recipe(beta=1), recipe(beta=8, seed=2)]
+    assert all(can_train_together(base, other) for other in together)
+    assert can_train_together(ModelRecipe(**base), ModelRecipe(**recipe(beta=2)))
+    apart = [recipe(hidden=(5,)), recipe(activation="tanh"), recipe("vae"), recipe(latents=3), None]
+    assert not any(can_train_together(base, other) for other in apart)
+    gaussian = recipe("vae", likelihood="gaussian")
+    assert can_train_together(gaussian, recipe("vae", likelihood="gaussian", gamma=0.5))
+    assert not can_train_together(gaussian, recipe("vae", likelihood="gaussian", gamma="learned"))
+    tcvae = recipe("beta-tcvae")
+    assert not can_train_together(tcvae, recipe("beta-tcvae", estimator="stratified"))
+    annealed = recipe("annealed-vae")
+    assert can_train_together(annealed, recipe("annealed-vae", capacity=5))
+    assert not can_train_together(annealed, recipe("annealed-vae", capacity_steps=5))
+    factor = recipe("factor-vae")
+    assert can_train_together(factor, recipe("factor-vae", seed=1))
+    assert not can_train_together(factor, recipe("factor-vae", alpha=1))
+    batch_norm = recipe("ae", backbone="consistency")
+    assert not can_train_together(batch_norm, batch_norm)
+    assert can_train_together(recipe("ae", backbone="locatello"),
+                              recipe("ae", backbone="locatello", seed=1))  # fmt: skip
+
+
+def test_settings_that_a_stack_cannot_carry_are_refused():
+    def with_estimator(seed):
+        options = {"estimator": ["weighted", "stratified"][seed], "hidden": (4,)}
+        return zs.models.build("beta-tcvae", shape=(3,), latents=2, **options)
+
+    with pytest.raises(InterfaceError, match="estimator='weighted' and another.*'stratified'"):
+        zs.train_ensemble(with_estimator, ROWS, seeds=[0, 1], steps=1)
+
+    class Own(zs.Trainable):
+        latents, scale = 1, 1.0
+
+        def __init__(self, seed):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(3, 1))
+            self.scale = float(seed)
+
+        def losses(self, x, generator=None):
+            return Losses(self.scale * (x @ self.weight).square().mean(), {})
+
+    with pytest.raises(InterfaceError, match="scale=1.0 and another scale=2.0.*one by one"):
+        zs.train_ensemble(Own, ROWS, seeds=[1, 2], steps=1)
+
+    class Listed(Own):
+        numbers = property(lambda self: {"scale": self.scale})
+
+        def losses(self, x, generator=None, *, numbers=None):
+            scale = (numbers or self.numbers)["scale"]
+            return Losses(scale * (x @ self.weight).square().mean(), {})
+
+    runs = zs.train_ensemble(Listed, ROWS, seeds=[1, 2], steps=1, batch=200)
+    assert runs[1].history[0]["loss"] == pytest.approx(2 * runs[0].history[0]["loss"], rel=1e-5)
+
+
+def test_a_learned_scalar_is_clipped_and_stacked():
+    settings = {"steps": 4, "batch": 32, "rate": 1e-2, "log_every": 2, "clip": 0.1}
+    make = partial(zs.models.build, "vae", shape=(3,), latents=2, hidden=(4,),
+                   likelihood="gaussian", gamma="learned")  # fmt: skip
+    runs = zs.train_ensemble(lambda seed: make(seed=seed).double(), ROWS, seeds=[1, 2], **settings)
+    alone = zs.train(make(seed=2).double(), ROWS, seed=2, **settings)
+    assert runs[1].history[-1] == pytest.approx(alone.history[-1], rel=1e-9)
 
 
 def test_weights_that_are_not_trained_do_not_stop_an_ensemble():

@@ -12,16 +12,17 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, whole
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
+from zscope.types import Number
 
 __all__ = ["annealed_vae", "capacity_at"]
 
 
-def capacity_at(step: int, capacity: float, capacity_steps: int) -> float:
+def capacity_at(step: int, capacity: Number, capacity_steps: int) -> Number:
     """C(t), in nats."""
     return capacity * min(1.0, step / capacity_steps)
 
 
-def annealed_vae(batch: Batch, *, alpha: float, capacity: float, capacity_steps: int) -> Losses:
+def annealed_vae(batch: Batch, *, alpha: Number, capacity: Number, capacity_steps: int) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()
     allowed = capacity_at(batch.step, capacity, capacity_steps)
     terms = {"reconstruction": reconstruction, "divergence": divergence}

@@ -16,12 +16,12 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option
 from zscope.models.objectives import kl_to_gaussian, kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes, Scalar
+from zscope.types import Codes, Number, Scalar
 
 __all__ = ["avae", "self_consistency"]
 
 
-def avae(batch: Batch, *, rho: float) -> Losses:
+def avae(batch: Batch, *, rho: Number) -> Losses:
     code = batch.code
     output = batch.output(code)
     likelihood = batch.model.likelihood
@@ -37,7 +37,7 @@ def avae(batch: Batch, *, rho: float) -> Losses:
     return Losses(reconstruction + divergence + recognition, terms, batch.posterior)
 
 
-def self_consistency(again: Posterior, code: Codes, rho: float) -> Scalar:
+def self_consistency(again: Posterior, code: Codes, rho: Number) -> Scalar:
     """KL( q(z̃ | g(z)) || N(ρ z, (1 - ρ²) I) ), in nats per sample."""
     return kl_to_gaussian(again, rho * code, 1 - rho**2).mean()
 

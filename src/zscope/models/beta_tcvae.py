@@ -35,12 +35,12 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, one_of
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes, Scalar
+from zscope.types import Codes, Number, Scalar
 
 __all__ = ["beta_tcvae", "log_densities", "stratified_weights", "total_correlation"]
 
 
-def beta_tcvae(batch: Batch, *, beta: float, estimator: str) -> Losses:
+def beta_tcvae(batch: Batch, *, beta: Number, estimator: str) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()
     dependence = total_correlation(
         batch.code, batch.posterior, estimator=estimator, samples=batch.samples

@@ -14,11 +14,12 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
+from zscope.types import Number
 
 __all__ = ["BETA", "beta_vae"]
 
 
-def beta_vae(batch: Batch, *, beta: float) -> Losses:
+def beta_vae(batch: Batch, *, beta: Number) -> Losses:
     reconstruction, divergence = batch.reconstruction, kl_to_standard_normal(batch.posterior).mean()
     terms = {"reconstruction": reconstruction, "divergence": divergence}
     return Losses(reconstruction + beta * divergence, terms, batch.posterior)

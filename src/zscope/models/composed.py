@@ -36,7 +36,7 @@ from zscope.models.objectives import (
     gaussian_nll,
 )
 from zscope.randomness import Source
-from zscope.types import Codes, PerSample, Scalar
+from zscope.types import Codes, Number, PerSample, Scalar
 
 __all__ = ["Batch", "Composed", "Objective", "StatefulObjective"]
 
@@ -54,7 +54,7 @@ class Batch:
         samples: int | None = None,
         factors: Tensor | None = None,
         partner: Tensor | None = None,
-        gamma: Tensor | None = None,
+        gamma: Number | None = None,
     ) -> None:
         self.model, self.x, self.generator = model, x, generator
         self.step, self.samples = step, samples
@@ -250,7 +250,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         x: Tensor,
         generator: Source = None,
         *,
-        numbers: Mapping[str, Tensor] | None = None,
+        numbers: Mapping[str, Number] | None = None,
         **extras: Any,
     ) -> Losses:
         numbers = numbers or {}
@@ -277,7 +277,7 @@ def _numbers(part: Objective | None) -> dict[str, float]:
     return {key: value for key, value in options.items() if isinstance(value, float)}
 
 
-def _with(part: Objective, numbers: Mapping[str, Tensor]) -> Objective:
+def _with(part: Objective, numbers: Mapping[str, Number]) -> Objective:
     """The objective or penalty with other values of its options."""
     own = {key: numbers[key] for key in _numbers(part) if key in numbers} if numbers else {}
     return partial(part, **own) if own else part

@@ -36,6 +36,7 @@ from zscope.groups import membership, partition
 from zscope.models.composed import Batch
 from zscope.models.entry import Option, not_negative, whole
 from zscope.randomness import normal
+from zscope.types import Number
 
 __all__ = ["OPTIONS", "PENALTIES", "draw", "equivariance", "invariance"]
 
@@ -54,7 +55,7 @@ OPTIONS = {
 
 
 def invariance(
-    batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
+    batch: Batch, *, consistency_weight: Number, interventions: int, vectors: int
 ) -> Losses:
     noises, values, member = draw(batch, interventions, vectors)
     before, after = _responses(batch, noises, values, member)
@@ -64,7 +65,7 @@ def invariance(
 
 
 def equivariance(
-    batch: Batch, *, consistency_weight: float, interventions: int, vectors: int
+    batch: Batch, *, consistency_weight: Number, interventions: int, vectors: int
 ) -> Losses:
     noises, values, member = draw(batch, interventions, vectors)
     before, after = _responses(batch, noises, values, member)

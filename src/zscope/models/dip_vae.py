@@ -18,7 +18,7 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
-from zscope.types import Codes, Matrix, Scalar
+from zscope.types import Codes, Matrix, Number, Scalar
 
 __all__ = [
     "FIRST", "SECOND", "aggregate_covariance", "covariance", "covariance_penalty", "dip_vae_i",
@@ -26,12 +26,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def dip_vae_i(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
+def dip_vae_i(batch: Batch, *, offdiagonal: Number, diagonal: Number) -> Losses:
     penalty = covariance_penalty(covariance(batch.posterior.mean), offdiagonal, diagonal)
     return _with_penalty(batch, penalty)
 
 
-def dip_vae_ii(batch: Batch, *, offdiagonal: float, diagonal: float) -> Losses:
+def dip_vae_ii(batch: Batch, *, offdiagonal: Number, diagonal: Number) -> Losses:
     penalty = covariance_penalty(aggregate_covariance(batch.posterior), offdiagonal, diagonal)
     return _with_penalty(batch, penalty)
 
@@ -47,7 +47,7 @@ def aggregate_covariance(posterior: Posterior) -> Matrix:
     return covariance(posterior.mean) + torch.diag(posterior.variance.mean(0))
 
 
-def covariance_penalty(K: Matrix, offdiagonal: float, diagonal: float) -> Scalar:
+def covariance_penalty(K: Matrix, offdiagonal: Number, diagonal: Number) -> Scalar:
     """λ_od sum_{i≠j} K_ij² + λ_d sum_i (K_ii - 1)²."""
     variances = K.diagonal()
     covariances = K.square().sum() - variances.square().sum()

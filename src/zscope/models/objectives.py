@@ -25,7 +25,7 @@ from torch import Generator, Tensor, nn
 
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, DataError
-from zscope.types import PerSample
+from zscope.types import Number, PerSample
 
 __all__ = [
     "LIKELIHOODS", "POSTERIORS", "Bernoulli", "Gaussian", "Likelihood", "MeanSquare",
@@ -45,13 +45,13 @@ def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
     return losses.sum(_feature_axes(x))
 
 
-def gaussian_nll(mean: Tensor, x: Tensor, gamma: Tensor | float) -> PerSample:
+def gaussian_nll(mean: Tensor, x: Tensor, gamma: Number) -> PerSample:
     """-log N(x; mean, γ I), the constant included."""
     constant = math.prod(x.shape[1:]) * (math.log(2 * math.pi) + logarithm(gamma))
     return 0.5 * (squared_error(mean, x) / gamma + constant)
 
 
-def logarithm(number: Tensor | float) -> Tensor | float:
+def logarithm(number: Number) -> Number:
     return number.log() if isinstance(number, Tensor) else math.log(number)
 
 

@@ -18,7 +18,6 @@ divergence.)
 import math
 
 import torch
-from torch import Tensor
 
 from zscope.autoencoder import Losses, Posterior
 from zscope.errors import InterfaceError
@@ -26,12 +25,12 @@ from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative, positive
 from zscope.models.objectives import kl_to_standard_normal, logarithm
 from zscope.models.vae import POINT
-from zscope.types import Codes, PerSample
+from zscope.types import Codes, Number, PerSample
 
 __all__ = ["kl_to_laplace", "partner_of", "slow_vae"]
 
 
-def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float) -> Losses:
+def slow_vae(batch: Batch, *, beta: Number, slowness: Number, laplace_rate: Number) -> Losses:
     first, second = batch.x, partner_of(batch, "slow-vae")
     both = torch.cat([first, second])
     posterior = batch.model.encode(both)
@@ -45,7 +44,7 @@ def slow_vae(batch: Batch, *, beta: float, slowness: float, laplace_rate: float)
     return Losses(total, terms, posterior[: len(first)])
 
 
-def kl_to_laplace(posterior: Posterior, centre: Codes, rate: Tensor | float) -> PerSample:
+def kl_to_laplace(posterior: Posterior, centre: Codes, rate: Number) -> PerSample:
     """KL( N(μ, σ²) || Laplace(centre, rate) ), summed over the latents."""
     assert posterior.std is not None
     std, offset = posterior.std, posterior.mean - centre

@@ -18,14 +18,14 @@ from zscope.errors import ConfigError
 from zscope.models.composed import Batch
 from zscope.models.entry import Entry, Option, not_negative
 from zscope.randomness import normal
-from zscope.types import Codes, Scalar
+from zscope.types import Codes, Number, Scalar
 
 __all__ = ["SCALES", "mmd", "wae"]
 
 SCALES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-def wae(batch: Batch, *, weight: float) -> Losses:
+def wae(batch: Batch, *, weight: Number) -> Losses:
     reconstruction, codes = batch.reconstruction, batch.code
     discrepancy = mmd(codes, normal(codes, batch.generator))
     terms = {"reconstruction": reconstruction, "discrepancy": discrepancy}
