@@ -30,6 +30,7 @@ from zscope import errors, store
 from zscope.autoencoder import Losses, Trainable
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, TrainingError, ZscopeError
+from zscope.interrupts import watch_interrupts
 from zscope.randomness import Source
 from zscope.training.config import TrainConfig
 from zscope.training.keeping import begin, load_finished
@@ -96,8 +97,6 @@ def _run_processes(
     monitor: Any,
     meeting: Path,
 ) -> None:
-    from zscope.training.loop import watch_interrupts
-
     context = processes.get_context("spawn")
     stop, messages = context.Event(), context.Queue()
     # A dataset with a recipe is loaded again in each process: sending a memory map would copy

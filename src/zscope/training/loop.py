@@ -11,9 +11,7 @@ training mode: with relaxed gates of a causal block, and with batch statistics i
 """
 
 import math
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Real
@@ -25,8 +23,9 @@ import torch
 from zscope import store
 from zscope.autoencoder import Autoencoder, Losses, Trainable
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, InterfaceError, Terminated
+from zscope.errors import ConfigError, InterfaceError
 from zscope.files import lock
+from zscope.interrupts import Interrupts, watch_interrupts
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
 from zscope.training.checks import check_finite, check_first_batch, check_weights
@@ -379,45 +378,6 @@ def preserving_buffers(model: torch.nn.Module) -> Iterator[None]:
         yield
         for buffer, value in zip(model.buffers(), before, strict=True):
             buffer.copy_(value)
-
-
-class Interrupts(threading.Event):
-    """Set when the process was asked to stop; `error` is what to raise then."""
-
-    error: type[KeyboardInterrupt] = KeyboardInterrupt
-
-
-@contextmanager
-def watch_interrupts() -> Iterator[Interrupts]:
-    """Let Ctrl-C, SIGTERM and SIGHUP set a flag that the loop reads between steps.
-
-    The second of a kind acts at once, as it did before.
-    """
-    interrupted = Interrupts()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    names = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not on Windows
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in numbers}
-
-    def handle(number: int, frame: Any) -> None:
-        if number != signal.SIGINT:
-            interrupted.error = Terminated
-        interrupted.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number, handler in before.items():
-        # One that was ignored stays so: the parent of several processes acts for them. A handler
-        # that was not installed by Python (None) cannot be put back.
-        if handler not in (signal.SIG_IGN, None):
-            signal.signal(number, handle)
-    try:
-        yield interrupted
-    finally:
-        for number, handler in before.items():
-            if handler is not None:
-                signal.signal(number, handler)
 
 
 def should_stop(interrupted: Interrupts, stop: Any, log: bool, config: TrainConfig) -> bool:

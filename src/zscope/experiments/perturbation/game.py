@@ -16,13 +16,13 @@ from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
 from zscope.errors import ConfigError, RunError, TrainingError
+from zscope.interrupts import watch_interrupts
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
 from zscope.randomness import seed_of
 from zscope.recording import record
 from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import batch_rows
-from zscope.training.loop import watch_interrupts
 from zscope.training.progress import show
 
 __all__ = ["Choice", "Game", "Modifier", "play"]
