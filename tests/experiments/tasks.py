@@ -45,6 +45,30 @@ def count_until_stopped(folder):
         raise interrupted.error
 
 
+def train_tiny(item):
+    """Train a run as a sweep does: taken by its lock, resumed, and noted when it is finished.
+
+    `item` is the folder of all runs, the seed and the number of steps.
+    """
+    import zscope as zs
+    from zscope.files import append, lock
+
+    folder, seed, steps = Path(item[0]), item[1], item[2]
+    run = folder / f"run-{seed}"
+    data = zs.data.load("helix")
+    model = zs.models.build("vae", shape=data.shape, latents=3, hidden=16)
+    with lock(folder / f"lock-{seed}", "task", wait=True):
+        if zs.store.is_run(run) and zs.store.open_run(run).finished:
+            return seed, "was finished"
+        append(folder / "starts.txt", f"{seed} {os.getpid()}\n".encode())
+        zs.train(
+            model, data, steps=steps, batch=32, seed=seed, out=run, resume=True, progress=False,
+            checkpoint_every=steps, log_every=100,
+        )  # fmt: skip
+        append(folder / "trainings.txt", f"{seed}\n".encode())
+    return seed, "trained"
+
+
 def count_on_workers(folder):
     """A program that is stopped: four tasks that never end, on two workers."""
     from zscope.experiments.workers import run_all, workers
