@@ -20,10 +20,11 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, MissingExtra, ZscopeError
 from zscope.interrupts import (
     DONE,
     ENDED,
@@ -37,7 +38,7 @@ from zscope.interrupts import (
     watch_interrupts,
 )
 
-__all__ = ["LocalWorkers", "Outcome", "ThisProcess", "run_all", "workers"]
+__all__ = ["LocalWorkers", "Outcome", "Stoppable", "ThisProcess", "run_all", "workers"]
 
 T = TypeVar("T")
 
@@ -77,6 +78,8 @@ def workers(
                 f"workers: jobs={jobs} is the number of processes of this machine, but the work "
                 f"goes to {cluster}. Leave it out; for SLURM, give the cluster option jobs."
             )
+        if find_spec("distributed") is None:
+            raise MissingExtra("workers", "distributed", "cluster")
         from zscope.experiments.cluster import connect
 
         with connect(cluster, options or {}, folder) as executor:
@@ -127,7 +130,16 @@ class ThisProcess(Executor):
         return future
 
 
-class LocalWorkers(Executor):
+class Stoppable(Executor):
+    """An executor whose workers can be asked to save what they do and end."""
+
+    def stop(self, owner: str | None = None) -> None:
+        """Do not start anything of this owner any more (None: of anybody), and wait a while for
+        what runs."""
+        raise NotImplementedError
+
+
+class LocalWorkers(Stoppable):
     """Worker processes of this machine, each in a loky executor of its own.
 
     loky kills all workers of an executor when one of them dies: these go on.
@@ -191,7 +203,7 @@ class LocalWorkers(Executor):
         self._hand_out()
 
     def stop(self, owner: str | None = None) -> None:
-        """Let the workers save what they do and end; kill those that take too long."""
+        """All of it ends, whose ever it is; workers that take too long are killed."""
         with self._lock:
             self._closed = True
             for future, _ in self._waiting:
@@ -293,7 +305,10 @@ class _Work:
                 future = Future()
                 future.set_exception(error)
             self.futures[index] = future
-            future.add_done_callback(lambda future, index=index: self.finished.put((index, future)))
+            future.add_done_callback(partial(self._note, index))
+
+    def _note(self, index: int, future: "Future[Any]") -> None:
+        self.finished.put((index, future))
 
     def next(self) -> tuple[int, Outcome] | None:
         """The next item that is done or given up, if there is one within a tick."""
@@ -317,6 +332,8 @@ class _Work:
             return self._after_death(index, error)
         except KeyboardInterrupt:  # a worker was asked to end
             return None
+        except ZscopeError:  # of the executor: there are no workers any more
+            raise
         except Exception as error:  # the item could not be sent, or its result not sent back
             how, rest = attempt(_raise, error)[0], list(attempt(_raise, error)[1:])
         if how == ENDED:
@@ -340,8 +357,8 @@ class _Work:
     def stop(self) -> None:
         """Cancel what waits; let what runs save and end."""
         self.waiting.clear()
-        if isinstance(self.executor, LocalWorkers):
-            self.executor.stop()
+        if isinstance(self.executor, Stoppable):
+            self.executor.stop(self.owner)
             return
         for future in self.futures.values():
             future.cancel()
@@ -350,6 +367,11 @@ class _Work:
 
 
 def _adopt(executor: Executor) -> Executor:
+    """The executor, or what is to be used in the place of Dask's own."""
+    if type(executor).__module__ == "distributed.cfexecutor":
+        from zscope.experiments.cluster import ClusterWorkers
+
+        return ClusterWorkers(executor._client)  # type: ignore[attr-defined]
     return executor
 
 

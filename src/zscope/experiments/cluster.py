@@ -1,0 +1,400 @@
+"""Workers of a cluster: of a Dask scheduler that is running, or jobs of SLURM.
+
+Workers need this version of zscope and the folder that the work is written to; both are checked
+before anything starts. A worker that is asked to end (SIGTERM, as before the end of a job's time)
+lets the runs it is training save and end, and their items go to others. Start workers with one
+thread (`dask worker --nthreads 1`): trainings in threads of one process slow each other down.
+
+Whoever can reach a Dask scheduler can run programs on its workers: keep it within a network that
+you trust, or give Dask certificates.
+"""
+
+import asyncio
+import logging
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import BrokenExecutor, Future
+from contextlib import contextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from distributed import Client, KilledWorker, Status, WorkerPlugin
+
+from zscope import __version__
+from zscope.assays.run import source_hash
+from zscope.errors import ConfigError, MissingExtra, ResourceError, did_you_mean
+from zscope.experiments.workers import Stoppable
+from zscope.files import partial_folder
+from zscope.interrupts import FAILED, GRACE, stop_tasks
+
+__all__ = ["ClusterWorkers", "connect", "source_of_worker"]
+
+TIMEOUT = 10.0  # seconds to reach a scheduler
+WAIT = {"tcp": 600.0, "slurm": 86_400.0}  # seconds to wait for the first worker
+REPLACE = 30.0  # seconds between two looks for jobs that have ended
+LOGGERS = (
+    "distributed", "distributed.client", "distributed.scheduler", "distributed.worker",
+    "dask_jobqueue", "tornado.application", "bokeh",
+)  # fmt: skip
+
+# What may be set for SLURM jobs, besides `jobs` and `wait`; passed on to dask_jobqueue.
+SLURM_OPTIONS = {
+    "account", "death_timeout", "interface", "job_cpu", "job_extra_directives", "job_mem",
+    "job_name", "job_script_prologue", "local_directory", "log_directory", "memory", "queue",
+    "walltime", "worker_extra_args",
+}  # fmt: skip
+LISTS = {"job_extra_directives", "job_script_prologue", "worker_extra_args"}
+
+
+@contextmanager
+def connect(
+    cluster: str, options: Mapping[str, Any], folder: Path | None
+) -> Iterator["ClusterWorkers"]:
+    """The workers of a cluster, until the block ends."""
+    with quiet():
+        if cluster == "slurm":
+            with slurm_client(options, folder) as client:
+                yield checked_workers(client, options, folder, "slurm")
+        elif "://" in cluster:
+            check_options(options, {"wait"})
+            client = scheduler_client(cluster)
+            try:
+                yield checked_workers(client, options, folder, cluster)
+            finally:
+                client.close()
+        else:
+            raise ConfigError(
+                f"workers: the cluster {cluster!r} is neither an address nor a kind of cluster. "
+                "Expected slurm, or the address of a Dask scheduler such as tcp://host:8786."
+            )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what Dask logs about itself from the terminal."""
+    levels = {name: logging.getLogger(name).level for name in LOGGERS}
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="distributed")
+        warnings.filterwarnings("ignore", module="dask_jobqueue")
+        try:
+            yield
+        finally:
+            for name, level in levels.items():
+                logging.getLogger(name).setLevel(level)
+
+
+def check_options(options: Mapping[str, Any], known: set[str]) -> None:
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"workers: this cluster has no option {name!r}. "
+                f"{did_you_mean(name.replace('_', '-'), [n.replace('_', '-') for n in known])}"
+            )
+
+
+def seconds_to_wait(options: Mapping[str, Any], default: float) -> float:
+    try:
+        seconds = float(options.get("wait", default))
+        if seconds > 0:
+            return seconds
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(
+        f"workers: wait={options['wait']!r}; expected a number of seconds above 0 to wait for the "
+        "first worker."
+    )
+
+
+def scheduler_client(address: str) -> Client:
+    try:
+        return Client(address, timeout=TIMEOUT, set_as_default=False, name="zscope")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"workers: no Dask scheduler answers at {address} ({_short(error)}). Is it running, "
+            "and can this machine reach it? Start one with: dask scheduler"
+        ) from error
+
+
+def checked_workers(
+    client: Client, options: Mapping[str, Any], folder: Path | None, cluster: str
+) -> "ClusterWorkers":
+    """The workers of a client, once there is one, and all that are there can do the work."""
+    if client.dashboard_link:
+        _say(f"dashboard: {client.dashboard_link}")
+    limit = seconds_to_wait(options, WAIT.get(cluster, WAIT["tcp"]))
+    if not client.scheduler_info()["workers"]:
+        _say(f"waiting for the first worker of {cluster}, up to {limit:.0f} s")
+        try:
+            client.wait_for_workers(1, timeout=limit)
+        except OSError as error:
+            raise ResourceError(
+                f"workers: {cluster} has had no worker for {limit:.0f} s. Are its jobs waiting in "
+                "a queue? Start workers (dask worker ADDRESS --nthreads 1), or wait longer with "
+                "the cluster option wait=SECONDS."
+            ) from error
+    check_versions(client)
+    if folder is not None:
+        check_folder(client, folder)
+    return ClusterWorkers(client)
+
+
+def source_of_worker() -> tuple[str, str]:
+    """The version of zscope in this process, and a hash of its source."""
+    return __version__, source_hash()
+
+
+def check_versions(client: Client) -> None:
+    here = source_of_worker()
+    for worker, there in client.run(source_of_worker, on_error="return").items():
+        if there == here:
+            continue
+        if isinstance(there, tuple):
+            what = f"has zscope {there[0]}, source {there[1][:8]}"
+        else:
+            what = f"cannot import this zscope ({_short(there)})"
+        raise ConfigError(
+            f"workers: the worker at {worker} {what}, but this program is zscope {here[0]}, source "
+            f"{here[1][:8]}. Its results would not be comparable: install the same version there, "
+            "and start the worker again."
+        )
+
+
+def check_folder(client: Client, folder: Path) -> None:
+    """Refuse workers that do not see the folder, or may not write to it."""
+    with partial_folder(folder.absolute()) as probe:
+        end = time.monotonic() + 5  # network file systems take a moment
+        while True:
+            views = client.run(view_of_folder, str(probe), on_error="return")
+            bad = {worker: view for worker, view in views.items() if view is not None}
+            if not bad or time.monotonic() > end:
+                break
+            time.sleep(0.5)
+    for worker, view in bad.items():
+        raise ConfigError(
+            f"workers: the worker at {worker} {view} {folder.absolute()}, where the runs go. Is it "
+            "on a disk that only this machine has? Choose a folder that all machines share, under "
+            "the same path."
+        )
+
+
+def view_of_folder(path: str) -> str | None:
+    """What a worker cannot do with a folder."""
+    if not os.path.isdir(path):
+        return "does not see"
+    return None if os.access(path, os.W_OK | os.X_OK) else "may not write to"
+
+
+class ClusterWorkers(Stoppable):
+    """The workers of a Dask client, as an executor that knows why a task was lost."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        # Never twice under one key, by which Dask takes a second try for the first.
+        self._executor = client.get_executor(pure=False)
+        self._source = source_of_worker()
+        name = f"zscope-{self._source[0]}-{self._source[1][:12]}"
+        client.register_plugin(SaveAtTheEnd(), name=name)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
+        outcome: Future[Any] = Future()
+        task = self._executor.submit(call_if_same, self._source, partial(fn, *args, **kwargs))
+        task.add_done_callback(partial(self._pass_on, outcome))
+        return outcome
+
+    def _pass_on(self, outcome: "Future[Any]", task: "Future[Any]") -> None:
+        if outcome.cancelled():
+            return
+        if task.cancelled():
+            outcome.set_exception(
+                ResourceError(
+                    "workers: the connection to the scheduler was lost. Was it stopped? What was "
+                    "done so far is kept: start the scheduler and then the same command again."
+                )
+            )
+        elif isinstance(error := task.exception(), KilledWorker):
+            outcome.set_exception(BrokenExecutor(f"on Dask: {_short(error)}"))
+        elif error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(task.result())
+
+    def stop(self, owner: str | None = None) -> None:
+        """Ask the tasks of an owner to save and end, and wait for them."""
+        end = time.monotonic() + GRACE
+        with suppress(OSError, ValueError, RuntimeError):
+            running = self._client.run(stop_tasks, owner, on_error="ignore")
+            self._executor.shutdown(wait=False)
+            while any(running.values()) and time.monotonic() < end:
+                time.sleep(0.2)
+                running = self._client.run(stop_tasks, owner, on_error="ignore")
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._executor.shutdown(wait=wait)
+
+
+def call_if_same(source: tuple[str, str], call: Callable[[], Any]) -> Any:
+    """Call it, on a worker that may have come after the others had been checked."""
+    here = source_of_worker()
+    if here == source:
+        return call()
+    line = (
+        f"workers: the worker on {socket.gethostname()} has zscope {here[0]}, source "
+        f"{here[1][:8]}, but this program is zscope {source[0]}, source {source[1][:8]}. Install "
+        "the same version there, and start the worker again."
+    )
+    return FAILED, line, line
+
+
+class SaveAtTheEnd(WorkerPlugin):
+    """Lets the tasks of a worker save and end before it ends itself.
+
+    Tasks run in threads, where no signal arrives. With SIGTERM, they end first and their results
+    (that they ended) are sent, so that nobody takes the worker for one that they have killed.
+    """
+
+    idempotent = True  # or a second program on the same workers would tear it down
+    own_process = False
+
+    def setup(self, worker: Any) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+        self.own_process = threading.current_thread() is threading.main_thread()
+        if self.own_process:
+            signal.signal(signal.SIGTERM, partial(self._handle, worker))
+
+    def _handle(self, worker: Any, number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        threading.Thread(target=self._end, args=[worker], daemon=True).start()
+
+    def _end(self, worker: Any) -> None:
+        stop_tasks(None, GRACE)
+        time.sleep(1.0)  # until the results are fetched
+        worker.loop.add_callback(worker.close, nanny=False, reason="SIGTERM")
+
+    async def teardown(self, worker: Any) -> None:
+        if self.own_process and worker.status in (Status.closing, Status.closed):
+            await asyncio.to_thread(stop_tasks, None, GRACE)
+
+
+@contextmanager
+def slurm_client(options: Mapping[str, Any], folder: Path | None) -> Iterator[Client]:
+    """A client whose workers are SLURM jobs; jobs that end are replaced until the block ends."""
+    if find_spec("dask_jobqueue") is None:
+        raise MissingExtra("workers", "dask-jobqueue", "cluster")
+    from dask_jobqueue.slurm import SLURMCluster
+
+    jobs, settings = slurm_settings(options, folder)
+    if shutil.which("sbatch") is None:
+        raise ConfigError(
+            "workers: there is no SLURM here: the command sbatch was not found. Start this on a "
+            "machine from which jobs are submitted, or use --jobs or --cluster tcp://host:port."
+        )
+    try:
+        cluster = SLURMCluster(**settings)
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(
+            f"workers: the SLURM jobs could not be described ({_short(error)}). Correct the "
+            "cluster options."
+        ) from error
+    stop = threading.Event()
+    try:
+        check_job(cluster.job_script())
+        cluster.scale(jobs=jobs)
+        threading.Thread(target=_replace_jobs, args=[cluster, jobs, stop], daemon=True).start()
+        with Client(cluster, set_as_default=False, name="zscope") as client:
+            yield client
+    finally:
+        stop.set()
+        cluster.close()
+
+
+def slurm_settings(options: Mapping[str, Any], folder: Path | None) -> tuple[int, dict[str, Any]]:
+    """How many jobs, and the arguments of SLURMCluster."""
+    check_options(options, SLURM_OPTIONS | {"jobs", "wait"})
+    seconds_to_wait(options, WAIT["slurm"])
+    try:
+        jobs = int(str(options.get("jobs", 1)))
+    except ValueError:
+        jobs = 0
+    if jobs < 1:
+        raise ConfigError(
+            f"workers: the cluster option jobs={options['jobs']!r} is no number of SLURM jobs; "
+            "expected a whole number of at least 1."
+        )
+    given = {name: value for name, value in options.items() if name in SLURM_OPTIONS}
+    for name in LISTS & set(given):
+        if isinstance(given[name], str):
+            given[name] = shlex.split(given[name])
+    one_thread = ["export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE"]
+    settings = {
+        "cores": 1,
+        "processes": 1,
+        "memory": "4GB",
+        "nanny": False,  # which would get SIGTERM too, and give the worker less time to save
+        # In the place of the shell of the job, with whose end SLURM kills what is left.
+        "python": f"exec {shlex.quote(sys.executable)}",
+        **({} if folder is None else {"log_directory": str(folder.absolute() / "slurm")}),
+        **given,
+    }
+    settings["job_script_prologue"] = one_thread + list(given.get("job_script_prologue", []))
+    return jobs, settings
+
+
+def check_job(script: str) -> None:
+    """Let SLURM say whether it would take the job: later, nobody would hear it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
+        file.write(script)
+        file.flush()
+        try:
+            answer = subprocess.run(
+                ["sbatch", "--test-only", file.name],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ResourceError(
+                "workers: SLURM has not answered for 60 s. Is its controller running (scontrol "
+                "ping)? Try again later."
+            ) from error
+    if answer.returncode != 0:
+        raise ConfigError(
+            f"workers: SLURM refuses the jobs ({_short(answer.stderr)}). Correct the cluster "
+            "options: queue is the partition, walltime and memory are what a job may use."
+        )
+
+
+def _replace_jobs(cluster: Any, jobs: int, stop: threading.Event) -> None:
+    """Submit jobs in the place of those that have ended: scancel, or the end of their time."""
+    while not stop.wait(REPLACE):
+        with suppress(Exception):
+            cluster.scale(jobs=jobs)
+
+
+def _say(text: str) -> None:
+    print(f"workers: {text}", file=sys.stderr)
+
+
+def _short(error: Any, limit: int = 200) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
