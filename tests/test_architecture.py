@@ -27,6 +27,7 @@ FOUNDATION = {
     "scaling",
     "presets",
     "files",
+    "documents",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -40,6 +41,7 @@ ARROWS = {
     "types": {"errors"},
     "errors": set(),
     "files": {"errors"},
+    "documents": {"errors", "files"},
     "results": {"errors"},
     "randomness": set(),
     "groups": {"errors", "types"},
