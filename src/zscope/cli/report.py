@@ -133,15 +133,15 @@ def _report_family(
     from zscope.cli.outputs import try_file
     from zscope.cli.targets import command_line
     from zscope.errors import ConfigError
-    from zscope.report.build import files_of
-    from zscope.report.family import family_report
+    from zscope.report.family import family_report, files_of_family
 
     if given:
         raise ConfigError(
             f"report: {given[0]} is for one model, and {target} is a folder of runs, whose scores "
             "have been measured. Leave it out, or name one run."
         )
-    for file in files_of(out):
+    files = files_of_family(out)
+    for file in files:
         try_file("report: --out", file)
     command = command_line("report", target, columns, {"out": out})
     report = family_report(target, columns, command=command)
@@ -149,9 +149,8 @@ def _report_family(
     if json:
         from json import dumps
 
-        numbers = out.with_suffix(".json") if out.suffix.lower() == ".html" else out
-        files = {"page": str(out), "numbers": str(numbers)}
-        print(dumps({**files, **report.to_dict()}))
+        places = {"page": str(out), "numbers": str(files[-1])}
+        print(dumps({**places, **report.to_dict()}))
         return
     print(f"{len(report.runs):,} runs in {out}")
     if problems := report.problems:

@@ -17,7 +17,7 @@ from zscope.report.build import files_of, write_all
 from zscope.report.page import TEMPLATES
 from zscope.tables import Table, numbers_of, table
 
-__all__ = ["FamilyReport", "family_report", "has_runs"]
+__all__ = ["FamilyReport", "family_report", "files_of_family", "has_runs"]
 
 Drawing = tuple[str, int, str]  # address, width, caption
 Drawings = Mapping[str, Callable[[], Any]]  # by caption
@@ -68,10 +68,10 @@ class FamilyReport:
         return {"format": 1, **about, "table": self.table.to_dict(), "problems": problems}
 
     def save(self, path: str | Path) -> Path:
-        """Write the page (.html, with its numbers as .json), or the table alone."""
+        """Write the page (.html, with its numbers as NAME-table.json), or the table alone."""
         path = Path(path)
         contents = {}
-        for file in files_of(path):
+        for file in files_of_family(path):
             suffix = file.suffix.lower()
             if suffix == ".html":
                 contents[file] = page(self, path).encode(errors="replace")
@@ -81,6 +81,12 @@ class FamilyReport:
                 contents[file] = self.table.to_bytes(suffix[1:])
         write_all(contents)
         return path
+
+
+def files_of_family(path: Path) -> list[Path]:
+    """The files of a page of this name. Its numbers are not called sweep.json, as the plan is."""
+    files = files_of(path)
+    return [path, path.with_name(f"{path.stem}-table.json")] if len(files) > 1 else files
 
 
 def family_report(
@@ -107,6 +113,7 @@ def page(report: FamilyReport, place: Path) -> str:
     return environment.get_template("sweep.html").render(
         report=report,
         version=__version__,
+        numbers=files_of_family(place)[-1].name,
         table=report.table,
         facts=_facts(report.runs),
         figures=list(_figures(report)),
