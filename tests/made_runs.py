@@ -58,8 +58,8 @@ def write_scores(path: Path, scores: dict[str, Any], **entry: Any) -> None:
         "time": time.time(), "intervals": {},
     }  # fmt: skip
     for assay, values in scores.items():
-        values = values if isinstance(values, dict) else {"": values}
-        entries.append({"assay": assay, "scores": values, **about, **entry})
+        named = values if isinstance(values, dict) else {"": values}
+        entries.append({"assay": assay, "scores": named, **about, **entry})
     store.write_json(file, {"entries": entries})
 
 

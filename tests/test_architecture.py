@@ -28,6 +28,7 @@ FOUNDATION = {
     "presets",
     "files",
     "interrupts",
+    "documents",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
@@ -42,6 +43,7 @@ ARROWS = {
     "errors": set(),
     "files": {"errors"},
     "interrupts": {"errors"},
+    "documents": {"errors", "files"},
     "results": {"errors"},
     "randomness": set(),
     "groups": {"errors", "types"},

@@ -9,18 +9,19 @@ import dataclasses
 import inspect
 import math
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-import torch
 
 from zscope.errors import MissingExtra, Undefined
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
 
 __all__ = [
     "COLUMNS",
@@ -151,7 +152,7 @@ class Result:
             lines = [
                 (name, " x ".join(map(str, value.shape)) + " numbers")
                 for name, value in arrays
-                if isinstance(value, torch.Tensor | np.ndarray)
+                if _is_array(value)
             ]
         return [(name.replace("_", " "), text) for name, text in lines]
 
@@ -362,7 +363,7 @@ def plain(value: Any) -> Any:
     """`value` without tensors, arrays or numbers that JSON cannot hold."""
     if isinstance(value, Result):
         return value.to_dict()
-    if isinstance(value, torch.Tensor | np.ndarray):
+    if _is_array(value):
         return value.tolist() if _is_finite(value) else plain(value.tolist())
     if isinstance(value, np.generic):
         return plain(value.item())
@@ -380,10 +381,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _is_finite(values: torch.Tensor | np.ndarray) -> bool:
+def _is_array(value: Any) -> bool:
+    """Whether this is an array or a tensor; torch is not loaded to answer it."""
+    torch = sys.modules.get("torch")
+    return isinstance(value, np.ndarray) or (torch is not None and isinstance(value, torch.Tensor))
+
+
+def _is_finite(values: "torch.Tensor | np.ndarray") -> bool:
     """Whether an array has numbers only, all finite: its lists then need no second look."""
-    if isinstance(values, torch.Tensor):
-        return bool(torch.isfinite(values).all())
+    if not isinstance(values, np.ndarray):
+        return bool(values.isfinite().all())
     return values.dtype.kind in "biuf" and bool(np.isfinite(values).all())
 
 

@@ -15,7 +15,6 @@ time (`zscope.files.lock`).
 import hashlib
 import io
 import json
-import math
 import re
 import sys
 import zipfile
@@ -29,6 +28,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zscope.documents import (
+    CHECKSUM,
+    FORMAT,
+    Damaged,
+    checksum_of,
+    damage_text,
+    is_run,
+    read_json,
+    read_run_file,
+    verify,
+    write_json,
+)
 from zscope.errors import RunError
 from zscope.files import check_memory, open_regular, require_regular, sweep, write_whole
 from zscope.results import Result, html_table
@@ -58,30 +69,8 @@ __all__ = [
     "write_tensors",
 ]
 
-FORMAT = 1
 LARGE = 4096  # numbers; larger arrays of a result go to its .npz
-CHECKSUM = "sha256"
 CHECKPOINT = r"step-([0-9]{9,18})"  # the name of its file
-
-# What the entries of run.json are, as far as they are there; {} nests, and may be absent (null).
-Kinds = dict[str, Any]
-HISTORY: Kinds = {"bytes": int, "sha256": str}
-KINDS: Kinds = {
-    "status": str, "step": int, "config": dict, "environment": dict, "history": HISTORY,
-}  # fmt: skip
-CONFIG: Kinds = {
-    "model": {"name": str, "shape": [int], "latents": int, "options": dict},
-    "data": {
-        "name": str,
-        "options": dict,
-        "split": {"fractions": [float], "seed": int, "part": int},
-    },
-    "scaling": {"mean": [float], "scale": [float], "names": [str], "categories": dict},
-}
-
-
-class Damaged(RunError):
-    """A file of a run is not as it was written."""
 
 
 @dataclass
@@ -175,12 +164,12 @@ class Run:
             content = read_json(file)
             if "result" not in content or content.get("assay") != file.stem:
                 seen = f"it has no result of {file.stem}, but of {content.get('assay')!r:.60}"
-                raise Damaged(_damage(file, seen))
+                raise Damaged(damage_text(file, seen))
             arrays = {}
             if file.with_suffix(".npz").exists():
                 arrays = read_npz(file.with_suffix(".npz"), content.get("arrays"))
             elif "arrays" in content:
-                raise Damaged(_damage(file.with_suffix(".npz"), "it is missing"))
+                raise Damaged(damage_text(file.with_suffix(".npz"), "it is missing"))
             results[file.stem] = _insert_arrays(content["result"], arrays)
         return results
 
@@ -211,37 +200,10 @@ def _insert_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     return [_insert_arrays(item, arrays) for item in value] if isinstance(value, list) else value
 
 
-def is_run(path: str | Path) -> bool:
-    """Whether this folder is a run of zscope."""
-    return (Path(path) / "run.json").is_file()
-
-
-def open_run(path: str | Path, *, weights: bool = True) -> Run:
-    """Read a run directory; raises RunError if it is incomplete or damaged.
-
-    `weights`: a finished run must have its weights too.
-    """
+def open_run(path: str | Path) -> Run:
+    """Read a run directory; raises RunError if it is incomplete or damaged."""
     path = Path(path)
-    if not is_run(path):
-        if path.is_dir() and any(path.iterdir()):
-            raise RunError(
-                f"store: {path} contains no run.json. It is not a run, or one that was stopped "
-                f"before training began. Start it again: zscope train ... --out {path}"
-            )
-        raise RunError(
-            f"store: there is no run at {path}. Train one with: zscope train MODEL DATASET "
-            f"--out {path}"
-        )
-    content = read_json(path / "run.json")
-    missing = [key for key in ("status", "step", "config") if key not in content]
-    if missing:
-        raise RunError(
-            f"store: {path / 'run.json'} lacks {', '.join(missing)}. It was edited, or written "
-            "by another program. Restore it, or train again."
-        )
-    content = {"environment": {}, "history": None, **content}
-    _check_kinds(path / "run.json", content, KINDS)
-    _check_kinds(path / "run.json", content["config"], CONFIG, "config.")
+    content = read_run_file(path)
     run = Run(
         path=path,
         config=content["config"],
@@ -250,8 +212,6 @@ def open_run(path: str | Path, *, weights: bool = True) -> Run:
         environment=content["environment"],
         history_check=content["history"],
     )
-    if not weights:
-        return run
     require_regular(path / "model.safetensors", "store", RunError)
     if run.finished and not (path / "model.safetensors").is_file():
         raise RunError(
@@ -262,95 +222,13 @@ def open_run(path: str | Path, *, weights: bool = True) -> Run:
     return run
 
 
-def _check_kinds(path: Path, content: dict[str, Any], kinds: Kinds, place: str = "") -> None:
-    """Refuse a file whose entries are not what they must be."""
-    for key, kind in kinds.items():
-        value = content.get(key)
-        nested = isinstance(kind, dict)
-        if key not in content and (nested or kind is dict or not place):
-            continue
-        if nested and isinstance(value, dict):
-            _check_kinds(path, value, kind, f"{place}{key}.")
-        elif not _is_kind(value, kind):
-            name = "a list" if isinstance(kind, list) else "dict" if nested else kind.__name__
-            raise RunError(
-                f"store: {path} has {place}{key}={_short(value)}; expected {name}. Was it edited? "
-                "Restore it, or train again."
-            )
-
-
-def _is_kind(value: Any, kind: Any) -> bool:
-    if isinstance(kind, dict):
-        return value is None
-    if isinstance(kind, list):
-        return isinstance(value, list) and all(_is_kind(item, kind[0]) for item in value)
-    if kind is float:
-        return isinstance(value, int | float) and math.isfinite(value)
-    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) < 80 else f"{text[:60]}…"
-
-
-def write_json(path: Path, content: dict[str, Any], *, indent: int | None = 2) -> None:
-    """Write a JSON file with its format and its checksum."""
-    plain = {"format": FORMAT, **json.loads(json.dumps(content))}
-    text = json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent)
-    write_whole(path, f"{text}\n".encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The content of a JSON file of zscope; raises RunError if it is damaged or too new."""
-    try:
-        with open_regular(path, "store", RunError) as file:
-            content = json.loads(file.read())
-    except (ValueError, OSError, RecursionError) as error:
-        raise Damaged(
-            f"store: {path} cannot be read ({error}). It is damaged or truncated; restore it "
-            "from a copy, or create it again."
-        ) from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        version = content.get("format") if isinstance(content, dict) else type(content).__name__
-        raise RunError(
-            f"store: {path} has format {version!r}; this zscope reads format {FORMAT}. Was it "
-            "written by another version, or by hand? Update zscope, or create the file again."
-        )
-    verify(path, content)
-    return content
-
-
-def verify(path: Path, content: dict[str, Any]) -> None:
-    """Take the checksum out of the content of a JSON file; Damaged if it is not its own."""
-    checksum = content.pop(CHECKSUM, None)
-    if checksum is not None and checksum != _checksum(content):
-        raise Damaged(
-            f"store: {path} does not agree with its own checksum. It is damaged, or was edited: "
-            f"restore it from a copy or, if you edited it on purpose, delete its {CHECKSUM} entry."
-        )
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    """The checksum of values that come from JSON, whatever their order and spacing."""
-    plain = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(plain.encode()).hexdigest()
-
-
-def _damage(path: Path, seen: str) -> str:
-    return (
-        f"store: {path} is damaged: {seen}. Was it changed by another program, or the disk at "
-        "fault? Restore it from a copy, or create it again."
-    )
-
-
 def read_npz(path: Path, checksum: str | None = None) -> dict[str, np.ndarray]:
     """The arrays of an .npz file; RunError if it is damaged or larger than the memory."""
     try:
         with open_regular(path, "store", RunError) as file:
             content = file.read()
         if checksum is not None and hashlib.sha256(content).hexdigest() != checksum:
-            raise Damaged(_damage(path, "its checksum is another"))
+            raise Damaged(damage_text(path, "its checksum is another"))
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             total = sum(member.file_size for member in archive.infolist())
         check_memory("store", total, str(path))
@@ -362,7 +240,7 @@ def read_npz(path: Path, checksum: str | None = None) -> dict[str, np.ndarray]:
     except (OSError, ValueError, EOFError, KeyError, TypeError, RuntimeError, SyntaxError,
             MemoryError, OverflowError, NotImplementedError, zipfile.BadZipFile,
             zlib.error) as error:  # fmt: skip
-        raise Damaged(_damage(path, f"{type(error).__name__}: {error}")) from error
+        raise Damaged(damage_text(path, f"{type(error).__name__}: {error}")) from error
 
 
 def read_history(
@@ -381,7 +259,7 @@ def read_history(
             row = None
         number = row.get(key) if isinstance(row, dict) else None
         if not isinstance(number, int) or isinstance(number, bool):
-            raise Damaged(_damage(file, f"the row {line[:60]!r} has no {key}"))
+            raise Damaged(damage_text(file, f"the row {line[:60]!r} has no {key}"))
         yield row
 
 
@@ -396,7 +274,7 @@ def _history_lines(file: Path, check: dict[str, Any] | None) -> list[bytes]:
         length = max(0, check["bytes"])
         if hashlib.sha256(content[:length]).hexdigest() != check["sha256"]:
             seen = f"its first {length:,} bytes have another checksum than when they were written"
-            raise Damaged(_damage(file, seen))
+            raise Damaged(damage_text(file, seen))
     return content[: content.rfind(b"\n") + 1].splitlines(keepends=True)
 
 
@@ -418,7 +296,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
 
 def _tensor_checksum(tensors: dict[str, Tensor], about: dict[str, Any]) -> str:
     """The checksum of names, types, shapes and values of tensors, and what is said about them."""
-    digest = hashlib.sha256(_checksum(about).encode())
+    digest = hashlib.sha256(checksum_of(about).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
@@ -489,7 +367,7 @@ def read_checkpoint(
     step = about.get("step")
     named = re.fullmatch(CHECKPOINT, file.stem)
     if not isinstance(step, int) or step < 0 or (named and step != int(named[1])):
-        raise Damaged(_damage(file, f"it is the checkpoint of step {step!r:.60}"))
+        raise Damaged(damage_text(file, f"it is the checkpoint of step {step!r:.60}"))
     weights = {
         name.removeprefix("model."): tensor
         for name, tensor in tensors.items()

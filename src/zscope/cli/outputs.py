@@ -11,6 +11,9 @@ from zscope.errors import ConfigError
 
 __all__ = ["try_file", "try_folder"]
 
+OURS = ("run.json", "scores.json", "sweep.json", "history.jsonl", "model.safetensors")
+"""Files of runs and sweeps, which no output may replace."""
+
 
 def try_file(option: str, path: Path) -> None:
     """Refuse a file that could not be written; what is there is not touched.
@@ -23,6 +26,11 @@ def try_file(option: str, path: Path) -> None:
             if not stat.S_ISREG(mode):
                 kind = "a folder" if stat.S_ISDIR(mode) else "no regular file"
                 raise ConfigError(f"{option} {path} is {kind}. Name a file.")
+            if path.name in OURS:
+                raise ConfigError(
+                    f"{option} would replace {path}, which belongs to a run or a sweep. Choose "
+                    "another name."
+                )
         _try(path.parent)
 
 

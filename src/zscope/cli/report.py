@@ -1,4 +1,4 @@
-"""zscope report: everything that can be measured of a model, on one page."""
+"""zscope report: everything that can be measured of a model, or a whole sweep, on one page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -36,6 +36,9 @@ def report(
 
     The page is a single file that loads nothing: open it from disk, print it, send it.
 
+    If TARGET is a sweep or a folder of runs, the page has the table of their scores, figures
+    and what differs between them; nothing is measured.
+
     Examples:
 
       zscope report runs/mine -o report.html
@@ -43,6 +46,8 @@ def report(
       zscope report mymodel.py:load --data images.npy
 
       zscope report mymodel:VAE --weights vae.pt --data images.npy response-matrix holes
+
+      zscope report runs/beta -o sweep.html
     """
     from zscope.assays.run import assay_name
     from zscope.cli.assay import finish
@@ -52,6 +57,14 @@ def report(
     from zscope.report.build import files_of
     from zscope.report.progress import show_progress
 
+    if _is_family(target):
+        given = {
+            "--data": data, "--data-option": data_option, "--weights": weights, "--set": set_,
+            "--factors": factors, "--kinds": kinds, "--variances": variances,
+            "--samples": samples, "--fresh": fresh,
+        }  # fmt: skip
+        _report_family(target, names, out, [key for key in given if given[key]], json=json)
+        return
     names = [assay_name(name) for name in names or []]
     for file in files_of(out):
         try_file("report: --out", file)
@@ -100,3 +113,45 @@ def report(
     if unsaved is not None:
         raise unsaved
     finish(content.measurements, names, json=True)
+
+
+def _is_family(target: str) -> bool:
+    """Whether the target is a folder of runs; most others can be told without a look inside."""
+    if not Path(target).is_dir():
+        return False
+    from zscope.report.family import has_runs
+
+    return has_runs(target)
+
+
+def _report_family(
+    target: str, columns: list[str] | None, out: Path, given: list[str], *, json: bool
+) -> None:
+    """The page of a sweep or a folder of runs."""
+    import sys
+
+    from zscope.cli.outputs import try_file
+    from zscope.cli.targets import command_line
+    from zscope.errors import ConfigError
+    from zscope.report.family import family_report, files_of_family
+
+    if given:
+        raise ConfigError(
+            f"report: {given[0]} is for one model, and {target} is a folder of runs, whose scores "
+            "have been measured. Leave it out, or name one run."
+        )
+    files = files_of_family(out)
+    for file in files:
+        try_file("report: --out", file)
+    command = command_line("report", target, columns, {"out": out})
+    report = family_report(target, columns, command=command)
+    report.save(out)
+    if json:
+        from json import dumps
+
+        places = {"page": str(out), "numbers": str(files[-1])}
+        print(dumps({**places, **report.to_dict()}))
+        return
+    print(f"{len(report.runs):,} runs in {out}")
+    if problems := report.problems:
+        print(f"report: {len(problems):,} runs have no scores; the page says why", file=sys.stderr)

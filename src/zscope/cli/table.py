@@ -144,8 +144,7 @@ def _names(text: str | None) -> list[str] | None:
     """Names separated by commas; None of no text."""
     if text is None:
         return None
-    names = [part.strip() for part in text.split(",") if part.strip()]
-    return names
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _where(runs: "Runs", conditions: list[str] | None) -> "Runs":

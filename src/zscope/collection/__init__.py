@@ -16,14 +16,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zscope import store
 from zscope.collection.columns import Columns, choose_entries, columns_of, rows_of
 from zscope.collection.index import read_all, stamps_below, stamps_of
+from zscope.documents import is_run, read_json
 from zscope.errors import MissingExtra, RunError
 from zscope.results import html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from zscope.store import Run
 
 __all__ = ["Runs", "runs", "sort_key"]
 
@@ -39,7 +41,7 @@ def runs(path: str | Path) -> "Runs":
     path = Path(path)
     if (path / "sweep.json").is_file():
         return _runs_of_sweep(path)
-    if store.is_run(path):
+    if is_run(path):
         path = path.absolute()
         return _collect(path.parent, stamps_of(path.parent, [path.name]), whole=False)
     if not path.is_dir():
@@ -56,7 +58,7 @@ def runs(path: str | Path) -> "Runs":
 
 
 def _runs_of_sweep(path: Path) -> "Runs":
-    content = store.read_json(path / "sweep.json")
+    content = read_json(path / "sweep.json")
     try:
         names = [str(each["name"]) for each in content["runs"]]
         folder = path / content.get("runs_folder", "runs")
@@ -68,8 +70,13 @@ def _runs_of_sweep(path: Path) -> "Runs":
         ) from None
     stamps = stamps_of(folder, names)
     collection = _collect(folder, stamps, whole=False, assay=assay)
-    missing = [name for name in names if name not in stamps]
-    return replace(collection, missing=missing, failed=_failures(path / "failed", names))
+    short = collection.columns.fields
+    planned = {
+        each["name"]: {short.get(k, k): v for k, v in (each.get("fields") or {}).items()}
+        for each in content["runs"]
+        if each["name"] not in stamps
+    }
+    return replace(collection, planned=planned, failed=_failures(path / "failed", names))
 
 
 def _failures(folder: Path, names: Sequence[str]) -> dict[str, str]:
@@ -121,18 +128,25 @@ class Runs:
     columns: Columns
     rows: list[Row]  # plain dicts of what each run has, by the short names of columns
     assay: Mapping[str, Any]  # how a sweep measures
-    missing: list[str] = field(default_factory=list)  # planned, and not begun
+    planned: dict[str, Row] = field(default_factory=dict)  # settings of runs not begun
     failed: dict[str, str] = field(default_factory=dict)  # first line of the reason
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[store.Run]:
-        return (store.open_run(self.folder / row["run"]) for row in self.rows)
+    def __iter__(self) -> "Iterator[Run]":
+        from zscope.store import open_run
+
+        return (open_run(self.folder / row["run"]) for row in self.rows)
 
     @property
     def paths(self) -> list[Path]:
         return [self.folder / row["run"] for row in self.rows]
+
+    @property
+    def missing(self) -> list[str]:
+        """Runs that a sweep plans and that have not begun."""
+        return list(self.planned)
 
     @property
     def unfinished(self) -> list[str]:
@@ -155,7 +169,12 @@ class Runs:
             for row in self.rows
             if all(_is_one_of(row.get(name), values) for name, values in wanted)
         ]
-        return replace(self, rows=rows)
+        planned = {
+            run: row
+            for run, row in self.planned.items()
+            if all(name not in row or _is_one_of(row[name], values) for name, values in wanted)
+        }
+        return replace(self, rows=rows, planned=planned)
 
     def groups(self, *fields: str) -> Iterator[tuple[Row, "Runs"]]:
         """Runs with the same values in these columns: (values by name, runs), in order."""
@@ -164,7 +183,7 @@ class Runs:
         for row in self.rows:
             groups.setdefault(tuple(row.get(name) for name in names), []).append(row)
         for key in sorted(groups, key=lambda key: [sort_key(value) for value in key]):
-            yield dict(zip(names, key, strict=True)), replace(self, rows=groups[key])
+            yield dict(zip(names, key, strict=True)), replace(self, rows=groups[key], planned={})
 
     def levels(self, column: str) -> list[Any]:
         """The different values of a column, None if a run has none."""

@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from zscope import store
+from zscope.documents import Damaged, read_json, read_run_file
 from zscope.errors import RunError, ZscopeError
 from zscope.files import open_regular, require_regular, writing
 
@@ -145,9 +145,14 @@ def _save(path: Path, lines: Mapping[str, tuple[str, str]]) -> None:
         (name, stamp, record, zlib.crc32(f"{name}{stamp}{record}".encode()))
         for name, (stamp, record) in lines.items()
     )
-    with suppress(sqlite3.Error, OSError, AttributeError), closing(sqlite3.connect(":memory:")) as index:
+    with (
+        suppress(sqlite3.Error, OSError, AttributeError),
+        closing(sqlite3.connect(":memory:")) as index,
+    ):
         index.execute(f"PRAGMA user_version = {VERSION}")
-        index.execute("CREATE TABLE runs (name TEXT PRIMARY KEY, stamp TEXT, record TEXT, checksum INT)")
+        index.execute(
+            "CREATE TABLE runs (name TEXT PRIMARY KEY, stamp TEXT, record TEXT, checksum INT)"
+        )
         index.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", rows)
         index.commit()
         with writing(path) as file:
@@ -166,14 +171,14 @@ def read_record(path: Path) -> Record:
     """What a table may show of a run; of a damaged one, what is wrong with it."""
     problems: list[str] = []
     try:
-        run = store.open_run(path, weights=False)
+        run = read_run_file(path)
     except (ZscopeError, OSError) as error:
         return {"status": "damaged", "problems": [str(error)]}
     record: Record = {
-        "status": run.status,
-        "step": run.step,
-        "fields": _fields(run.config),
-        "environment": _environment(run.environment),
+        "status": run["status"],
+        "step": run["step"],
+        "fields": _fields(run["config"]),
+        "environment": _environment(run["environment"]),
     }
     for name, read in (("entries", _entries), ("last", _last_row)):
         try:
@@ -224,9 +229,9 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     file = path / "scores.json"
     if not file.exists():
         return []
-    content = store.read_json(file).get("entries")
+    content = read_json(file).get("entries")
     if not isinstance(content, list) or not all(map(_is_entry, content)):
-        raise store.Damaged(
+        raise Damaged(
             f"runs: {file} has no list of entries with an assay and its scores. Was it edited? "
             "Delete it and measure again: zscope assay RUN."
         )
@@ -263,7 +268,7 @@ def _last_row(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise store.Damaged(
+        raise Damaged(
             f"runs: the last row of {file} cannot be read: {lines[-1][:60]!r}. Was it changed by "
             "another program? Restore it from a copy; the scores of the run are not affected."
         )

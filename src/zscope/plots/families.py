@@ -37,7 +37,9 @@ def panels(
         raise ConfigError("plots: no score to draw. Name one, as zscope table lists them.")
     across = min(len(scores), 2)
     down = -(-len(scores) // across)
-    figure, grid = theme.panels(down, across, theme.PAGE, (2.4 if draw is score_lines else 2.8) * down)
+    figure, grid = theme.panels(
+        down, across, theme.PAGE, (2.4 if draw is score_lines else 2.8) * down
+    )
     for panel in grid.flat[len(scores) :]:
         panel.set_visible(False)
     for score, panel in zip(scores, grid.flat, strict=False):
@@ -156,9 +158,9 @@ def score_scatter(
     colours = theme.categories(len(levels))
     many = len(rows) > 5000  # pixels, because so many points make a large file
     for k, level in enumerate(_order(levels)):
-        points = np.array([[row[x], row[column]] for row in levels[level]], dtype=float)
+        points = np.array([[row[x], row[column]] for row in levels[level]], dtype=float).T
         ax.scatter(
-            *points.T, s=12 if len(rows) <= 300 else 5, color=colours[k], alpha=0.75,
+            points[0], points[1], s=12 if len(rows) <= 300 else 5, color=colours[k], alpha=0.75,
             marker=MARKERS[k % len(MARKERS)], linewidths=0, label=_name(level, group),
             rasterized=many,
         )  # fmt: skip

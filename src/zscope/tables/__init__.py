@@ -27,7 +27,8 @@ from zscope.tables.formats import (
     number_with_error,
     plain_number,
 )
-from zscope.tables.statistics import ENOUGH, Difference, Mean, difference_of, mean_of
+from zscope.tables.pairs import ABSENT, key_text, match, numbers_of
+from zscope.tables.statistics import Difference, Mean, difference_of, mean_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -212,7 +213,7 @@ def _means(runs: Runs, keys: dict[str, str], by: list[str]) -> Table:
     groups = list(runs.groups(*by))
     rows: list[Row] = [{**key, "n": len(group)} for key, group in groups]
     cells = [[*by, "n"]]
-    cells += [[*map(_key_text, key.values()), f"{len(group):,}"] for key, group in groups]
+    cells += [[*map(key_text, key.values()), f"{len(group):,}"] for key, group in groups]
     means: list[Mean] = []
     notes = []
     for label, column in keys.items():
@@ -262,7 +263,7 @@ def _notes_of_means(runs: Runs, by: list[str], means: Sequence[Mean]) -> list[st
         levels = max((group.levels(name) for group in groups), key=len)
         if len(levels) > 1 and not runs.columns.is_seed(name) and name not in by:
             notes.append(
-                f"Rows also average over {name} ({listed(map(_key_text, levels), 6)}): add it to "
+                f"Rows also average over {name} ({listed(map(key_text, levels), 6)}): add it to "
                 "by for rows of their own"
             )
     settings = runs.varying()
@@ -272,27 +273,14 @@ def _notes_of_means(runs: Runs, by: list[str], means: Sequence[Mean]) -> list[st
     return notes
 
 
-def numbers_of(values: Sequence[Any]) -> bool:
-    """Whether these are numbers, at least one."""
-    return bool(values) and all(
-        isinstance(each, int | float) and not isinstance(each, bool) for each in values
-    )
-
-
-def _key_text(value: Any) -> str:
-    if value is None:
-        return "–"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _values_text(values: Sequence[Any]) -> str:
     """The values of a column that has no mean."""
-    return listed(dict.fromkeys(map(_key_text, values)), 3) if values else "–"
+    return listed(dict.fromkeys(map(key_text, values)), 3) if values else ABSENT
 
 
 def _plain_mean(label: str, mean: Mean | None, text: str) -> Row:
     if mean is None:
-        value = None if text == "–" else text
+        value = None if text == ABSENT else text
         parts: list[Any] = [value, None, None, 0, "none"]
     else:
         kind = "range" if mean.is_range else "t"
@@ -305,7 +293,7 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
     levels = runs.levels(field)
     if len(levels) < 2:
         raise ConfigError(
-            f"table: all {len(runs):,} runs have {field}={_key_text(levels[0])}, so there is "
+            f"table: all {len(runs):,} runs have {field}={key_text(levels[0])}, so there is "
             f"nothing to pair. Fields that vary: {listed(runs.varying())}."
         )
     rows: list[Row] = []
@@ -315,15 +303,15 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
     alone = 0
     for key, group in runs.groups(*by):
         for a, b in combinations(group.levels(field), 2):
-            matched = _match(group, field, a, b)
+            matched = match(group, field, a, b)
             notes.update(dict.fromkeys(matched.also))
             pairs_by.update(dict.fromkeys(matched.fields))
             alone += matched.alone
-            name = f"{_key_text(b)} − {_key_text(a)}"
+            name = f"{key_text(b)} − {key_text(a)}"
             for label, column in keys.items():
                 difference = difference_of(matched.differences(column, label), seed)
                 rows.append({**key, field: name, "score": label, **_plain_difference(difference)})
-                line = [*map(_key_text, key.values()), name, label]
+                line = [*map(key_text, key.values()), name, label]
                 cells.append([*line, *_difference_cells(difference)])
     about = [
         f"Differences of runs that agree in {listed(pairs_by) if pairs_by else 'everything else'}; "
@@ -341,60 +329,6 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
     return Table(tuple(by), tuple(keys), field, rows, cells, len(by) + 2, [*about, *notes])
 
 
-@dataclass(frozen=True)
-class _Matched:
-    """Runs of two levels that agree in `fields`."""
-
-    pairs: list[tuple[list[Row], list[Row]]]
-    fields: list[str]
-    also: list[str]  # what differs too, of necessity
-    alone: int
-
-    def differences(self, column: str, label: str) -> list[float]:
-        differences = []
-        for first, second in self.pairs:
-            values = [[row[column] for row in rows if row.get(column) is not None]
-                      for rows in (first, second)]  # fmt: skip
-            if all(values):
-                if not all(map(numbers_of, values)):
-                    raise ConfigError(
-                        f"table: {label!r} is not a number ({values[0][0]!r}), so it has no "
-                        "differences. Leave it out of the columns."
-                    )
-                differences.append(sum(values[1]) / len(values[1]) - sum(values[0]) / len(values[0]))
-        return differences
-
-
-def _match(runs: Runs, field: str, a: Any, b: Any) -> _Matched:
-    """Pair the runs of two levels by every other setting that varies.
-
-    A setting that has one value at each level, and not the same, comes with the level (an option
-    that only one of two models has): it is named instead.
-    """
-    first = [row for row in runs.rows if row.get(field) == a]
-    second = [row for row in runs.rows if row.get(field) == b]
-    fields, also = [], []
-    for name in replace(runs, rows=first + second).varying():
-        values = [{row.get(name) for row in rows} for rows in (first, second)]
-        if name == field:
-            continue
-        if all(len(each) == 1 for each in values):
-            one, other = (_key_text(next(iter(each))) for each in values)
-            also.append(
-                f"{name} differs too: {one} with {field}={_key_text(a)}, {other} with "
-                f"{field}={_key_text(b)}"
-            )
-        else:
-            fields.append(name)
-    groups: list[dict[tuple[Any, ...], list[Row]]] = [{}, {}]
-    for group, rows in zip(groups, (first, second), strict=True):
-        for row in rows:
-            group.setdefault(tuple(row.get(name) for name in fields), []).append(row)
-    both = [key for key in groups[0] if key in groups[1]]
-    alone = sum(len(rows) for group in groups for key, rows in group.items() if key not in both)
-    return _Matched([(groups[0][key], groups[1][key]) for key in both], fields, also, alone)
-
-
 def _plain_difference(difference: Difference | None) -> Row:
     names = ("difference", "low", "high", "pairs", "interval", "verdict")
     if difference is None:
@@ -406,7 +340,7 @@ def _plain_difference(difference: Difference | None) -> Row:
 
 def _difference_cells(difference: Difference | None) -> list[str]:
     if difference is None:
-        return ["–", "–", "0", "undecided"]
+        return [ABSENT, ABSENT, "0", "undecided"]
     error = (difference.high - difference.low) / 2
     value, _ = number_with_error(difference.value, error)
     ends = [number_with_error(end, error)[0] for end in (difference.low, difference.high)]

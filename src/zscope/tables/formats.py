@@ -69,9 +69,7 @@ def as_markdown(cells: Sequence[Sequence[str]], left: int) -> str:
         ]
         return f"| {' | '.join(parts)} |"
 
-    rules = [
-        "-" * width if k < left else "-" * (width - 1) + ":" for k, width in enumerate(widths)
-    ]
+    rules = ["-" * width if k < left else "-" * (width - 1) + ":" for k, width in enumerate(widths)]
     return "\n".join([line(escaped[0]), line(rules), *map(line, escaped[1:])])
 
 
@@ -88,7 +86,7 @@ def tex_text(text: str) -> str:
     """Text as LaTeX prints it, with signs of mathematics as such."""
     escapes: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
     escapes |= {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
-    escapes |= {"±": r"$\pm$", "−": "$-$", "–": "--", "…": r"\ldots{}", "×": r"$\times$"}
+    escapes |= {"±": r"$\pm$", "−": "$-$", "…": r"\ldots{}", "×": r"$\times$"}
     escapes |= {"β": r"$\beta$", "<": r"\textless{}", ">": r"\textgreater{}"}
     text = text.translate(str.maketrans(escapes))
     text = re.sub(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]?)0*(\d+)(?![\w.])", _power, text)

@@ -70,11 +70,11 @@ def mean_of(values: Sequence[float]) -> Mean | None:
 
 
 def _half_width(values: np.ndarray) -> float:
-    from scipy.stats import t
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
 
     # Of equal values: rounding in the mean would leave a spread of its own.
     spread = 0.0 if (values == values[0]).all() else float(values.std(ddof=1))
-    return float(t.ppf(0.975, len(values) - 1)) * spread / math.sqrt(len(values))
+    return float(stdtrit(len(values) - 1, 0.975)) * spread / math.sqrt(len(values))
 
 
 def difference_of(values: Sequence[float], seed: int = 0) -> Difference | None:
@@ -94,7 +94,7 @@ def difference_of(values: Sequence[float], seed: int = 0) -> Difference | None:
 
 def _bootstrap(values: np.ndarray, seed: int) -> tuple[float, float]:
     """Percentiles of the means of resampled values."""
-    from scipy.stats import norm, t
+    from scipy.special import ndtr, stdtrit
 
     count = len(values)
     generator = np.random.default_rng([seed, count])
@@ -103,7 +103,7 @@ def _bootstrap(values: np.ndarray, seed: int) -> tuple[float, float]:
         values[generator.integers(count, size=(min(rows, RESAMPLES - start), count))].mean(1)
         for start in range(0, RESAMPLES, rows)
     ])  # fmt: skip
-    tail = norm.cdf(-math.sqrt(count / (count - 1)) * t.ppf(0.975, count - 1))
+    tail = ndtr(-math.sqrt(count / (count - 1)) * stdtrit(count - 1, 0.975))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
 

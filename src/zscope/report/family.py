@@ -1,0 +1,221 @@
+"""The page of a sweep: its table, its figures, what differs between rows, and its runs."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from zscope.collection import Runs, runs
+from zscope.documents import is_run
+from zscope.errors import MissingExtra, ZscopeError
+from zscope.report.build import files_of, write_all
+from zscope.report.page import TEMPLATES
+from zscope.tables import Table, numbers_of, table
+
+__all__ = ["FamilyReport", "family_report", "files_of_family", "has_runs"]
+
+Drawing = tuple[str, int, str]  # address, width, caption
+Drawings = Mapping[str, Callable[[], Any]]  # by caption
+
+SCORES, LEVELS, LISTED = 12, 6, 300
+"""The most scores that are drawn, panels of one score, and runs in the list."""
+ROOM = 8_000_000
+"""Characters that all pictures together may take, so that the page stays below 10 MB."""
+
+
+def has_runs(target: str) -> bool:
+    """Whether a target is a sweep or a folder of runs, and not a model."""
+    from zscope.collection.index import stamps_below
+
+    path = Path(target)
+    if not path.is_dir() or is_run(path):
+        return False
+    return (path / "sweep.json").is_file() or bool(stamps_below(path))
+
+
+@dataclass(frozen=True, eq=False)
+class FamilyReport:
+    """Many runs on one page. `table` has the means, `problems` runs that have none."""
+
+    title: str
+    command: str
+    runs: Runs
+    table: Table
+
+    @property
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Runs that are not in the table: name, state, and the first line of the reason."""
+        failed = [(name, "failed", reason) for name, reason in self.runs.failed.items()]
+        damaged = [(name, "damaged", reason) for name, reason in self.runs.damaged.items()]
+        seen = {name for name, _, _ in [*failed, *damaged]}
+        status = {row["run"]: row["status"] for row in self.runs.rows}
+        rest = [
+            (name, status.get(name, "not begun"), "")
+            for name in [*self.runs.unfinished, *self.runs.missing]
+            if name not in seen
+        ]
+        return [*failed, *damaged, *rest]
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("run", "status", "reason")
+        problems = [dict(zip(names, each, strict=True)) for each in self.problems]
+        about = {"title": self.title, "command": self.command, "runs": len(self.runs)}
+        return {"format": 1, **about, "table": self.table.to_dict(), "problems": problems}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page (.html, with its numbers as NAME-table.json), or the table alone."""
+        path = Path(path)
+        contents = {}
+        for file in files_of_family(path):
+            suffix = file.suffix.lower()
+            if suffix == ".html":
+                contents[file] = page(self, path).encode(errors="replace")
+            elif suffix == ".json":
+                contents[file] = json.dumps(self.to_dict(), indent=1).encode()
+            else:
+                contents[file] = self.table.to_bytes(suffix[1:])
+        write_all(contents)
+        return path
+
+
+def files_of_family(path: Path) -> list[Path]:
+    """The files of a page of this name. Its numbers are not called sweep.json, as the plan is."""
+    files = files_of(path)
+    return [path, path.with_name(f"{path.stem}-table.json")] if len(files) > 1 else files
+
+
+def family_report(
+    target: str, columns: Sequence[str] | None = None, *, command: str = ""
+) -> FamilyReport:
+    """The page of a sweep or of a folder of runs; `columns` as in a table (default: all)."""
+    collection = runs(target)
+    return FamilyReport(target, command, collection, table(collection, columns or None))
+
+
+def page(report: FamilyReport, place: Path) -> str:
+    """The page as text, with links that are right for a file at `place`."""
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra("report", "jinja2", "explore") from None
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    from zscope import __version__
+
+    listed = list(_linked(report.runs, place.absolute().parent))
+    return environment.get_template("sweep.html").render(
+        report=report,
+        version=__version__,
+        numbers=files_of_family(place)[-1].name,
+        table=report.table,
+        facts=_facts(report.runs),
+        figures=list(_figures(report)),
+        problems=report.problems[:LISTED],
+        more_problems=max(0, len(report.problems) - LISTED),
+        runs=listed[:LISTED],
+        more_runs=max(0, len(listed) - LISTED),
+        example=next((path for path, address, _ in listed if not address), None),
+        style=(TEMPLATES / "report.css").read_text("utf-8"),
+    )
+
+
+def _facts(collection: Runs) -> list[str]:
+    """What the runs are, in a few words each."""
+    counts = Counter(row["status"] for row in collection.rows)
+    facts = [", ".join(f"{count:,} {status}" for status, count in counts.most_common())]
+    if collection.missing:
+        facts.append(f"{len(collection.missing):,} not begun")
+    for name in collection.varying():
+        levels = [str(each) for each in collection.levels(name) if each is not None]
+        few = len(levels) <= LEVELS
+        facts.append(f"{name}: {', '.join(levels)}" if few else f"{len(levels)} values of {name}")
+    return facts
+
+
+def _linked(collection: Runs, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Each run: its path, the address of its own report ("" if there is none), its row.
+
+    Those with a report come first.
+    """
+    without = []
+    for row in collection.rows:
+        file = collection.folder / row["run"] / "report.html"
+        place = os.path.relpath(file.parent)
+        if file.is_file():
+            yield place, quote(Path(os.path.relpath(file.absolute(), folder)).as_posix()), row
+        else:
+            without.append((place, "", row))
+    yield from without
+
+
+def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
+    """Titles with their figures; what cannot be drawn says why."""
+    from zscope import plots
+
+    collection = report.runs.select(status="finished")
+    settings = set(collection.columns.fields.values())
+    scores = [name for name in report.table.columns if name not in settings]
+    axis, line, panel = _axes(collection)
+    room = ROOM
+    drawings: list[tuple[str, Drawings]] = []
+    if axis is not None:
+        for score in scores[:SCORES]:
+            parts: Drawings = {
+                name: partial(plots.score_lines, part, score, axis, line)
+                for name, part in _parts(collection, panel).items()
+            }
+            drawings.append((f"{score} against {axis}", parts))
+    if len(scores) > 1:
+        matrix = partial(plots.rank_correlations, collection, scores)
+        points = partial(plots.score_scatter, collection, scores[1], scores[0], line)
+        drawings.append(("Rank correlation between scores", {"": matrix}))
+        drawings.append((f"{scores[1]} against {scores[0]}", {"": points}))
+    for title, parts in drawings:
+        item = _draw(title, parts, room)
+        room -= sum(len(address) for address, _, _ in item["figures"])
+        yield item
+
+
+def _axes(collection: Runs) -> tuple[str | None, str | None, str | None]:
+    """What scores are drawn against, the setting of the lines, and the setting of the panels."""
+    varying = [name for name in collection.varying() if not collection.columns.is_seed(name)]
+    levels = {name: collection.levels(name) for name in varying}
+    numeric = [
+        name for name in varying if numbers_of([each for each in levels[name] if each is not None])
+    ]
+    axis = max(numeric, key=lambda name: len(levels[name]), default=None)
+    rest = [name for name in varying if name != axis and len(levels[name]) <= LEVELS]
+    rest.sort(key=lambda name: (name != "model", name in numeric))
+    line, panel = [*rest, None, None][:2]
+    return axis, line, panel
+
+
+def _parts(collection: Runs, panel: str | None) -> dict[str, Runs]:
+    """The runs for each panel of a figure, by its caption."""
+    if panel is None:
+        return {"": collection}
+    groups = list(collection.groups(panel))[:LEVELS]
+    return {f"{panel}: {key[panel]}": group for key, group in groups}
+
+
+def _draw(title: str, drawings: Drawings, room: int) -> dict[str, Any]:
+    from zscope.report import pictures
+
+    figures: list[Drawing] = []
+    reason = "" if room > 0 else "The figure was left out to keep the page small."
+    for caption, draw in drawings.items():
+        if room <= 0:
+            break
+        try:
+            address, width = pictures.figure(draw(), f"{title}-{caption}")
+            figures.append((address, width, caption))
+        except ZscopeError as error:
+            reason = str(error)
+    return {"title": title, "figures": figures, "undrawn": reason if not figures else ""}
