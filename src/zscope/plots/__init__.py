@@ -30,6 +30,7 @@ _HOMES = {
     "magnitude_map": "maps",
     "map_figure": "maps",
     "heatmap": "matrices",
+    "heatmaps": "matrices",
     "film_strip": "paths",
     "path_figure": "paths",
     "path_plane": "paths",

@@ -1,15 +1,16 @@
-"""Heatmaps."""
+"""Heatmaps, one or a grid of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["heatmap"]
+__all__ = ["Panel", "heatmap", "heatmaps"]
 
 NUMBERED = 16
 """Larger matrices are drawn without numbers in their cells."""
@@ -29,6 +30,8 @@ def heatmap(
     marks: Sequence[int] | None = None,
     marked: str = "causal",
     limit: float | None = None,
+    bar: bool = True,
+    numbered: int = NUMBERED,
     ax: Axes | None = None,
 ) -> Axes:
     """A matrix as coloured cells, with their numbers if there is room.
@@ -37,7 +40,8 @@ def heatmap(
     `y` and `x` do). `diverging` centres the colours on 0, by default if there are negative
     numbers; False gives all of these the palest colour. The rows and columns in `marks` are
     bold, all others grey, and a note says that bold means `marked`. `limit` is the value of
-    the darkest colour, by default the largest value.
+    the darkest colour, by default the largest value. `bar` adds the bar of colours. Matrices
+    with more than `numbered` rows or columns have no numbers in their cells.
     """
     values = np.atleast_2d(theme.array(matrix)).astype(float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
@@ -73,10 +77,11 @@ def heatmap(
     ax.tick_params(length=0, labelsize=theme.SMALL if max(height, width) > 8 else theme.NORMAL)
     _label(ax, "x", width, column_names, marks)
     _label(ax, "y", height, row_names, marks)
-    if max(height, width) <= NUMBERED:
+    if max(height, width) <= numbered:
         _separate_cells(ax, height, width)
         _write_numbers(ax, image, values)
-    theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
+    if bar:
+        theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
     if marks is not None:
         note = f"bold: {marked}" if len(marks) else f"none {marked}"
         ax.annotate(
@@ -93,6 +98,102 @@ def heatmap(
     if own:
         theme.fit(ax)
     return ax
+
+
+class Panel(NamedTuple):
+    """One heatmap of a grid."""
+
+    matrix: Any
+    rows: Sequence[str]
+    columns: Sequence[str]
+    title: str
+
+
+@theme.themed
+def heatmaps(
+    grid: Sequence[Sequence[Panel]],
+    *,
+    x: str = "",
+    y: str = "",
+    label: str = "",
+    limit: float = 1.0,
+    down: Sequence[str] = (),
+    blocks: Callable[[list[str]], Mapping[str, tuple[int, int]]] | None = None,
+    note: str = "",
+) -> Figure:
+    """A grid of heatmaps with one scale of colours; negative numbers have the palest colour.
+
+    `down` are the titles of the rows of the grid. `blocks` says which ranges of rows and columns
+    belong together: lines separate them, and the first row and the last column name them.
+    """
+    across = max(map(len, grid))
+    side = max(1.5, min(2.6, 0.14 * max(len(panel.rows) for line in grid for panel in line)))
+    margin = 0.05 * max(len(name) for line in grid for panel in line for name in panel.rows)
+    figure, axes = theme.panels(
+        len(grid), across, margin + 0.5 + across * (side + 0.15), 0.9 + len(grid) * (side + 0.45)
+    )
+    image = None
+    for i, line in enumerate(grid):
+        for panel in axes[i, len(line) :]:
+            panel.set_visible(False)
+        for j, (panel, ax) in enumerate(zip(line, axes[i], strict=False)):
+            heatmap(
+                np.clip(theme.array(panel.matrix), 0, None),
+                rows=panel.rows,
+                columns=panel.columns,
+                limit=limit,
+                bar=False,
+                numbered=0,
+                ax=ax,
+            )
+            ax.tick_params(labelsize=theme.SMALL)
+            image = ax.images[0]
+            if j and panel.rows == line[0].rows:
+                ax.set_yticklabels([])
+            if i < len(grid) - 1 and panel.columns == grid[-1][0].columns:
+                ax.set_xticklabels([])
+            named = blocks is not None and i == 0
+            theme.title(ax, panel.title, theme.NORMAL)
+            if named:
+                ax.set_title(ax.get_title(loc="left"), fontsize=theme.NORMAL, pad=12)
+            if blocks is not None:
+                _divide(ax, blocks(list(panel.rows)), blocks(list(panel.columns)),
+                        top=i == 0, right=j == len(line) - 1)  # fmt: skip
+        if down and down[i]:
+            axes[i, 0].set_ylabel(down[i])
+    bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 1.4 / (len(grid) * side)), aspect=12)
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2, labelsize=theme.SMALL)
+    bar.set_label(label)
+    figure.supxlabel("\n".join(filter(None, [x, note])), fontsize=theme.NORMAL)
+    figure.supylabel(y, fontsize=theme.NORMAL)
+    return figure
+
+
+def _divide(
+    ax: Axes,
+    rows: Mapping[str, tuple[int, int]],
+    columns: Mapping[str, tuple[int, int]],
+    *,
+    top: bool,
+    right: bool,
+) -> None:
+    """Lines between blocks of rows and columns, and their names above and to the right."""
+    for start, _ in list(rows.values())[1:]:
+        ax.axhline(start - 0.5, color=theme.INK, linewidth=0.7)
+    for start, _ in list(columns.values())[1:]:
+        ax.axvline(start - 0.5, color=theme.INK, linewidth=0.7)
+    style: dict[str, Any] = {
+        "textcoords": "offset points",
+        "fontsize": theme.SMALL,
+        "color": theme.GREY,
+        "annotation_clip": False,
+    }
+    low, high = -0.5, ax.get_xlim()[1]
+    for name, (start, end) in columns.items() if top else ():
+        ax.annotate(name, ((start + end - 1) / 2, low), (0, 2), ha="center", va="bottom", **style)
+    for name, (start, end) in rows.items() if right else ():
+        ax.annotate(name, (high, (start + end - 1) / 2), (2, 0), va="center", rotation=270, **style)
 
 
 def _cell(count: int) -> float:
