@@ -88,12 +88,11 @@ class ComparisonOfRuns(Tabular):
 
     def plot(self, ax: Any = None) -> Any:
         """The maps: CKA, Procrustes and the smaller of both, or one for each step."""
-        first, second = "the first", "the second"
-        if len(self.maps[0].pairs) == 1 and len(self.groups) == 1:
+        first, second = "the first run of a pair", "the second run of a pair"
+        if len(self.groups) == 1 and len(self.maps[0].pairs) == 1:
             first, second = self.maps[0].pairs[0]
-        elif len(self.runs) <= 4 and len(self.groups) == 1:
-            first = second = f"two of {', '.join(self.runs)}"
-            return plot_maps(self.maps, x=f"layers of {second}", y="layers of the other", ax=ax)
+        elif len(self.groups) == 1 and len(self.runs) <= 4:
+            first, second = "one run", f"the other (pairs of {', '.join(self.runs)})"
         return plot_maps(self.maps, x=f"layers of {second}", y=f"layers of {first}", ax=ax)
 
     def __repr__(self) -> str:
@@ -108,7 +107,7 @@ class ComparisonOfRuns(Tabular):
             head = ", ".join(filter(None, [group, count, "the smaller of CKA and Procrustes"]))
             parts.append(f"{head}\n{steps_table(maps)}")
         notes = [f"{len(self.runs)} runs, {self.samples} samples"]
-        if any(each.untrained for each in self.maps):
+        if any(each.untrained for each in self.maps) and len(self.maps) == len(self.groups):
             notes.append("untrained, shuffled: the smaller of both for the first run of a group")
         return "\n\n".join([*parts, "\n".join([*notes, *self.flags])])
 
@@ -298,7 +297,7 @@ def _by_fields(
     if "seed" not in fields:
         flags.append(
             "The runs of each pair have the same seed: layers of the same size started from the "
-            f"same weights, which makes them similar by itself. For other seeds: by "
+            f"same weights, which makes them similar by itself. For different seeds: by "
             f"{','.join([*fields, 'seed'])}."
         )
     return groups, fields, flags

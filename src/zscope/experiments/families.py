@@ -162,7 +162,10 @@ def pairs_by(who: str, members: Sequence[Member], by: Sequence[str]) -> list[Fam
                 continue
             sides = [{name: each.fields.get(name) for name in compared} for each in (first, second)]
             key = first.without([*by, "seed"]) + json.dumps(sides)
-            versus = [f"{_short(name)} {sides[0][name]} and {sides[1][name]}" for name in compared]
+            versus = [
+                f"{_short(name)} {_text(sides[0][name])} and {_text(sides[1][name])}"
+                for name in compared
+            ]
             label = ", ".join([*filter(None, [_label(first, shown)]), *versus])
             groups.setdefault(key, Family(label)).pairs.append((first, second))
     for group in groups.values():
@@ -189,7 +192,11 @@ def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
 
 
 def _label(member: Member, shown: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {member.fields.get(name)}" for name in shown)
+    return ", ".join(f"{_short(name)} {_text(member.fields.get(name))}" for name in shown)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _short(name: str) -> str:

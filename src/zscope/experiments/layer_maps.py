@@ -200,7 +200,10 @@ def plot_maps(
     def panel(each: LayerMap, measure: str, title: str) -> Panel:
         return Panel(each.means[measure], each.row_layers, each.column_layers, title)
 
-    steps = _some([each.step for each in next(iter(groups.values()))])
+    every = [each.step for each in next(iter(groups.values()))]
+    steps = _some(every)
+    if len(steps) < len(every):
+        note = ", ".join(filter(None, [note, f"{len(steps)} of {len(every)} steps"]))
     label = "similarity"
     if len(steps) == 1:
         grid = [[panel(each, m, TITLES[m]) for m in MEASURES] for (each,) in shown.values()]

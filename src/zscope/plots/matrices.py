@@ -100,6 +100,9 @@ def heatmap(
     return ax
 
 
+Blocks = Callable[[list[str]], Mapping[str, tuple[int, int]]]
+
+
 class Panel(NamedTuple):
     """One heatmap of a grid."""
 
@@ -118,7 +121,7 @@ def heatmaps(
     label: str = "",
     limit: float = 1.0,
     down: Sequence[str] = (),
-    blocks: Callable[[list[str]], Mapping[str, tuple[int, int]]] | None = None,
+    blocks: Blocks | None = None,
     note: str = "",
 ) -> Figure:
     """A grid of heatmaps with one scale of colours; negative numbers have the palest colour.
@@ -126,48 +129,73 @@ def heatmaps(
     `down` are the titles of the rows of the grid. `blocks` says which ranges of rows and columns
     belong together: lines separate them, and the first row and the last column name them.
     """
-    across = max(map(len, grid))
-    side = max(1.5, min(2.6, 0.14 * max(len(panel.rows) for line in grid for panel in line)))
-    margin = 0.05 * max(len(name) for line in grid for panel in line for name in panel.rows)
-    figure, axes = theme.panels(
-        len(grid), across, margin + 0.5 + across * (side + 0.15), 0.9 + len(grid) * (side + 0.45)
-    )
-    image = None
+    panels = [panel for line in grid for panel in line]
+    same = all(list(panel.columns) == list(panels[0].columns) for panel in panels)
+    # In inches. Panels are square and close together, which no layout engine does for names
+    # of this length.
+    side = float(np.clip(0.15 * max(len(panel.rows) for panel in panels), 1.3, 2.6))
+    left = 0.45 + 0.055 * max(len(name) for panel in panels for name in panel.rows)
+    below = 0.1 + 0.055 * max(len(name) for panel in panels for name in panel.columns)
+    bottom = below + 0.2 + (0.15 if note else 0)
+    step = (side + 0.12, side + (0.12 if same else below + 0.2))
+    count = (max(map(len, grid)), len(grid))
+    width = left + count[0] * step[0] + 0.75
+    height = bottom + count[1] * step[1] + 0.35
+    figure = theme.axes(None, width, height).figure
+    figure.clear()
+    figure.set_layout_engine("none")
     for i, line in enumerate(grid):
-        for panel in axes[i, len(line) :]:
-            panel.set_visible(False)
-        for j, (panel, ax) in enumerate(zip(line, axes[i], strict=False)):
-            heatmap(
-                np.clip(theme.array(panel.matrix), 0, None),
-                rows=panel.rows,
-                columns=panel.columns,
-                limit=limit,
-                bar=False,
-                numbered=0,
-                ax=ax,
-            )
-            ax.tick_params(labelsize=theme.SMALL)
-            image = ax.images[0]
-            if j and panel.rows == line[0].rows:
+        base = bottom + (count[1] - 1 - i) * step[1]
+        for j, panel in enumerate(line):
+            place = ((left + j * step[0]) / width, base / height, side / width, side / height)
+            ax = theme.axes(figure.add_axes(place))
+            last = j == len(line) - 1
+            title = panel.title if i == 0 or panel.title != grid[0][j].title else ""
+            _draw_panel(ax, panel._replace(title=title), limit, blocks, top=i == 0, right=last)
+            if j:
                 ax.set_yticklabels([])
-            if i < len(grid) - 1 and panel.columns == grid[-1][0].columns:
+            if same and i < count[1] - 1:
                 ax.set_xticklabels([])
-            named = blocks is not None and i == 0
-            theme.title(ax, panel.title, theme.NORMAL)
-            if named:
-                ax.set_title(ax.get_title(loc="left"), fontsize=theme.NORMAL, pad=12)
-            if blocks is not None:
-                _divide(ax, blocks(list(panel.rows)), blocks(list(panel.columns)),
-                        top=i == 0, right=j == len(line) - 1)  # fmt: skip
-        if down and down[i]:
-            axes[i, 0].set_ylabel(down[i])
-    bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 1.4 / (len(grid) * side)), aspect=12)
+        if down:
+            at = (0.25 / width, (base + side / 2) / height)
+            figure.text(*at, down[i], rotation=90, ha="center", va="center", fontsize=theme.NORMAL)
+    bar = figure.colorbar(
+        ax.images[0],
+        cax=figure.add_axes(
+            ((width - 0.5) / width, bottom / height, 0.1 / width, min(side, 1.4) / height)
+        ),
+    )
     bar.outline.set_visible(False)
     bar.ax.tick_params(length=2, labelsize=theme.SMALL)
     bar.set_label(label)
-    figure.supxlabel("\n".join(filter(None, [x, note])), fontsize=theme.NORMAL)
-    figure.supylabel(y, fontsize=theme.NORMAL)
+    middle = (left + (count[0] * step[0] - 0.12) / 2) / width
+    text = "\n".join(filter(None, [x, note]))
+    figure.text(middle, 0.04 / height, text, ha="center", va="bottom", fontsize=theme.NORMAL)
+    middle = (bottom + (count[1] * step[1] - 0.12) / 2) / height
+    figure.text(0.04 / width, middle, y, rotation=90, ha="left", va="center", fontsize=theme.NORMAL)
     return figure
+
+
+def _draw_panel(
+    ax: Axes, panel: Panel, limit: float, blocks: Blocks | None, *, top: bool, right: bool
+) -> None:
+    heatmap(
+        np.clip(theme.array(panel.matrix), 0, None),
+        rows=panel.rows,
+        columns=panel.columns,
+        limit=limit,
+        bar=False,
+        numbered=0,
+        ax=ax,
+    )
+    ax.set_aspect("auto")
+    ax.tick_params(labelsize=theme.SMALL)
+    for text in ax.get_xticklabels():
+        text.set(rotation=90, ha="center", va="top", rotation_mode="default")
+    named = blocks is not None and top
+    ax.set_title(panel.title, fontsize=theme.NORMAL, pad=12 if named else 4)
+    if blocks is not None:
+        _divide(ax, blocks(list(panel.rows)), blocks(list(panel.columns)), top=top, right=right)
 
 
 def _divide(
