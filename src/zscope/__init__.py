@@ -30,8 +30,11 @@ _HOMES = {
     "prune": "zscope.derived",
     "rotate_latents": "zscope.derived",
     "compare": "zscope.experiments",
+    "compare_runs": "zscope.experiments",
+    "dynamics": "zscope.experiments",
     "fondue": "zscope.experiments",
     "perturb": "zscope.experiments",
+    "select_models": "zscope.experiments",
     "explore": "zscope.explorer",
     "train": "zscope.experiments.training",
     "train_ensemble": "zscope.experiments.training",
@@ -89,8 +92,11 @@ if TYPE_CHECKING:
     from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError
     from zscope.experiments.comparison import compare
+    from zscope.experiments.comparison_of_runs import compare_runs
+    from zscope.experiments.dynamics import dynamics
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
+    from zscope.experiments.selection import select_models
     from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
     from zscope.loading import load

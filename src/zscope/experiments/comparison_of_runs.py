@@ -46,7 +46,7 @@ from zscope.results import listed, text_table
 from zscope.sampling import whole
 from zscope.types import Matrix
 
-__all__ = ["ComparisonOfRuns", "compare_runs"]
+__all__ = ["ComparisonOfRuns", "DataOf", "compare_runs", "layers_of"]
 
 AT_ONCE = 2
 """Models whose layers are in memory at a time."""
@@ -160,7 +160,7 @@ def compare_runs(
         groups, fields, flags = _every_two(targets, checkpoints)
     else:
         groups, fields, flags = _by_fields(targets, by, checkpoints)
-    own_data = _DataOf(data)
+    own_data = DataOf(data)
     if by is None:  # runs that agree in their configuration take the same observations
         flags += _check_models(groups[0], own_data(groups[0].pairs[0][0].target))
     clock = Clock(sum(len(group.pairs) * len(group.steps) for group in groups), progress)
@@ -306,17 +306,21 @@ def _by_fields(
 def _source(name: str, target: Any, checkpoints: bool) -> _Source:
     if not checkpoints:
         return _Source(name, target, {None: partial(load, target)})
-    stages: dict[int | None, Load] = {**stages_of("compare", run_folder("compare", target))}
-    return _Source(name, target, stages)
+    stages = stages_of("compare", run_folder("compare", target))
+    return _Source(name, target, dict(stages.items()))
 
 
 def _steps(pairs: Sequence[tuple[_Source, _Source]], checkpoints: bool) -> list[int | None]:
     """The steps that all models of the pairs have."""
     if not checkpoints:
         return [None]
-    sources = {one.name: set(one.stages) for pair in pairs for one in pair}
-    steps = sorted(step for step in set.intersection(*sources.values()) if step is not None)
-    if not [step for step in steps if step]:
+    sources = {
+        one.name: {step for step in one.stages if step is not None}
+        for pair in pairs
+        for one in pair
+    }
+    steps = sorted(set.intersection(*sources.values()))
+    if not any(steps):
         seen = [f"{name} has {listed(sorted(own), 4)}" for name, own in sources.items()]
         raise RunError(
             f"compare: no step after 0 is kept by all {len(sources)} runs: "
@@ -364,7 +368,7 @@ def _check_models(group: _Group, data: Dataset) -> list[str]:
     ]
 
 
-class _DataOf:
+class DataOf:
     """The data that were given, or those of a run; the last ones stay loaded."""
 
     def __init__(self, data: Any) -> None:

@@ -205,9 +205,8 @@ def _short(name: str) -> str:
 
 def _order(member: Member, free: Sequence[str]) -> list[tuple[bool, float, str]]:
     """Numbers in ascending order, before everything else."""
-    values = [member.fields.get(name) for name in free]
-    numbers = [isinstance(each, int | float) for each in values]
-    return [
-        (not is_number, float(each) if is_number else 0.0, str(each))
-        for each, is_number in zip(values, numbers, strict=True)
-    ]
+    order = []
+    for value in (member.fields.get(name) for name in free):
+        number = float(value) if isinstance(value, int | float) else None
+        order.append((number is None, number or 0.0, str(value)))
+    return order

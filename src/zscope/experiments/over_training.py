@@ -78,10 +78,10 @@ class DimensionsOverTraining(Tabular):
         return steps
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import curves
+        from zscope.plots import step_lines
 
         series = {layer: self.of(layer) for layer in self.layers if self.of(layer)}
-        return curves(series, x="step", y="intrinsic dimension", ax=ax)
+        return step_lines(series, x="step", y="intrinsic dimension", ax=ax)
 
     def __repr__(self) -> str:
         table = [["layer", *(f"step {step}" for step in self.steps), "settled from"]]
@@ -115,7 +115,7 @@ class CorrelationsOverTraining(Tabular):
 
     def plot(self, ax: Any = None) -> Any:
         """The largest correlation of each latent with another one, over training."""
-        from zscope.plots import curves
+        from zscope.plots import step_lines
 
         largest = self.tracking.correlations.abs().amax(2)
         names = [f"{k} {kind}".strip() for k, kind in enumerate(self._types())]
@@ -124,7 +124,7 @@ class CorrelationsOverTraining(Tabular):
             for k, name in enumerate(names)
         }
         line = self.tracking.threshold
-        return curves(series, x="step", y="largest |ρ| with another latent", line=line, ax=ax)
+        return step_lines(series, x="step", y="largest |ρ| with another latent", line=line, ax=ax)
 
     def _types(self) -> list[str]:
         return self.types or [""] * len(self.tracking.counts)
@@ -166,11 +166,11 @@ class ScoresOverTraining(Tabular):
 
     def plot(self, ax: Any = None) -> Any:
         """A panel for each assay: the score with its interval, and chance as a dashed line."""
-        from zscope.plots import curves, score_panels
+        from zscope.plots import score_panels, step_lines
 
         if ax is not None:
             first = self.assays[0]
-            return curves({first: self.of(first)}, x="step", y=first, ax=ax)
+            return step_lines({first: self.of(first)}, x="step", y=first, ax=ax)
         return score_panels(self.table, x="step", titles={"polarisation": "Δ_KL (polarisation)"})
 
     def __repr__(self) -> str:
@@ -202,13 +202,13 @@ class TypesOverTraining(Tabular):
         return [dict(zip(self.columns, row, strict=True)) for row in counts]
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import curves
+        from zscope.plots import step_lines
 
         kinds = {"active": self.active, "mixed": self.mixed, "passive": self.passive}
         series = {
             name: dict(zip(self.steps, counts, strict=True)) for name, counts in kinds.items()
         }
-        return curves(series, x="step", y="latents", ax=ax)
+        return step_lines(series, x="step", y="latents", ax=ax)
 
     def __repr__(self) -> str:
         """Up to ten of the steps, with the first and the last."""

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["curves", "lines", "score_panels", "traversal_errors"]
+__all__ = ["lines", "score_panels", "step_lines", "traversal_errors"]
 
 MOST_PANELS = 24
 
@@ -65,7 +65,7 @@ def lines(
 
 
 @theme.themed
-def curves(
+def step_lines(
     series: Mapping[str, Mapping[Any, float]],
     *,
     x: str = "",
@@ -79,7 +79,7 @@ def curves(
     """
     if not series or not all(series.values()):
         raise ConfigError(
-            f"curves: of {len(series)} lines, some have no values. Leave them out, or give them "
+            f"step_lines: of {len(series)} lines, some have no values. Leave them out, or give them "
             "values."
         )
     many = len(series) > 8

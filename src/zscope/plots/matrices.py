@@ -141,7 +141,7 @@ def heatmaps(
     count = (max(map(len, grid)), len(grid))
     width = left + count[0] * step[0] + 0.75
     height = bottom + count[1] * step[1] + 0.35
-    figure = theme.axes(None, width, height).figure
+    figure = theme.figure_of(theme.axes(None, width, height))
     figure.clear()
     figure.set_layout_engine("none")
     for i, line in enumerate(grid):

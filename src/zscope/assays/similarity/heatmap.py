@@ -239,7 +239,8 @@ def _narrow(rows: Tensor) -> Tensor:
     squares, vectors = torch.linalg.eigh(gram)
     squares = squares.clamp(min=0)
     first = int((squares.cumsum(0) <= NEGLIGIBLE * squares.sum()).sum())
-    return (vectors[:, first:] * squares[first:].sqrt()).float()
+    narrow: Tensor = (vectors[:, first:] * squares[first:].sqrt()).float()
+    return narrow
 
 
 def _check(groups: list[dict[str, Layer]]) -> None:
