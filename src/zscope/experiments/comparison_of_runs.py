@@ -200,22 +200,24 @@ def _map(
     for first, second in _few_changes(group.pairs):
         at = "" if step is None else f", step {step}"
         clock(f"{first.name} and {second.name}{at}")
-        ours, theirs = layers(first), layers(second)
-        pairs[first.name, second.name] = layer_similarities(ours, theirs, debiased=debiased)
+        # No local name may hold layers longer than `layers` itself does.
+        pairs[first.name, second.name] = layer_similarities(
+            layers(first), layers(second), debiased=debiased
+        )
         if control is not None and not controls:
-            order = torch.randperm(
-                len(observed), generator=named_generator(control, "similarity-heatmap")
+            generator = named_generator(control, "similarity-heatmap")
+            order = torch.randperm(len(observed), generator=generator)
+            controls["shuffled"] = layer_similarities(
+                layers(first),
+                {name: layer.shuffle(order) for name, layer in layers(second).items()},
+                debiased=debiased,
             )
-            mixed = {name: layer.shuffle(order) for name, layer in theirs.items()}
-            controls["shuffled"] = layer_similarities(ours, mixed, debiased=debiased)
     if control is not None:
         first = group.pairs[0][0]
-        ours = layers(first)
-        del theirs, mixed
         layers.keep_only(first)
         fresh = untrained_copy(list(first.stages.values())[-1](), seed=control)
         controls["untrained"] = layer_similarities(
-            ours, layers_of(fresh, observed), debiased=debiased
+            layers(first), layers_of(fresh, observed), debiased=debiased
         )
     named = {(a.name, b.name): pairs[a.name, b.name] for a, b in group.pairs}
     return average(group.label, step, named, **controls)
@@ -247,7 +249,11 @@ class _Layers:
         return self._layers[key]
 
     def keep_only(self, source: _Source) -> None:
-        self._layers = OrderedDict({id(source): self._layers[id(source)]})
+        """Make room for the layers of another model."""
+        own = self._layers.pop(id(source), None)
+        self._layers.clear()
+        if own is not None:
+            self._layers[id(source)] = own
 
 
 def _few_changes(pairs: Sequence[tuple[_Source, _Source]]) -> list[tuple[_Source, _Source]]:
@@ -334,8 +340,10 @@ def _names_of(targets: Sequence[Any]) -> list[str]:
     names = []
     for target in targets:
         path = target.path if isinstance(target, store.Run) else target
-        if isinstance(path, str | Path):
-            names.append(Path(path).stem if ":" not in str(path) else str(path))
+        if isinstance(path, str | Path) and Path(path).suffix == ".safetensors":
+            names.append("/".join([Path(path).resolve().parents[1].name, Path(path).stem]))
+        elif isinstance(path, str | Path):
+            names.append(Path(path).resolve().name if Path(path).is_dir() else str(path))
         else:
             names.append(getattr(path, "title", type(target).__name__))
     if len(set(names)) == len(names):

@@ -127,7 +127,8 @@ def resolve(who: str, names: str | Sequence[str], members: Sequence[Member]) -> 
     for text in (str(each).strip() for each in texts):
         matches = [key for key in known if key.rpartition(".")[2] == text]
         if text not in known and len(matches) != 1:
-            hint = f"It could be {listed(matches)}." if matches else did_you_mean(text, known)
+            short = {key.rpartition(".")[2] for key in known}
+            hint = f"It could be {listed(matches)}." if matches else did_you_mean(text, short)
             raise ConfigError(
                 f"{who}: the runs have no field {text!r} in their configuration. {hint}"
             )

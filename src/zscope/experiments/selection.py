@@ -38,7 +38,7 @@ from zscope.sampling import whole
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CRITERIA", "SCORES", "Criterion", "Selection", "select_models"]
+__all__ = ["CRITERIA", "SCORES", "Selection", "select_models"]
 
 UDR, DISTANCE = "udr", "distance-to-orthogonality"
 CRITERIA = (UDR, DISTANCE)
@@ -46,17 +46,6 @@ CRITERIA = (UDR, DISTANCE)
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 FEWEST = 3
 """Models that a rank correlation needs."""
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """How a criterion orders the models as a score does."""
-
-    criterion: str
-    score: str
-    correlation: float  # Spearman's, positive where both prefer the same models
-    p: float  # of a correlation as large as this in either direction by chance
-    models: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +56,7 @@ class Selection(Tabular):
     ranked_by: str
     criteria: list[str]
     scores: list[str]
-    agreement: list[Criterion]
+    agreement: list[dict[str, Any]]  # criterion, score, correlation, p of chance, models
     missing: dict[str, str] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     samples: int = 0
@@ -87,8 +76,8 @@ class Selection(Tabular):
     def correlation(self, criterion: str, score: str) -> float:
         """The rank correlation of a criterion with a score."""
         for each in self.agreement:
-            if (each.criterion, each.score) == (criterion, score):
-                return each.correlation
+            if (each["criterion"], each["score"]) == (criterion, score):
+                return float(each["correlation"])
         pair = f"{criterion} with {score}"
         reason = self.missing.get(pair, "Those there are: .agreement")
         raise Undefined(f"select: there is no rank correlation of {pair}: {reason}")
@@ -97,14 +86,14 @@ class Selection(Tabular):
         """The rank correlations of the criteria with the scores."""
         from zscope.plots import heatmap
 
-        rows = list(dict.fromkeys(each.criterion for each in self.agreement))
-        columns = list(dict.fromkeys(each.score for each in self.agreement))
+        rows = list(dict.fromkeys(each["criterion"] for each in self.agreement))
+        columns = list(dict.fromkeys(each["score"] for each in self.agreement))
         if not self.agreement:
             raise Undefined(
                 "select: there are no rank correlations to draw. They need factors, and at least "
                 f"{FEWEST} models. The table itself is in .to_frame()."
             )
-        known = {(each.criterion, each.score): each.correlation for each in self.agreement}
+        known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
         columns = [c for c in columns if all((r, c) in known for r in rows)]
         matrix = np.array([[known[row, column] for column in columns] for row in rows])
         return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
@@ -118,11 +107,9 @@ class Selection(Tabular):
         parts = [text_table(table, left=3)]
         if self.agreement:
             lines = [["rank correlation", "with", "Spearman", "p", "models"]]
-            lines += [
-                [each.criterion, each.score, f"{each.correlation:+.2f}", f"{each.p:.2g}",
-                 str(each.models)]
-                for each in self.agreement
-            ]  # fmt: skip
+            for each in self.agreement:
+                numbers = (f"{each['correlation']:+.2f}", f"{each['p']:.2g}", str(each["models"]))
+                lines.append([each["criterion"], each["score"], *numbers])
             parts.append(text_table(lines, left=2))
         reasons: dict[str, list[str]] = {}
         for place, reason in self.missing.items():
@@ -328,7 +315,7 @@ def _sorted(
 
 def _correlations(
     table: list[dict[str, Any]], columns: Mapping[str, bool]
-) -> tuple[list[Criterion], dict[str, str]]:
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The rank correlation of each criterion with each score; why there is none."""
     from scipy.stats import spearmanr
 
@@ -349,7 +336,8 @@ def _correlations(
                 continue
             result = spearmanr(pairs[:, 0], pairs[:, 1])
             value = sign * float(result.statistic)
-            agreement.append(Criterion(criterion, score, value, float(result.pvalue), len(pairs)))
+            numbers = {"correlation": value, "p": float(result.pvalue), "models": len(pairs)}
+            agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
 
 

@@ -79,8 +79,8 @@ def step_lines(
     """
     if not series or not all(series.values()):
         raise ConfigError(
-            f"step_lines: of {len(series)} lines, some have no values. Leave them out, or give them "
-            "values."
+            f"step_lines: of {len(series)} lines, some have no values. Leave them out, or give "
+            "them values."
         )
     many = len(series) > 8
     ax = theme.axes(ax, theme.PAGE * 0.75 if many else theme.COLUMN * 1.15, 2.6)
