@@ -32,9 +32,12 @@ _HOMES = {
     "prune": "zscope.derived",
     "rotate_latents": "zscope.derived",
     "compare": "zscope.experiments",
+    "compare_runs": "zscope.experiments",
+    "dynamics": "zscope.experiments",
     "fondue": "zscope.experiments",
     "perturb": "zscope.experiments",
     "sweep": "zscope.experiments.sweeps",
+    "select_models": "zscope.experiments",
     "explore": "zscope.explorer",
     "train": "zscope.experiments.training",
     "train_ensemble": "zscope.experiments.training",
@@ -95,9 +98,12 @@ if TYPE_CHECKING:
     from zscope.derived import prune, rotate_latents
     from zscope.errors import Undefined, ZscopeError
     from zscope.experiments.comparison import compare
+    from zscope.experiments.comparison_of_runs import compare_runs
+    from zscope.experiments.dynamics import dynamics
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
     from zscope.experiments.sweeps import sweep
+    from zscope.experiments.selection import select_models
     from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
     from zscope.loading import load

@@ -306,14 +306,19 @@ def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:
     return table
 
 
-def frame_of(table: list[dict[str, Any]]) -> "pd.DataFrame":
-    """Scores in long form as a pandas DataFrame; missing numbers are NaN."""
+def frame_of(table: list[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> "pd.DataFrame":
+    """Scores in long form, or a table of other columns, as a pandas DataFrame.
+
+    Missing numbers are NaN.
+    """
     try:
         import pandas as pd
     except ImportError:
         raise MissingExtra("to_frame", "pandas", "frames") from None
-    frame = pd.DataFrame(table, columns=list(COLUMNS))
-    return frame.astype(dict.fromkeys(("value", "low", "high", "chance"), float))
+    frame = pd.DataFrame(table, columns=list(columns))
+    return frame.astype(
+        {name: float for name in ("value", "low", "high", "chance") if name in frame}
+    )
 
 
 def text_table(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

@@ -292,14 +292,20 @@ def stamp() -> dict[str, str]:
 
 
 def compare(
-    recordings: Sequence[Recording], *, options: Options | None = None, **known: Any
+    recordings: Sequence[Recording],
+    names: Iterable[str] | None = None,
+    *,
+    options: Options | None = None,
+    **known: Any,
 ) -> Measurements:
-    """Every assay that compares codes, of two recordings or more of the same observations.
+    """The named assays that compare codes, or all, of recordings of the same observations.
 
-    `known` are options that go to every assay that has them.
+    Of more than two recordings, name assays that take any number. `known` are options that go
+    to every assay that has them.
     """
     outcome, checked = Measurements(), check_options(options)
-    entries = [each for each in CATALOGUE.values() if each.compares and "codes" in each.takes]
+    chosen = CATALOGUE.values() if names is None else choose(names)
+    entries = [each for each in chosen if each.compares and "codes" in each.takes]
     refuse_unused(options or {}, [entry.name for entry in entries])
     spread = not any(each.posterior.deterministic for each in recordings)
     # In the units of the codes, not in those of a prior that depends on the factors.

@@ -12,12 +12,14 @@ from zscope.cli import (
     compare,
     data,
     demo,
+    dynamics,
     ending,
     explore,
     fondue,
     models,
     report,
     score,
+    select,
     study,
     sweep,
     table,
@@ -43,6 +45,8 @@ app.command()(report.report)
 app.command()(explore.explore)
 app.command()(score.score)
 app.command()(compare.compare)
+app.command()(dynamics.dynamics)
+app.command()(select.select)
 app.command()(fondue.fondue)
 app.add_typer(sweep.app, name="sweep")
 app.command()(table.table)

@@ -1,4 +1,4 @@
-"""Places to write to are tried before anything is loaded or measured."""
+"""Places to write to are tried before anything is loaded or measured; results are printed."""
 
 import errno
 import os
@@ -6,10 +6,54 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zscope.errors import ConfigError
 
-__all__ = ["try_file", "try_folder"]
+if TYPE_CHECKING:
+    from zscope.errors import RunError
+    from zscope.results import Result
+
+__all__ = ["print_with_figure", "save_figures", "try_figure", "try_file", "try_folder"]
+
+
+def try_figure(option: str, path: Path | None) -> None:
+    """Refuse the file of a figure that could not be written, or whose format is unknown."""
+    if path is not None:
+        from zscope.plots.theme import check_format
+
+        check_format(path)
+        try_file(option, path)
+
+
+def save_figures(figures: "dict[Path, Result]") -> "tuple[list[Path], RunError | None]":
+    """Draw results into files; those that were saved, and why the next one was not."""
+    from zscope.errors import RunError
+    from zscope.plots import save
+
+    saved: list[Path] = []
+    for file, result in figures.items():
+        try:
+            save(result.plot(), file)
+        except RunError as error:  # the disk is full, say: the numbers are still printed
+            return saved, error
+        saved.append(file)
+    return saved, None
+
+
+def print_with_figure(result: "Result", figure: Path | None, *, json: bool) -> None:
+    """Print a result for people or as JSON, and draw it."""
+    saved, unsaved = save_figures({} if figure is None else {figure: result})
+    if json:
+        from json import dumps
+
+        print(dumps({**result.to_dict(), "figure": str(saved[0]) if saved else None}))
+    else:
+        print(result)
+        for file in saved:
+            print(f"figure: {file}")
+    if unsaved is not None:
+        raise unsaved
 
 OURS = ("run.json", "scores.json", "sweep.json", "history.jsonl", "model.safetensors")
 """Files of runs and sweeps, which no output may replace."""

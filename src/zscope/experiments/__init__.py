@@ -6,18 +6,24 @@ their module, and importing that module later would hide the function behind it.
 
 from zscope.experiments.choice_of_beta import choice_of_beta
 from zscope.experiments.comparison import compare, correlations_over_training
+from zscope.experiments.comparison_of_runs import compare_runs
+from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
+from zscope.experiments.selection import select_models
 
 __all__ = [
     "choice_of_beta",
     "compare",
+    "compare_runs",
     "correlations_over_training",
     "downstream_accuracy",
+    "dynamics",
     "elbow",
     "fondue",
     "perturb",
+    "select_models",
     "similarity_preservation",
 ]
 

@@ -35,7 +35,8 @@ from zscope.assays.similarity.heatmap import (
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, RunError, Undefined
+from zscope.errors import ConfigError, Undefined
+from zscope.experiments.stages import run_folder, stages_of
 from zscope.loading import load, run_data
 from zscope.randomness import named_generator, seed_of
 from zscope.recording import Recording, auxiliary_of, choose_rows, record
@@ -197,17 +198,12 @@ def compare(
     dataset = as_dataset(run_data(first) if data is None else data)
     if second is None:
         refuse_unused(own, [HEATMAP])
-        return _settling(first, autoencoders[0], _choose(dataset, samples, seed), layer_options)
+        return _settling(
+            first, autoencoders[0], choose_observations(dataset, samples, seed), layer_options
+        )
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
-        shape = autoencoder.observation_shape or dataset.shape
-        if tuple(shape) != dataset.shape:
-            raise ConfigError(
-                f"compare: the {number} model takes observations of shape {tuple(shape)}, but "
-                f"those of {dataset.name} have shape {dataset.shape}. Both models must see the "
-                "same observations: choose data that fit both with --data (data=), or compare "
-                "models of the same data."
-            )
-    observed = _choose(dataset, samples, seed)
+        check_shape(f"the {number} model", autoencoder, dataset)
+    observed = choose_observations(dataset, samples, seed)
     # One after the other, so that only one model's activations are in memory at a time.
     decode = all(autoencoder.decodes for autoencoder in autoencoders)
     (layers, latents), (other_layers, other) = (_prepare(a, observed, decode) for a in autoencoders)
@@ -290,17 +286,12 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, options: Any) -> 
             "folder of a run, whose checkpoints are compared with its final model. Give a second "
             "model."
         )
-    recipe = store.open_run(run).config.get("model")
-    checkpoints = store.checkpoints(Path(run))
-    if recipe is None or not checkpoints:
-        raise RunError(
-            f"compare: {run} has {len(checkpoints)} checkpoints to compare with its final model. "
-            "Train with --snapshot STEP (several times) to keep some, or give a second run."
-        )
-    stages = {0: models.from_recipe(recipe), **{step: load(file) for step, file in checkpoints}}
+    stages = stages_of("compare", Path(run))
+    kept = {step for step, _ in store.checkpoints(Path(run))}
+    stages = {step: stage for step, stage in stages.items() if step == 0 or step in kept}
     final_layers = _prepare(final, observed)[0]
     heatmaps = [
-        similarity_heatmap(_prepare(stage, observed)[0], final_layers, **options)
+        similarity_heatmap(_prepare(stage(), observed)[0], final_layers, **options)
         for stage in stages.values()
     ]
     diagonals = [dict(zip(h.shared, h.diagonal, strict=True)) for h in heatmaps]
@@ -317,18 +308,24 @@ def correlations_over_training(
     run: Path, data: Dataset, *, samples: int = SAMPLES, seed: int = 0, threshold: float = 0.2
 ) -> CorrelationTracking:
     """Correlations between the latents of a run at each of its checkpoints and at the end."""
-    checkpoints = [file for _, file in store.checkpoints(run)]
-    if not checkpoints:
-        raise RunError(
-            f"compare: {run} has no checkpoints. Train with --snapshot STEP (several times) to "
-            "keep some."
-        )
-    targets = [*checkpoints, *([run] if store.open_run(run).finished else [])]
-    codes = (record(load(target), data, samples=samples, seed=seed).codes for target in targets)
+    stages = stages_of("compare", run_folder("compare", run), untrained=False)
+    codes = (record(load_stage(), data, samples=samples, seed=seed).codes
+             for load_stage in stages.values())  # fmt: skip
     return correlation_tracking(codes, threshold=threshold)
 
 
-def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
+def check_shape(who: str, autoencoder: Autoencoder, data: Dataset) -> None:
+    """Refuse a model that takes other observations."""
+    shape = autoencoder.observation_shape or data.shape
+    if tuple(shape) != data.shape:
+        raise ConfigError(
+            f"compare: {who} takes observations of shape {tuple(shape)}, but those of {data.name} "
+            f"have shape {data.shape}. All models must see the same observations: choose data "
+            "that fit them with --data (data=), or compare models of the same data."
+        )
+
+
+def choose_observations(data: Dataset, samples: int, seed: int) -> Dataset:
     """Some rows of the data, with their factors."""
     if min(samples, len(data)) < 4:
         raise Undefined(
@@ -338,15 +335,19 @@ def _choose(data: Dataset, samples: int, seed: int) -> Dataset:
     return data.subset(choose_rows(len(data), samples, seed))
 
 
+def model_activations(model: Autoencoder, data: Dataset, decode: bool = True) -> dict[str, Tensor]:
+    """The outputs of every layer of a model, which sees the data in its own units."""
+    every = slice(0, len(data))
+    data = data.in_units(model.scaling)
+    x = data.batch(every)
+    return activations(model, x, auxiliary=auxiliary_of(model, data, every, x), decode=decode)
+
+
 def _prepare(
     model: Autoencoder, data: Dataset, decode: bool = True
 ) -> tuple[dict[str, Layer], dict[str, Tensor]]:
     """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
-    every = slice(0, len(data))
-    data = data.in_units(model.scaling)
-    x = data.batch(every)
-    auxiliary = auxiliary_of(model, data, every, x)
-    outputs = activations(model, x, auxiliary=auxiliary, decode=decode)
+    outputs = model_activations(model, data, decode)
     latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
     return prepare_layers(outputs), latents
 

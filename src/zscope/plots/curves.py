@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["lines", "traversal_errors"]
+__all__ = ["lines", "score_panels", "step_lines", "traversal_errors"]
 
 MOST_PANELS = 24
 
@@ -62,6 +62,94 @@ def lines(
     else:
         end_labels(ax, ends)
     return ax
+
+
+@theme.themed
+def step_lines(
+    series: Mapping[str, Mapping[Any, float]],
+    *,
+    x: str = "",
+    y: str = "",
+    line: float | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Named lines, {name: {position: value}}, each with positions of its own.
+
+    `line` is a level to mark. The axis of values begins at 0 if no value is negative.
+    """
+    if not series or not all(series.values()):
+        raise ConfigError(
+            f"step_lines: of {len(series)} lines, some have no values. Leave them out, or give "
+            "them values."
+        )
+    many = len(series) > 8
+    ax = theme.axes(ax, theme.PAGE * 0.75 if many else theme.COLUMN * 1.15, 2.6)
+    ends = []
+    for colour, (name, values) in zip(theme.categories(len(series)), series.items(), strict=True):
+        places, numbers = list(values), [float(value) for value in values.values()]
+        marker = "o" if len(places) <= 12 else None
+        ax.plot(places, numbers, color=colour, marker=marker, markersize=3, label=name)
+        ends.append((places[-1], numbers[-1], name, colour))
+    if line is not None:
+        ax.axhline(line, color=theme.GREY, linewidth=0.8, linestyle="--")
+    ax.set(xlabel=x, ylabel=y)
+    _from_zero(ax, [value for values in series.values() for value in values.values()])
+    if many:
+        ax.legend(fontsize=theme.SMALL, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    else:
+        end_labels(ax, ends)
+    return ax
+
+
+@theme.themed
+def score_panels(
+    table: Sequence[Mapping[str, Any]], *, x: str = "step", titles: Mapping[str, str] | None = None
+) -> Figure:
+    """A panel for each score of a long table: value, interval and chance against the column `x`.
+
+    `titles` are for assays that are known by another name.
+    """
+    names = dict.fromkeys((row["assay"], row["measure"]) for row in table)
+    width = min(theme.PAGE, 2.4 * len(names))
+    figure, grid = theme.panels(1, len(names), width, 2.2, sharex=True)
+    for ax, (assay, measure) in zip(grid.flat, names, strict=True):
+        rows = [row for row in table if (row["assay"], row["measure"]) == (assay, measure)]
+        at, values = [row[x] for row in rows], [row["value"] for row in rows]
+        ax.plot(at, values, color=theme.BLUE, marker="o" if len(at) <= 12 else None, markersize=3)
+        banded = [row for row in rows if row["low"] is not None]
+        ax.fill_between(
+            [row[x] for row in banded],
+            [row["low"] for row in banded],
+            [row["high"] for row in banded],
+            color=theme.BLUE,
+            alpha=0.2,
+            linewidth=0,
+        )
+        chance = [row for row in rows if row["chance"] is not None]
+        if chance:
+            ax.plot(
+                [row[x] for row in chance],
+                [row["chance"] for row in chance],
+                color=theme.GREY,
+                linestyle="--",
+                linewidth=0.9,
+            )
+            end = (chance[-1][x], chance[-1]["chance"], "chance", theme.GREY)
+            end_labels(ax, [end])
+        name = (titles or {}).get(assay, assay)
+        ax.set_title(name if measure == "score" else f"{name}, {measure}", fontsize=theme.NORMAL)
+        ax.set_xlabel(x)
+        _from_zero(ax, values)
+        ax.xaxis.set_major_locator(MaxNLocator(4))
+    return figure
+
+
+def _from_zero(ax: Axes, values: Sequence[float]) -> None:
+    """Let an axis of positive values begin just below 0; whole numbers have whole ticks."""
+    if min(values) >= 0:
+        ax.set_ylim(-0.03 * (ax.get_ylim()[1] or 1), ax.get_ylim()[1])
+    if all(float(value).is_integer() for value in values):
+        ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
 
 
 @theme.themed

@@ -1,15 +1,16 @@
-"""Heatmaps."""
+"""Heatmaps, one or a grid of them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["heatmap"]
+__all__ = ["Panel", "heatmap", "heatmaps"]
 
 NUMBERED = 16
 """Larger matrices are drawn without numbers in their cells."""
@@ -29,6 +30,8 @@ def heatmap(
     marks: Sequence[int] | None = None,
     marked: str = "causal",
     limit: float | None = None,
+    bar: bool = True,
+    numbered: int = NUMBERED,
     ax: Axes | None = None,
 ) -> Axes:
     """A matrix as coloured cells, with their numbers if there is room.
@@ -37,7 +40,8 @@ def heatmap(
     `y` and `x` do). `diverging` centres the colours on 0, by default if there are negative
     numbers; False gives all of these the palest colour. The rows and columns in `marks` are
     bold, all others grey, and a note says that bold means `marked`. `limit` is the value of
-    the darkest colour, by default the largest value.
+    the darkest colour, by default the largest value. `bar` adds the bar of colours. Matrices
+    with more than `numbered` rows or columns have no numbers in their cells.
     """
     values = np.atleast_2d(theme.array(matrix)).astype(float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
@@ -73,10 +77,11 @@ def heatmap(
     ax.tick_params(length=0, labelsize=theme.SMALL if max(height, width) > 8 else theme.NORMAL)
     _label(ax, "x", width, column_names, marks)
     _label(ax, "y", height, row_names, marks)
-    if max(height, width) <= NUMBERED:
+    if max(height, width) <= numbered:
         _separate_cells(ax, height, width)
         _write_numbers(ax, image, values)
-    theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
+    if bar:
+        theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
     if marks is not None:
         note = f"bold: {marked}" if len(marks) else f"none {marked}"
         ax.annotate(
@@ -93,6 +98,130 @@ def heatmap(
     if own:
         theme.fit(ax)
     return ax
+
+
+Blocks = Callable[[list[str]], Mapping[str, tuple[int, int]]]
+
+
+class Panel(NamedTuple):
+    """One heatmap of a grid."""
+
+    matrix: Any
+    rows: Sequence[str]
+    columns: Sequence[str]
+    title: str
+
+
+@theme.themed
+def heatmaps(
+    grid: Sequence[Sequence[Panel]],
+    *,
+    x: str = "",
+    y: str = "",
+    label: str = "",
+    limit: float = 1.0,
+    down: Sequence[str] = (),
+    blocks: Blocks | None = None,
+    note: str = "",
+) -> Figure:
+    """A grid of heatmaps with one scale of colours; negative numbers have the palest colour.
+
+    `down` are the titles of the rows of the grid. `blocks` says which ranges of rows and columns
+    belong together: lines separate them, and the first row and the last column name them.
+    """
+    panels = [panel for line in grid for panel in line]
+    same = all(list(panel.columns) == list(panels[0].columns) for panel in panels)
+    # In inches. Panels are square and close together, which no layout engine does for names
+    # of this length.
+    side = float(np.clip(0.15 * max(len(panel.rows) for panel in panels), 1.3, 2.6))
+    left = 0.45 + 0.055 * max(len(name) for panel in panels for name in panel.rows)
+    below = 0.1 + 0.055 * max(len(name) for panel in panels for name in panel.columns)
+    bottom = below + 0.2 + (0.15 if note else 0)
+    step = (side + 0.12, side + (0.12 if same else below + 0.2))
+    count = (max(map(len, grid)), len(grid))
+    width = left + count[0] * step[0] + 0.75
+    height = bottom + count[1] * step[1] + 0.35
+    figure = theme.figure_of(theme.axes(None, width, height))
+    figure.clear()
+    figure.set_layout_engine("none")
+    for i, line in enumerate(grid):
+        base = bottom + (count[1] - 1 - i) * step[1]
+        for j, panel in enumerate(line):
+            place = ((left + j * step[0]) / width, base / height, side / width, side / height)
+            ax = theme.axes(figure.add_axes(place))
+            last = j == len(line) - 1
+            title = panel.title if i == 0 or panel.title != grid[0][j].title else ""
+            _draw_panel(ax, panel._replace(title=title), limit, blocks, top=i == 0, right=last)
+            if j:
+                ax.set_yticklabels([])
+            if same and i < count[1] - 1:
+                ax.set_xticklabels([])
+        if down:
+            at = (0.25 / width, (base + side / 2) / height)
+            figure.text(*at, down[i], rotation=90, ha="center", va="center", fontsize=theme.NORMAL)
+    bar = figure.colorbar(
+        ax.images[0],
+        cax=figure.add_axes(
+            ((width - 0.5) / width, bottom / height, 0.1 / width, min(side, 1.4) / height)
+        ),
+    )
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(length=2, labelsize=theme.SMALL)
+    bar.set_label(label)
+    middle = (left + (count[0] * step[0] - 0.12) / 2) / width
+    text = "\n".join(filter(None, [x, note]))
+    figure.text(middle, 0.04 / height, text, ha="center", va="bottom", fontsize=theme.NORMAL)
+    middle = (bottom + (count[1] * step[1] - 0.12) / 2) / height
+    figure.text(0.04 / width, middle, y, rotation=90, ha="left", va="center", fontsize=theme.NORMAL)
+    return figure
+
+
+def _draw_panel(
+    ax: Axes, panel: Panel, limit: float, blocks: Blocks | None, *, top: bool, right: bool
+) -> None:
+    heatmap(
+        np.clip(theme.array(panel.matrix), 0, None),
+        rows=panel.rows,
+        columns=panel.columns,
+        limit=limit,
+        bar=False,
+        numbered=0,
+        ax=ax,
+    )
+    ax.set_aspect("auto")
+    ax.tick_params(labelsize=theme.SMALL)
+    for text in ax.get_xticklabels():
+        text.set(rotation=90, ha="center", va="top", rotation_mode="default")
+    named = blocks is not None and top
+    ax.set_title(panel.title, fontsize=theme.NORMAL, pad=12 if named else 4)
+    if blocks is not None:
+        _divide(ax, blocks(list(panel.rows)), blocks(list(panel.columns)), top=top, right=right)
+
+
+def _divide(
+    ax: Axes,
+    rows: Mapping[str, tuple[int, int]],
+    columns: Mapping[str, tuple[int, int]],
+    *,
+    top: bool,
+    right: bool,
+) -> None:
+    """Lines between blocks of rows and columns, and their names above and to the right."""
+    for start, _ in list(rows.values())[1:]:
+        ax.axhline(start - 0.5, color=theme.INK, linewidth=0.7)
+    for start, _ in list(columns.values())[1:]:
+        ax.axvline(start - 0.5, color=theme.INK, linewidth=0.7)
+    style: dict[str, Any] = {
+        "textcoords": "offset points",
+        "fontsize": theme.SMALL,
+        "color": theme.GREY,
+        "annotation_clip": False,
+    }
+    low, high = -0.5, ax.get_xlim()[1]
+    for name, (start, end) in columns.items() if top else ():
+        ax.annotate(name, ((start + end - 1) / 2, low), (0, 2), ha="center", va="bottom", **style)
+    for name, (start, end) in rows.items() if right else ():
+        ax.annotate(name, (high, (start + end - 1) / 2), (2, 0), va="center", rotation=270, **style)
 
 
 def _cell(count: int) -> float:

@@ -42,10 +42,10 @@ def long_rows(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     return [row for name, result in results.items() for row in rows(result, name)]
 
 
-def as_csv(table: list[dict[str, Any]]) -> bytes:
-    """Scores in long form as comma-separated values."""
+def as_csv(table: list[dict[str, Any]], columns: Iterable[str] = COLUMNS) -> bytes:
+    """Scores in long form, or a table of other columns, as comma-separated values."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue().encode()

@@ -37,6 +37,7 @@ __all__ = ["Layer", "SimilarityHeatmap", "prepare_layers", "similarity_heatmap"]
 
 BLOCK_BYTES = 128 << 20
 ROUNDING = 1e-6  # a layer that varies by less than this, relative to its norm, is constant
+NEGLIGIBLE = 1e-12  # the share of the variance of a layer that rounding in float32 can make up
 EQUALLY_FAR = 1e-6  # rounding error in float32 of an unbiased self-similarity of 0
 
 
@@ -169,25 +170,27 @@ def similarity_heatmap(
     )
 
 
-def prepare_layers(layers: Layers) -> dict[str, Layer]:
+def prepare_layers(layers: Layers, *, narrow: bool = False) -> dict[str, Layer]:
     """The layers that vary, in the form that `similarity_heatmap` works on.
 
     `similarity_heatmap` does this itself; to compare several large models, prepare one after
-    the other, so that only one model's activations are in memory at a time.
+    the other, so that only one model's activations are in memory at a time. With `narrow`,
+    layers with more features than samples become rows with the same Gram matrix, which
+    Procrustes needs.
     """
     prepared = {}
     for name, values in layers.items():
         layer = (
             values
             if isinstance(values, Layer)
-            else _prepare(name, as_tensor(values, f"similarity_heatmap, layer {name!r}"))
+            else _prepare(name, as_tensor(values, f"similarity_heatmap, layer {name!r}"), narrow)
         )
         if layer is not None:
             prepared[name] = layer
     return prepared
 
 
-def _prepare(name: str, values: Tensor) -> Layer | None:
+def _prepare(name: str, values: Tensor, narrow: bool) -> Layer | None:
     """None for a constant layer."""
     if values.ndim == 0 or values.numel() == 0 or values.is_complex():
         raise Undefined(
@@ -212,6 +215,8 @@ def _prepare(name: str, values: Tensor) -> Layer | None:
     n = len(rows)
     rows *= n**0.5 / scale
     norms = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64).square()
+    if narrow and rows.shape[1] > n:
+        rows = _narrow(rows)
     if rows.shape[1] <= n:
         return Layer(rows, None, norms)
     gram = torch.empty(n, n)
@@ -220,6 +225,22 @@ def _prepare(name: str, values: Tensor) -> Layer | None:
         gram[start : start + 512, start:] = part
         gram[start:, start : start + 512] = part.T
     return Layer(None, gram, norms)
+
+
+def _narrow(rows: Tensor) -> Tensor:
+    """Rows with the same Gram matrix in at most as many columns as there are samples.
+
+    The smallest directions are left out, up to a share of NEGLIGIBLE of the variance: by
+    |<X, Y>| <= |X|_F |Y|_F that changes CKA and Procrustes by 1e-6 at most.
+    """
+    gram = torch.zeros(len(rows), len(rows), dtype=torch.float64)
+    for part in rows.split(4096, dim=1):
+        gram += part.double() @ part.double().T
+    squares, vectors = torch.linalg.eigh(gram)
+    squares = squares.clamp(min=0)
+    first = int((squares.cumsum(0) <= NEGLIGIBLE * squares.sum()).sum())
+    narrow: Tensor = (vectors[:, first:] * squares[first:].sqrt()).float()
+    return narrow
 
 
 def _check(groups: list[dict[str, Layer]]) -> None:

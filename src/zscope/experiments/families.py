@@ -1,0 +1,213 @@
+"""Families of runs: those that agree in everything but the seed, or but other fields.
+
+    model, latents, options.beta, …      the model and its options
+    data, data.resolution, …             the data and their options
+    seed                                 of the batches and of the initial weights, as one field
+    steps, batch, rate, …                the other settings of training
+
+The last part of a name serves where it is unique: `beta` for `options.beta`. What cannot change a
+trained model (checkpoints, logging, the device) is no field.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from zscope import store
+from zscope.errors import ConfigError, RunError, did_you_mean
+from zscope.results import listed
+
+__all__ = ["Family", "Member", "families", "fields_of", "find_members", "pairs_by", "resolve"]
+
+IGNORED = {
+    "model", "data", "seed", "scaling", "device", "log_every", "checkpoint_every", "snapshots",
+    "snapshot_every",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A finished run and what it was trained with."""
+
+    name: str
+    path: Path
+    fields: dict[str, Any]
+
+    def without(self, names: Iterable[str]) -> str:
+        """What all runs of one family have in common, as a key."""
+        rest = {key: value for key, value in self.fields.items() if key not in set(names)}
+        return json.dumps(rest, sort_keys=True)
+
+
+@dataclass(eq=False)
+class Family:
+    """Runs, or pairs of them, with what tells them from those of other families."""
+
+    label: str
+    members: list[Member] = field(default_factory=list)
+    pairs: list[tuple[Member, Member]] = field(default_factory=list)
+
+
+def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a run's configuration by name; those that are not set are left out."""
+    model, data = config.get("model") or {}, config.get("data") or {}
+    options = dict(model.get("options", {}))
+    weights, seed = options.pop("seed", None), config.get("seed")
+    fields = {
+        "model": model.get("name"),
+        "latents": model.get("latents"),
+        **{f"options.{key}": value for key, value in options.items()},
+        "data": data.get("name"),
+        **{f"data.{key}": value for key, value in data.get("options", {}).items()},
+        "data.split": data.get("split"),
+        "seed": seed if weights in (None, seed) else f"{seed}, weights {weights}",
+        **{key: value for key, value in config.items() if key not in IGNORED},
+    }
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
+    """The finished runs in a folder of runs, or of several; and why others are left out."""
+    targets = [runs] if isinstance(runs, str | Path | store.Run) else list(runs)
+    folders = list(dict.fromkeys(path for target in targets for path in _runs_in(who, target)))
+    names = _names(folders)
+    members, notes = [], []
+    for name, path in zip(names, folders, strict=True):
+        run = store.open_run(path)
+        if not run.finished:
+            notes.append(f"{name} is left out: {run.status}, step {run.step}.")
+        elif run.config.get("model") is None:
+            notes.append(f"{name} is left out: trained with a model that zscope cannot build.")
+        else:
+            members.append(Member(name, path, fields_of(run.config)))
+    if not members:
+        raise RunError(
+            f"{who}: none of the {len(folders)} runs can be used. {' '.join(notes[:3])} Resume "
+            "them with: zscope train --out RUN --resume"
+        )
+    return members, notes
+
+
+def _runs_in(who: str, target: Any) -> list[Path]:
+    """The folders of runs at a path: itself, those in it, or those in a folder of it."""
+    path = target.path if isinstance(target, store.Run) else target
+    if not isinstance(path, str | Path):
+        raise ConfigError(
+            f"{who}: got a {type(target).__name__}; expected a folder of runs or the folders of "
+            "several runs. Train with out=FOLDER."
+        )
+    path = Path(path)
+    if store.is_run(path):
+        return [path]
+    folders = sorted(
+        {file.parent for part in ("*", "*/*") for file in path.glob(f"{part}/run.json")}
+    )
+    if not folders:
+        raise RunError(
+            f"{who}: there are no runs in {path}. Is the name right? A run is a folder with a "
+            "run.json: zscope train MODEL DATASET --out RUN"
+        )
+    return folders
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of paths, or the whole paths where these are not unique."""
+    short = [path.resolve().name for path in paths]
+    return short if len(set(short)) == len(short) else [str(path) for path in paths]
+
+
+def resolve(who: str, names: str | Sequence[str], members: Sequence[Member]) -> list[str]:
+    """The full names of fields; a unique last part is enough."""
+    texts = names.split(",") if isinstance(names, str) else list(names)
+    known = list(dict.fromkeys(key for member in members for key in member.fields))
+    fields = []
+    for text in (str(each).strip() for each in texts):
+        matches = [key for key in known if key.rpartition(".")[2] == text]
+        if text not in known and len(matches) != 1:
+            short = {key.rpartition(".")[2] for key in known}
+            hint = f"It could be {listed(matches)}." if matches else did_you_mean(text, short)
+            raise ConfigError(
+                f"{who}: the runs have no field {text!r} in their configuration. {hint}"
+            )
+        fields.append(text if text in known else matches[0])
+    return list(dict.fromkeys(fields))
+
+
+def families(members: Sequence[Member], free: Sequence[str]) -> list[Family]:
+    """Runs that agree in everything but the `free` fields, in the order of the runs."""
+    groups: dict[str, Family] = {}
+    shown = _varying(members, free)
+    for member in members:
+        label = _label(member, shown)
+        groups.setdefault(member.without(free), Family(label)).members.append(member)
+    for family in groups.values():
+        family.members.sort(key=lambda member: _order(member, free))
+    return list(groups.values())
+
+
+def pairs_by(who: str, members: Sequence[Member], by: Sequence[str]) -> list[Family]:
+    """Pairs of runs that differ in each of the fields `by` and in nothing else.
+
+    Pairs that differ in the same way (β 1 and β 8, say) and agree in everything else but the
+    seed are one family.
+    """
+    compared = [name for name in by if name != "seed"]
+    shown = _varying(members, [*by, "seed"])
+    groups: dict[str, Family] = {}
+    for group in families(members, by):
+        for first, second in combinations(group.members, 2):
+            if any(first.fields.get(name) == second.fields.get(name) for name in by):
+                continue
+            sides = [{name: each.fields.get(name) for name in compared} for each in (first, second)]
+            key = first.without([*by, "seed"]) + json.dumps(sides)
+            versus = [
+                f"{_short(name)} {_text(sides[0][name])} and {_text(sides[1][name])}"
+                for name in compared
+            ]
+            label = ", ".join([*filter(None, [_label(first, shown)]), *versus])
+            groups.setdefault(key, Family(label)).pairs.append((first, second))
+    for group in groups.values():
+        group.members = list({id(each): each for pair in group.pairs for each in pair}.values())
+    if not groups:
+        differing = _varying(members, [])
+        raise ConfigError(
+            f"{who}: no two of the {len(members)} runs agree in everything but "
+            f"{' and '.join(map(_short, by))}. They differ in "
+            f"{listed(map(_short, differing)) if differing else 'nothing'}. Choose another field, "
+            "or train further runs."
+        )
+    return list(groups.values())
+
+
+def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
+    """The fields in which runs differ, but those that are free to."""
+    keys = dict.fromkeys(key for member in members for key in member.fields if key not in free)
+    return [
+        key
+        for key in keys
+        if len({json.dumps(member.fields.get(key), sort_keys=True) for member in members}) > 1
+    ]
+
+
+def _label(member: Member, shown: Sequence[str]) -> str:
+    return ", ".join(f"{_short(name)} {_text(member.fields.get(name))}" for name in shown)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("options.")
+
+
+def _order(member: Member, free: Sequence[str]) -> list[tuple[bool, float, str]]:
+    """Numbers in ascending order, before everything else."""
+    order = []
+    for value in (member.fields.get(name) for name in free):
+        number = float(value) if isinstance(value, int | float) else None
+        order.append((number is None, number or 0.0, str(value)))
+    return order

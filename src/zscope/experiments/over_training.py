@@ -1,0 +1,231 @@
+"""What `zscope dynamics` finds, part by part: numbers at the steps of a run, and their figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from zscope.assays.regime.tracking import CorrelationTracking
+from zscope.experiments.layer_maps import LayerMap, plot_maps, steps_table
+from zscope.experiments.records import Tabular
+from zscope.results import text_table
+
+__all__ = [
+    "CorrelationsOverTraining", "DimensionsOverTraining", "ScoresOverTraining",
+    "SimilarityOverTraining", "TypesOverTraining",
+]  # fmt: skip
+
+SETTLED = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class SimilarityOverTraining(Tabular):
+    """A map of layers for each step: rows at that step, columns at the end.
+
+    At step 0 the model is untrained, which is the control: a layer that is no more similar later
+    has learned nothing beyond what its architecture and the input give it. The map of the last
+    step compares the final model with itself.
+    """
+
+    columns = LayerMap.columns
+
+    maps: list[LayerMap]
+    final: int  # the step of the final model
+    samples: int
+
+    def records(self) -> list[dict[str, Any]]:
+        return [row for each in self.maps for row in each.records()]
+
+    def plot(self, ax: Any = None) -> Any:
+        names = {
+            "x": f"layers of the final model (step {self.final:,})",
+            "y": "layers at this step",
+        }
+        return plot_maps(self.maps, **names, ax=ax)
+
+    def __repr__(self) -> str:
+        note = "the smaller of CKA and Procrustes with the final model; step 0 is untrained"
+        return f"{steps_table(self.maps)}\n{note}"
+
+
+@dataclass(frozen=True, eq=False)
+class DimensionsOverTraining(Tabular):
+    """The intrinsic dimension of each layer, by step."""
+
+    columns = ("step", "layer", "value", "low", "high", "n")
+
+    steps: list[int]
+    layers: list[str]
+    table: list[dict[str, Any]]
+    missing: dict[str, str] = field(default_factory=dict)  # "LAYER at step STEP" -> reason
+
+    def records(self) -> list[dict[str, Any]]:
+        return list(self.table)
+
+    def of(self, layer: str) -> dict[int, float]:
+        """By step, the dimension of one layer; steps without an answer are left out."""
+        return {row["step"]: row["value"] for row in self.table if row["layer"] == layer}
+
+    @property
+    def settled(self) -> dict[str, int]:
+        """By layer, the first step from which on its dimension is within 10 % of the last."""
+        steps = {}
+        for layer in self.layers:
+            values = self.of(layer)
+            if values:
+                last = list(values.values())[-1]
+                off = [s for s, value in values.items() if abs(value - last) > SETTLED * last]
+                steps[layer] = min(s for s in values if not off or s > off[-1])
+        return steps
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import step_lines
+
+        series = {layer: self.of(layer) for layer in self.layers if self.of(layer)}
+        return step_lines(series, x="step", y="intrinsic dimension", ax=ax)
+
+    def __repr__(self) -> str:
+        table = [["layer", *(f"step {step}" for step in self.steps), "settled from"]]
+        settled = self.settled
+        for layer in self.layers:
+            values = self.of(layer)
+            cells = [f"{values[s]:.2f}" if s in values else "none" for s in self.steps]
+            table.append([layer, *cells, f"step {settled[layer]}" if layer in settled else ""])
+        return "\n".join([text_table(table), *_reasons(self.missing)])
+
+
+@dataclass(frozen=True, eq=False)
+class CorrelationsOverTraining(Tabular):
+    """Correlations between latents, by step, and how often each latent correlates with another."""
+
+    columns = ("step", "latent", "other", "correlation")
+
+    steps: list[int]
+    tracking: CorrelationTracking
+    types: list[str]  # of each latent at the end; empty for a deterministic model
+
+    def records(self) -> list[dict[str, Any]]:
+        latents = range(len(self.tracking.counts))
+        return [
+            {"step": step, "latent": a, "other": b, "correlation": float(matrix[a, b])}
+            for step, matrix in zip(self.steps, self.tracking.correlations, strict=True)
+            for a in latents
+            for b in latents
+            if a < b
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        """The largest correlation of each latent with another one, over training."""
+        from zscope.plots import step_lines
+
+        largest = self.tracking.correlations.abs().amax(2)
+        names = [f"{k} {kind}".strip() for k, kind in enumerate(self._types())]
+        series = {
+            name: dict(zip(self.steps, largest[:, k].tolist(), strict=True))
+            for k, name in enumerate(names)
+        }
+        line = self.tracking.threshold
+        return step_lines(series, x="step", y="largest |ρ| with another latent", line=line, ax=ax)
+
+    def _types(self) -> list[str]:
+        return self.types or [""] * len(self.tracking.counts)
+
+    def __repr__(self) -> str:
+        head = f"|ρ| > {self.tracking.threshold:g} at"
+        table = [["latent", "type", head, "largest |ρ| at the end", "sd of ρ"]]
+        last = self.tracking.correlations[-1].abs().amax(1)
+        spread = self.tracking.fluctuation
+        for k, (kind, count) in enumerate(zip(self._types(), self.tracking.counts, strict=True)):
+            share = f"{count} of {len(self.steps)} steps"
+            table.append([str(k), kind, share, f"{float(last[k]):.3f}", f"{spread[k]:.3f}"])
+        return f"{text_table(table)}\nsteps {', '.join(map(str, self.steps))}"
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresOverTraining(Tabular):
+    """Scores of assays at each step, with their intervals and chance levels."""
+
+    columns = ("step", "assay", "measure", "value", "low", "high", "chance", "n", "flavour")
+
+    table: list[dict[str, Any]]
+    missing: dict[str, str] = field(default_factory=dict)  # "ASSAY at step STEP" -> reason
+
+    def records(self) -> list[dict[str, Any]]:
+        return list(self.table)
+
+    def of(self, assay: str) -> dict[int, float]:
+        """By step, the first score of an assay; steps without an answer are left out."""
+        scores: dict[int, float] = {}
+        for row in self.table:
+            if row["assay"] == assay:
+                scores.setdefault(row["step"], row["value"])
+        return scores
+
+    @property
+    def assays(self) -> list[str]:
+        return list(dict.fromkeys(row["assay"] for row in self.table))
+
+    def plot(self, ax: Any = None) -> Any:
+        """A panel for each assay: the score with its interval, and chance as a dashed line."""
+        from zscope.plots import score_panels, step_lines
+
+        if ax is not None:
+            first = self.assays[0]
+            return step_lines({first: self.of(first)}, x="step", y=first, ax=ax)
+        return score_panels(self.table, x="step", titles={"polarisation": "Δ_KL (polarisation)"})
+
+    def __repr__(self) -> str:
+        steps = list(dict.fromkeys(row["step"] for row in self.table))
+        table = [["", *(f"step {step}" for step in steps)]]
+        for assay in self.assays:
+            values = self.of(assay)
+            table.append([assay, *(f"{values[s]:.4g}" if s in values else "none" for s in steps)])
+            chances = {r["step"]: r["chance"] for r in self.table if r["assay"] == assay}
+            if any(value is not None for value in chances.values()):
+                cells = [chances.get(step) for step in steps]
+                table.append(["  chance", *("" if c is None else f"{c:.4g}" for c in cells)])
+        return "\n".join([text_table(table), *_reasons(self.missing)])
+
+
+@dataclass(frozen=True, eq=False)
+class TypesOverTraining(Tabular):
+    """Counts of latents by type, at every logged step."""
+
+    columns = ("step", "active", "mixed", "passive")
+
+    steps: list[int]
+    active: list[int]
+    mixed: list[int]
+    passive: list[int]
+
+    def records(self) -> list[dict[str, Any]]:
+        counts = zip(self.steps, self.active, self.mixed, self.passive, strict=True)
+        return [dict(zip(self.columns, row, strict=True)) for row in counts]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import step_lines
+
+        kinds = {"active": self.active, "mixed": self.mixed, "passive": self.passive}
+        series = {
+            name: dict(zip(self.steps, counts, strict=True)) for name, counts in kinds.items()
+        }
+        return step_lines(series, x="step", y="latents", ax=ax)
+
+    def __repr__(self) -> str:
+        """Up to ten of the steps, with the first and the last."""
+        rows = self.records()
+        if len(rows) > 10:
+            rows = [rows[round(k * (len(rows) - 1) / 9)] for k in range(10)]
+        table = [list(self.columns), *([str(value) for value in row.values()] for row in rows)]
+        return text_table(table)
+
+
+def _reasons(missing: Mapping[str, str]) -> list[str]:
+    """Each reason once, with the places it is about."""
+    places: dict[str, list[str]] = {}
+    for place, reason in missing.items():
+        places.setdefault(reason, []).append(place)
+    lines = []
+    for reason, own in places.items():
+        more = f" and {len(own) - 3} more" if len(own) > 3 else ""
+        lines.append(f"none for {', '.join(own[:3])}{more}: {reason}")
+    return lines

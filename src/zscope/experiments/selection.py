@@ -1,0 +1,352 @@
+"""Model selection: which of many trained models is the most disentangled?
+
+Without factors there are two criteria. UDR: models that differ in their seed alone and agree with
+each other are disentangled, the others are entangled each in its own way; the UDR of a model is
+the median over the other models of its group. Distance to orthogonality: the decoder stretches
+space along the latent axes; as a share of chance, so that numbers of active latents may differ.
+Where the data have factors, the scores that use them stand beside, with the rank correlation
+(Spearman) of each criterion with each score. A positive one means that the criterion prefers what
+the score prefers, also for distances, of which the smallest is best.
+
+Of each model only its codes are kept; one model is loaded at a time.
+
+Duan et al., "Unsupervised model selection for variational disentangled representation learning",
+ICLR 2020; Zietlow 2022, section 3.3.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from zscope.assays.run import Measurements, Options, choose, measure
+from zscope.assays.run import compare as compare_recordings
+from zscope.autoencoder import Autoencoder
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, Undefined
+from zscope.experiments.comparison_of_runs import DataOf
+from zscope.experiments.families import families, find_members
+from zscope.experiments.records import Clock, Tabular, Watch
+from zscope.kept import results_of
+from zscope.loading import load
+from zscope.recording import SAMPLES, Recording, record
+from zscope.results import Scored, frame_of, text_table
+from zscope.sampling import whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CRITERIA", "SCORES", "Selection", "select_models"]
+
+UDR, DISTANCE = "udr", "distance-to-orthogonality"
+CRITERIA = (UDR, DISTANCE)
+"""What needs no factors, the first one ranking unless another is named."""
+SCORES = ("mig", "dci", "sap", "factor-vae-score")
+FEWEST = 3
+"""Models that a rank correlation needs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Selection(Tabular):
+    """The models, best first, with all criteria and scores; None where there is no value."""
+
+    table: list[dict[str, Any]]  # rank, run, group, seed, then a value for each criterion and score
+    ranked_by: str
+    criteria: list[str]
+    scores: list[str]
+    agreement: list[dict[str, Any]]  # criterion, score, correlation, p of chance, models
+    missing: dict[str, str] = field(default_factory=dict)
+    flags: list[str] = field(default_factory=list)
+    samples: int = 0
+
+    @property
+    def best(self) -> str:
+        """The run that is ranked first."""
+        return str(self.table[0]["run"])
+
+    def records(self) -> list[dict[str, Any]]:
+        return list(self.table)
+
+    def to_frame(self, assay: str = "") -> "pd.DataFrame":
+        """The table as a pandas DataFrame."""
+        return frame_of(self.table, list(self.table[0]))
+
+    def correlation(self, criterion: str, score: str) -> float:
+        """The rank correlation of a criterion with a score."""
+        for each in self.agreement:
+            if (each["criterion"], each["score"]) == (criterion, score):
+                return float(each["correlation"])
+        pair = f"{criterion} with {score}"
+        reason = self.missing.get(pair, "Those there are: .agreement")
+        raise Undefined(f"select: there is no rank correlation of {pair}: {reason}")
+
+    def plot(self, ax: Any = None) -> Any:
+        """The rank correlations of the criteria with the scores."""
+        from zscope.plots import heatmap
+
+        rows = list(dict.fromkeys(each["criterion"] for each in self.agreement))
+        columns = list(dict.fromkeys(each["score"] for each in self.agreement))
+        if not self.agreement:
+            raise Undefined(
+                "select: there are no rank correlations to draw. They need factors, and at least "
+                f"{FEWEST} models. The table itself is in .to_frame()."
+            )
+        known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
+        columns = [c for c in columns if all((r, c) in known for r in rows)]
+        matrix = np.array([[known[row, column] for column in columns] for row in rows])
+        return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
+                       diverging=True, ax=ax)  # fmt: skip
+
+    def __repr__(self) -> str:
+        names = list(self.table[0])
+        rows = [[_cell(row[name]) for name in names] for row in self.table]
+        shown = [k for k, name in enumerate(names) if any(row[k] for row in rows)]
+        table = [[names[k] for k in shown], *([row[k] for k in shown] for row in rows)]
+        parts = [text_table(table, left=3)]
+        if self.agreement:
+            lines = [["rank correlation", "with", "Spearman", "p", "models"]]
+            for each in self.agreement:
+                numbers = (f"{each['correlation']:+.2f}", f"{each['p']:.2g}", str(each["models"]))
+                lines.append([each["criterion"], each["score"], *numbers])
+            parts.append(text_table(lines, left=2))
+        reasons: dict[str, list[str]] = {}
+        for place, reason in self.missing.items():
+            reasons.setdefault(reason, []).append(place)
+        notes = [f"ranked by {self.ranked_by}, {self.samples} samples", *self.flags]
+        notes += [f"none for {_first(places)}: {reason}" for reason, places in reasons.items()]
+        return "\n\n".join([*parts, "\n".join(notes)])
+
+
+class _Model(NamedTuple):
+    name: str
+    group: str
+    seed: Any
+    target: Any
+    load: Callable[[], Autoencoder]
+
+
+def select_models(
+    runs: Any,
+    data: Any = None,
+    *,
+    rank: str | None = None,
+    scores: Sequence[str] | None = None,
+    options: Options | None = None,
+    samples: int = SAMPLES,
+    seed: int = 0,
+    progress: Watch | None = None,
+) -> Selection:
+    """Rank models by UDR and distance to orthogonality, beside the scores that use factors.
+
+    `runs` is a folder of runs, several runs, or models of one's own by group: {"beta 4": [model,
+    model]}. Runs that agree in everything but the seed are a group. `rank` is the column that
+    orders the table, by default UDR; `scores` are assays that need factors. `options` are by
+    assay: {"udr": {"similarity": "spearman"}}.
+    """
+    whole("select", samples=samples, seed=seed)
+    wanted = [entry.name for entry in choose(SCORES if scores is None else scores)]
+    options = dict(options or {})
+    unknown = [name for name in options if name not in {*CRITERIA, *wanted}]
+    if unknown:
+        raise ConfigError(
+            f"select: {unknown[0]} has options, but is not measured; measured: "
+            f"{', '.join([*CRITERIA, *wanted])}. Add it to the scores, or leave its options out."
+        )
+    groups, flags = _groups(runs)
+    own_data = DataOf(data)
+    clock = Clock(sum(len(group) for group in groups), progress)
+    table: list[dict[str, Any]] = []
+    missing: dict[str, str] = {}
+    columns: dict[str, bool] = {name: name != DISTANCE for name in CRITERIA}  # larger is better
+    count = 0
+    for group in groups:
+        recordings: list[Recording] = []
+        rows = []
+        for model in group:
+            clock(model.name)
+            recording, outcome = _measure(
+                model, own_data(model.target), wanted, options, samples, seed
+            )
+            row = {"rank": 0, "run": model.name, "group": model.group, "seed": model.seed}
+            values = _values(outcome)
+            columns |= dict.fromkeys((key for key in values if key not in columns), True)
+            rows.append(row | values)
+            recordings.append(recording)
+            missing |= {f"{name} of {model.name}": why for name, why in _reasons(outcome).items()}
+            flags += [warning for warning in outcome.warnings if warning not in flags]
+            count = len(recording)
+        missing |= _agreement_of_seeds(group, recordings, rows, options.get(UDR, {}))
+        table += rows
+    ranked_by = _ranking(rank, columns, table)
+    table = _sorted(table, ranked_by, columns)
+    agreement, reasons = _correlations(table, columns)
+    return Selection(
+        table=table,
+        ranked_by=ranked_by,
+        criteria=list(CRITERIA),
+        scores=[name for name in columns if name not in CRITERIA],
+        agreement=agreement,
+        missing=missing | reasons,
+        flags=flags,
+        samples=count,
+    )
+
+
+def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
+    """The models of each group, and what is left out."""
+    if isinstance(runs, Mapping):
+        groups = [
+            [
+                _Model(f"{name} {k}", str(name), k, None, partial(load, each))
+                for k, each in enumerate(own)
+            ]
+            for name, own in runs.items()
+        ]
+        if not any(groups):
+            raise ConfigError("select: got no models. Give a folder of runs, or models by group.")
+        return [group for group in groups if group], []
+    members, notes = find_members("select", runs)
+    groups = []
+    for family in families(members, ["seed"]):
+        seeds = [(each, each.fields.get("seed")) for each in family.members]
+        groups.append(
+            [
+                _Model(each.name, family.label, seed, each.path, partial(load, each.path))
+                for each, seed in seeds
+            ]
+        )
+    return groups, notes
+
+
+def _measure(
+    model: _Model, data: Dataset, scores: list[str], options: Options, samples: int, seed: int
+) -> tuple[Recording, Measurements]:
+    """What can be measured of one model alone; and its codes, without the model and the data."""
+    autoencoder = model.load()
+    recording = record(autoencoder, data, samples=samples, seed=seed)
+    names = [DISTANCE, *scores]
+    outcome = measure(
+        recording,
+        names,
+        options={name: own for name, own in options.items() if name in names},
+        kept=None if model.target is None else results_of(model.target, autoencoder),
+    )
+    return Recording(None, recording.posterior, seed=seed), outcome
+
+
+def _values(outcome: Measurements) -> dict[str, float]:
+    """The scores by column: an assay, or an assay and its measure. Distances in units of chance."""
+    values: dict[str, float] = {}
+    for name, result in outcome.results.items():
+        for each in result.measures():
+            value = each.value
+            if name == DISTANCE and isinstance(each.chance, float):
+                value /= each.chance
+            part = each.name.replace(" ", "-")
+            values[f"{name}.{part}" if part else name] = float(value)
+    return values
+
+
+def _reasons(outcome: Measurements) -> dict[str, str]:
+    failed = {name: failure.message for name, failure in outcome.failed.items()}
+    return outcome.missing | failed
+
+
+def _agreement_of_seeds(
+    group: list[_Model],
+    recordings: list[Recording],
+    rows: list[dict[str, Any]],
+    options: Mapping[str, Any],
+) -> dict[str, str]:
+    """Write the UDR of each model of a group into its row; why there is none."""
+    label = group[0].group or group[0].name
+    if len(group) < 2:
+        return {
+            f"{UDR} of {group[0].name}": f"{label} has one run, and UDR compares runs that differ "
+            "in their seed alone. Train at least two seeds."
+        }
+    outcome = compare_recordings(recordings, [UDR], options={UDR: options} if options else None)
+    result = outcome.results.get(UDR)
+    if isinstance(result, Scored):
+        for row, value in zip(rows, getattr(result, "scores"), strict=True):  # noqa: B009
+            row[UDR] = float(value)
+    return {f"{name} of {label}": reason for name, reason in _reasons(outcome).items()}
+
+
+def _ranking(rank: str | None, columns: Mapping[str, bool], table: list[dict[str, Any]]) -> str:
+    """The column that orders the table: the one that is named, or the first that has values."""
+    known = [name for name in columns if any(name in row for row in table)]
+    if rank is None:
+        if not known:
+            raise Undefined(
+                f"select: none of the {len(table)} models has a value of any criterion. Do they "
+                "use their latents, and are there two seeds of each? See: zscope assay RUN"
+            )
+        return known[0]
+    matches = [name for name in known if name == rank or name.startswith(f"{rank}.")]
+    if not matches:
+        raise ConfigError(
+            f"select: no model has a value of {rank!r} to rank by. Choose one of "
+            f"{', '.join(known) or 'none'}."
+        )
+    return matches[0]
+
+
+def _sorted(
+    table: list[dict[str, Any]], ranked_by: str, columns: Mapping[str, bool]
+) -> list[dict[str, Any]]:
+    """Best first, those without a value last; all rows with the same columns."""
+    names = ["rank", "run", "group", "seed", *columns]
+    sign = -1 if columns[ranked_by] else 1
+
+    def order(row: dict[str, Any]) -> tuple[bool, float]:
+        value = row.get(ranked_by)
+        return value is None, 0.0 if value is None else sign * value
+
+    rows = [{name: row.get(name) for name in names} for row in sorted(table, key=order)]
+    values = [row[ranked_by] for row in rows]
+    for row in rows:  # models with the same value share a rank
+        value = row[ranked_by]
+        row["rank"] = None if value is None else values.index(value) + 1
+    return rows
+
+
+def _correlations(
+    table: list[dict[str, Any]], columns: Mapping[str, bool]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rank correlation of each criterion with each score; why there is none."""
+    from scipy.stats import spearmanr
+
+    agreement, missing = [], {}
+    for criterion in CRITERIA:
+        sign = 1 if columns[criterion] else -1
+        for score in columns:
+            if score in CRITERIA:
+                continue
+            both = [(row[criterion], row[score]) for row in table]
+            pairs = np.array([pair for pair in both if None not in pair], dtype=float)
+            if len(pairs) < FEWEST or (np.ptp(pairs, axis=0) == 0).any():
+                seen = f"{len(pairs)} models have both"
+                seen += ", all with the same value" if len(pairs) >= FEWEST else ""
+                missing[f"{criterion} with {score}"] = (
+                    f"a rank correlation needs {FEWEST} models with different values; {seen}."
+                )
+                continue
+            result = spearmanr(pairs[:, 0], pairs[:, 1])
+            value = sign * float(result.statistic)
+            numbers = {"correlation": value, "p": float(result.pvalue), "models": len(pairs)}
+            agreement.append({"criterion": criterion, "score": score, **numbers})
+    return agreement, missing
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _first(places: list[str]) -> str:
+    more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+    return f"{', '.join(places[:3])}{more}"

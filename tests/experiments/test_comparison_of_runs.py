@@ -1,0 +1,217 @@
+"""Many runs compared: pairs, averages, steps, memory, and what is refused."""
+
+import json
+import weakref
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from worlds import random_rotation
+
+import zscope as zs
+from zscope.assays.similarity.layers import layer_similarities
+from zscope.errors import ConfigError, RunError
+from zscope.experiments import comparison_of_runs, families
+from zscope.experiments.comparison import (
+    choose_observations,
+    model_activations,
+    untrained_copy,
+)
+from zscope.store import read_json, write_json
+
+FEW = {"samples": 60}
+LOW = ["b0.01-s0", "b0.01-s1", "b0.01-s2"]
+
+
+def linear_model(hidden: torch.Tensor) -> zs.Autoencoder:
+    """Linear layers whose first one is given; the codes are its outputs."""
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, 4, 4, bias=False)
+    back = torch.nn.utils.skip_init(torch.nn.Linear, 4, 4, bias=False)
+    layer.weight.data, back.weight.data = hidden.float(), torch.linalg.inv(hidden).float()
+    return zs.wrap(layer, back, example=torch.zeros(2, 4))
+
+
+def rows(samples: int = 200) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(samples, 4)).astype(np.float32)
+
+
+def test_models_that_are_rotated_and_scaled_copies_are_the_same():
+    base = torch.diag(torch.tensor([3.0, 2.0, 1.0, 0.5], dtype=torch.float64))
+    models = [linear_model(q @ base) for q in (torch.eye(4).double(), random_rotation(4, 1))]
+    models.append(linear_model(5 * base))
+    result = zs.compare_runs(models, rows())
+    (found,) = result.maps
+    assert len(found.pairs) == 3
+    for measure in ("cka", "procrustes", "smaller"):
+        for name in found.shared:
+            assert found.cell(name, measure) == pytest.approx(1, abs=1e-5)
+        assert found.spreads[measure].max() < 1 + 1e-5
+    place = found.row_layers.index("mean")
+    assert found.spreads["smaller"][place, place] < 1e-5
+    assert found.latents == pytest.approx([1, 1, 1], abs=1e-5)
+    assert abs(found.shuffled["cka"][place, place]) < 0.1  # a control that must fail
+    stretched = zs.compare_runs([models[0], linear_model(base.inverse())], rows())
+    assert stretched.maps[0].cell("mean") < 0.8
+    assert stretched.maps[0].spreads == {}
+
+
+def test_the_mean_over_pairs_is_that_of_single_comparisons(trained_family):
+    paths = [trained_family / name for name in LOW]
+    result = zs.compare_runs(paths, **FEW)
+    (found,) = result.maps
+    observed = choose_observations(zs.data.load("helix"), 60, 0)
+    layers = [model_activations(zs.load(path), observed) for path in paths]
+    pairs = [layer_similarities(a, b) for a, b in combinations(layers, 2)]
+    assert found.pairs == list(combinations(LOW, 2))
+    for measure in ("cka", "procrustes", "smaller"):
+        stack = np.stack([pair.values[measure].numpy() for pair in pairs])
+        np.testing.assert_allclose(found.means[measure], stack.mean(0), atol=1e-5)
+        np.testing.assert_allclose(found.spreads[measure], stack.std(0, ddof=1), atol=1e-5)
+    place = pairs[0].rows.index("mean")
+    expected = [float(pair.values["smaller"][place, place]) for pair in pairs]
+    assert found.latents == pytest.approx(expected, abs=1e-5)
+    names, matrix = result.between()
+    assert (names, matrix[0, 2].item()) == (LOW, pytest.approx(expected[1], abs=1e-5))
+    fresh = model_activations(untrained_copy(zs.load(paths[0])), observed)
+    control = layer_similarities(layers[0], fresh).values["smaller"][place, place]
+    assert found.untrained["smaller"][place, place] == pytest.approx(float(control), abs=1e-5)
+    frame = result.to_frame()
+    cell = frame[(frame["row"] == "mean") & (frame["column"] == "mean")].iloc[0]
+    assert (cell["pairs"], cell["smaller"]) == (3, pytest.approx(found.cell("mean")))
+    # Two models have the numbers of `zs.compare`.
+    two = zs.compare(*paths[:2], samples=60, control=False, extractor=None)
+    assert two.heatmap.matrix.numpy() == pytest.approx(pairs[0].values["cka"].numpy(), abs=1e-5)
+
+
+def test_layers_of_two_models_are_alive_at_once(trained_family, monkeypatch):
+    class Tracked(dict):
+        __hash__ = object.__hash__  # for weak references
+
+    alive, most, loads = weakref.WeakSet(), [], []
+    original = comparison_of_runs.layers_of
+
+    def tracked(model, observed):
+        most.append(len(alive) + 1)
+        layers = Tracked(original(model, observed))
+        alive.add(layers)
+        loads.append(1)
+        return layers
+
+    monkeypatch.setattr(comparison_of_runs, "layers_of", tracked)
+    paths = sorted(trained_family.iterdir())
+    assert len(zs.compare_runs(paths, samples=30).maps[0].pairs) == 10
+    assert max(most) == 2
+    assert len(loads) <= 12 + 1  # most pairs share a model with the pair before; and the control
+
+
+def test_runs_that_differ_in_the_seed_alone_are_compared(trained_family):
+    seen = []
+    result = zs.compare_runs(trained_family, by="seed", control=False, progress=seen.append, **FEW)
+    assert result.groups == ["beta 0.01", "beta 4"]
+    assert [len(each.pairs) for each in result.maps] == [3, 1]
+    assert result.maps[0].pairs == list(combinations(LOW, 2))
+    assert (seen[0].done, seen[-1].done, seen[0].total, seen[0].left) == (0, 3, 4, None)
+    assert seen[-1].left > 0
+    alone = zs.compare_runs([trained_family / name for name in LOW], control=False, **FEW)
+    assert alone.maps[0].means["smaller"].equal(result.maps[0].means["smaller"])
+
+
+def test_runs_are_compared_by_other_fields(trained_family):
+    result = zs.compare_runs(trained_family, by="beta", control=False, **FEW)
+    (found,) = result.maps
+    assert found.group == "beta 0.01 and 4"
+    assert found.pairs == [(f"b0.01-s{k}", f"b4-s{k}") for k in range(2)]
+    assert "same weights" in result.flags[-1]
+    both = zs.compare_runs(trained_family, by="options.beta,seed", control=False, **FEW)
+    assert len(both.maps[0].pairs) == 4
+    assert not any(a[-1] == b[-1] for a, b in both.maps[0].pairs)
+    assert not any("same weights" in flag for flag in both.flags)
+
+
+def test_every_step_that_all_runs_have_gets_a_map(family):
+    (family / LOW[1] / "checkpoints" / "step-000000020.safetensors").unlink()
+    folders = [family / name for name in LOW[:2]]
+    result = zs.compare_runs(folders, checkpoints=True, control=False, **FEW)
+    assert [each.step for each in result.maps] == [0, 40, 60]
+    final = zs.compare_runs(folders, control=False, **FEW).maps[0]
+    assert result.maps[-1].means["smaller"].equal(final.means["smaller"])
+    assert not result.maps[0].means["smaller"].equal(final.means["smaller"])
+    assert "step 40" in repr(result)
+    assert sum(len(ax.images) for ax in result.plot().axes) == 9  # three measures, three steps
+
+
+def test_what_cannot_be_compared_is_refused(family, tmp_path):
+    for call, message in (
+        (lambda: zs.compare_runs([family / LOW[0]]), "got 1 targets.*two models or more"),
+        (lambda: zs.compare_runs(family), "by='seed'"),
+        (lambda: zs.compare_runs(family, by="bata"), "no field 'bata'.*Did you mean.*beta"),
+        (lambda: zs.compare_runs(family, by="steps"), "no two of the 5 runs agree.*beta, seed"),
+        (lambda: zs.compare_runs(rows(), by="seed"), "expected a folder of runs"),
+        (lambda: zs.compare_runs([family / LOW[0], zs.load(family / LOW[1])], checkpoints=True),
+         "expected the folder of a run"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError, match=message):
+            call()
+    with pytest.raises(RunError, match="no runs in"):
+        zs.compare_runs(tmp_path / "nowhere", by="seed")
+    for name in LOW[:2]:
+        for file in (family / name / "checkpoints").iterdir():
+            file.unlink()
+    with pytest.raises(RunError, match="has 0 checkpoints.*--snapshot-every"):
+        zs.compare_runs([family / name for name in LOW[:2]], checkpoints=True)
+
+
+def test_runs_without_a_partner_or_an_end_are_named(family):
+    for name, change in (("b4-s1", {"status": "interrupted"}),):
+        content = read_json(family / name / "run.json")
+        content |= change
+        write_json(family / name / "run.json", content)
+    result = zs.compare_runs(family, by="seed", control=False, samples=30)
+    assert result.runs == LOW
+    assert "b4-s1 is left out: interrupted, step 60." in result.flags
+    assert any("No other run differs from b4-s0 in seed alone" in f for f in result.flags)
+
+
+def test_models_with_other_observations_are_refused_at_once(trained_family):
+    digits = zs.models.build("vae", shape=(1, 8, 8), latents=2, backbone="mlp", hidden=(8,))
+    runs = [trained_family / LOW[0], trained_family / LOW[1], digits]
+    with pytest.raises(ConfigError, match="vae takes observations of shape .1, 8, 8."):
+        zs.compare_runs(runs)
+
+
+def test_fields_leave_out_what_cannot_change_a_model(trained_family):
+    fields = families.fields_of(zs.store.open_run(trained_family / LOW[1]).config)
+    assert (fields["model"], fields["options.beta"], fields["data"], fields["seed"]) == (
+        "beta-vae", 0.01, "helix", 1)  # fmt: skip
+    assert not {"snapshot_every", "options.seed", "device", "log_every"} & set(fields)
+    config = {"seed": 3, "model": {"name": "ae", "options": {"seed": 5}}}
+    assert families.fields_of(config)["seed"] == "3, weights 5"
+
+
+def test_the_command_compares_many(zscope, trained_family, tmp_path):
+    paths = [trained_family / name for name in LOW]
+    code, out, err = zscope("compare", *paths, "--samples", 60, "--json")
+    assert code == 0, err
+    content = json.loads(out)
+    assert (content["runs"], content["figure"]) == (LOW, None)
+    two = [trained_family / name for name in ("b4-s0", "b4-s1")]
+    words = ("compare", "--by", "seed", *two, "--samples", 30, "--no-control")
+    code, out, err = zscope(*words, "--figure", "maps.png")
+    assert code == 0, err
+    assert "1 pair" in out
+    assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
+    code, out, err = zscope(*words, "--checkpoints")
+    assert code == 0, err
+    assert "1 pair, the smaller of CKA and Procrustes" in out
+    code, out, err = zscope("compare", paths[0], "--checkpoints", "--samples", 30)
+    assert code == 0, err
+    assert "with the final model; step 0 is untrained" in out
+    for words, message in (
+        ((*paths, "--set", "cka.debiased=false"), "--set is for the comparison of two models"),
+        ((*paths, "--extractor", "inception"), "--extractor is for the comparison of two"),
+        (("--by", "seed", paths[0]), "no two of the 1 runs agree"),
+        ((*paths[:2], "nowhere"), "there is no run at nowhere"),
+    ):
+        code, out, err = zscope("compare", *words)
+        assert (code, out, message in err) == (1, "", True), err

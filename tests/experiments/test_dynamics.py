@@ -1,0 +1,159 @@
+"""A run over its checkpoints."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+
+import zscope as zs
+from zscope.errors import ConfigError, RunError, Undefined
+from zscope.experiments.dynamics import ALIGNMENT, dimensions_over, layer_dimensions
+
+STEPS = [0, 20, 40, 60]
+
+
+@pytest.fixture(scope="module")
+def run(trained_family):
+    return trained_family / "b0.01-s0"
+
+
+@pytest.fixture(scope="module")
+def followed(run):
+    return zs.dynamics(run, samples=100)
+
+
+def checkpoint(run, step):
+    return zs.load(run / "checkpoints" / f"step-{step:09d}.safetensors")
+
+
+def test_layers_are_compared_with_the_final_model(run, followed):
+    maps = followed.results["similarity"].maps
+    assert [each.step for each in maps] == STEPS
+    for name in maps[-1].shared:
+        assert maps[-1].cell(name) == pytest.approx(1, abs=1e-5)
+    settling = zs.compare(run, samples=100)  # CKA alone, by another route
+    for each, values in zip(maps, settling.similarity, strict=True):
+        for name, value in zip(settling.layers, values, strict=True):
+            assert each.cell(name, "cka") == pytest.approx(float(value), abs=1e-5)
+    assert maps[1].cell("mean") < 1
+    frame = followed.results["similarity"].to_frame()
+    assert len(frame) == sum(len(e.row_layers) * len(e.column_layers) for e in maps)
+
+
+def test_dimensions_of_layers_that_are_known():
+    generator = torch.Generator().manual_seed(0)
+    codes = torch.randn(2000, 5, generator=generator)
+    wide = codes @ torch.linalg.qr(torch.randn(30, 5, generator=generator)).Q.T
+    plane = codes[:, :2] @ torch.randn(2, 8, generator=generator)
+    layers = {"codes": codes, "rotated": 100 * wide, "plane": plane}
+    layers["constant"] = torch.ones(2000, 3)
+    result = dimensions_over({0: layer_dimensions(dict(layers)), 10: layer_dimensions(layers)})
+    assert result.of("codes")[0] == pytest.approx(5, abs=0.2)
+    assert result.of("rotated")[10] == pytest.approx(result.of("codes")[10], rel=1e-3)
+    assert result.of("plane")[10] == pytest.approx(2.03, abs=0.08)
+    assert result.of("constant") == {}
+    assert "constant at step 0" in result.missing
+    assert result.settled == {"codes": 0, "rotated": 0, "plane": 0}
+    assert "none for constant at step 0, constant at step 10: " in repr(result)
+
+
+def test_dimensions_are_followed_and_say_when_they_settled(run, followed):
+    result = followed.results["dimension"]
+    assert result.steps == STEPS
+    recording = zs.record(checkpoint(run, 40), zs.data.load("helix"), samples=100)
+    expected = zs.assays.intrinsic_dimension(recording.codes).dimension
+    assert result.of("mean")[40] == pytest.approx(expected, rel=1e-4)
+    table = [{"step": s, "layer": "x", "value": v, "low": v, "high": v, "n": 9}
+             for s, v in ((0, 4.0), (1, 2.0), (2, 3.0), (3, 3.1))]  # fmt: skip
+    made = type(result)([0, 1, 2, 3], ["x"], table)
+    assert made.settled == {"x": 2}
+
+
+def test_correlations_are_those_of_the_library(run, followed):
+    result = followed.results["correlations"]
+    helix = zs.data.load("helix")
+    tracked = zs.experiments.correlations_over_training(run, helix, samples=100)
+    assert result.steps == STEPS[1:]  # the checkpoint of the last step is not counted twice
+    assert tracked.snapshots == 3
+    assert result.tracking.counts == tracked.counts
+    codes = zs.record(checkpoint(run, 20), helix, samples=100).codes
+    expected = np.corrcoef(codes.numpy().T)[0, 2]
+    (row,) = [
+        row for row in result.records() if (row["step"], row["latent"], row["other"]) == (20, 0, 2)
+    ]
+    assert row["correlation"] == pytest.approx(expected, abs=1e-5)
+    assert set(result.types) <= {"active", "mixed", "passive"}
+
+
+def test_alignment_is_measured_by_the_assays(run, followed):
+    result = followed.results["alignment"]
+    helix = zs.data.load("helix")
+    recording = zs.record(checkpoint(run, 40), helix, samples=100)
+    assert set(result.assays) == set(ALIGNMENT)
+    assert result.of("polarisation")[40] == pytest.approx(
+        zs.assays.polarisation(recording).gap, rel=1e-5
+    )
+    assert result.of("distance-to-orthogonality")[60] >= 0
+    assert all(row["low"] <= row["value"] <= row["high"] for row in result.records())
+
+
+def test_types_come_from_the_history(run, followed):
+    rows = followed.results["types"].records()
+    history = zs.store.open_run(run).history
+    assert [row["step"] for row in rows] == [row["step"] for row in history] == STEPS
+    assert all(row["active"] + row["mixed"] + row["passive"] == 3 for row in rows)
+
+
+def test_every_part_has_a_figure(followed):
+    for part in followed.results.values():
+        assert part.plot() is not None
+    with pytest.raises(Undefined, match="5 figures.*one by one"):
+        followed.plot()
+
+
+def test_a_run_without_checkpoints_has_types_alone(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run")
+    shutil.rmtree(copy / "checkpoints")
+    result = zs.dynamics(copy, samples=50)
+    assert list(result.results) == ["types"]
+    assert "--snapshot-every" in result.missing["alignment"]
+    with pytest.raises(RunError, match="has 0 checkpoints"):
+        zs.dynamics(copy, "dimension")
+    with pytest.raises(ConfigError, match="no part is called 'type'. Did you mean types"):
+        zs.dynamics(copy, "type")
+    with pytest.raises(ConfigError, match="expected the folder of a run"):
+        zs.dynamics(zs.load(run))
+
+
+def test_a_deterministic_model_has_no_types(tmp_path):
+    helix = zs.data.load("helix")
+    model = zs.models.build("ae", shape=(3,), latents=2, hidden=(8,))
+    zs.train(model, helix, steps=4, snapshot_every=2, out=tmp_path / "ae", progress=False)
+    result = zs.dynamics(tmp_path / "ae", ["correlations", "similarity"], samples=50)
+    assert result.results["correlations"].types == []
+    with pytest.raises(Undefined, match="no types of latents: the model is deterministic"):
+        zs.dynamics(tmp_path / "ae", "types")
+
+
+def test_the_command_prints_draws_and_refuses(zscope, run, tmp_path):
+    code, out, err = zscope("dynamics", run, "types", "--csv")
+    assert code == 0, err
+    assert out.splitlines()[0] == "step,active,mixed,passive"
+    assert len(out.splitlines()) == 5
+    code, out, err = zscope("dynamics", run, "dimension", "types", "--samples", 60, "--figure",
+                            "over.png", "--json")  # fmt: skip
+    assert code == 0, err
+    content = json.loads(out)
+    assert set(content["results"]) == {"dimension", "types"}
+    assert content["figures"] == ["over-dimension.png", "over-types.png"]
+    assert all((tmp_path / file).exists() for file in content["figures"])
+    for words, message in (
+        ((run, "--csv"), "--csv prints one table"),
+        ((run, "typse"), "Did you mean types"),
+        (("nowhere", "types"), "there is no run at nowhere"),
+        ((run, "types", "--figure", "over.xyz"), "figures are saved as"),
+    ):
+        code, out, err = zscope("dynamics", *words)
+        assert (code, out, message in err) == (1, "", True), err

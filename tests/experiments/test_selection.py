@@ -1,0 +1,166 @@
+"""Models of known quality are put in the right order."""
+
+import json
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from worlds import World, random_rotation
+
+import zscope as zs
+from zscope.errors import ConfigError, RunError
+from zscope.experiments import selection
+
+SCALES = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
+FEW = {"samples": 600, "scores": ["mig"]}
+
+
+def world(rotation: torch.Tensor, noise: float = 0.05) -> World:
+    """Codes of unit variance, rotated; the decoder stretches the factors' own axes."""
+    return World(
+        lambda z: z @ rotation.to(z) * SCALES.to(z),
+        lambda x: x / SCALES.to(x) @ rotation.T.to(x),
+        3,
+        std=torch.full((3,), noise, dtype=torch.float64),
+    )
+
+
+def aligned(seed: int) -> World:
+    """Latents in another order, some of them flipped."""
+    rng = np.random.default_rng(seed)
+    signs = torch.from_numpy(rng.choice([-1.0, 1.0], 3))
+    return world(torch.eye(3, dtype=torch.float64)[rng.permutation(3)] * signs)
+
+
+def rotated(seed: int) -> World:
+    return world(random_rotation(3, 40 + seed))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    factors = rng.integers(0, 8, (800, 3))
+    codes = (factors - 3.5) / factors.std(0) + 0.01 * rng.normal(size=(800, 3))
+    x = (codes * SCALES.numpy()).astype(np.float32)
+    return zs.data.from_arrays(x, factors)
+
+
+def test_aligned_models_win_by_every_criterion(data):
+    models = {
+        "rotated": [rotated(seed) for seed in range(3)],
+        "aligned": [aligned(seed) for seed in range(3)],
+    }
+    result = zs.select_models(models, data, **FEW)
+    assert result.ranked_by == "udr"
+    assert [row["group"] for row in result.table] == 3 * ["aligned"] + 3 * ["rotated"]
+    for row in result.table[:3]:
+        assert row["udr"] == pytest.approx(0.9, abs=0.02)  # the best of Lasso
+        assert row["distance-to-orthogonality"] == pytest.approx(0, abs=1e-3)
+        assert row["mig"] > 0.8
+    for row in result.table[3:]:
+        assert row["udr"] < 0.8
+        assert row["distance-to-orthogonality"] > 0.3  # chance is 1
+        assert row["mig"] < 0.75
+    assert result.correlation("udr", "mig") > 0.7
+    assert result.correlation("distance-to-orthogonality", "mig") > 0.7  # smaller is better
+    # The same number as of the codes at hand.
+    codes = [zs.record(model, data, samples=600).codes for model in models["rotated"]]
+    direct = zs.assays.udr(codes, variances=[torch.full_like(each, 0.05**2) for each in codes])
+    own = {row["run"]: row["udr"] for row in result.table}
+    assert [own[f"rotated {k}"] for k in range(3)] == pytest.approx(direct.scores)
+    by_distance = zs.select_models(models, data, rank="distance-to-orthogonality", **FEW)
+    assert by_distance.table[0]["group"] == "aligned"
+    assert (
+        by_distance.table[0]["distance-to-orthogonality"]
+        <= by_distance.table[-1]["distance-to-orthogonality"]
+    )
+
+
+def test_groups_of_equal_quality_are_not_told_apart(data):
+    groups = {
+        "a": [rotated(seed) for seed in range(3)],
+        "b": [rotated(seed + 7) for seed in range(3)],
+    }
+    result = zs.select_models(groups, data, **FEW)
+    means = [np.mean([r["udr"] for r in result.table if r["group"] == g]) for g in groups]
+    assert means[0] == pytest.approx(means[1], abs=0.15)
+    assert max(row["udr"] for row in result.table) < 0.8
+
+
+def test_one_seed_has_no_udr_which_is_said(data):
+    result = zs.select_models({"only": [aligned(0)], "pair": [rotated(0), rotated(1)]}, data, **FEW)
+    assert result.table[-1]["run"] == "only 0"
+    assert (result.table[-1]["udr"], result.table[-1]["rank"]) == (None, None)
+    assert "only has one run" in result.missing["udr of only 0"]
+    assert "Train at least two seeds" in repr(result)
+    single = zs.select_models({"a": [aligned(0)], "b": [rotated(0)]}, data, **FEW)
+    assert (single.ranked_by, single.best) == ("distance-to-orthogonality", "a 0")
+    assert "needs 3 models" in single.missing["distance-to-orthogonality with mig"]
+
+
+def test_without_factors_there_are_criteria_alone(data):
+    bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
+    result = zs.select_models({"a": [aligned(0), aligned(1)]}, bare, **FEW)
+    assert (result.scores, result.agreement) == ([], [])
+    assert result.table[0]["rank"] == result.table[1]["rank"] == 1  # equal, so they share it
+    assert "factors" in result.missing["mig of a 0"]
+
+
+def test_models_do_not_add_up_in_memory(trained_family, monkeypatch):
+    alive, most = weakref.WeakSet(), []
+    original = selection.load
+
+    def tracked(target):
+        most.append(len(alive) + 1)
+        model = original(target)
+        alive.add(model)
+        return model
+
+    monkeypatch.setattr(selection, "load", tracked)
+    result = zs.select_models(trained_family, samples=100, scores=["sap"])
+    assert len(result.table) == 5
+    assert max(most) <= 2  # one, and one that waits for the garbage collector
+
+
+def test_runs_are_grouped_by_everything_but_the_seed(trained_family):
+    seen = []
+    result = zs.select_models(trained_family, samples=100, scores=["mig"], progress=seen.append)
+    assert {row["group"] for row in result.table} == {"beta 0.01", "beta 4"}
+    assert [each.total for each in seen] == 5 * [5]
+    assert len(result.to_frame()) == 5
+    udr = [row["udr"] for row in result.table]
+    assert udr == sorted(udr, reverse=True)
+
+
+def test_what_cannot_be_selected_is_refused(data, tmp_path):
+    models = {"a": [aligned(0), aligned(1)]}
+    for more, message in (
+        ({"rank": "mgi"}, "no model has a value of 'mgi'"),
+        ({"scores": ["mgi"]}, "no assay is called 'mgi'. Did you mean"),
+        ({"options": {"dci": {"flavour": "dlib"}}}, "dci has options, but is not measured"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            zs.select_models(models, data, **{**FEW, **more})
+    with pytest.raises(ConfigError, match="got no models"):
+        zs.select_models({}, data)
+    with pytest.raises(RunError, match="no runs in"):
+        zs.select_models(tmp_path)
+
+
+def test_the_command_prints_a_table(zscope, trained_family):
+    two = [trained_family / name for name in ("b0.01-s0", "b0.01-s1")]
+    words = ("select", *two, "--samples", 100, "--scores", "mig,sap")
+    code, out, err = zscope(*words)
+    assert code == 0, err
+    assert out.split()[:5] == ["rank", "run", "seed", "udr", "distance-to-orthogonality"]
+    code, out, err = zscope(*words, "--csv", "--rank", "mig")
+    assert code == 0, err
+    header = out.splitlines()[0].split(",")
+    column = header.index("mig")
+    values = [float(line.split(",")[column]) for line in out.splitlines()[1:]]
+    assert values == sorted(values, reverse=True)
+    code, out, err = zscope(*words, "--json")
+    assert (code, len(json.loads(out)["table"])) == (0, 2), err
+    code, out, err = zscope("select", "nowhere")
+    assert (code, "there are no runs in nowhere" in err) == (1, True)
