@@ -9,6 +9,7 @@ from zscope.experiments.comparison import compare, correlations_over_training
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
+from zscope.experiments.perturbation.evaluation import evaluate_perturbation
 
 __all__ = [
     "choice_of_beta",
@@ -16,6 +17,7 @@ __all__ = [
     "correlations_over_training",
     "downstream_accuracy",
     "elbow",
+    "evaluate_perturbation",
     "fondue",
     "perturb",
     "similarity_preservation",

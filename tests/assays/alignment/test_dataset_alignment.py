@@ -26,7 +26,10 @@ def align(x, w, **options):
     return dataset_alignment(x, w, kinds="continuous", **options)
 
 
-@pytest.mark.parametrize(("degrees", "distance", "gap"), [(0, 0, 0), (20, 0.4912, 0.1045), (45, 1.0824, 0.2231)])  # fmt: skip
+TURNED = [(0, 0, 0), (20, 0.4912, 0.1045), (45, 1.0824, 0.2231)]
+
+
+@pytest.mark.parametrize(("degrees", "distance", "gap"), TURNED)
 def test_a_linear_generator_has_its_closed_form(degrees, distance, gap):
     w = grid(5, 4)
     w = (w - w.mean(0)) / w.std(0)
@@ -100,7 +103,7 @@ def test_the_ends_of_a_cycle_are_neighbours():
 
 
 def test_categories_stay_fixed_and_bytes_count_from_0_to_1():
-    w = np.stack([part.ravel() for part in np.meshgrid(*map(np.arange, (3, 2, 4, 4)), indexing="ij")], 1)  # fmt: skip
+    w = np.stack([part.ravel() for part in np.indices((3, 2, 4, 4))], 1)
     x = np.zeros((len(w), 1, 2, 2), np.uint8)
     x[:, 0, 0, 0], x[:, 0, 1, 1] = 30 * w[:, 2] + 5 * w[:, 0], 10 * w[:, 3]
     kinds = ["categorical", "ordinal", "ordinal", "ordinal"]

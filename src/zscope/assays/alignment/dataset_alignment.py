@@ -131,8 +131,8 @@ def dataset_alignment(
     if not len(points):
         raise Undefined(
             f"{who}: none of {len(table)} observations has a neighbour on both sides along "
-            f"{', '.join(grid.names)}. The factors are drawn at random, or the rows are a part of a "
-            "grid: use all rows of data that lie on a grid."
+            f"{', '.join(grid.names)}. The factors are drawn at random, or the rows are a part of "
+            "a grid: use all rows of data that lie on a grid."
         )
     points = points[random_rows(len(points), samples, generator, who).numpy()]
     J, coarse, checked = _jacobians(observations, grid, points)
