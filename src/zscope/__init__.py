@@ -102,8 +102,8 @@ if TYPE_CHECKING:
     from zscope.experiments.dynamics import dynamics
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
-    from zscope.experiments.sweeps import sweep
     from zscope.experiments.selection import select_models
+    from zscope.experiments.sweeps import sweep
     from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
     from zscope.loading import load

@@ -12,11 +12,14 @@ from typer.testing import CliRunner
 import zscope as zs
 from zscope.cli.data import app
 from zscope.data.perturbed import (
+    change_size,
     largest_change,
+    noise_of,
     perturb_rows,
     reflect,
     write_noisy,
     write_perturbed,
+    write_scaled,
 )
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import choose, perturb
@@ -155,6 +158,70 @@ def test_what_cannot_be_written_is_said(sprites, tmp_path):
     few = sprites.subset(range(5))
     with pytest.raises(DataError, match="same rows"):
         largest_change(sprites, few)
+
+
+def test_bytes_refuse_what_rounding_would_erase(sprites, tmp_path):
+    with pytest.raises(ConfigError, match=r"epsilon=0.0039, but sprites is stored as bytes.*0.004"):
+        write_noisy(tmp_path / "noise.npz", sprites, epsilon=0.0039)
+    one_level = write_perturbed(
+        tmp_path / "one.npz",
+        sprites,
+        lambda rows: np.full((len(rows), *sprites.shape), 1 / 255),
+        epsilon=1 / 255,
+        about={},
+    )
+    step = one_level.images[:].astype(int) - sprites.images[:].astype(int)
+    assert set(np.unique(step)) <= {-1, 0, 1}
+    assert (np.abs(step) == 1).mean() > 0.9
+
+
+def rows_of(values):
+    return zs.data.from_arrays(np.asarray(values, np.float32), np.arange(len(values)) % 2)
+
+
+def test_the_size_of_a_change_is_its_closed_form():
+    random = np.random.default_rng(0)
+    x = random.normal(size=(40, 3)) * [3, 2, 1] + 100
+    sign = np.where(np.arange(40) % 2, 1.0, -1.0)
+    # 0.3 up and down along one feature, and 0.4 up for all along another.
+    change = np.stack([0.3 * sign, np.full(40, 0.4), np.zeros(40)], 1)
+    size = change_size(rows_of(x), rows_of(x + change))
+    assert size.largest == pytest.approx(0.4, abs=1e-4)
+    assert size.rms == pytest.approx(np.sqrt((0.3**2 + 0.4**2) / 3), abs=1e-4)
+    assert size.variance == pytest.approx(0.3**2, abs=1e-4)  # a constant shift has none
+    assert size.added_variance == pytest.approx(0.09 / x.var(0).sum(), rel=1e-3)
+    assert size.first_direction == pytest.approx(1, abs=1e-4)
+    even = np.stack([0.1 * sign, 0.1 * np.where(np.arange(40) % 4 > 1, 1, -1), 0 * sign], 1)
+    assert change_size(rows_of(x), rows_of(x + even)).first_direction == pytest.approx(0.5, abs=1e-3)  # fmt: skip # noqa: E501
+    none = change_size(rows_of(x), rows_of(x))
+    assert (none.rms, none.variance, none.first_direction) == (0, 0, None)
+    constant = change_size(rows_of(np.ones((4, 2))), rows_of(np.ones((4, 2)) + 1))
+    assert constant.added_variance is None
+
+
+# Half of the rows moved by 0.1 have a variance of 0.1²/4. Noise from -a to a has a²/3, and a²/12
+# where it is folded at black.
+@pytest.mark.parametrize(("level", "amplitude"), [(0.5, 0.1 * 3**0.5 / 2), (0.0, 0.1 * 3**0.5)])
+@pytest.mark.parametrize("kind", [np.float32, np.uint8])
+def test_a_control_adds_as_much_variance_as_the_change(level, amplitude, kind, tmp_path):
+    scale = 255 if kind == np.uint8 else 1
+    pictures = np.full((400, 1, 4, 4), level * scale).astype(kind)
+    data = zs.data.from_arrays(pictures, np.arange(400) % 2)
+    change = np.where(np.arange(400) % 2, 0.1, 0.0)[:, None, None, None]
+    changed = write_perturbed(
+        tmp_path / "changed.npz",
+        data,
+        lambda rows: change[rows] + np.zeros((len(rows), 1, 4, 4)),
+        epsilon=0.1,
+        about={},
+    )
+    noise = write_scaled(tmp_path / "noise.npz", data, noise_of(data, 0), changed, about={"by": 3})
+    sizes = [change_size(data, each) for each in (changed, noise)]
+    assert sizes[1].variance == pytest.approx(sizes[0].variance, rel=0.03)
+    assert noise.provenance["amplitude"] == pytest.approx(amplitude, rel=0.05)
+    assert sizes[1].largest <= noise.provenance["amplitude"]
+    assert noise.provenance["by"] == 3
+    assert noise.images[:].min() >= 0
 
 
 # The procedure
@@ -361,9 +428,20 @@ def test_the_command_writes_both_datasets(tmp_path):
     assert summary["largest_change"] <= 0.1
     assert len(zs.data.load(summary["dataset"])) == 32
     assert len(zs.data.load(summary["control"])) == 32
-    again = CliRunner().invoke(app, [*words, "--resume"])
+    assert summary["worked"] is False
+    more = ["--evaluate", "ae?hidden=4", "--scores", "mig", "--evaluate-seeds", "1"]
+    again = CliRunner().invoke(app, [*words, "--resume", *more])
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
+    assert "after as many without a change" in again.stdout
+    assert "The change failed" in again.stdout
+    assert "untrained" in again.stdout
+    assert "one seed, no interval" in again.stdout
+    for file in ("examples.png", "evaluate/table.csv", "evaluate/table.json", "evaluate/table.md"):
+        assert (tmp_path / "out" / file).stat().st_size > 50
+    wrong = CliRunner().invoke(app, [*words, "--resume", "--evaluate", "ae?hiden=4"])
+    assert isinstance(wrong.exception, ConfigError)
+    assert "Did you mean hidden" in str(wrong.exception)
     output = CliRunner().invoke(app, ["info", summary["dataset"]]).stdout
     assert "made from sprites (resolution=8, shape=1" in output
     assert "epsilon 0.1, rounds 3" in output

@@ -250,11 +250,8 @@ def measure(
     if kept is not None:
         asked = len(recording) if recording.asked is None else recording.asked
         asked_for = _requests(chosen, checked, resamples, asked, recording.seed)
-        outcomes: dict[str, Result | str] = {
-            name: each
-            for name, each in {**outcome.missing, **outcome.results}.items()
-            if name in asked_for
-        }
+        outcomes: dict[str, Result | str] = {**outcome.missing, **outcome.results}
+        outcomes = {name: each for name, each in outcomes.items() if name in asked_for}
         with _warn_not_kept(outcome):
             kept.note(outcomes, asked_for, samples=len(recording), stamp=stamp())
     return outcome

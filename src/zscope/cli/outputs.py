@@ -55,6 +55,7 @@ def print_with_figure(result: "Result", figure: Path | None, *, json: bool) -> N
     if unsaved is not None:
         raise unsaved
 
+
 OURS = ("run.json", "scores.json", "sweep.json", "history.jsonl", "model.safetensors")
 """Files of runs and sweeps, which no output may replace."""
 

@@ -1,9 +1,9 @@
 """zscope data perturb: change a dataset slightly so that VAEs no longer disentangle it."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from zscope.cli.options import AsJson, DataOption, ModelOption, Quiet, Root, Seed, settings
 
@@ -34,6 +34,16 @@ def perturb(
     control: Annotated[
         bool, Option(help="Also write a copy with uniform noise, for comparison.")
     ] = True,
+    evaluate: Annotated[
+        str | None,
+        Option(metavar="MODELS", help="Then train these on the data and on controls: a,b?beta=4."),
+    ] = None,
+    scores: Annotated[
+        str | None,
+        Option(help="With --evaluate: assays to compare (default: those of the source)."),
+    ] = None,
+    evaluate_seeds: Annotated[int, Option(min=1, help="With --evaluate: seeds of each model.")] = 3,
+    jobs: Annotated[int, Option(min=1, help="With --evaluate: runs at the same time.")] = 1,
     seed: Seed = 0,
     resume: Annotated[
         bool, Option("--resume", help="Continue an interrupted run in --out.")
@@ -47,28 +57,52 @@ def perturb(
     Trains several β-VAEs, selects the most and the least entangled, and learns a small
     change of the pictures under which the entangled one reconstructs better. Writes
     perturbed.npz, and noise.npz with random changes of the same size as a control. Both
-    can be used like any other dataset.
+    can be used like any other dataset. examples.png shows some observations and their changes.
+
+    Says whether it worked: afterwards the entangled model must be cheaper than the other one,
+    and cheaper than after the same training without a change.
+
+    --evaluate trains models on the original data, on the changed data, and on two controls that
+    add as much variance: noise, and an untrained change. It prints their scores and numbers of
+    latents in use, and writes them to OUT/evaluate/table.csv, .json and .md.
 
     Examples:
 
       zscope data perturb sprites --epsilon 0.1 --set beta=8
+
+      zscope data perturb sprites --epsilon 0.1 --evaluate beta-vae,ae --evaluate-seeds 5
 
       zscope train beta-vae perturbed/sprites-0.1/perturbed.npz --set beta=8
     """
     from zscope import experiments
     from zscope.cli.outputs import try_folder
     from zscope.data import load
+    from zscope.experiments.perturbation.evaluation import (
+        SCORES,
+        check_evaluation,
+        evaluation_work,
+        processes,
+    )
+    from zscope.experiments.whole import Whole
+    from zscope.plots import save
 
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
     try_folder("perturb: --out", folder)
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
+    options = settings(set_, "--set")
+    whole, table, columns = Whole(not quiet), None, scores or SCORES
+    if evaluate is not None:
+        chosen, _ = check_evaluation(
+            loaded, evaluate, columns, evaluate_seeds, latents=latents, options=options
+        )
+        whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps) / jobs)
     result = experiments.perturb(
         loaded,
         epsilon=epsilon,
         out=folder,
         model=model,
         latents=latents,
-        options=settings(set_, "--set"),
+        options=options,
         restarts=restarts,
         steps=steps,
         rate=rate,
@@ -79,26 +113,62 @@ def perturb(
         control=control,
         seed=seed,
         resume=resume,
-        progress=not quiet,
+        progress=whole,
     )
+    save(result.plot(), folder / "examples.png")
+    if evaluate is not None:
+        with processes(jobs) as executor:
+            table = experiments.evaluate_perturbation(
+                folder,
+                evaluate,
+                scores=columns,
+                seeds=evaluate_seeds,
+                data=loaded,
+                executor=executor,
+                progress=whole,
+            )
+    print_result(result, table, folder, model=model, quiet=quiet, json=json)
+    if table is not None and table.failed:
+        raise Exit(1)
+
+
+def print_result(
+    result: Any, table: Any, folder: Path, *, model: str, quiet: bool, json: bool
+) -> None:
+    """Print what was done, or all of it as JSON."""
     if json:
         from json import dumps
 
-        print(dumps(result.to_dict()))
+        evaluation = {} if table is None else {"evaluation": table.to_dict()}
+        print(dumps({**result.to_dict(), **evaluation, "figure": str(folder / "examples.png")}))
         return
-    if quiet:
-        return
+    if not quiet:
+        print_change(result, folder, model)
+    if table is not None:
+        print(table.text())
+        print(f"Table: {folder / 'evaluate' / 'table.md'} (.csv, .json)")
+
+
+def print_change(result: Any, folder: Path, model: str) -> None:
+    from zscope.experiments.perturbation import alignment_lines, size_text
+
     scores = ", ".join(f"{score:.2f}" for score in result.scores)
     before, after = result.gap
     print(f"MIG of {len(result.scores)} models: {scores}")
     print(f"entangled: {_models(result.entangled)}; disentangled: {_models(result.disentangled)}")
     print(
         f"loss of the entangled minus loss of the disentangled: {before:+.2f} before, "
-        f"{after:+.2f} after {len(result.history)} rounds"
+        f"{after:+.2f} after {len(result.history)} rounds, {result.unchanged_gap:+.2f} after as "
+        "many without a change"
     )
-    print(f"largest change of a pixel: {result.largest:.4f} (allowed {epsilon:g})")
+    print(f"largest change of a pixel: {result.largest:.4f}; {size_text(result.size)}")
+    for line in alignment_lines(result.alignment):
+        print(line)
+    if result.verdict.worked:
+        print(result.verdict.sentence)
     for flag in result.flags:
         print(flag)
+    print(f"Examples: {folder / 'examples.png'}")
     print(f"Use it: zscope train {model} {folder / 'perturbed.npz'}")
     if result.control is not None:
         print(f"Control with uniform noise: {folder / 'noise.npz'}")

@@ -51,9 +51,7 @@ def measure_target(
         options=options,
         resamples=resamples,
         progress=progress,
-        kept=results_of(
-            target, recording.model, fresh=fresh, own_data=sources.get("data") is None
-        ),
+        kept=results_of(target, recording.model, fresh=fresh, own_data=sources.get("data") is None),
         title=target,
         command=command_line(command, target, names, words),
         config=config_of(target),

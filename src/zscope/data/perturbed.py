@@ -9,9 +9,13 @@ them further from x. (Zietlow, PhD thesis, Tübingen 2022, section 4.3.1, prints
 the right-hand side.) Data with values outside 0 to 1 are not reflected.
 
 Bounds: bytes stay bytes and are rounded towards the original, so that the change never
-exceeds 255 epsilon levels (epsilon = 0.1: at most 25 of 255). float32 stays float32, moved
+exceeds 255 epsilon levels (epsilon = 0.1: at most 25 of 255). An epsilon below one level would
+be rounded to no change, and is refused. float32 stays float32, moved
 back by one unit in the last place where rounding exceeded epsilon. After writing, the file
 is read again and the largest change is checked.
+
+Controls: uniform noise of the same epsilon (`write_noisy`), and changes of any shape whose
+amplitude is chosen so that they add as much variance as another change (`write_scaled`).
 
 The file is an .npz with images, factors, their names and kinds, the names of features, and
 the provenance as JSON: `zs.data.load("perturbed.npz")` reads it like any other.
@@ -21,6 +25,7 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,16 +39,46 @@ from zscope.errors import ConfigError, DataError
 from zscope.randomness import seed_of
 
 __all__ = [
-    "largest_change", "perturb_rows", "reflect", "within_unit_range", "write_noisy",
-    "write_perturbed",
+    "Change", "ChangeSize", "change_size", "check_epsilon", "largest_change", "noise_of",
+    "perturb_rows", "reflect", "within_unit_range", "write_noisy", "write_perturbed",
+    "write_scaled",
 ]  # fmt: skip
 
 NOISE = 6  # number of this stream of random numbers
+LEVEL = 1 / 255  # the smallest change of a byte
+FEW = 4_000_000  # numbers in the rows that directions and amplitudes are found from
 
 Change = Callable[[np.ndarray], np.ndarray]
 """Maps row numbers to what is added to their observations, on the scale 0 to 1."""
 Progress = Callable[[int, int], None]
 """Called with the number of rows done and of all rows."""
+
+
+@dataclass(frozen=True)
+class ChangeSize:
+    """How much a dataset was changed; bytes count as 0 to 1."""
+
+    largest: float  # max |x' - x|
+    rms: float  # root mean square of x' - x over all values
+    variance: float  # of x' - x about its mean observation, summed over features
+    added_variance: float | None  # the same, in units of the variance of the data
+    first_direction: float | None  # share of the first principal direction in that variance
+    rows: int  # observations from which the first direction was found
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check_epsilon(data: Dataset, epsilon: float) -> None:
+    """Refuse a bound that is not above 0, or that rounding to bytes would erase."""
+    if not epsilon > 0:
+        raise ConfigError(f"perturb: epsilon={epsilon}; expected a change above 0, such as 0.1.")
+    if np.dtype(data.images.dtype) == np.uint8 and epsilon < LEVEL:
+        raise ConfigError(
+            f"perturb: epsilon={epsilon:g}, but {data.name} is stored as bytes, whose smallest "
+            f"change is 1/255 = {LEVEL:.6f}: rounding would undo all of it. Use an epsilon of at "
+            "least 0.004, or floats: zs.data.from_arrays(images.astype('float32') / 255, factors)"
+        )
 
 
 def reflect(x: Any) -> Any:
@@ -94,8 +129,7 @@ def write_perturbed(
     path = Path(path)
     if path.suffix != ".npz":
         raise ConfigError(f"perturb: {path} must end in .npz to be loaded by its path. Rename it.")
-    if not epsilon > 0:
-        raise ConfigError(f"perturb: epsilon={epsilon}; expected a change above 0, such as 0.1.")
+    check_epsilon(data, epsilon)
     fold = within_unit_range(data)
 
     def pieces() -> Iterator[np.ndarray]:
@@ -156,18 +190,107 @@ def write_noisy(
     Zietlow 2022, section 4.3.3. The noise of a row depends on the seed and its number only.
     """
 
-    def noise(rows: np.ndarray) -> np.ndarray:
-        return np.stack(
-            [
-                np.random.default_rng(seed_of(seed, int(row), NOISE)).uniform(
-                    -epsilon, epsilon, data.shape
-                )
-                for row in rows
-            ]
-        )
-
+    shape = noise_of(data, seed)
     about = {"change": "uniform noise", "seed": seed}
-    return write_perturbed(path, data, noise, epsilon=epsilon, about=about, progress=progress)
+    return write_perturbed(
+        path,
+        data,
+        lambda rows: epsilon * shape(rows),
+        epsilon=epsilon,
+        about=about,
+        progress=progress,
+    )
+
+
+def noise_of(data: Dataset, seed: int) -> Change:
+    """Uniform noise from -1 to 1; that of a row depends on the seed and its number only."""
+
+    def noise(rows: np.ndarray) -> np.ndarray:
+        draws = [np.random.default_rng(seed_of(seed, int(row), NOISE)) for row in rows]
+        return np.stack([draw.uniform(-1, 1, data.shape) for draw in draws])
+
+    return noise
+
+
+def write_scaled(
+    path: str | Path, data: Dataset, shape: Change, like: Dataset, *, about: dict[str, Any]
+) -> Dataset:
+    """A control: x + a shape, with `a` such that it adds as much variance as `like` has over x.
+
+    `shape` returns values from -1 to 1. The amplitude `a` may exceed the largest change of
+    `like`; it is at most 1 for data from 0 to 1. Variances are compared after reflecting and
+    rounding, on some of the rows.
+    """
+    rows = _some_rows(data)
+    part, fold = np.asarray(data.images[rows]), within_unit_range(data)
+    pattern = shape(rows)
+    target = _centred_variance(_difference(part, np.asarray(like.images[rows])))
+
+    def variance(amplitude: float) -> float:
+        changed = perturb_rows(part, amplitude * pattern, amplitude, fold=fold)
+        return _centred_variance(_difference(part, changed))
+
+    low, high = 0.0, 1.0
+    while not fold and variance(high) < target and high < 1e6:
+        high *= 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if variance(middle) < target else (low, middle)
+    amplitude = max(high, LEVEL if part.dtype == np.uint8 else 1e-12)
+    return write_perturbed(
+        path,
+        data,
+        lambda rows: amplitude * shape(rows),
+        epsilon=amplitude,
+        about={**about, "amplitude": amplitude},
+    )
+
+
+def change_size(original: Dataset, changed: Dataset) -> ChangeSize:
+    """The size of a change and the shape of its spread, over all observations."""
+    largest = largest_change(original, changed)
+    first = np.asarray(original.images[np.arange(1)]).astype(np.float64)
+    sums = {name: np.zeros(original.shape) for name in ("d", "dd", "x", "xx")}
+    scale = 255.0 if np.dtype(original.images.dtype) == np.uint8 else 1.0
+    for rows, part in _pieces(original.images):
+        d = _difference(part, np.asarray(changed.images[rows]))
+        x = (part.astype(np.float64) - first) / scale  # less rounding in the variance below
+        for name, values in (("d", d), ("dd", d * d), ("x", x), ("xx", x * x)):
+            sums[name] += values.sum(0)
+    means = {name: total / len(original) for name, total in sums.items()}
+    variance = float((means["dd"] - means["d"] ** 2).clip(min=0).sum())
+    of_data = float((means["xx"] - means["x"] ** 2).clip(min=0).sum())
+    rows = _some_rows(original)
+    d = _difference(np.asarray(original.images[rows]), np.asarray(changed.images[rows]))
+    spectrum = np.linalg.svd((d - d.mean(0)).reshape(len(rows), -1), compute_uv=False) ** 2
+    total = float(spectrum.sum())
+    return ChangeSize(
+        largest=largest,
+        rms=float(np.sqrt(means["dd"].mean())),
+        variance=variance,
+        added_variance=variance / of_data if of_data > 0 else None,
+        first_direction=float(spectrum[0]) / total if total > 0 else None,
+        rows=len(rows),
+    )
+
+
+def _difference(original: np.ndarray, changed: np.ndarray) -> np.ndarray:
+    """x' - x as float64; bytes count as 0 to 1."""
+    scale = 255 if original.dtype == np.uint8 else 1
+    difference: np.ndarray = (changed.astype(np.float64) - original.astype(np.float64)) / scale
+    return difference
+
+
+def _centred_variance(change: np.ndarray) -> float:
+    """The variance of a change about its mean observation, summed over features."""
+    return float(change.var(0).sum())
+
+
+def _some_rows(data: Dataset) -> np.ndarray:
+    """All rows, or as many at random as fit into memory a few times; in ascending order."""
+    count = min(len(data), max(2, min(2000, FEW // math.prod(data.shape))))
+    chosen = np.random.default_rng(0).choice(len(data), count, replace=False)
+    return np.sort(chosen)
 
 
 def largest_change(original: Dataset, changed: Dataset) -> float:
@@ -179,10 +302,8 @@ def largest_change(original: Dataset, changed: Dataset) -> float:
         )
     largest = 0.0
     for rows, part in _pieces(original.images):
-        scale = 255 if part.dtype == np.uint8 else 1
-        other = np.asarray(changed.images[rows])
-        step = np.abs(other.astype(np.float64) - part.astype(np.float64)).max() / scale
-        largest = max(largest, float(step))
+        difference = _difference(part, np.asarray(changed.images[rows]))
+        largest = max(largest, float(np.abs(difference).max()))
     return largest
 
 

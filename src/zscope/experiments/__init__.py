@@ -11,6 +11,7 @@ from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
+from zscope.experiments.perturbation.evaluation import evaluate_perturbation
 from zscope.experiments.selection import select_models
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "downstream_accuracy",
     "dynamics",
     "elbow",
+    "evaluate_perturbation",
     "fondue",
     "perturb",
     "select_models",

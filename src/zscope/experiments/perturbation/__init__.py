@@ -18,8 +18,17 @@ the disentanglement with it: it came from the data, not from the objective.
 
    Five latent samples per image; Adam 1e-4 (0.9, 0.999, 1e-7). Training stops when the gap
    between the losses has converged, or after `rounds`.
-5. The whole dataset is rewritten (`data/perturbed.py`: range, bounds, provenance), and a
+5. The same game is played with ε = 0 for as many rounds: what the decoders gain by training
+   longer is not the modifier's work. The change works if the gap ends below 0 *and* below that
+   of the game with ε = 0, each with its 95 % interval over the last rounds; if not, `verdict`
+   says so.
+6. The whole dataset is rewritten (`data/perturbed.py`: range, bounds, provenance), and a
    control is written with uniform noise of the same ε.
+
+Reported with it: the size of the change (largest, root mean square, variance, share of its first
+principal direction) and the alignment of the data with their factors before and after
+(`assays/alignment/dataset_alignment.py`), which is what the change is meant to destroy.
+`evaluation.py` trains models on the original, the changed and two kinds of control data.
 
 Intermediate results are saved in a folder, and an interrupted run can be resumed.
 
@@ -30,7 +39,6 @@ chosen only if there are not enough others; the stopping rule.
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,26 +46,37 @@ from typing import Any
 
 import numpy as np
 
-from zscope import models, store
-from zscope.assays.disentanglement.mig import mig
+from zscope import store
+from zscope.assays.alignment.dataset_alignment import DatasetAlignment, dataset_alignment
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.data.perturbed import largest_change, write_noisy, write_perturbed
-from zscope.errors import ConfigError, DataError, RunError
-from zscope.experiments.perturbation.game import RESUME, Choice, Game, mean_losses, play
-from zscope.experiments.training import train
+from zscope.data.perturbed import (
+    ChangeSize,
+    change_size,
+    check_epsilon,
+    write_noisy,
+    write_perturbed,
+)
+from zscope.errors import ConfigError, DataError, RunError, Undefined
+from zscope.experiments.perturbation.game import Game, mean_losses, play
+from zscope.experiments.perturbation.restarts import choose, count_factors, train_restarts
+from zscope.experiments.perturbation.verdict import Verdict, judge
+from zscope.experiments.whole import Whole
 from zscope.files import lock
-from zscope.recording import record
 from zscope.results import Result
-from zscope.sampling import whole
+from zscope.sampling import whole as check_whole
 
-__all__ = ["Perturbation", "perturb"]
+__all__ = ["FILE", "Perturbation", "perturb"]
+
+FILE = "perturbation.json"
+EXAMPLES = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Perturbation(Result):
     """The perturbed dataset and its control, the models used, and the course of the losses."""
 
+    original: Dataset
     dataset: Dataset
     control: Dataset | None
     scores: list[float]  # MIG of each restart on the original data
@@ -66,7 +85,12 @@ class Perturbation(Result):
     disentangled: list[int]
     before: dict[str, float]  # losses on the original data: entangled, disentangled, gap
     history: list[dict[str, Any]]  # the same on the perturbed data, for every round
-    largest: float  # max |x' - x|
+    unchanged: list[dict[str, Any]]  # the same of the game with ε = 0
+    verdict: Verdict
+    size: ChangeSize
+    noise: ChangeSize | None  # of the control
+    alignment: dict[str, DatasetAlignment]  # of original, changed and noise; empty without a grid
+    architecture: dict[str, Any]  # of the modifier
     flags: list[str]
 
     @property
@@ -74,16 +98,33 @@ class Perturbation(Result):
         """L_rec(entangled) - L_rec(disentangled) on the original data, and in the last rounds."""
         return self.before["gap"], mean_losses(self.history)["gap"]
 
+    @property
+    def unchanged_gap(self) -> float:
+        """The same in the last rounds of the game with ε = 0."""
+        return mean_losses(self.unchanged)["gap"]
+
+    @property
+    def largest(self) -> float:
+        """max |x' - x|."""
+        return self.size.largest
+
     def summary(self) -> list[tuple[str, str]]:
         before, after = self.gap
         files = [("dataset", self.dataset), ("control with uniform noise", self.control)]
         return [
+            *([("verdict", self.verdict.sentence)] if self.verdict.worked else []),  # else a flag
             (f"MIG of {len(self.scores)} restarts", ", ".join(f"{s:.2f}" for s in self.scores)),
             ("entangled restarts", ", ".join(map(str, self.entangled))),
             ("disentangled restarts", ", ".join(map(str, self.disentangled))),
-            ("loss entangled - disentangled", f"{before:+.2f} before, {after:+.2f} after"),
+            (
+                "loss entangled - disentangled",
+                f"{before:+.2f} before, {after:+.2f} after, {self.unchanged_gap:+.2f} after the "
+                "same game with ε = 0",
+            ),
             ("rounds", str(self.history[-1]["round"])),
             ("largest change of a pixel", f"{self.largest:.4f}"),
+            ("size of the change", size_text(self.size)),
+            *(("alignment", line) for line in alignment_lines(self.alignment)),
             *((name, str(data.provenance["path"])) for name, data in files if data is not None),
         ]
 
@@ -92,15 +133,71 @@ class Perturbation(Result):
             "kind": type(self).__name__,
             "dataset": self.dataset.provenance["path"],
             "control": None if self.control is None else self.control.provenance["path"],
+            "worked": self.verdict.worked,
+            "verdict": self.verdict.sentence,
             "scores": self.scores,
             "active": self.active,
             "entangled": self.entangled,
             "disentangled": self.disentangled,
             "gap": list(self.gap),
+            "gap_without_change": self.unchanged_gap,
+            "intervals": self.verdict.intervals(),
             "rounds": self.history[-1]["round"],
             "largest_change": self.largest,
+            "size": self.size.to_dict(),
+            "noise": None if self.noise is None else self.noise.to_dict(),
+            "alignment": {name: _brief(each) for name, each in self.alignment.items()},
+            "architecture": self.architecture,
             "flags": self.flags,
         }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Some observations: original, changed, the change amplified, and the same of the noise."""
+        from zscope.plots import image_grid
+
+        count = len(self.original)
+        rows = np.sort(np.random.default_rng(0).choice(count, min(EXAMPLES, count), replace=False))
+        x = self.original.batch(rows).numpy()
+        largest = max(s.largest for s in (self.size, self.noise) if s is not None)
+        factor = max(1, int(0.5 / largest)) if largest else 1
+        lines, names = [x], ["original"]
+        for name, data in (("changed", self.dataset), ("noise", self.control)):
+            if data is not None:
+                other = data.batch(rows).numpy()
+                grey = 0.5 if x.ndim == 4 else 0.0
+                lines += [other, grey + factor * (other - x)]
+                names += [name, f"its change × {factor}"]
+        title = f"largest change {self.largest:.3f}, root mean square {self.size.rms:.3f}"
+        title += " (grey: no change)" if x.ndim == 4 else ""
+        return image_grid(np.stack(lines), rows=names, title=title, ax=ax)
+
+
+def size_text(size: ChangeSize) -> str:
+    """The size of a change in one line."""
+    parts = [f"root mean square {size.rms:.4f}"]
+    if size.added_variance is not None:
+        parts.append(f"adds {size.added_variance:.1%} of the variance of the data")
+    if size.first_direction is not None:
+        parts.append(f"{size.first_direction:.0%} of that in one direction")
+    return ", ".join(parts)
+
+
+def alignment_lines(alignment: dict[str, DatasetAlignment]) -> list[str]:
+    """The alignment of data with their factors, in one line."""
+    if not alignment:
+        return []
+    first = next(iter(alignment.values()))
+    values = ", ".join(f"{name} {each.distance:.2f}" for name, each in alignment.items())
+    return [
+        f"distance of the factors to the principal directions of the data: {values} "
+        f"(0 aligned, {first.chance:.2f} random; {first.samples:,} points)"
+    ]
+
+
+def _brief(alignment: DatasetAlignment) -> dict[str, Any]:
+    names = ("distance", "standard_error", "chance", "gap", "separation", "samples", "coarse",
+             "checked", "dependent", "factors", "flags")  # fmt: skip
+    return {name: getattr(alignment, name) for name in names}
 
 
 def perturb(
@@ -121,7 +218,7 @@ def perturb(
     control: bool = True,
     seed: int = 0,
     resume: bool = False,
-    progress: bool | None = None,
+    progress: bool | Whole | None = None,
 ) -> Perturbation:
     """Move every pixel by at most `epsilon` so that VAEs entangle the factors.
 
@@ -129,6 +226,8 @@ def perturb(
     `zs.data.load(out / "perturbed.npz")`. `restarts` is the number of models to train (each for
     `steps`, with `options` of `model`), or a list of trained models. `latents` defaults to
     the number of factors. `resume` continues an interrupted run with the same settings.
+    `verdict` of the result says whether it worked. `progress` is None for a bar in a terminal
+    only, or a `Whole` of which this is one part.
     """
     out = Path(out)
     data = replace(as_dataset(data), standardise=False)  # epsilon is in the units of the data
@@ -137,10 +236,10 @@ def perturb(
             f"perturb: {data.name} has fewer than two factors that vary, and the change is a "
             "function of them. Use data with factors: zscope data list"
         )
-    whole("perturb", seed=seed)
-    whole("perturb", 1, pairs=pairs, rounds=rounds, batch=batch)
+    check_whole("perturb", seed=seed)
+    check_whole("perturb", 1, pairs=pairs, rounds=rounds, batch=batch)
     if latents is not None:
-        whole("perturb", 1, latents=latents)
+        check_whole("perturb", 1, latents=latents)
     trained = None if isinstance(restarts, int) else list(restarts)
     count = restarts if isinstance(restarts, int) else len(restarts)
     if count < 2 * pairs:
@@ -151,6 +250,7 @@ def perturb(
     for name, value in numbers.items():
         if not isinstance(value, int | float | np.integer | np.floating) or not 0 < value <= 1:
             raise ConfigError(f"perturb: {name}={value!r}; expected a number above 0, at most 1.")
+    check_epsilon(data, float(epsilon))
     latents = latents or count_factors(data)
     options = dict(options or {})
     settings = {
@@ -168,8 +268,21 @@ def perturb(
         "modifier_rate": float(modifier_rate),
         "seed": seed,
     }
+    whole = progress if isinstance(progress, Whole) else Whole(progress)
+    _expect(whole, data, settings, trained is None)
     with lock(out, "perturb"):
-        return _perturb(data, out, settings, trained, resume, control, progress)
+        return _perturb(data, out, settings, trained, resume, control, whole)
+
+
+def _expect(whole: Whole, data: Dataset, settings: dict[str, Any], train: bool) -> None:
+    """The work of each part, in training steps of one model."""
+    if train:
+        # Trained together, several models take about a third of the time.
+        whole.expect("restarts", settings["restarts"] * settings["steps"] / 3)
+    rounds = settings["rounds"] * settings["pairs"]
+    whole.expect("modifier", 20 * rounds)  # 4 batches, 2 decoders, 5 samples: half a step each
+    whole.expect("the same game with ε = 0", 16 * rounds)
+    whole.expect("writing", len(data) / settings["batch"])
 
 
 def _perturb(
@@ -179,82 +292,84 @@ def _perturb(
     trained: list[Autoencoder] | None,
     resume: bool,
     control: bool,
-    progress: bool | None,
+    whole: Whole,
 ) -> Perturbation:
     """The work of `perturb`, with its settings checked and its folder locked."""
     epsilon, seed, batch = settings["epsilon"], settings["seed"], settings["batch"]
-    count, options = settings["restarts"], settings["options"]
     _start(out, settings, resume)
     if trained is None:
-        trained = []
-        for number in range(count):
-            untrained = models.build(
-                settings["model"],
-                shape=data.shape,
-                latents=settings["latents"],
-                **{**options, "seed": seed + number},
-            )
-            folder = out / "original" / f"seed-{seed + number}"
-            if progress or (progress is None and sys.stderr.isatty()):
-                print(f"restart {number + 1} of {count}", file=sys.stderr, flush=True)
-            try:
-                run = train(
-                    untrained,
-                    data,
-                    steps=settings["steps"],
-                    batch=batch,
-                    rate=settings["rate"],
-                    seed=seed + number,
-                    out=folder,
-                    resume=resume and folder.exists(),
-                    progress=progress,
-                )
-            except KeyboardInterrupt as interrupt:
-                raise type(interrupt)(
-                    f"perturb: stopped and saved in restart {number + 1} of {count}. {RESUME}"
-                ) from None
-            assert run.model is not None
-            trained.append(run.model)
+        with whole.part("restarts") as tick:
+            trained = train_restarts(data, out / "original", settings, resume=resume, tick=tick)
     choice = choose(trained, data, settings["pairs"])
-    game = Game(data, trained, choice, epsilon=epsilon, seed=seed, options=options)
+    shared: dict[str, Any] = {"seed": seed, "options": settings["options"]}
+    game = Game(data, trained, choice, epsilon=epsilon, **shared)
     before = game.original_losses(batch, seed)
-    history = play(
-        game,
-        out / "modifier",
-        rounds=settings["rounds"],
-        batch=batch,
-        rate=settings["modifier_rate"],
-        seed=seed,
-        resume=resume,
-        progress=progress,
-    )
+    playing = {"batch": batch, "rate": settings["modifier_rate"], "seed": seed, "resume": resume}
+    rounds = settings["rounds"]
+    with whole.part("modifier") as tick:
+        history = play(
+            game, out / "modifier", rounds=rounds, tick=lambda n: tick(n / rounds), **playing
+        )
+    still = Game(data, trained, choice, epsilon=0.0, posteriors=game.posteriors, **shared)
+    rounds = len(history)
+    with whole.part("the same game with ε = 0") as tick:
+        unchanged = play(
+            still, out / "unchanged", rounds=rounds, tick=lambda n: tick(n / rounds), **playing
+        )
     about = {"change": "modifier trained against disentanglement", "settings": settings}
     about["chosen"] = {"entangled": choice.entangled, "disentangled": choice.disentangled}
     about["rounds"] = history[-1]["round"]
-    perturbed = write_perturbed(
-        out / "perturbed.npz", data, game.change, epsilon=epsilon, about=about
-    )
-    noisy = write_noisy(out / "noise.npz", data, epsilon=epsilon, seed=seed) if control else None
-    result = Perturbation(
-        dataset=perturbed,
-        control=noisy,
-        scores=choice.scores,
-        active=choice.active,
-        entangled=choice.entangled,
-        disentangled=choice.disentangled,
-        before=before,
-        history=history,
-        largest=largest_change(data, perturbed),
-        flags=choice.flags,
-    )
-    content = {"settings": settings, "result": result.to_dict()}
-    store.write_json(out / "perturbation.json", content)
+    with whole.part("writing"):
+        perturbed = write_perturbed(
+            out / "perturbed.npz", data, game.change, epsilon=epsilon, about=about
+        )
+        noisy = (
+            write_noisy(out / "noise.npz", data, epsilon=epsilon, seed=seed) if control else None
+        )
+        versions = {"original": data, "changed": perturbed, "noise": noisy}
+        alignment, reasons = align(versions)
+        verdict = judge(history, unchanged)
+        result = Perturbation(
+            original=data,
+            dataset=perturbed,
+            control=noisy,
+            scores=choice.scores,
+            active=choice.active,
+            entangled=choice.entangled,
+            disentangled=choice.disentangled,
+            before=before,
+            history=history,
+            unchanged=unchanged,
+            verdict=verdict,
+            size=change_size(data, perturbed),
+            noise=None if noisy is None else change_size(data, noisy),
+            alignment=alignment,
+            architecture=game.architecture,
+            flags=[*choice.flags, *([] if verdict.worked else [verdict.sentence]), *reasons],
+        )
+        content = {"settings": settings, "result": result.to_dict()}
+        store.write_json(out / FILE, content)
     return result
+
+
+def align(
+    versions: dict[str, Dataset | None],
+) -> tuple[dict[str, DatasetAlignment], list[str]]:
+    """The alignment of each dataset with its factors, and why there is none."""
+    results: dict[str, DatasetAlignment] = {}
+    for name, data in versions.items():
+        if data is None:
+            continue
+        try:
+            results[name] = dataset_alignment(data.images, data.factors_with_kinds)
+        except Undefined as error:
+            return {}, [f"The alignment of the data was not measured: {error}"]
+    return results, []
 
 
 def _start(out: Path, settings: dict[str, Any], resume: bool) -> None:
     """Save the settings, or check that they are those of the run to resume."""
-    file = out / "perturbation.json"
+    file = out / FILE
     plain = json.loads(json.dumps(settings))
     if file.is_file():
         before = _settings_in(file)
@@ -288,39 +403,3 @@ def _settings_in(file: Path) -> dict[str, Any]:
             "restore it, or choose another folder."
         )
     return settings
-
-
-def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
-    """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
-    needed = count_factors(data)
-    scores, active = [], []
-    for model in trained:
-        recording = record(model, data)
-        if recording.posterior.std is None:
-            raise ConfigError(
-                "perturb: the models must have independent noise in their latents, as vae and "
-                "beta-vae have: the change works against the alignment that this noise causes."
-            )
-        variances = recording.posterior.variance
-        # The source's rule for over-pruned models (Zietlow 2022, chapter 4), not `recording.used`.
-        active.append(int((variances.double().mean(0) < 0.8).sum()))
-        factors = recording.factors
-        assert factors is not None
-        kinds = list(data.factor_kinds)
-        scores.append(mig(recording.codes, factors, variances=variances, kinds=kinds).score)
-    order = sorted(range(len(scores)), key=lambda k: scores[k])
-    usable = [k for k in order if active[k] >= needed]
-    flags = []
-    if len(usable) < 2 * pairs:
-        flags.append(
-            f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
-            f"({needed}), so restarts with fewer were chosen too. β may be too large."
-        )
-        usable = order
-    return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
-
-
-def count_factors(data: Dataset) -> int:
-    """The number of factors that take more than one value."""
-    values = np.zeros((1, 0)) if data.factors is None else data.factors
-    return int((values != values[0]).any(0).sum())

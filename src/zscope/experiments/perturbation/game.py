@@ -1,8 +1,13 @@
-"""Train the modifier against the decoders of both sides (step 4 of the procedure)."""
+"""Train the modifier against the decoders of both sides (step 4 of the procedure).
+
+The decoders keep training in the game, so their losses fall whatever the modifier does. The
+same game with ε = 0 (the same batches, noise and rounds, and no modifier) shows how much of the
+gap is due to that.
+"""
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,17 +28,28 @@ from zscope.randomness import seed_of
 from zscope.recording import record
 from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import batch_rows
-from zscope.training.progress import show
 
-__all__ = ["Choice", "Game", "Modifier", "play"]
+__all__ = [
+    "Choice",
+    "Game",
+    "Modifier",
+    "architecture_of",
+    "encode_factors",
+    "modifier_for",
+    "play",
+]
 
 DECODER_BATCHES = 3
 LATENT_SAMPLES = 5
 WINDOW = 500  # rounds over which the gap is averaged before it is compared
 CONVERGED = 0.02  # of the range of the gap: windows that differ by less end the training
-LOG_EVERY = 50
+LOG_EVERY = 50  # rounds, and how many of the last ones are averaged
 CHECKPOINT_EVERY = 250
 SIDES = ("entangled", "disentangled")
+NETWORK = (
+    "backbone", "hidden", "decoder_hidden", "activation", "decoder_activation", "kernels",
+    "depth", "filters",
+)  # fmt: skip
 HISTORY = "history.json"
 RESUME = "Continue with the same command and --resume."
 
@@ -58,11 +74,34 @@ class Modifier(nn.Module):
         self.decoder = decoder
 
     def forward(self, w: Tensor) -> Tensor:
-        return torch.tanh(self.decoder(self.squeeze(w)))
+        return torch.tanh(self.logits(w))
+
+    def logits(self, w: Tensor) -> Tensor:
+        logits: Tensor = self.decoder(self.squeeze(w))
+        return logits
+
+
+def architecture_of(trained: Autoencoder, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a model that decide its decoder: the modifier gets the same."""
+    known = {**(trained.recipe or {}).get("options", {}), **options}
+    return {key: known[key] for key in NETWORK if known.get(key) is not None}
+
+
+def modifier_for(data: Dataset, inputs: int, architecture: dict[str, Any], seed: int) -> Modifier:
+    """A modifier with its initial weights."""
+    plain = models.build("ae", shape=data.shape, latents=1, **architecture)
+    with torch.device("meta"):
+        modifier = Modifier(inputs, copy.deepcopy(_decoder(plain)).to("meta"))
+    initialise(modifier, seed=seed_of(seed, 7))
+    return modifier
 
 
 class Game(nn.Module):
-    """The two sides: decoders that reconstruct x', and the modifier that changes it."""
+    """The two sides: decoders that reconstruct x', and the modifier that changes it.
+
+    With epsilon 0 nothing is changed, and only the decoders train. `posteriors` are those of a
+    game with the same models, which need not be encoded again.
+    """
 
     def __init__(
         self,
@@ -73,6 +112,7 @@ class Game(nn.Module):
         epsilon: float,
         seed: int,
         options: dict[str, Any],
+        posteriors: dict[str, list[Posterior]] | None = None,
     ) -> None:
         super().__init__()
         foreign = [type(m).__name__ for m in trained if not isinstance(m, Composed)]
@@ -88,7 +128,7 @@ class Game(nn.Module):
         self.w = encode_factors(data).to(self.device)
         sides = {"entangled": choice.entangled, "disentangled": choice.disentangled}
         # The encoders never change and always see the original x: one pass over all rows.
-        self.posteriors = {
+        self.posteriors = posteriors or {
             side: [record(trained[k], data, samples=len(data)).posterior for k in numbers]
             for side, numbers in sides.items()
         }
@@ -99,19 +139,8 @@ class Game(nn.Module):
         for side in sides:
             for member in self._members(side):
                 _decoder(member).requires_grad_(True)
-        recipe = trained[0].recipe or {}
-        backbone = {**recipe.get("options", {}), **options}
-        architecture = {
-            key: backbone[key]
-            for key in ("backbone", "hidden", "decoder_hidden", "activation", "decoder_activation",
-                        "kernels", "depth", "filters")
-            if backbone.get(key) is not None
-        }  # fmt: skip
-        plain = models.build("ae", shape=data.shape, latents=1, **architecture)
-        with torch.device("meta"):
-            decoder = copy.deepcopy(_decoder(plain)).to("meta")
-            self.modifier = Modifier(self.w.shape[1], decoder)
-        initialise(self.modifier, seed=seed_of(seed, 7))
+        self.architecture = architecture_of(trained[0], options)
+        self.modifier = modifier_for(data, self.w.shape[1], self.architecture, seed)
         self.to(self.device)
 
     def _members(self, side: str) -> list[Composed]:
@@ -123,6 +152,8 @@ class Game(nn.Module):
     def perturbed(self, rows: np.ndarray) -> Tensor:
         """x' of some rows."""
         x = self.data.batch(rows, self.device)
+        if not self.epsilon:
+            return x
         m: Tensor = self.modifier(self.w[torch.from_numpy(rows)])
         target = x + self.epsilon * m
         return reflect(target) if self.fold else target
@@ -175,18 +206,21 @@ def play(
     rate: float,
     seed: int,
     resume: bool,
-    progress: bool | None,
+    tick: Callable[[int], None] = lambda done: None,
 ) -> list[dict[str, Any]]:
     """Train decoders and modifier in turn; returns the losses of every round.
 
-    Batches and noise are functions of (seed, step), so a resumed run gives the same modifier
-    as one that was not interrupted.
+    A game with epsilon 0 is played for all `rounds`, another one until the gap has converged.
+    `tick` is called with the number of rounds after each of them. Batches and noise are
+    functions of (seed, step), so a resumed run gives the same modifier as one that was not
+    interrupted.
     """
     adam: dict[str, Any] = {"lr": rate, "betas": (0.9, 0.999), "eps": 1e-7}
     optimisers: dict[str, torch.optim.Optimizer] = {
-        "decoders": torch.optim.Adam(game.decoder_parameters(), **adam),
-        "modifier": torch.optim.Adam(game.modifier.parameters(), **adam),
+        "decoders": torch.optim.Adam(game.decoder_parameters(), **adam)
     }
+    if game.epsilon:
+        optimisers["modifier"] = torch.optim.Adam(game.modifier.parameters(), **adam)
     config = validate("perturb", steps=rounds * (DECODER_BATCHES + 1), batch=batch, seed=seed)
     history: list[dict[str, Any]] = []
     store.clear_leftovers(folder)
@@ -205,26 +239,30 @@ def play(
         for _, file in store.checkpoints(folder)[:-2]:
             file.unlink(missing_ok=True)
 
-    bar = show(progress, rounds, len(history), "modifier")
-    with watch_interrupts() as interrupted, bar:
-        while len(history) < rounds and not converged(history):
+    with watch_interrupts() as interrupted:
+        while len(history) < rounds and not (game.epsilon and converged(history)):
             history.append(one_round(game, optimisers, config, len(history)))
             if not math.isfinite(history[-1]["gap"]):
                 raise TrainingError(
-                    f"perturb: a loss is not finite in round {len(history)} of the modifier's "
-                    "training. Use a smaller modifier_rate; the last checkpoint is kept."
+                    f"perturb: a loss is not finite in round {len(history)} of "
+                    f"{_name_of(game)}. Use a smaller modifier_rate; the last checkpoint is kept."
                 )
             done = len(history)
-            bar.update(done, mean_losses(history) if done % LOG_EVERY == 0 else None)
+            tick(done)
             if done % CHECKPOINT_EVERY == 0:
                 save()
             if interrupted.is_set():
                 save()
                 raise interrupted.error(
-                    f"perturb: stopped and saved after round {done} of {rounds}. {RESUME}"
+                    f"perturb: stopped and saved after round {done} of {rounds} of "
+                    f"{_name_of(game)}. {RESUME}"
                 )
         save()
     return history
+
+
+def _name_of(game: Game) -> str:
+    return "the modifier's training" if game.epsilon else "the same game without a change"
 
 
 def _read_rounds(file: Path) -> list[dict[str, Any]]:
@@ -247,7 +285,10 @@ def one_round(
     config: TrainConfig,
     number: int,
 ) -> dict[str, Any]:
-    """Three batches for the decoders and one for the modifier; returns the losses of the last."""
+    """Three batches for the decoders and one for the modifier; returns the losses of the last.
+
+    With epsilon 0 the last batch is for nobody: it has the same rows and noise as with a modifier.
+    """
     generator = torch.Generator()
     samples = len(game.data)
     for turn in range(DECODER_BATCHES + 1):
@@ -259,6 +300,10 @@ def one_round(
                 target = game.perturbed(rows)
             entangled, disentangled = game.losses(rows, target, generator)
             optimiser, loss = optimisers["decoders"], entangled + disentangled
+        elif not game.epsilon:
+            with torch.no_grad():
+                entangled, disentangled = game.losses(rows, game.perturbed(rows), generator)
+            break
         else:
             target = game.perturbed(rows)
             entangled, disentangled = game.losses(rows, target, generator)

@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from zscope import store
+from zscope.collection import Runs
+from zscope.collection import runs as find_runs
 from zscope.errors import RunError, ZscopeError
 from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
 from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, work
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import append, lock, locked_by, write_whole
-from zscope.collection import Runs
-from zscope.collection import runs as find_runs
 
 __all__ = [
     "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
@@ -242,7 +242,7 @@ def sweep(
     `retry_failed`. `progress=None` shows a live table in a terminal.
     """
     out = Path(out)
-    given = {"runs": runs, "root": root, "ensemble": ensemble}
+    given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
     prepare(plan, out, **given)  # refuse what is wrong before anything is written
     with lock(out, "sweep", wait=True):
         # Whoever was faster has decided which runs are trained together.
@@ -359,8 +359,8 @@ def read_rates(out: Path) -> dict[str, float]:
 
 def _step_of(path: Path) -> int:
     """The last step that a run has logged; 0 if it was not begun."""
-    with suppress(OSError, ValueError, IndexError, KeyError, TypeError):
-        with (path / "history.jsonl").open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 4096))
-            return int(json.loads(file.read().splitlines()[-1])["step"])
+    errors = suppress(OSError, ValueError, IndexError, KeyError, TypeError)
+    with errors, (path / "history.jsonl").open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - 4096))
+        return int(json.loads(file.read().splitlines()[-1])["step"])
     return 0

@@ -106,7 +106,9 @@ def estimate(
     for shape, items in _by_shape(plan, left):
         names = [name for item in items for name in item.configs if name not in done]
         first = plan.by_name[names[0]]
-        title = f"{first.fields['model']}, {first.fields['data']}, {first.fields['latents']} latents"
+        title = (
+            f"{first.fields['model']}, {first.fields['data']}, {first.fields['latents']} latents"
+        )
         text = f"{first.config.steps:,} steps"
         if timing:
             if progress is not None:

@@ -192,7 +192,8 @@ def read_plan(
     _refuse_duplicates(name, runs)
     assay = _read_assay(name, content.get("assay"), builder)
     chosen = _groups(runs, groups) if ensemble else []
-    return Plan(json.loads(json.dumps(content)), runs, chosen, assay, root and str(root))
+    where = None if root is None else str(root)
+    return Plan(json.loads(json.dumps(content)), runs, chosen, assay, where)
 
 
 def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -291,10 +292,10 @@ class _Entries:
         return flat
 
     def _values(self, key: str, values: Any) -> list[Any]:
-        values = values if isinstance(values, list) else [values]
-        if not values:
+        choices: list[Any] = values if isinstance(values, list) else [values]
+        if not choices:
             raise ConfigError(f"{self.name}: [grid] {key} is an empty list; give some values.")
-        return values
+        return choices
 
 
 class _Builder:

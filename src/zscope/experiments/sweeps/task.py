@@ -24,15 +24,13 @@ from zscope.data.dataset import Dataset
 from zscope.errors import Locked, RunError, ZscopeError
 from zscope.experiments.sweeps.address import LEFT_OUT
 from zscope.experiments.sweeps.plan import Measured, snapshots
-from zscope.experiments.training import train_config
+from zscope.experiments.training import train_config, train_together
 from zscope.files import lock, locked_by, write_whole
 from zscope.kept import KeptResults, read_scores
 from zscope.loading import load, run_data
-from zscope.monitor import regime
 from zscope.recording import record
 from zscope.store import weights_checksum
 from zscope.training.config import TrainConfig
-from zscope.experiments.training import train_together
 
 __all__ = ["Item", "Row", "is_complete", "is_measured", "is_trained", "owner_of", "work"]
 
@@ -68,7 +66,9 @@ def work(item: Item) -> Row:
     try:
         _train(item)
     except Locked as error:
-        return Row(dict.fromkeys(item.configs, "elsewhere"), dict.fromkeys(item.configs, str(error)))
+        return Row(
+            dict.fromkeys(item.configs, "elsewhere"), dict.fromkeys(item.configs, str(error))
+        )
     except Exception as error:
         for name in item.configs:
             states[name], reasons[name] = "failed", _record_failure(item, name, error)
@@ -122,7 +122,9 @@ def _train(item: Item) -> None:
     """Train the runs of an item that are not finished, together if they are several."""
     folder = Path(item.runs)
     configs = {name: TrainConfig(**each) for name, each in item.configs.items()}
-    unfinished = [name for name, each in configs.items() if not is_trained(folder / name, snapshots(each))]
+    unfinished = [
+        name for name, each in configs.items() if not is_trained(folder / name, snapshots(each))
+    ]
     for name in unfinished:  # others may have been begun with them
         configs |= _companions(folder, name, configs)
     if not unfinished:
@@ -136,9 +138,7 @@ def _train(item: Item) -> None:
     dataset = _dataset(first, item.root)
     if len(ready) == 1 and not begun:
         ((name, config),) = ready.items()
-        run = train_config(
-            config, out=folder / name, resume=True, data=dataset, progress=False
-        )
+        run = train_config(config, out=folder / name, resume=True, data=dataset, progress=False)
         _describe(item, name, run)
         return
     recipes = [config.model.model_dump() for config in ready.values() if config.model is not None]
@@ -149,7 +149,6 @@ def _train(item: Item) -> None:
         [folder / name for name in ready],
         resume=True,
         progress=False,
-        monitor=regime,
     )
     for name, run in zip(ready, runs, strict=True):
         _describe(item, name, run)
@@ -219,7 +218,11 @@ def _missing(path: Path, wanted: Collection[int]) -> list[int]:
 
 def _describe(item: Item, name: str, run: store.Run) -> None:
     """Write into the run what could change its bits."""
-    about = {"address": item.addresses.get(name), "device": _device_of(run), "host": platform.node()}
+    about = {
+        "address": item.addresses.get(name),
+        "device": _device_of(run),
+        "host": platform.node(),
+    }
     about = {key: value for key, value in about.items() if value is not None}
     if run.path is not None and not all(run.environment.get(k) == v for k, v in about.items()):
         with lock(run.path, "sweep"):

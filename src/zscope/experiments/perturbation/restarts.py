@@ -1,0 +1,128 @@
+"""Train the restarts on the original data, and choose among them (step 1 of the procedure)."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zscope import models, store
+from zscope.assays.disentanglement.mig import mig
+from zscope.autoencoder import Autoencoder, Trainable
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, InterfaceError
+from zscope.experiments.perturbation.game import RESUME, Choice
+from zscope.experiments.training import train, train_ensemble
+from zscope.monitor import regime
+from zscope.recording import record
+from zscope.training.ensemble import check_same_architecture
+from zscope.types import Codes
+
+__all__ = ["choose", "count_factors", "train_restarts", "with_message"]
+
+
+def train_restarts(
+    data: Dataset,
+    folder: Path,
+    settings: dict[str, Any],
+    *,
+    resume: bool,
+    tick: Callable[[float], None] = lambda share: None,
+) -> list[Autoencoder]:
+    """Models that differ in their seed alone, each with its run in folder/seed-S.
+
+    They are trained together where the model can be, else one after the other. `tick` is called
+    with the share of the work that is done.
+    """
+    count, steps = settings["restarts"], settings["steps"]
+    seeds = [settings["seed"] + number for number in range(count)]
+    training = {name: settings[name] for name in ("steps", "batch", "rate")}
+    rows = 0
+
+    def monitor(variances: Codes) -> dict[str, Any]:
+        nonlocal rows
+        rows += 1  # one for each model and a hundred steps
+        tick(rows / (count * (2 + steps // 100)))
+        return regime(variances)
+
+    def build(seed: int) -> Trainable:
+        own = {**settings["options"], "seed": seed}
+        shape, latents = data.shape, settings["latents"]
+        return models.build(settings["model"], shape=shape, latents=latents, **own)
+
+    paths = [folder / f"seed-{seed}" for seed in seeds]
+    begun = [path for path in paths if store.is_run(path)]
+    unfinished = [path for path in begun if not store.open_run(path).finished]
+    more = {**training, "monitor": monitor, "progress": False}
+    if (unfinished or not begun) and _can_be_stacked([build(seed) for seed in seeds[:2]]):
+        # An ensemble that was stopped has no checkpoints: its runs are begun again.
+        for path in begun:
+            shutil.rmtree(path)
+        with with_message(f"perturb: stopped while {count} restarts were trained. {RESUME}"):
+            train_ensemble(build, data, seeds=seeds, out=folder, **more)
+    trained = []
+    for number, (seed, path) in enumerate(zip(seeds, paths, strict=True)):
+        with with_message(
+            f"perturb: stopped and saved in restart {number + 1} of {count}. {RESUME}"
+        ):
+            again = path.exists() and (resume or store.is_run(path))
+            run = train(build(seed), data, seed=seed, out=path, resume=again, **more)
+        assert run.model is not None
+        trained.append(run.model)
+    return trained
+
+
+@contextmanager
+def with_message(message: str) -> Iterator[None]:
+    """Give an interrupt another message."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        raise type(interrupt)(message) from None
+
+
+def _can_be_stacked(trainables: list[Trainable]) -> bool:
+    """Whether `train_ensemble` can train them: not with running statistics (batch norm)."""
+    try:
+        check_same_architecture(trainables)
+    except InterfaceError:
+        return False
+    return True
+
+
+def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
+    """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
+    needed = count_factors(data)
+    scores, active = [], []
+    for model in trained:
+        recording = record(model, data)
+        if recording.posterior.std is None:
+            raise ConfigError(
+                "perturb: the models must have independent noise in their latents, as vae and "
+                "beta-vae have: the change works against the alignment that this noise causes."
+            )
+        variances = recording.posterior.variance
+        # The source's rule for over-pruned models (Zietlow 2022, chapter 4), not `recording.used`.
+        active.append(int((variances.double().mean(0) < 0.8).sum()))
+        factors = recording.factors
+        assert factors is not None
+        kinds = list(data.factor_kinds)
+        scores.append(mig(recording.codes, factors, variances=variances, kinds=kinds).score)
+    order = sorted(range(len(scores)), key=lambda k: scores[k])
+    usable = [k for k in order if active[k] >= needed]
+    flags = []
+    if len(usable) < 2 * pairs:
+        flags.append(
+            f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
+            f"({needed}), so restarts with fewer were chosen too. β may be too large."
+        )
+        usable = order
+    return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
+
+
+def count_factors(data: Dataset) -> int:
+    """The number of factors that take more than one value."""
+    values = np.zeros((1, 0)) if data.factors is None else data.factors
+    return int((values != values[0]).any(0).sum())

@@ -1,0 +1,115 @@
+"""Did the change work? The gap between the losses after the game, and without a change.
+
+    gap = L_rec(entangled) - L_rec(disentangled)
+
+Both games see the same batches and the same noise, so that their gaps are compared round by
+round, over the last rounds. The change worked if the gap is below 0, and below that of the game
+with ε = 0, each with its whole 95 % interval (t-interval over these rounds). If the game with
+ε = 0 ends below 0 already, the change must lower the gap by another tenth of it: any change,
+however small, moves the gap by something, and shared batches make the difference very precise.
+The tenth is ours.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from zscope.experiments.perturbation.game import LOG_EVERY
+
+__all__ = ["Interval", "Verdict", "judge", "t_interval"]
+
+MARGIN = 0.1
+REMEDY = (
+    "Use a larger epsilon, more rounds or a larger modifier_rate, or other restarts (another seed, "
+    "or more of them)."
+)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} nats (95 % interval {self.low:+.2f} to {self.high:+.2f})"
+
+    def to_list(self) -> list[float]:
+        return [self.mean, self.low, self.high]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the change worked, in a sentence, and the numbers that decided."""
+
+    worked: bool
+    sentence: str
+    gap: Interval | None  # after the game; None for fewer than three rounds
+    unchanged: Interval | None  # after the same game with ε = 0
+    difference: Interval | None  # of both, round by round
+
+    def intervals(self) -> dict[str, Any]:
+        """The numbers as lists: mean and 95 % interval."""
+        names = ("gap", "unchanged", "difference")
+        values = {name: getattr(self, name) for name in names}
+        return {name: None if v is None else v.to_list() for name, v in values.items()}
+
+
+def judge(history: list[dict[str, Any]], unchanged: list[dict[str, Any]]) -> Verdict:
+    """The verdict on a game, from its rounds and those of the same game with ε = 0."""
+    rounds = len(history)
+    gaps, still = (
+        np.array([row["gap"] for row in rows[-LOG_EVERY:]]) for rows in (history, unchanged)
+    )
+    if len(gaps) < 3 or len(gaps) != len(still):
+        return Verdict(
+            False,
+            f"The change cannot be judged: {rounds} rounds are too few to tell a gap from chance. "
+            f"{REMEDY}",
+            *(None, None, None),
+        )
+    gap, without, difference = (t_interval(each) for each in (gaps, still, gaps - still))
+    numbers = (gap, without, difference)
+    after = (
+        f"after {rounds:,} rounds the loss of the entangled model minus that of the disentangled "
+        f"one is {gap}"
+    )
+    if gap.high >= 0:
+        reason = "the entangled model is not cheaper than the disentangled one"
+        sentence = (
+            f"The change failed: {reason}; {after}, and {without.mean:+.2f} after the same game "
+            f"with ε = 0. {REMEDY}"
+        )
+        return Verdict(False, sentence, *numbers)
+    margin = MARGIN * max(0.0, -without.mean)
+    if difference.high >= -margin:
+        reason = (
+            "the entangled model is cheaper than the disentangled one, but not because of the "
+            "change: the decoders gain as much by training longer"
+        )
+        sentence = (
+            f"The change failed: {reason}; {after}, and {without.mean:+.2f} after the same game "
+            f"with ε = 0, a difference of {difference} where at least {margin:.2g} would count. "
+            f"{REMEDY}"
+        )
+        return Verdict(False, sentence, *numbers)
+    return Verdict(
+        True,
+        f"The change worked: {after}, and {without.mean:+.2f} after the same game with ε = 0.",
+        *numbers,
+    )
+
+
+def t_interval(values: Sequence[float] | np.ndarray) -> Interval:
+    """The mean and its 95 % t-interval, of at least two values."""
+    from scipy.stats import t
+
+    values = np.asarray(values, np.float64)
+    mean, count = float(values.mean()), len(values)
+    half = float(t.ppf(0.975, count - 1)) * float(values.std(ddof=1)) / math.sqrt(count)
+    return Interval(mean, mean - half, mean + half)
