@@ -234,16 +234,31 @@ def test_restarts_are_those_of_single_runs(data, tmp_path):
 
 
 def test_models_that_cannot_be_stacked_are_trained_one_by_one(data, tmp_path, monkeypatch):
-    stacked = []
-    monkeypatch.setattr(restarts, "_can_be_stacked", lambda models: False)
-    monkeypatch.setattr(restarts, "train_ensemble", lambda *_, **__: stacked.append(1))
+    monkeypatch.setattr(restarts, "can_train_together", lambda first, other: False)
+    monkeypatch.setattr(restarts, "train_together", None)
     shares = []
     settings = {**SETTINGS, "restarts": 2}
     models = train_restarts(data, tmp_path / "r", settings, resume=False, tick=shares.append)
     assert len(models) == 2
-    assert not stacked
     assert shares == sorted(shares)
     assert 0 < shares[-1] <= 1
+
+
+def test_restarts_that_were_stopped_go_on(data, tmp_path):
+    whole = train_restarts(data, tmp_path / "whole", SETTINGS, resume=False)
+
+    def stop(share):
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt, match="3 restarts.*--resume"):
+        train_restarts(data, tmp_path / "parts", SETTINGS, resume=False, tick=stop)
+    again = train_restarts(data, tmp_path / "parts", SETTINGS, resume=True)
+    assert all(
+        torch.equal(one, other)
+        for a, b in zip(whole, again, strict=True)
+        for one, other in zip(a.parameters(), b.parameters(), strict=True)
+    )
 
 
 # The time left

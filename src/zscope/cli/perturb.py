@@ -81,9 +81,9 @@ def perturb(
         SCORES,
         check_evaluation,
         evaluation_work,
-        processes,
     )
     from zscope.experiments.whole import Whole
+    from zscope.experiments.workers import workers
     from zscope.plots import save
 
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
@@ -117,7 +117,7 @@ def perturb(
     )
     save(result.plot(), folder / "examples.png")
     if evaluate is not None:
-        with processes(jobs) as executor:
+        with workers(jobs=jobs) as executor:
             table = experiments.evaluate_perturbation(
                 folder,
                 evaluate,

@@ -21,14 +21,12 @@ Zietlow, PhD thesis, Tübingen 2022, tables 4.2-4.5. The source has the first th
 noise of equal ε.
 """
 
+import itertools
 import json
 import re
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +38,14 @@ from zscope import store
 from zscope.assays.run import choose, measure
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
-from zscope.errors import ConfigError, DataError, RunError, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, DataError, RunError, did_you_mean
 from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
 from zscope.experiments.perturbation.restarts import count_factors, with_message
 from zscope.experiments.perturbation.table import Row, ScoreTable
 from zscope.experiments.training import train
 from zscope.experiments.whole import Whole
+from zscope.experiments.workers import ThisProcess, run_all
 from zscope.files import lock
 from zscope.kept import results_of
 from zscope.models import build_for, entry
@@ -55,7 +54,7 @@ from zscope.sampling import whole as check_whole
 
 __all__ = [
     "SCORES", "Job", "Outcome", "check_evaluation", "evaluate_perturbation", "evaluation_work",
-    "parse_model", "processes", "run_job", "train_all",
+    "parse_model", "run_job", "train_all",
 ]  # fmt: skip
 
 FOLDER = "evaluate"
@@ -205,65 +204,38 @@ def train_all(
     tick: Callable[[int], None] = lambda done: None,
 ) -> list[Outcome]:
     """The outcome of each job, in order; a job that fails leaves the others alone."""
-    outcomes: list[Outcome | None] = [None] * len(jobs)
-    if executor is None:
-        for number, job in enumerate(jobs):
-            outcomes[number] = run_job(job)
-            tick(number + 1)
-    else:
-        futures = {executor.submit(run_job, job): number for number, job in enumerate(jobs)}
-        for done, future in enumerate(as_completed(futures), 1):
-            error = future.exception()
-            reason = None if error is None else f"{type(error).__name__}: {error}"
-            outcomes[futures[future]] = Outcome(failed=reason) if reason else future.result()
-            tick(done)
-    return [outcome for outcome in outcomes if outcome is not None]
-
-
-@contextmanager
-def processes(jobs: int) -> Iterator[Executor | None]:
-    """An executor with so many processes of one thread each; None for a single job."""
-    if jobs <= 1:
-        yield None
-        return
-    context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, torch.set_num_threads, (1,)) as executor:
-        yield executor
+    counts = itertools.count(1)
+    answers = run_all(
+        executor or ThisProcess(), run_job, jobs, done=lambda number, answer: tick(next(counts))
+    )
+    return [Outcome(failed=each.error) if each.error else each.result for each in answers]
 
 
 def run_job(job: Job) -> Outcome:
     """Train and measure one run; what is finished is read."""
     path = Path(job.folder)
-    try:
-        data = replace(datasets.from_recipe(job.data, root=job.root), standardise=False)
-        untrained = build_for(
-            job.model, data, latents=job.latents, **{**job.options, "seed": job.seed}
-        )
-        run = train(
-            untrained,
-            data,
-            seed=job.seed,
-            out=path,
-            resume=store.is_run(path),
-            progress=False,
-            **job.training,
-        )
-        assert run.model is not None
-        recording = record(run.model, data, samples=job.samples)
-        outcome = measure(recording, job.assays, kept=results_of(path, run.model))
-        numbers: dict[str, float] = {}
-        for name, result in outcome.results.items():
-            for place, each in enumerate(result.measures()):
-                word = each.name.replace(" ", "-")
-                numbers |= {f"{name}.{word}": each.value} if word else {}
-                numbers |= {} if place else {name: each.value}
-        failures = {name: failure.message for name, failure in outcome.failed.items()}
-        return Outcome(numbers, {**outcome.missing, **failures}, len(recording.used))
-    except ZscopeError as error:
-        return Outcome(failed=" ".join(str(error).split()))
-    except Exception as error:  # a fault in one run must not cost the others
-        traceback.print_exc()
-        return Outcome(failed=f"{type(error).__name__}: {error}")
+    data = replace(datasets.from_recipe(job.data, root=job.root), standardise=False)
+    untrained = build_for(job.model, data, latents=job.latents, **{**job.options, "seed": job.seed})
+    run = train(
+        untrained,
+        data,
+        seed=job.seed,
+        out=path,
+        resume=store.is_run(path),
+        progress=False,
+        **job.training,
+    )
+    assert run.model is not None
+    recording = record(run.model, data, samples=job.samples)
+    outcome = measure(recording, job.assays, kept=results_of(path, run.model))
+    numbers: dict[str, float] = {}
+    for name, result in outcome.results.items():
+        for place, each in enumerate(result.measures()):
+            word = each.name.replace(" ", "-")
+            numbers |= {f"{name}.{word}": each.value} if word else {}
+            numbers |= {} if place else {name: each.value}
+    failures = {name: failure.message for name, failure in outcome.failed.items()}
+    return Outcome(numbers, {**outcome.missing, **failures}, len(recording.used))
 
 
 def make_versions(

@@ -1,6 +1,5 @@
 """Train the restarts on the original data, and choose among them (step 1 of the procedure)."""
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from zscope import models, store
+from zscope import models
 from zscope.assays.disentanglement.mig import mig
 from zscope.autoencoder import Autoencoder, Trainable
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, InterfaceError
+from zscope.errors import ConfigError
 from zscope.experiments.perturbation.game import RESUME, Choice
-from zscope.experiments.training import train, train_ensemble
+from zscope.experiments.training import train, train_together
 from zscope.monitor import regime
 from zscope.recording import record
-from zscope.training.ensemble import check_same_architecture
+from zscope.training.ensemble import can_train_together
+from zscope.training.loop import configure
 from zscope.types import Codes
 
 __all__ = ["choose", "count_factors", "train_restarts", "with_message"]
@@ -38,7 +38,7 @@ def train_restarts(
     """
     count, steps = settings["restarts"], settings["steps"]
     seeds = [settings["seed"] + number for number in range(count)]
-    training = {name: settings[name] for name in ("steps", "batch", "rate")}
+    training: dict[str, Any] = {name: settings[name] for name in ("steps", "batch", "rate")}
     rows = 0
 
     def monitor(variances: Codes) -> dict[str, Any]:
@@ -53,25 +53,24 @@ def train_restarts(
         return models.build(settings["model"], shape=shape, latents=latents, **own)
 
     paths = [folder / f"seed-{seed}" for seed in seeds]
-    begun = [path for path in paths if store.is_run(path)]
-    unfinished = [path for path in begun if not store.open_run(path).finished]
-    more = {**training, "monitor": monitor, "progress": False}
-    if (unfinished or not begun) and _can_be_stacked([build(seed) for seed in seeds[:2]]):
-        # An ensemble that was stopped has no checkpoints: its runs are begun again.
-        for path in begun:
-            shutil.rmtree(path)
-        with with_message(f"perturb: stopped while {count} restarts were trained. {RESUME}"):
-            train_ensemble(build, data, seeds=seeds, out=folder, **more)
-    trained = []
-    for number, (seed, path) in enumerate(zip(seeds, paths, strict=True)):
-        with with_message(
-            f"perturb: stopped and saved in restart {number + 1} of {count}. {RESUME}"
-        ):
-            again = path.exists() and (resume or store.is_run(path))
-            run = train(build(seed), data, seed=seed, out=path, resume=again, **more)
-        assert run.model is not None
-        trained.append(run.model)
-    return trained
+    untrained = [build(seed) for seed in seeds]
+    given: dict[str, Any] = {"monitor": monitor, "progress": False}
+    if can_train_together(untrained[0].recipe, untrained[-1].recipe):
+        settings_of = (steps, None, settings["batch"], settings["rate"])
+        pairs = zip(untrained, seeds, strict=True)
+        configs = [configure(model, data, *settings_of, seed, {}) for model, seed in pairs]
+        with with_message(f"perturb: stopped and saved in {count} restarts. {RESUME}"):
+            runs = train_together(untrained, data, configs, paths, resume=resume, **given)
+    else:
+        runs = []
+        for number, (model, seed, path) in enumerate(zip(untrained, seeds, paths, strict=True), 1):
+            with with_message(
+                f"perturb: stopped and saved in restart {number} of {count}. {RESUME}"
+            ):
+                again = resume and path.exists()
+                run = train(model, data, seed=seed, out=path, resume=again, **training, **given)
+                runs.append(run)
+    return [run.model for run in runs if run.model is not None]
 
 
 @contextmanager
@@ -81,15 +80,6 @@ def with_message(message: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt as interrupt:
         raise type(interrupt)(message) from None
-
-
-def _can_be_stacked(trainables: list[Trainable]) -> bool:
-    """Whether `train_ensemble` can train them: not with running statistics (batch norm)."""
-    try:
-        check_same_architecture(trainables)
-    except InterfaceError:
-        return False
-    return True
 
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
