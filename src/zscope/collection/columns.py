@@ -17,7 +17,8 @@ __all__ = ["Columns", "choose_entries", "columns_of", "rows_of"]
 Row = dict[str, Any]
 
 ABOUT = ("run", "status", "step")
-FOLLOWS = ("shape", "data.options.")
+OPTIONS = "data.options."
+FOLLOWS = ("shape", OPTIONS)
 """Settings that follow from the data, which have them in their name."""
 ASIDE = ("log_every", "checkpoint_every", "snapshot_every", "device")
 """Settings that are not meant to change a result."""
@@ -112,9 +113,10 @@ def rows_of(
     choose: Callable[[Sequence[Row]], Row],
 ) -> list[Row]:
     """Each run as a plain dict of what it has; `choose` takes one of several entries."""
-    data = _data_names(records.values())
+    keys = [_data_key(record.get("fields", {})) for record in records.values()]
+    data = _data_names(keys)
     rows = []
-    for name, record in records.items():
+    for (name, record), dataset in zip(records.items(), keys, strict=True):
         row: Row = {"run": name, "status": record["status"]}
         if "step" in record:
             row["step"] = record["step"]
@@ -122,7 +124,7 @@ def rows_of(
             if short := columns.fields.get(long):
                 row[short] = value
         if "data" in row:
-            row["data"] = data[_data_key(record["fields"])]
+            row["data"] = data[dataset]
         for entry in choose_entries(record, choose).values():
             for measure, value in (entry.get("scores") or {}).items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
@@ -149,17 +151,15 @@ def choose_entries(
 def _data_key(fields: Mapping[str, Any]) -> tuple[str, str]:
     """The name of the data, and their options."""
     options = {
-        key.removeprefix("data.options."): value
-        for key, value in fields.items()
-        if key.startswith("data.options.")
+        key[len(OPTIONS) :]: value for key, value in fields.items() if key.startswith(OPTIONS)
     }
     text = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return str(fields["data"]), f"?{text}" if text else ""
+    return str(fields.get("data")), f"?{text}" if text else ""
 
 
-def _data_names(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def _data_names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """How each dataset is called: one's own files by the last part of their path."""
-    keys = {_data_key(each["fields"]) for each in records if "data" in each.get("fields", {})}
+    keys = set(keys)
     lasts = {name: PurePath(name).name for name, _ in keys}
     names = {
         name: last if list(lasts.values()).count(last) == 1 else name
