@@ -87,11 +87,21 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
         last.update(dict.fromkeys(record.get("last", ())))
     if one_seed:  # of the weights and of the batches
         fields.pop("options.seed", None)
+    fields = dict.fromkeys(sorted(fields, key=_rank))
     scores = [_score(assay, name) for assay, names in measures.items() for name in names]
     first = {assay: _score(assay, next(iter(names))) for assay, names in measures.items() if names}
     parts = {each.rpartition(".")[2] for each in scores}
     history = [f"history.{key}" for key in last if key not in parts]
     return Columns(_short_names(fields, {*ABOUT, *scores, *first}), scores, history, first)
+
+
+def _rank(field: str) -> int:
+    """Model, data and latents first, then options: whichever run is read first has fewer."""
+    order = ("model", "data", "latents", "options.", OPTIONS)
+    for rank, name in enumerate(order):
+        if field == name or (name.endswith(".") and field.startswith(name)):
+            return rank
+    return len(order)
 
 
 def _score(assay: str, measure: str) -> str:
