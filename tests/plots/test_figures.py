@@ -8,6 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from made_runs import make_run
 from worlds import identity, responding
 
 import zscope as zs
@@ -15,7 +16,7 @@ from zscope import plots
 from zscope.assays.responses.drift import drift
 from zscope.assays.responses.maps import response_map
 from zscope.assays.responses.paths import manifold_path
-from zscope.errors import ConfigError
+from zscope.errors import ConfigError, Undefined
 from zscope.plots import theme
 
 ZERO = torch.zeros(2, dtype=torch.float64)
@@ -619,3 +620,59 @@ class TestResponsesFigures:
             "bold",
         ]
         assert "bold: not collapsed" in texts(ax)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """mig = log2 β / 10 + seed / 100 of two models; sap falls while mig rises."""
+    folder = tmp_path_factory.mktemp("runs")
+    for model in ("ae", "vae"):
+        for beta in (1, 4, 16):
+            for seed in range(3):
+                mig = np.log2(beta) / 10 + seed / 100 + (model == "vae")
+                make_run(
+                    folder / f"{model}-{beta}-{seed}", model=model, seed=seed,
+                    options={"beta": beta},
+                    scores={"mig": mig, "sap": np.exp(-mig), "irs": 1.0},
+                )  # fmt: skip
+    make_run(folder / "later", status="running", options={"beta": 64}, scores={"mig": 99.0})
+    return zs.runs(folder)
+
+
+class TestFamilies:
+    def test_lines_are_means_and_bands_their_intervals(self, runs):
+        ax = plots.score_lines(runs, "mig", "beta", "model")
+        assert [list(line.get_xdata()) for line in ax.lines] == [[1, 4, 16]] * 2
+        assert np.allclose(ax.lines[0].get_ydata(), [0.01, 0.21, 0.41])
+        low = min(path.vertices[:, 1].min() for path in ax.collections[0].get_paths())
+        assert low == pytest.approx(0.01 - 4.302653 * 0.01 / np.sqrt(3))
+        assert texts(ax) == ["ae", "vae"]
+        assert ax.get_xscale() == "log"
+        assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4", "16"]
+        assert ax.get_title("left").startswith("mean over seed")
+        renders(ax)
+
+    def test_what_is_averaged_over_is_named(self, runs):
+        assert "mean over model, seed" in plots.score_lines(runs, "mig", "beta").get_title("left")
+
+    def test_points_have_their_rank_correlation(self, runs):
+        ax = plots.score_scatter(runs, "sap", "mig", "model")
+        assert sum(len(points.get_offsets()) for points in ax.collections) == 18
+        assert "ρ = \u22121.00 over 18 runs" in ax.get_title("left")
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ae", "vae"]
+        renders(ax)
+
+    def test_the_matrix_of_rank_correlations(self, runs):
+        ax = plots.rank_correlations(runs)
+        assert np.allclose(ax.images[0].get_array(), [[1, -1], [-1, 1]])
+        assert ax.images[0].get_clim() == (-1, 1)
+        assert "constant or too few: irs" in ax.get_title("left")
+        renders(ax)
+
+    def test_what_cannot_be_drawn_says_so(self, runs):
+        with pytest.raises(ConfigError, match="no finished runs with numbers for both"):
+            plots.score_lines(runs, "mig", "model")
+        with pytest.raises(ConfigError, match="no column is called 'betta'"):
+            plots.score_lines(runs, "mig", "betta")
+        with pytest.raises(Undefined, match="of 2 scores, 1 vary"):
+            plots.rank_correlations(runs, ["mig", "irs"])

@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+from made_runs import make_run
 
 import zscope as zs
 from zscope.data.dataset import from_arrays
+from zscope.report.family import family_report
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,18 @@ def saved(tmp_path_factory):
     data = from_arrays(x, name="a_very_long_name_of_a_file_without_any_space_in_it" * 2)
     report = zs.assay(model, data, names=names, resamples=0)
     return report.save(tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory):
+    """The page of a few runs with long names."""
+    folder = tmp_path_factory.mktemp("sweep")
+    for beta in (1, 4):
+        for seed in range(2):
+            name = f"a-very-long-name-of-a-model-{'x' * 60}-b{beta}-s{seed}"
+            scores = {f"score-{k}": beta + seed + k for k in range(9)}
+            make_run(folder / name, options={"beta": beta}, seed=seed, scores=scores)
+    return family_report(str(folder)).save(folder / "page.html")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +72,19 @@ def test_the_page_opens_from_disk_without_a_request_an_error_or_a_sideways_scrol
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == ("rgb(251, 250, 247)" if scheme == "light" else "rgb(21, 24, 27)")
+
+
+@pytest.mark.parametrize("width", [1200, 320])
+def test_the_page_of_a_sweep_opens_as_quietly(page, sweep, width):
+    complaints, requests = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("request", lambda request: requests.append(request.url))
+    visit(page, sweep, width)
+    page.evaluate("document.querySelectorAll('img').forEach((i) => { i.loading = 'eager'; })")
+    page.wait_for_function("[...document.images].every((i) => i.complete && i.naturalWidth)")
+    assert complaints == []
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_every_finding_has_room_around_its_words(page, saved):

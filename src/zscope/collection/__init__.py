@@ -13,6 +13,7 @@ would hide.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,6 +192,10 @@ class Runs:
 
     def varying(self) -> list[str]:
         """Settings, seeds too, that are not the same in all runs that can be read."""
+        return list(self._varying)
+
+    @cached_property
+    def _varying(self) -> list[str]:
         rows = [row for row in self.rows if row["status"] != "damaged"]
         names = [name for name in self.columns.fields.values() if self.columns.is_setting(name)]
         return [name for name in names if len({row.get(name) for row in rows}) > 1]
@@ -273,10 +278,7 @@ def _difference(what: str, values: Sequence[Any]) -> list[str]:
     counts = Counter("unknown" if value is None else str(value) for value in values)
     if len(counts) < 2:
         return []
-    shown = [
-        f"{value[:12] if what.startswith('source') else value} ({count:,} runs)"
-        for value, count in counts.most_common(4)
-    ]
+    shown = [f"{value} ({count:,} runs)" for value, count in counts.most_common(4)]
     rest = f", and {len(counts) - 4} others" if len(counts) > 4 else ""
     return [f"{what} differs: {', '.join(shown)}{rest}"]
 

@@ -17,7 +17,8 @@ __all__ = ["Columns", "choose_entries", "columns_of", "rows_of"]
 Row = dict[str, Any]
 
 ABOUT = ("run", "status", "step")
-FOLLOWS = ("shape", "data.options.")
+OPTIONS = "data.options."
+FOLLOWS = ("shape", OPTIONS)
 """Settings that follow from the data, which have them in their name."""
 ASIDE = ("log_every", "checkpoint_every", "snapshot_every", "device")
 """Settings that are not meant to change a result."""
@@ -86,11 +87,21 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
         last.update(dict.fromkeys(record.get("last", ())))
     if one_seed:  # of the weights and of the batches
         fields.pop("options.seed", None)
+    fields = dict.fromkeys(sorted(fields, key=_rank))
     scores = [_score(assay, name) for assay, names in measures.items() for name in names]
     first = {assay: _score(assay, next(iter(names))) for assay, names in measures.items() if names}
     parts = {each.rpartition(".")[2] for each in scores}
     history = [f"history.{key}" for key in last if key not in parts]
     return Columns(_short_names(fields, {*ABOUT, *scores, *first}), scores, history, first)
+
+
+def _rank(field: str) -> int:
+    """Model, data and latents first, then options: whichever run is read first has fewer."""
+    order = ("model", "data", "latents", "options.", OPTIONS)
+    for rank, name in enumerate(order):
+        if field == name or (name.endswith(".") and field.startswith(name)):
+            return rank
+    return len(order)
 
 
 def _score(assay: str, measure: str) -> str:
@@ -112,9 +123,10 @@ def rows_of(
     choose: Callable[[Sequence[Row]], Row],
 ) -> list[Row]:
     """Each run as a plain dict of what it has; `choose` takes one of several entries."""
-    data = _data_names(records.values())
+    keys = [_data_key(record.get("fields", {})) for record in records.values()]
+    data = _data_names(keys)
     rows = []
-    for name, record in records.items():
+    for (name, record), dataset in zip(records.items(), keys, strict=True):
         row: Row = {"run": name, "status": record["status"]}
         if "step" in record:
             row["step"] = record["step"]
@@ -122,7 +134,7 @@ def rows_of(
             if short := columns.fields.get(long):
                 row[short] = value
         if "data" in row:
-            row["data"] = data[_data_key(record["fields"])]
+            row["data"] = data[dataset]
         for entry in choose_entries(record, choose).values():
             for measure, value in (entry.get("scores") or {}).items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
@@ -149,17 +161,15 @@ def choose_entries(
 def _data_key(fields: Mapping[str, Any]) -> tuple[str, str]:
     """The name of the data, and their options."""
     options = {
-        key.removeprefix("data.options."): value
-        for key, value in fields.items()
-        if key.startswith("data.options.")
+        key[len(OPTIONS) :]: value for key, value in fields.items() if key.startswith(OPTIONS)
     }
     text = "&".join(f"{key}={value}" for key, value in sorted(options.items()))
-    return str(fields["data"]), f"?{text}" if text else ""
+    return str(fields.get("data")), f"?{text}" if text else ""
 
 
-def _data_names(records: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+def _data_names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """How each dataset is called: one's own files by the last part of their path."""
-    keys = {_data_key(each["fields"]) for each in records if "data" in each.get("fields", {})}
+    keys = set(keys)
     lasts = {name: PurePath(name).name for name, _ in keys}
     names = {
         name: last if list(lasts.values()).count(last) == 1 else name

@@ -35,6 +35,9 @@ WORTH = 50
 """Fewer runs are read as fast as their index."""
 TAIL = 65_536
 """Bytes at the end of a history that are read for its last row."""
+ENTRY = ("assay", "options", "asked", "samples", "seed", "resamples", "scores", "zscope", "source",
+         "time")  # fmt: skip
+"""What is read of a measurement."""
 SKIPPED = ("scaling", "snapshots", "model", "data")
 
 
@@ -235,8 +238,9 @@ def _entries(path: Path) -> list[dict[str, Any]]:
             f"runs: {file} has no list of entries with an assay and its scores. Was it edited? "
             "Delete it and measure again: zscope assay RUN."
         )
-    left_out = ("intervals", "weights")
-    entries = [{k: v for k, v in entry.items() if k not in left_out} for entry in content]
+    entries = [{k: entry[k] for k in ENTRY if k in entry} for entry in content]
+    for entry in entries:
+        entry["source"] = str(entry.get("source"))[:12]
     return sorted(entries, key=lambda entry: float(entry.get("time") or 0))
 
 

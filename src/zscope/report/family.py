@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -113,6 +114,7 @@ def page(report: FamilyReport, place: Path) -> str:
     return environment.get_template("sweep.html").render(
         report=report,
         version=__version__,
+        target=shlex.quote(report.title),
         numbers=files_of_family(place)[-1].name,
         table=report.table,
         facts=_facts(report.runs),
@@ -140,14 +142,14 @@ def _facts(collection: Runs) -> list[str]:
 
 
 def _linked(collection: Runs, folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each run: its path, the address of its own report ("" if there is none), its row.
+    """Each run: its path for a shell, the address of its own report ("" if there is none), its row.
 
     Those with a report come first.
     """
     without = []
     for row in collection.rows:
         file = collection.folder / row["run"] / "report.html"
-        place = os.path.relpath(file.parent)
+        place = shlex.quote(os.path.relpath(file.parent))
         if file.is_file():
             yield place, quote(Path(os.path.relpath(file.absolute(), folder)).as_posix()), row
         else:

@@ -89,7 +89,7 @@ def tex_text(text: str) -> str:
     escapes |= {"±": r"$\pm$", "−": "$-$", "…": r"\ldots{}", "×": r"$\times$"}
     escapes |= {"β": r"$\beta$", "<": r"\textless{}", ">": r"\textgreater{}"}
     text = text.translate(str.maketrans(escapes))
-    text = re.sub(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]?)0*(\d+)(?![\w.])", _power, text)
+    text = re.sub(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]?)0*(\d+)(?![\w.-])", _power, text)
     return re.sub(r"(?<![\w.${])-(?=\d)", "$-$", text)  # a minus, not a hyphen
 
 

@@ -1,0 +1,103 @@
+"""The page of a sweep: everything of many runs in one file, and nothing of the sweep replaced."""
+
+import json
+import re
+
+import pytest
+import typer
+from made_runs import make_run, write_sweep
+from typer.testing import CliRunner
+
+from zscope.cli.report import report
+from zscope.errors import ConfigError
+from zscope.report.family import family_report, has_runs
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    out = tmp_path_factory.mktemp("made") / "my sweep"
+    names = []
+    for model in ("beta-vae", "<b>model</b>"):
+        for beta in (1, 2, 4):
+            for seed in range(2):
+                names.append(f"run-{len(names)}")
+                scores = {"mig": 0.1 * beta + seed / 50, "sap": 0.3 - 0.05 * beta + seed / 90}
+                about = {"torch": "2.14.0"} if seed else {}
+                make_run(
+                    out / "runs" / names[-1], model=model, seed=seed, options={"beta": beta},
+                    scores=scores, environment=about,
+                )  # fmt: skip
+    (out / "runs" / names[3] / "report.html").write_text("its report")
+    (out / "failed").mkdir(parents=True)
+    (out / "failed" / "bad.txt").write_text("the loss became NaN & infinite\nTraceback\n")
+    return write_sweep(out, [*names, "bad", "later"])
+
+
+@pytest.fixture(scope="module")
+def saved(out):
+    path = out / "sweep.html"
+    result = CliRunner().invoke(app(), [str(out), "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    assert "12 runs in" in result.stdout
+    assert "2 runs have no scores" in result.stderr
+    return path
+
+
+def app():
+    application = typer.Typer(rich_markup_mode=None)
+    application.command()(report)
+    return application
+
+
+def test_the_page_has_the_table_the_figures_and_what_differs(saved):
+    text = saved.read_text("utf-8")
+    assert re.search(r'<td class="n">0.100 to 0.120</td>', text)
+    assert "the range, where there are fewer than 3 runs" in text
+    assert "version of torch differs: 2.13.0 (6 runs), 2.14.0 (6 runs)" in text
+    assert text.count("<img ") == 4  # two scores, their correlation, and both
+    assert "<b>model</b>" not in text
+    assert not re.search(r'(src|href)="(?!data:|#|runs/)', text)
+
+
+def test_failed_runs_have_their_first_line(saved):
+    text = saved.read_text("utf-8")
+    assert "the loss became NaN &amp; infinite" in text
+    assert "Traceback" not in text
+    assert re.search(r"<code>later</code></th><td>not begun</td>", text)
+
+
+def test_runs_link_to_their_own_reports_or_say_how_to_make_one(saved):
+    text = saved.read_text("utf-8")
+    assert '<a href="runs/run-3/report.html">run-3</a>' in text
+    assert text.count("report.html") == 2  # and in the command for another one
+    assert re.search(r"zscope report .*run-0&#39; -o .*run-0&#39;/report.html", text)  # quoted
+
+
+def test_the_numbers_lie_beside_the_page_and_not_in_place_of_the_plan(saved, out):
+    numbers = json.loads((out / "sweep-table.json").read_text())
+    assert len(numbers["table"]["rows"]) == 6
+    assert {each["run"] for each in numbers["problems"]} == {"bad", "later"}
+    assert "plan" in json.loads((out / "sweep.json").read_text())
+
+
+def test_columns_and_other_formats(out, tmp_path):
+    content = family_report(str(out), ["mig"])
+    assert content.table.columns == ("mig",)
+    content.save(tmp_path / "t.csv")
+    assert (tmp_path / "t.csv").read_text().startswith("model,beta,n,mig,")
+
+
+def test_options_for_one_model_are_refused(out, tmp_path):
+    words = [str(out), "--samples", "10", "-o", str(tmp_path / "a.html")]
+    error = CliRunner().invoke(app(), words).exception
+    assert isinstance(error, ConfigError)
+    assert "--samples is for one model" in str(error)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_a_folder_of_runs(out, tmp_path):
+    assert has_runs(str(out))
+    assert has_runs(str(out / "runs"))
+    assert not has_runs(str(out / "runs" / "run-0"))
+    assert not has_runs(str(tmp_path))
+    assert not has_runs("package.module:attribute")
