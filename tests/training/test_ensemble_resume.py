@@ -100,9 +100,9 @@ def test_an_interrupted_ensemble_is_saved_and_resumed(tmp_path, monkeypatch, who
 @pytest.mark.parametrize(
     ("place", "call"),
     [
-        ("write_json", 2),  # the second member has not begun
+        pytest.param("write_json", 2, marks=pytest.mark.slow),  # the second has not begun
         ("write_checkpoint", 6),  # the first member is a checkpoint ahead
-        ("write_tensors", 10),  # the weights of the first member are written
+        pytest.param("write_tensors", 10, marks=pytest.mark.slow),  # one has its weights
         ("write_json", 14),  # the first member is marked as finished
     ],
 )
@@ -129,6 +129,7 @@ def test_damaged_checkpoints_are_passed_over_in_all_members(tmp_path, monkeypatc
     assert content(tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_without_a_common_checkpoint_it_starts_again(tmp_path, monkeypatch, whole):
     interrupted(monkeypatch, tmp_path)
     shutil.rmtree(tmp_path / "seed-3" / "checkpoints")

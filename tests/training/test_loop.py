@@ -410,10 +410,11 @@ def test_rows_of_a_model_with_batch_statistics_are_all_of_one_kind():
 def test_the_way_to_go_on_names_what_is_needed():
     config = TrainConfig(steps=9, model={"name": "vae", "shape": [4], "latents": 2},
                          data={"name": "digits"})  # fmt: skip
-    said = how_to_resume(Path("my runs/one"), 3, config, "/data")
-    assert said.endswith("zscope train --out 'my runs/one' --resume --root /data")
-    own = how_to_resume(Path("one"), 3, TrainConfig(steps=9), None)
+    command = how_to_resume(Path("my runs/one"), config, "/data")
+    assert command == "zscope train --out 'my runs/one' --resume --root /data"
+    own = how_to_resume(Path("one"), TrainConfig(steps=9), None)
     assert "zs.train with out='one' and resume=True" in own
+    assert how_to_resume(None, config, None) is None
 
 
 def test_a_failed_run_is_not_offered_to_be_gone_on_with(tmp_path):
