@@ -15,6 +15,8 @@ DEFAULTS = {
     "report": recording.SAMPLES,
     "fondue": recording.SAMPLES,
     "compare": comparison.SAMPLES,
+    "dynamics": comparison.SAMPLES,
+    "select": recording.SAMPLES,
     "explore": session.SAMPLES,
 }
 

@@ -71,6 +71,7 @@ def test_the_mean_over_pairs_is_that_of_single_comparisons(trained_family):
     place = pairs[0].rows.index("mean")
     expected = [float(pair.values["smaller"][place, place]) for pair in pairs]
     assert found.latents == pytest.approx(expected, abs=1e-5)
+    assert [each.get_text() for each in result.plot_runs().get_yticklabels()] == LOW
     names, matrix = result.between()
     assert (names, matrix[0, 2].item()) == (LOW, pytest.approx(expected[1], abs=1e-5))
     fresh = model_activations(untrained_copy(zs.load(paths[0])), observed)
@@ -167,8 +168,11 @@ def test_runs_without_a_partner_or_an_end_are_named(family):
         content = read_json(family / name / "run.json")
         content |= change
         write_json(family / name / "run.json", content)
+    (family / "damaged").mkdir()
+    (family / "damaged" / "run.json").write_text("{")
     result = zs.compare_runs(family, by="seed", control=False, samples=30)
     assert result.runs == LOW
+    assert any("damaged is left out: store: " in flag for flag in result.flags)
     assert "b4-s1 is left out: interrupted, step 60." in result.flags
     assert any("No other run differs from b4-s0 in seed alone" in f for f in result.flags)
 
@@ -212,6 +216,7 @@ def test_the_command_compares_many(zscope, trained_family, tmp_path):
         ((*paths, "--extractor", "inception"), "--extractor is for the comparison of two"),
         (("--by", "seed", paths[0]), "no two of the 1 runs agree"),
         ((*paths[:2], "nowhere"), "there is no run at nowhere"),
+        ((trained_family,), "is a folder of 5 runs, not a run"),
     ):
         code, out, err = zscope("compare", *words)
         assert (code, out, message in err) == (1, "", True), err

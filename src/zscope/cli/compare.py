@@ -17,7 +17,7 @@ def compare(
     targets: Annotated[
         list[str],
         Argument(
-            metavar="TARGET...",
+            metavar="TARGET",
             help="A run, a checkpoint file, or package.module:attribute; two or more of them. One "
             "run alone: its checkpoints. With --by: a folder of runs, or several runs.",
         ),
@@ -92,6 +92,8 @@ def compare(
     options = check_options(assay_options(set_))
     settings = {"samples": SAMPLES if samples is None else samples, "seed": seed}
     sources = (data, data_option, root)
+    if by is None:
+        _refuse_folders_of_runs(targets)
     if by is None and not checkpoints and len(targets) <= 2:
         more = {"debiased": not plain, "control": control, "options": options,
                 "extractor": None if extractor == "none" else extractor}  # fmt: skip
@@ -135,16 +137,17 @@ def _many(
     from zscope.report.progress import show_progress
 
     data, _, root = sources
-    named = data is not None or root is not None
     with show_progress(None) as progress:
         if by is None and len(targets) == 1:
-            observed = data_for(targets[0], *sources)
+            named = data is not None or root is not None
+            observed = data_for(targets[0], *sources) if named else None
             return experiments.dynamics(
                 targets[0], "similarity", observed, **settings, progress=progress
             )
         return experiments.compare_runs(
             targets,
-            data_for(_first_run(targets), *sources) if named else None,
+            None if data is None else data_for(_first_run(targets), *sources),
+            root=root,
             by=by,
             checkpoints=checkpoints,
             progress=progress,
@@ -161,6 +164,18 @@ def _first_run(targets: list[str]) -> str:
     if is_run(targets[0]) or not Path(targets[0]).is_dir():
         return targets[0]
     return str(find_members("compare", targets)[0][0].path)
+
+
+def _refuse_folders_of_runs(targets: list[str]) -> None:
+    from zscope.errors import ConfigError
+    from zscope.store import is_run
+
+    for target in map(Path, targets):
+        if target.is_dir() and not is_run(target) and (count := len([*target.glob("*/run.json")])):
+            raise ConfigError(
+                f"compare: {target} is a folder of {count} runs, not a run. Name single runs, or "
+                f"say what the runs to compare may differ in: zscope compare --by seed {target}"
+            )
 
 
 def _refuse_options_of_two(set_: list[str] | None, extractor: str) -> None:

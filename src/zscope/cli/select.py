@@ -11,7 +11,7 @@ __all__ = ["select"]
 
 
 def select(
-    runs: Annotated[list[str], Argument(metavar="RUNS...", help="A folder of runs, or several.")],
+    runs: Annotated[list[str], Argument(metavar="RUNS", help="A folder of runs, or several.")],
     rank: Annotated[
         str | None,
         Option(metavar="COLUMN", help="The column that orders the table (default: UDR)."),
@@ -58,13 +58,14 @@ def select(
     check_output("select", json=json, csv=csv)
     options = check_options(assay_options(set_))
     observed = None
-    if data is not None or data_option or root is not None:
+    if data is not None:
         first = find_members("select", runs)[0][0]
         observed = data_for(str(first.path), data, data_option, root)
     with show_progress(None) as progress:
         result = experiments.select_models(
             runs,
             observed,
+            root=root,
             rank=rank,
             scores=None if scores is None else [part.strip() for part in scores.split(",")],
             options=options,

@@ -95,6 +95,16 @@ class ComparisonOfRuns(Tabular):
             first, second = "one run", f"the other (pairs of {', '.join(self.runs)})"
         return plot_maps(self.maps, x=f"layers of {second}", y=f"layers of {first}", ax=ax)
 
+    def plot_runs(self, group: str = "", ax: Any = None) -> Any:
+        """The runs of a group: the smaller similarity of the latent means of each two."""
+        from zscope.plots import heatmap
+
+        names, matrix = self.between(group)
+        label = "similarity of latent means"
+        return heatmap(
+            matrix.clamp(min=0), rows=names, columns=names, label=label, limit=1.0, ax=ax
+        )
+
     def __repr__(self) -> str:
         parts = []
         for group in self.groups:
@@ -145,6 +155,7 @@ def compare_runs(
     seed: int = 0,
     debiased: bool = True,
     control: bool = True,
+    root: str | Path | None = None,
     progress: Watch | None = None,
 ) -> ComparisonOfRuns:
     """Compare the layers of many models pair by pair, by CKA, Procrustes and the smaller of both.
@@ -153,14 +164,15 @@ def compare_runs(
     With `by`, they are a folder of runs or several runs, of which those are compared that differ
     in each of these fields of the configuration ("seed", "beta,seed") and in nothing else.
     `checkpoints` compares the models at every step that all runs of a group have kept, and
-    before training. `data` are by default those of the first run of each group.
+    before training. `data` are by default those of the first run of each group; `root` is where
+    datasets are kept.
     """
     whole("compare", samples=samples, seed=seed)
     if by is None:
         groups, fields, flags = _every_two(targets, checkpoints)
     else:
         groups, fields, flags = _by_fields(targets, by, checkpoints)
-    own_data = DataOf(data)
+    own_data = DataOf(data, root)
     if by is None:  # runs that agree in their configuration take the same observations
         flags += _check_models(groups[0], own_data(groups[0].pairs[0][0].target))
     clock = Clock(sum(len(group.pairs) * len(group.steps) for group in groups), progress)
@@ -379,7 +391,8 @@ def _check_models(group: _Group, data: Dataset) -> list[str]:
 class DataOf:
     """The data that were given, or those of a run; the last ones stay loaded."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, root: str | Path | None = None) -> None:
+        self._root = root
         self._given = None if data is None else as_dataset(data)
         self._key, self._last = "", self._given
 
@@ -388,7 +401,7 @@ class DataOf:
             return self._given
         key = json.dumps(_data_recipe(target), sort_keys=True)
         if self._last is None or key != self._key:
-            self._key, self._last = key, run_data(target)
+            self._key, self._last = key, run_data(target, root=self._root)
         return self._last
 
 

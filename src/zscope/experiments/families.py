@@ -76,7 +76,11 @@ def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
     names = _names(folders)
     members, notes = [], []
     for name, path in zip(names, folders, strict=True):
-        run = store.open_run(path)
+        try:
+            run = store.open_run(path)
+        except RunError as error:
+            notes.append(f"{name} is left out: {error}")
+            continue
         if not run.finished:
             notes.append(f"{name} is left out: {run.status}, step {run.step}.")
         elif run.config.get("model") is None:

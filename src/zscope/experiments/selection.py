@@ -17,6 +17,8 @@ ICLR 2020; Zietlow 2022, section 3.3.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import permutations
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,6 +48,8 @@ CRITERIA = (UDR, DISTANCE)
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 FEWEST = 3
 """Models that a rank correlation needs."""
+DIGITS = 9
+"""Models whose values differ by rounding errors alone have the same rank."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +140,7 @@ def select_models(
     options: Options | None = None,
     samples: int = SAMPLES,
     seed: int = 0,
+    root: str | Path | None = None,
     progress: Watch | None = None,
 ) -> Selection:
     """Rank models by UDR and distance to orthogonality, beside the scores that use factors.
@@ -143,7 +148,8 @@ def select_models(
     `runs` is a folder of runs, several runs, or models of one's own by group: {"beta 4": [model,
     model]}. Runs that agree in everything but the seed are a group. `rank` is the column that
     orders the table, by default UDR; `scores` are assays that need factors. `options` are by
-    assay: {"udr": {"similarity": "spearman"}}.
+    assay: {"udr": {"similarity": "spearman"}}. `data` are by default those of each group; `root`
+    is where datasets are kept.
     """
     whole("select", samples=samples, seed=seed)
     wanted = [entry.name for entry in choose(SCORES if scores is None else scores)]
@@ -155,7 +161,7 @@ def select_models(
             f"{', '.join([*CRITERIA, *wanted])}. Add it to the scores, or leave its options out."
         )
     groups, flags = _groups(runs)
-    own_data = DataOf(data)
+    own_data = DataOf(data, root)
     clock = Clock(sum(len(group) for group in groups), progress)
     table: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
@@ -245,7 +251,7 @@ def _values(outcome: Measurements) -> dict[str, float]:
             if name == DISTANCE and isinstance(each.chance, float):
                 value /= each.chance
             part = each.name.replace(" ", "-")
-            values[f"{name}.{part}" if part else name] = float(value)
+            values[f"{name}.{part}" if part else name] = round(float(value), DIGITS)
     return values
 
 
@@ -271,7 +277,7 @@ def _agreement_of_seeds(
     result = outcome.results.get(UDR)
     if isinstance(result, Scored):
         for row, value in zip(rows, getattr(result, "scores"), strict=True):  # noqa: B009
-            row[UDR] = float(value)
+            row[UDR] = round(float(value), DIGITS)
     return {f"{name} of {label}": reason for name, reason in _reasons(outcome).items()}
 
 
@@ -317,8 +323,6 @@ def _correlations(
     table: list[dict[str, Any]], columns: Mapping[str, bool]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The rank correlation of each criterion with each score; why there is none."""
-    from scipy.stats import spearmanr
-
     agreement, missing = [], {}
     for criterion in CRITERIA:
         sign = 1 if columns[criterion] else -1
@@ -334,11 +338,29 @@ def _correlations(
                     f"a rank correlation needs {FEWEST} models with different values; {seen}."
                 )
                 continue
-            result = spearmanr(pairs[:, 0], pairs[:, 1])
-            value = sign * float(result.statistic)
-            numbers = {"correlation": value, "p": float(result.pvalue), "models": len(pairs)}
+            value, p = rank_correlation(pairs[:, 0], pairs[:, 1])
+            numbers = {"correlation": sign * value, "p": p, "models": len(pairs)}
             agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
+
+
+def rank_correlation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """Spearman's rank correlation, and its p-value against pairs in random order.
+
+    By all orders of up to 7 models and by 9,999 random ones of more: the usual formula is for many
+    models, and says p = 0 for three in the same order.
+    """
+    from scipy.stats import rankdata
+
+    ranks = [rankdata(values) for values in (first, second)]
+    x, y = ((each - each.mean()) / np.linalg.norm(each - each.mean()) for each in ranks)
+    value = float(x @ y)
+    if len(x) <= 7:
+        orders = np.array(list(permutations(range(len(x)))))
+        return value, float((np.abs(y[orders] @ x) >= abs(value) - 1e-9).mean())
+    rng = np.random.default_rng(0)
+    orders = np.stack([rng.permutation(len(x)) for _ in range(9_999)])
+    return value, float(((np.abs(y[orders] @ x) >= abs(value) - 1e-9).sum() + 1) / 10_000)
 
 
 def _cell(value: Any) -> str:
