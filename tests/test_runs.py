@@ -317,7 +317,7 @@ def test_differences_that_could_change_numbers_are_named(tmp_path):
         "version of torch", "threads", "trained", "options of mig", "source code of mig",
         "samples of sap",
     ]  # fmt: skip
-    assert lines[0] == "version of torch differs: 2.13.0 (2 runs), 2.14.0 (1 runs)"
+    assert lines[0] == "version of torch differs: 2.13.0 (2 runs), 2.14.0 (1 run)"
     assert len(zs.runs(tmp_path).differences(["sap"])) == 4
 
 

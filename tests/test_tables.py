@@ -137,7 +137,7 @@ def test_differences_are_paired_by_everything_else(runs):
     assert (row["verdict"], row["interval"]) == ("above", "bootstrap")
     text = "\n".join(result.notes)
     assert "agree in beta, seed" in text
-    assert "1 times a run had no partner" in text
+    assert "Runs without a partner: 1" in text
     assert "gamma differs too: - with model=beta-vae, 6 with model=factor_vae" in text
 
 

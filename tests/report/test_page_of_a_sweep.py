@@ -95,6 +95,14 @@ def test_options_for_one_model_are_refused(out, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_page_in_a_run_does_not_replace_its_configuration(out):
+    run = out / "runs" / "run-0"
+    before = (run / "run.json").read_bytes()
+    error = CliRunner().invoke(app(), [str(run), "-o", str(run / "run.html")]).exception
+    assert "would replace" in str(error)
+    assert (run / "run.json").read_bytes() == before
+
+
 def test_what_is_a_folder_of_runs(out, tmp_path):
     assert has_runs(str(out))
     assert has_runs(str(out / "runs"))

@@ -253,7 +253,7 @@ class Runs:
         if len(self) > SHOWN:
             more.append(f"… {len(self) - SHOWN:,} more runs: .rows or .to_frame()")
         if self.missing:
-            more.append(f"{len(self.missing):,} planned runs have not begun: .missing")
+            more.append(f"planned and not begun: {len(self.missing):,}, see .missing")
         names = [*self.varying(), *self.scores()][:WIDEST]
         if not self.rows:
             return title, [], more
@@ -278,7 +278,10 @@ def _difference(what: str, values: Sequence[Any]) -> list[str]:
     counts = Counter("unknown" if value is None else str(value) for value in values)
     if len(counts) < 2:
         return []
-    shown = [f"{value} ({count:,} runs)" for value, count in counts.most_common(4)]
+    shown = [
+        f"{value} ({count:,} run{'' if count == 1 else 's'})"
+        for value, count in counts.most_common(4)
+    ]
     rest = f", and {len(counts) - 4} others" if len(counts) > 4 else ""
     return [f"{what} differs: {', '.join(shown)}{rest}"]
 

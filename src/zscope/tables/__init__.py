@@ -269,7 +269,7 @@ def _notes_of_means(runs: Runs, by: list[str], means: Sequence[Mean]) -> list[st
     settings = runs.varying()
     repeated = len(runs) - len({tuple(row.get(name) for name in settings) for row in runs.rows})
     if repeated and len(runs) > 1:
-        notes.append(f"{repeated:,} runs have the same settings and seed as another one")
+        notes.append(f"Runs with the same settings and seed as another one: {repeated:,}")
     return notes
 
 
@@ -320,7 +320,7 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
         "their range",
     ]
     if alone:
-        about.append(f"{alone:,} times a run had no partner")
+        about.append(f"Runs without a partner: {alone:,}")
     if len(rows) >= MANY:
         about.append(
             f"{len(rows):,} comparisons: where there is no difference, about one in 20 is still "
