@@ -12,6 +12,7 @@ you trust, or give Dask certificates.
 import asyncio
 import logging
 import os
+import pickle
 import shlex
 import shutil
 import signal
@@ -23,7 +24,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import BrokenExecutor, Future
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from distributed import Client, KilledWorker, Status, WorkerPlugin
+from distributed.protocol.pickle import dumps
 
 from zscope import __version__
 from zscope.assays.run import source_hash
@@ -211,7 +213,10 @@ class ClusterWorkers(Stoppable):
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         outcome: Future[Any] = Future()
-        task = self._executor.submit(call_if_same, self._source, partial(fn, *args, **kwargs))
+        call = _Call(self._source, partial(fn, *args, **kwargs))
+        # The scheduler unpickles what it passes on, and would need zscope for that. So it gets
+        # bytes, and the call is made where those are unpickled.
+        task = self._executor.submit(pickle.loads, dumps(call))
         task.add_done_callback(partial(self._pass_on, outcome))
         return outcome
 
@@ -226,7 +231,11 @@ class ClusterWorkers(Stoppable):
                 )
             )
         elif isinstance(error := task.exception(), KilledWorker):
-            outcome.set_exception(BrokenExecutor(f"on Dask: {_short(error)}"))
+            line = (
+                f"workers: given up: every worker that had it died ({_short(error)}). Were they "
+                "killed for lack of memory? Use workers with more, a smaller batch or smaller data."
+            )
+            outcome.set_result((FAILED, line, line))
         elif error is not None:
             outcome.set_exception(error)
         else:
@@ -244,6 +253,16 @@ class ClusterWorkers(Stoppable):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._executor.shutdown(wait=wait)
+
+
+class _Call:
+    """Becomes the result of `call_if_same` when it is unpickled."""
+
+    def __init__(self, source: tuple[str, str], call: Callable[[], Any]) -> None:
+        self._arguments = source, call
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return call_if_same, self._arguments
 
 
 def call_if_same(source: tuple[str, str], call: Callable[[], Any]) -> Any:
