@@ -48,10 +48,10 @@ def scores_of(result: Result) -> tuple[dict[str, float], dict[str, list[float]]]
             scores[measure.name] = float(measure.value)
             if not isinstance(measure.interval, str):
                 intervals[measure.name] = [float(end) for end in measure.interval]
-    for name in SETS:
+    for name in SETS if not scores else ():  # a score that lists the latents it used has no counts
         latents = getattr(result, name, None)
         if isinstance(latents, list):
-            scores.setdefault(name, float(len(latents)))
+            scores[name] = float(len(latents))
     return scores, intervals
 
 
