@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -60,32 +60,37 @@ class Row:
 
 def work(item: Item) -> Row:
     """Train and measure the runs of an item; what goes wrong with one is its result."""
-    states: dict[str, str] = {}
-    reasons: dict[str, str] = {}
+    row = Row({})
     begun, done = time.monotonic(), _steps_done(item)
+    failure: Exception | None = None
     try:
         _train(item)
     except Locked as error:
-        return Row(
-            dict.fromkeys(item.configs, "elsewhere"), dict.fromkeys(item.configs, str(error))
-        )
+        reasons = dict.fromkeys(item.configs, str(error))
+        return Row(dict.fromkeys(item.configs, "elsewhere"), reasons)
     except Exception as error:
-        for name in item.configs:
-            states[name], reasons[name] = "failed", _record_failure(item, name, error)
-        return Row(states, reasons)
-    trained = time.monotonic()
-    steps = _steps_done(item) - done
+        failure = error
+    trained, steps = time.monotonic(), _steps_done(item) - done
     for name in item.configs:
+        # Of several that are trained together one may fail, and the others finish.
+        if failure is not None and not is_trained(Path(item.runs) / name):
+            _fail(item, row, name, failure)
+            continue
         try:
             _measure(item, name)
-            states[name] = "done"
+        except Locked as error:
+            row.states[name], row.reasons[name] = "elsewhere", str(error)
+        except Exception as error:
+            _fail(item, row, name, error)
+        else:
+            row.states[name] = "done"
             with suppress(OSError):
                 (Path(item.failed) / f"{name}.txt").unlink()
-        except Locked as error:
-            states[name], reasons[name] = "elsewhere", str(error)
-        except Exception as error:
-            states[name], reasons[name] = "failed", _record_failure(item, name, error)
-    return Row(states, reasons, trained - begun, steps, time.monotonic() - trained)
+    return replace(row, seconds=trained - begun, steps=steps, measuring=time.monotonic() - trained)
+
+
+def _fail(item: Item, row: Row, name: str, error: Exception) -> None:
+    row.states[name], row.reasons[name] = "failed", _record_failure(item, name, error)
 
 
 def is_trained(path: Path, wanted: Collection[int] = ()) -> bool:

@@ -1,0 +1,210 @@
+"""Sweeps: every run once, whatever happened before."""
+
+import json
+import threading
+
+import pytest
+import torch
+
+import zscope as zs
+from zscope import store
+from zscope.errors import RunError
+from zscope.experiments import sweeps
+from zscope.experiments.sweeps import estimate, prepare, status, task
+from zscope.experiments.training import train_config
+from zscope.files import lock
+from zscope.kept import read_scores
+
+TRAIN = {"steps": 12, "latents": 2, "rate": 1e-3, "batch": 32, "options.hidden": [6]}
+ASSAY = {"names": ["variable-types", "effective-rank"], "samples": 100}
+
+
+def plan(*, assay=ASSAY, **grid):
+    fields = {"model": ["beta-vae"], "data": ["helix"], "seed": [0, 1], **grid}
+    content = {"train": TRAIN, "grid": fields}
+    return content if assay is None else {**content, "assay": assay}
+
+
+def sweep(content, out, **options):
+    return zs.sweep(content, out, jobs=1, progress=False, **options)
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The names of the runs that are trained from here on, and those that are measured."""
+    runs = {"trained": [], "measured": []}
+    alone, together, measure = task.train_config, task.train_together, task.measure
+
+    def train_one(config, *, out, **options):
+        runs["trained"].append(out.name)
+        return alone(config, out=out, **options)
+
+    def train_many(models, data, configs, paths, **options):
+        runs["trained"] += [path.name for path in paths]
+        return together(models, data, configs, paths, **options)
+
+    def measured(recording, names, *, kept, **options):
+        runs["measured"].append(kept._run.name)
+        return measure(recording, names, kept=kept, **options)
+
+    monkeypatch.setattr(task, "train_config", train_one)
+    monkeypatch.setattr(task, "train_together", train_many)
+    monkeypatch.setattr(task, "measure", measured)
+    return runs
+
+
+def weights(path):
+    return store.read_tensors(path / "model.safetensors")[0]
+
+
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_sweep_trains_and_measures_every_run_once(tmp_path, trained, ensemble):
+    runs = sweep(plan(), tmp_path, ensemble=ensemble)
+    assert len(runs) == 2
+    assert len(trained["trained"]) == len(trained["measured"]) == 2
+    names = [run.name for run in prepare(plan(), tmp_path)[0].runs]
+    for name in names:
+        run = store.open_run(tmp_path / "runs" / name)
+        assert run.finished
+        assert run.environment["address"].startswith(name[-12:])
+        assert ("ensemble" in run.environment) == ensemble
+        entries = read_scores(run.path)
+        assert [entry["assay"] for entry in entries] == ASSAY["names"]
+        assert entries[1]["scores"][""] == pytest.approx(
+            zs.assay(run.path, names=["effective-rank"], samples=100)
+            .results["effective-rank"]
+            .score
+        )
+    sweep(plan(), tmp_path, ensemble=ensemble)  # nothing is left to do
+    assert len(trained["trained"]) == len(trained["measured"]) == 2
+
+
+def test_a_run_of_a_sweep_has_the_bits_of_a_run_of_its_own(tmp_path):
+    sweep(plan(seed=[3], assay=None), tmp_path)
+    planned = prepare(plan(seed=[3]), tmp_path)[0].runs[0]
+    alone = train_config(planned.config, out=tmp_path / "alone")
+    ours = tmp_path / "runs" / planned.name
+    assert (ours / "history.jsonl").read_bytes() == (alone.path / "history.jsonl").read_bytes()
+    assert all(torch.equal(weights(ours)[k], v) for k, v in weights(alone.path).items())
+
+
+def test_another_seed_trains_only_the_new_runs(tmp_path, trained):
+    sweep(plan(), tmp_path)
+    first = list(trained["trained"])
+    sweep(plan(seed=[0, 1, 2]), tmp_path)
+    assert len(trained["trained"]) == 3
+    assert not set(trained["trained"][2:]) & set(first)
+
+
+def test_another_option_of_an_assay_trains_nothing(tmp_path, trained):
+    sweep(plan(), tmp_path)
+    sweep(plan(assay={**ASSAY, "options": {"variable-types": {"alpha": 0.2}}}), tmp_path)
+    assert len(trained["trained"]) == 2
+    assert len(trained["measured"]) == 4
+    sweep(plan(), tmp_path)  # both results are kept
+    assert len(trained["measured"]) == 4
+
+
+def test_sweeps_share_runs_in_one_folder(tmp_path, trained):
+    sweep(plan(assay=None), tmp_path / "a", runs=tmp_path / "runs")
+    found = sweep(plan(seed=[1, 2], assay=None), tmp_path / "b", runs=tmp_path / "runs")
+    assert len(trained["trained"]) == 3
+    assert sorted(row["seed"] for row in found.rows) == [1, 2]
+
+
+def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path, trained):
+    content = plan(rate=[1e-3, 1e30], seed=[0], assay=None)
+    sweep(content, tmp_path)
+    state = status(tmp_path)
+    assert len(state.done) == 1
+    ((name, reason),) = state.failed.items()
+    assert "NaN or infinite" in reason
+    text = (tmp_path / "failed" / f"{name}.txt").read_text()
+    assert '"rate": 1e+30' in text
+    assert "Traceback" in text
+    sweep(content, tmp_path)
+    assert len(trained["trained"]) == 2  # it is not tried again
+    sweep(content, tmp_path, retry_failed=True)
+    assert len(trained["trained"]) == 3
+    assert len(status(tmp_path).failed) == 1
+
+
+def test_snapshots_that_a_finished_run_lacks_are_taken_without_changing_it(tmp_path, trained):
+    sweep(plan(seed=[0]), tmp_path)
+    path = next((tmp_path / "runs").iterdir())
+    before, history = weights(path), (path / "history.jsonl").read_bytes()
+    sweep(plan(seed=[0], snapshot_every=[5]), tmp_path)
+    assert [step for step, _ in store.checkpoints(path)] == [5, 10]
+    assert all(torch.equal(weights(path)[key], value) for key, value in before.items())
+    assert (path / "history.jsonl").read_bytes() == history
+    assert len(trained["trained"]) == 2
+    # A run with more snapshots serves.
+    sweep(plan(seed=[0], snapshots=[[10]]), tmp_path)
+    sweep(plan(seed=[0]), tmp_path)
+    assert len(trained["trained"]) == 2
+
+
+def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(sweeps, "AGAIN", 0.05)
+    content = plan(seed=[0, 1], assay=None)
+    checked, _ = prepare(content, tmp_path, ensemble=False)
+    first, second = checked.runs
+    path = tmp_path / "runs" / first.name
+    held = threading.Event()
+
+    def train_elsewhere():
+        with lock(path, "other"):
+            held.set()
+            release.wait(20)
+        train_config(first.config, out=path, progress=False)
+
+    release = threading.Event()
+    other = threading.Thread(target=train_elsewhere)
+    other.start()
+    held.wait(20)
+    states = []
+
+    def watch(state, now):
+        states.append(now)
+        if second.name in now.done:
+            release.set()
+
+    monkeypatch.setattr("zscope.experiments.sweeps.progress.LOOK", 0)
+    zs.sweep(content, tmp_path, ensemble=False, jobs=1, progress=watch)
+    other.join()
+    assert any(first.name in each.running for each in states)
+    assert store.open_run(path).finished
+    assert trained["trained"].count(second.name) == 1
+
+
+def test_the_status_of_no_sweep_says_how_to_start_one(tmp_path):
+    with pytest.raises(RunError, match="contains no sweep.json.*zscope sweep run"):
+        status(tmp_path)
+
+
+def test_the_plan_says_what_is_done_and_what_it_would_cost(tmp_path):
+    content = plan(seed=[0, 1, 2])
+    checked, state = prepare(content, tmp_path)
+    answer = estimate.estimate(checked, state)
+    assert (answer.total, answer.done, answer.together, answer.items) == (3, 0, 3, 1)
+    assert answer.seconds > 0
+    assert not (tmp_path / "runs").exists()
+    runs = sweep(content, tmp_path)
+    actual = sum(f.stat().st_size for f in (tmp_path / "runs").rglob("*") if f.is_file())
+    assert answer.disk == pytest.approx(actual, rel=0.5)
+    assert len(runs) == 3
+    checked, state = prepare(content, tmp_path)
+    after = estimate.estimate(checked, state)
+    assert (after.done, after.seconds, after.disk) == (3, 0, 0)
+
+
+def test_status_tells_what_waits_and_the_time_left(tmp_path):
+    sweep(plan(seed=[0]), tmp_path)
+    zs.store.write_json(  # as if the sweep had been stopped in between
+        tmp_path / "sweep.json",
+        prepare(plan(seed=[0, 1, 2]), tmp_path)[0].to_dict("runs"),
+    )
+    state = status(tmp_path)
+    assert (len(state.done), len(state.waiting)) == (1, 2)
+    entry = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
+    assert state.left == pytest.approx(entry["seconds"] / entry["steps"] * 24)
