@@ -107,17 +107,11 @@ def _choose(entries: Sequence[Row], assay: Mapping[str, Any]) -> Row:
     """Of measurements of one assay, oldest first: the newest of those that a sweep asks for."""
     if len(entries) == 1:
         return entries[0]
-    options = (assay.get("options") or {}).get(entries[0]["assay"], {})
-    wanted = {
-        "options": repr([(name, options[name]) for name in sorted(options)]),
-        "asked": assay.get("samples"),
-        "seed": assay.get("seed"),
-        "resamples": assay.get("resamples"),
-    }
-    agreement = [sum(entry.get(k) == value for k, value in wanted.items()) for entry in entries]
-    if not assay:
+    request = (assay.get("requests") or {}).get(entries[0]["assay"])
+    if not isinstance(request, Mapping):
         return entries[-1]
-    return entries[max(range(len(entries)), key=lambda k: (agreement[k], k))]
+    asked = [e for e in entries if all(e.get(key) == value for key, value in request.items())]
+    return (asked or list(entries))[-1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
