@@ -176,6 +176,14 @@ def test_a_sweep_takes_the_scores_that_it_asked_for(tmp_path):
     assert zs.runs(tmp_path).rows[0]["mig"] == 0.2
 
 
+def test_an_option_that_only_one_model_has_does_not_vary(tmp_path):
+    make_run(tmp_path / "a", model="vae")
+    make_run(tmp_path / "b", model="beta-tcvae", options={"estimator": "weighted"})
+    assert zs.runs(tmp_path).varying() == ["model"]
+    make_run(tmp_path / "c", model="beta-tcvae", options={"estimator": "stratified"})
+    assert zs.runs(tmp_path).varying() == ["model", "estimator"]
+
+
 def test_an_assay_without_a_value_in_any_run_says_why(tmp_path):
     path = make_run(tmp_path / "a", scores={"mig": 0.1})
     write_scores(path, {"dci": {}}, missing="Not applicable: one factor.")

@@ -185,14 +185,27 @@ class Runs:
         return sorted({row.get(column) for row in self.rows}, key=sort_key)
 
     def varying(self) -> list[str]:
-        """Settings, seeds too, that are not the same in all runs that can be read."""
+        """Settings, seeds too, that are not the same in all runs that can be read.
+
+        An option that only some of the models have, always with one value, follows from the
+        model.
+        """
         return list(self._varying)
 
     @cached_property
     def _varying(self) -> list[str]:
         rows = [row for row in self.rows if row["status"] != "damaged"]
-        names = [name for name in self.columns.fields.values() if self.columns.is_setting(name)]
-        return [name for name in names if len({row.get(name) for row in rows}) > 1]
+        fields = [each for each in self.columns.fields.items() if self.columns.is_setting(each[1])]
+        levels = {short: {row.get(short) for row in rows} for _, short in fields}
+        several_models = len(levels.get("model", ())) > 1
+        return [
+            short
+            for long, short in fields
+            if len(levels[short]) > 1
+            and not (
+                several_models and long.startswith("options.") and len(levels[short] - {None}) == 1
+            )
+        ]
 
     def scores(self) -> list[str]:
         """The columns that were measured by assays, as far as these runs have them."""
