@@ -189,10 +189,8 @@ class Trace:
         if report.left is not None:
             notes.append(f"about {duration(report.left)} left")
         where = f"seed {report.seed}, " if self.at_once else ""
-        line = (
-            f"{where}{size:>16}: gap {report.value:.3f} {'≤' if fits else '>'} {report.threshold:g}  "
-            f"{verdict:9}  {report.use}"
-        )
+        limit = f"{'≤' if fits else '>'} {report.threshold:g}"
+        line = f"{where}{size:>16}: gap {report.value:.3f} {limit}  {verdict:9}  {report.use}"
         line += f"  ({', '.join(notes)})" if notes else ""
         print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
 

@@ -159,7 +159,7 @@ def fondue(
         answers = _one_after_the_other(searches, pace, progress)
     else:
         count = None if jobs is None else min(check_jobs(jobs), seeds)
-        where = {"jobs": count, "cluster": cluster, "options": cluster_options}
+        where: dict[str, Any] = {"jobs": count, "cluster": cluster, "options": cluster_options}
         folder = None if out is None else Path(out).absolute()
         pool = nullcontext(executor) if executor else workers(**where, folder=folder)
         watch = _Watch(searches, pace, progress)
