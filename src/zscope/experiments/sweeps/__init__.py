@@ -35,7 +35,7 @@ from zscope.files import append, lock, locked_by, write_whole
 
 __all__ = [
     "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
-    "status", "sweep",
+    "status", "step_of", "sweep",
 ]  # fmt: skip
 
 AGAIN = 2.0
@@ -129,7 +129,7 @@ class Sweep:
                 state.failed[name] = failed[name]
             elif (owner := locked_by(self.folder / name)) is not None:
                 owners.add(owner)
-                step = _step_of(self.folder / name)
+                step = step_of(self.folder / name)
                 state.running[name] = f"step {step:,} of {entry.steps:,}, {owner}"
             else:
                 state.waiting.append(name)
@@ -149,7 +149,7 @@ class Sweep:
         total = 0.0
         for name in [*state.running, *state.waiting]:
             entry = self.entries[name]
-            left = max(0, entry.steps - _step_of(self.folder / name))
+            left = max(0, entry.steps - step_of(self.folder / name))
             total += rates.get(entry.shape, usual) * left
         return total / workers
 
@@ -358,7 +358,7 @@ def read_rates(out: Path) -> dict[str, float]:
     return {shape: seconds[shape] / steps[shape] for shape in seconds if steps.get(shape)}
 
 
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
     """The last step that a run has logged; 0 if it was not begun."""
     errors = suppress(OSError, ValueError, IndexError, KeyError, TypeError)
     with errors, (path / "history.jsonl").open("rb") as file:
