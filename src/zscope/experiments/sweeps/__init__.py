@@ -168,8 +168,7 @@ def prepare(
     """
     out = Path(out)
     earlier: list[list[str]] = []
-    if (out / "sweep.json").is_file():
-        content = store.read_json(out / "sweep.json")
+    if (content := _earlier(out)) is not None:
         earlier = [list(group) for group in content.get("groups", [])]
         runs = _runs_folder(out, content) if runs is None else runs
     folder = out / "runs" if runs is None else Path(runs)
@@ -244,20 +243,22 @@ def sweep(
     """
     out = Path(out)
     given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
-    prepare(plan, out, **given)  # refuse what is wrong before anything is written
+    before = _stamp(out)
+    checked, state = prepare(plan, out, **given)  # refuse what is wrong before anything is written
     with lock(out, "sweep", wait=True):
-        # Whoever was faster has decided which runs are trained together.
-        checked, state = prepare(plan, out, **given)
+        if _stamp(out) != before:
+            # Whoever was faster has decided which runs are trained together.
+            checked, state = prepare(plan, out, **given)
         _write(checked, state)
-    before = state.failures()
+    failures = state.failures()
     if retry_failed:
-        for name in before:
+        for name in failures:
             (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
-        before = {}
+        failures = {}
     pending = [
         item
         for item in items_of(checked, state)
-        if not all(name in before or state.is_complete(name) for name in item.configs)
+        if not all(name in failures or state.is_complete(name) for name in item.configs)
     ]
     if pending:
         pool = (
@@ -314,12 +315,24 @@ def _write(plan: Plan, state: Sweep) -> None:
     except ValueError:
         where = str(state.folder.resolve())
     content = json.loads(json.dumps(plan.to_dict(where)))
-    file = state.out / "sweep.json"
-    if file.is_file():
-        before = store.read_json(file)
-        if all(before.get(key) == value for key, value in content.items()):
-            return
-    store.write_json(file, content, indent=None)
+    before = _earlier(state.out) or {}
+    if not all(before.get(key) == value for key, value in content.items()):
+        store.write_json(state.out / "sweep.json", content, indent=None)
+
+
+def _earlier(out: Path) -> dict[str, Any] | None:
+    """The sweep.json of a folder, if there is one."""
+    file = out / "sweep.json"
+    return store.read_json(file) if file.is_file() else None
+
+
+def _stamp(out: Path) -> tuple[int, ...]:
+    """What changes when sweep.json is replaced; () if there is none."""
+    try:
+        state = (out / "sweep.json").stat()
+    except OSError:
+        return ()
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def _runs_folder(out: Path, content: Mapping[str, Any]) -> Path:
