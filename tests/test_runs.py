@@ -168,11 +168,27 @@ def test_a_sweep_takes_the_scores_that_it_asked_for(tmp_path):
     write_scores(path, {"mig": 0.2}, options="[('bins', 10)]", time=2.0)
     write_scores(path, {"mig": 0.3}, asked=100, samples=100, time=3.0)
     assert zs.runs(tmp_path).rows[0]["mig"] == 0.3  # the newest
-    write_sweep(tmp_path, ["a"])
+    request = {"assay": "mig", "options": "[]", "asked": 5000, "seed": 0}
+    write_sweep(tmp_path, ["a"], assay={"requests": {"mig": request}})
     assert zs.runs(tmp_path).rows[0]["mig"] == 0.1
-    assay = {"samples": 5000, "seed": 0, "resamples": 0, "options": {"mig": {"bins": 10}}}
-    write_sweep(tmp_path, ["a"], assay=assay)
+    request["options"] = "[('bins', 10)]"
+    write_sweep(tmp_path, ["a"], assay={"requests": {"mig": request}})
     assert zs.runs(tmp_path).rows[0]["mig"] == 0.2
+
+
+def test_an_option_that_only_one_model_has_does_not_vary(tmp_path):
+    make_run(tmp_path / "a", model="vae")
+    make_run(tmp_path / "b", model="beta-tcvae", options={"estimator": "weighted"})
+    assert zs.runs(tmp_path).varying() == ["model"]
+    make_run(tmp_path / "c", model="beta-tcvae", options={"estimator": "stratified"})
+    assert zs.runs(tmp_path).varying() == ["model", "estimator"]
+
+
+def test_an_assay_without_a_value_in_any_run_says_why(tmp_path):
+    path = make_run(tmp_path / "a", scores={"mig": 0.1})
+    write_scores(path, {"dci": {}}, missing="Not applicable: one factor.")
+    with pytest.raises(ConfigError, match=r"dci was measured, and no run has a value. Not appl"):
+        zs.runs(tmp_path).columns.resolve("dci")
 
 
 def test_a_damaged_plan_is_refused(tmp_path):

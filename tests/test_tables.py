@@ -100,9 +100,9 @@ def runs(tmp_path_factory):
 
 def test_means_by_every_setting_that_varies_but_the_seed(runs):
     result = table(runs)
-    assert (result.by, result.columns) == (("model", "beta", "gamma"), ("mig", "sap"))
+    assert (result.by, result.columns) == (("model", "beta"), ("mig", "sap"))
     row = result.rows[1]
-    assert (row["model"], row["beta"], row["gamma"], row["n"]) == ("beta-vae", 4, None, 4)
+    assert (row["model"], row["beta"], row["n"]) == ("beta-vae", 4, 4)
     assert row["mig"] == pytest.approx(0.415)
     low, high = stats.t.interval(0.95, 3, 0.415, stats.sem([0.4, 0.41, 0.42, 0.43]))
     assert (row["mig.low"], row["mig.high"]) == pytest.approx((low, high))
@@ -138,7 +138,6 @@ def test_differences_are_paired_by_everything_else(runs):
     text = "\n".join(result.notes)
     assert "agree in beta, seed" in text
     assert "Runs without a partner: 1" in text
-    assert "gamma differs too: - with model=beta-vae, 6 with model=factor_vae" in text
 
 
 def test_paired_within_groups_and_with_few_pairs(runs):
@@ -153,7 +152,7 @@ def test_paired_within_groups_and_with_few_pairs(runs):
 
 
 def test_nothing_to_pair_is_refused(runs):
-    with pytest.raises(ConfigError, match=r"all 15 runs have data=digits.*model, beta, gamma"):
+    with pytest.raises(ConfigError, match=r"all 15 runs have data=digits.*model, beta, seed"):
         table(runs, ["mig"], paired="data")
     with pytest.raises(ConfigError, match="'data' is not a number"):
         table(runs, ["data"], paired="model")
@@ -224,7 +223,7 @@ def test_every_format_has_the_numbers(runs, tmp_path):
     assert pyarrow.parquet.read_table(tmp_path / "t.parquet").to_pylist() == result.rows
     assert list(result.to_frame()["mig"]) == [row["mig"] for row in result.rows]
     lines = saved(result, tmp_path / "t.md").splitlines()
-    assert {line.count("|") for line in lines[:6]} == {6}
+    assert {line.count("|") for line in lines[:6]} == {5}
     assert set(lines[1]) <= set("|-: ")
     assert "<table>" in result._repr_html_()
     with pytest.raises(ConfigError, match=r"t.xls ends in .xls; tables are saved as .csv"):
@@ -234,15 +233,15 @@ def test_every_format_has_the_numbers(runs, tmp_path):
 def test_latex_is_escaped_and_balanced(runs, tmp_path):
     text = saved(table(runs, ["mig"]), tmp_path / "t.tex")
     body = [line for line in text.splitlines() if not line.startswith("%")]
-    assert body[0] == r"\begin{tabular}{lllrr}"
+    assert body[0] == r"\begin{tabular}{llrr}"
     assert (body[1], body[3], body[-2], body[-1]) == (
         r"\toprule", r"\midrule", r"\bottomrule", r"\end{tabular}",
     )  # fmt: skip
     for line in [body[2], *body[4:-2]]:
         assert line.endswith(r" \\")
-        assert len(re.findall(r"(?<!\\)&", line)) == 4
+        assert len(re.findall(r"(?<!\\)&", line)) == 3
         assert line.count("$") % 2 == 0
-    assert body[6].startswith(r"factor\_vae & 1 & 6 & 4 & 0.317 $\pm$ 0.02")
+    assert body[6].startswith(r"factor\_vae & 1 & 4 & 0.317 $\pm$ 0.02")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 ENVIRONMENT = {
     **os.environ,
-    "PYTHONPATH": f"{SOURCE}{os.pathsep}{HERE}",
+    "PYTHONPATH": os.pathsep.join([str(SOURCE), str(HERE), os.environ.get("PYTHONPATH", "")]),
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }

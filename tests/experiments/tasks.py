@@ -60,7 +60,8 @@ def train_tiny(item):
     with lock(folder / f"lock-{seed}", "task", wait=True):
         if zs.store.is_run(run) and zs.store.open_run(run).finished:
             return seed, "was finished"
-        append(folder / "starts.txt", f"{seed} {os.getpid()}\n".encode())
+        job = os.environ.get("SLURM_JOB_ID", "-")
+        append(folder / "starts.txt", f"{seed} {job}\n".encode())
         zs.train(
             model, data, steps=steps, batch=32, seed=seed, out=run, resume=True, progress=False,
             checkpoint_every=steps, log_every=100,

@@ -8,7 +8,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from zscope.errors import ConfigError, MissingExtra, ResourceError
 from zscope.experiments.cluster import slurm_settings
 from zscope.experiments.workers import Outcome, run_all, workers
 
-STEPS = 600  # of a training: a second or two
+STEPS = 1500  # of a training: two seconds
 
 
 def refuse(match: str, error: type[Exception] = ConfigError, **settings) -> None:
@@ -77,7 +79,7 @@ def trainings(folder: Path) -> Counter:
 
 
 def starts(folder: Path) -> list[list[str]]:
-    """(seed, process) of each training that was begun or resumed."""
+    """(seed, SLURM job) of each training that was begun or resumed."""
     file = folder / "starts.txt"
     return [line.split() for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -91,15 +93,13 @@ def train_all(executor: Executor, folder: Path, count: int, **callbacks) -> None
     assert trainings(folder) == {str(seed): 1 for seed in range(count)}
 
 
-def once(condition, action):
-    """A tick: the action, the first time that the condition holds."""
-    calls = []
-
-    def tick():
-        if not calls and condition():
-            calls.append(action())
-
-    return tick
+@contextmanager
+def meanwhile(condition, action):
+    """Wait for the condition beside the block, and then act."""
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(lambda: wait_until(condition, 120) and action())
+        yield waiting
+        waiting.result()
 
 
 def steps_of_checkpoints(run: Path) -> list[int]:
@@ -109,9 +109,11 @@ def steps_of_checkpoints(run: Path) -> list[int]:
 @pytest.mark.slow
 def test_a_worker_that_is_killed_costs_no_run(dask, tmp_path, capfd):
     first, _ = dask.add_worker(), dask.add_worker()
-    kill = once(lambda: len(starts(tmp_path)) >= 3, lambda: os.kill(first.pid, signal.SIGKILL))
-    with workers(cluster=dask.address, folder=tmp_path) as executor:
-        train_all(executor, tmp_path, 6, tick=kill)
+    with (
+        workers(cluster=dask.address, folder=tmp_path) as executor,
+        meanwhile(lambda: len(starts(tmp_path)) >= 3, first.kill),
+    ):
+        train_all(executor, tmp_path, 6)
     assert first.wait() == -signal.SIGKILL
     lines = capfd.readouterr().err.splitlines()
     assert all(line.startswith("workers: ") for line in lines)
@@ -123,22 +125,23 @@ def test_a_worker_that_is_asked_to_end_saves_its_run_and_another_one_resumes_it(
     dask, tmp_path, nanny
 ):
     first = dask.add_worker(nanny)
-    saved = []
 
     def end():
         """Stop the only worker in the first training; then start another one."""
-        time.sleep(0.5)
-        os.kill(first.pid, signal.SIGTERM)
+        first.terminate()
         assert first.wait(30) == 0
-        saved.append(steps_of_checkpoints(tmp_path / "run-0"))
+        steps = steps_of_checkpoints(tmp_path / "run-0")
         assert not list(tmp_path.glob("*/.lock"))
         dask.add_worker()
+        return steps
 
-    with workers(cluster=dask.address, folder=tmp_path) as executor:
-        train_all(executor, tmp_path, 2, tick=once(lambda: starts(tmp_path), end))
-    (steps,) = saved
-    assert len(steps) == 1
-    assert 0 < steps[0] < STEPS
+    with (
+        workers(cluster=dask.address, folder=tmp_path) as executor,
+        meanwhile(lambda: starts(tmp_path), end) as ended,
+    ):
+        train_all(executor, tmp_path, 2)
+    (step,) = ended.result()
+    assert 0 < step < STEPS
     assert [seed for seed, _ in starts(tmp_path)].count("0") == 2
 
 
@@ -244,12 +247,12 @@ def test_a_worker_that_does_not_see_the_folder_is_refused(dask, tmp_path):
 @pytest.mark.slow
 def test_a_scheduler_that_is_lost_ends_it_with_one_line(dask, tmp_path):
     dask.add_worker()
-    kill = once(lambda: starts(tmp_path), dask.scheduler.kill)
     with (
         pytest.raises(ResourceError, match="connection to the scheduler was lost"),
         workers(cluster=dask.address) as executor,
+        meanwhile(lambda: starts(tmp_path), dask.scheduler.kill),
     ):
-        run_all(executor, tasks.train_tiny, [(tmp_path, 0, 100_000)] * 2, tick=kill)
+        run_all(executor, tasks.train_tiny, [(tmp_path, 0, 100_000)] * 2)
 
 
 @pytest.fixture
@@ -265,24 +268,41 @@ def slurm_environment(monkeypatch):
             yield Path(folder)
 
 
+SLURM = {"queue": "test", "interface": "lo", "job_extra_directives": "--mem=0"}
+
+
+def cancel_last_job(folder: Path) -> list[int]:
+    """Cancel the job that began the last training; the steps that it had saved when it was gone."""
+    seed, job = starts(folder)[-1]
+    output("scancel", job)
+    wait_until(lambda: job not in output("squeue", "-h", "-o", "%i").split())
+    return steps_of_checkpoints(folder / f"run-{seed}")
+
+
 @pytest.mark.slow
 def test_six_runs_by_slurm_jobs_one_of_which_is_cancelled(slurm_environment, tmp_path, capfd):
-    options = {"queue": "test", "jobs": "2", "interface": "lo", "job_extra_directives": "--mem=0"}
-    saved = []
-
-    def cancel():
-        time.sleep(0.5)
-        job = output("squeue", "-h", "-t", "R", "-o", "%i").split()[0]
-        output("scancel", job)
-        wait_until(lambda: job not in output("squeue", "-h", "-o", "%i").split())
-        saved.extend(path for path in tmp_path.glob("run-*") if steps_of_checkpoints(path))
-
-    with workers(cluster="slurm", options=options, folder=tmp_path) as executor:
-        train_all(executor, tmp_path, 6, tick=once(lambda: len(starts(tmp_path)) >= 3, cancel))
-    assert saved
+    with (
+        workers(cluster="slurm", options=SLURM | {"jobs": "2"}, folder=tmp_path) as executor,
+        meanwhile(lambda: len(starts(tmp_path)) >= 3, partial(cancel_last_job, tmp_path)) as gone,
+    ):
+        train_all(executor, tmp_path, 6)
+    (step,) = gone.result()
+    assert 0 < step < STEPS
     assert not output("squeue", "-h", "-t", "R").strip()
     lines = capfd.readouterr().err.splitlines()
     assert all(line.startswith("workers: ") for line in lines)
+    assert list((tmp_path / "slurm").glob("*.err"))
+
+
+@pytest.mark.slow
+def test_a_job_that_has_ended_is_replaced(slurm_environment, tmp_path, monkeypatch):
+    monkeypatch.setattr("zscope.experiments.cluster.REPLACE", 2.0)
+    with (
+        workers(cluster="slurm", options=SLURM, folder=tmp_path) as executor,
+        meanwhile(lambda: starts(tmp_path), partial(cancel_last_job, tmp_path)),
+    ):
+        train_all(executor, tmp_path, 2)
+    assert len({job for _, job in starts(tmp_path)}) == 2
 
 
 @pytest.mark.slow

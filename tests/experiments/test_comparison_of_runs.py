@@ -154,7 +154,7 @@ def test_what_cannot_be_compared_is_refused(family, tmp_path):
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
             call()
-    with pytest.raises(RunError, match="no runs in"):
+    with pytest.raises(RunError, match="there is no folder"):
         zs.compare_runs(tmp_path / "nowhere", by="seed")
     for name in LOW[:2]:
         for file in (family / name / "checkpoints").iterdir():

@@ -161,7 +161,7 @@ def test_what_cannot_be_selected_is_refused(data, tmp_path):
             zs.select_models(models, data, **{**FEW, **more})
     with pytest.raises(ConfigError, match="got no models"):
         zs.select_models({}, data)
-    with pytest.raises(RunError, match="no runs in"):
+    with pytest.raises(RunError, match="no run in"):
         zs.select_models(tmp_path)
 
 
@@ -180,4 +180,4 @@ def test_the_command_prints_a_table(zscope, trained_family):
     code, out, err = zscope(*words, "--json")
     assert (code, len(json.loads(out)["table"])) == (0, 2), err
     code, out, err = zscope("select", "nowhere")
-    assert (code, "there are no runs in nowhere" in err) == (1, True)
+    assert (code, "there is no folder nowhere" in err) == (1, True)

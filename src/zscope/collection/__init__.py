@@ -107,17 +107,11 @@ def _choose(entries: Sequence[Row], assay: Mapping[str, Any]) -> Row:
     """Of measurements of one assay, oldest first: the newest of those that a sweep asks for."""
     if len(entries) == 1:
         return entries[0]
-    options = (assay.get("options") or {}).get(entries[0]["assay"], {})
-    wanted = {
-        "options": repr([(name, options[name]) for name in sorted(options)]),
-        "asked": assay.get("samples"),
-        "seed": assay.get("seed"),
-        "resamples": assay.get("resamples"),
-    }
-    agreement = [sum(entry.get(k) == value for k, value in wanted.items()) for entry in entries]
-    if not assay:
+    request = (assay.get("requests") or {}).get(entries[0]["assay"])
+    if not isinstance(request, Mapping):
         return entries[-1]
-    return entries[max(range(len(entries)), key=lambda k: (agreement[k], k))]
+    asked = [e for e in entries if all(e.get(key) == value for key, value in request.items())]
+    return (asked or list(entries))[-1]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,14 +185,27 @@ class Runs:
         return sorted({row.get(column) for row in self.rows}, key=sort_key)
 
     def varying(self) -> list[str]:
-        """Settings, seeds too, that are not the same in all runs that can be read."""
+        """Settings, seeds too, that are not the same in all runs that can be read.
+
+        An option that only some of the models have, always with one value, follows from the
+        model.
+        """
         return list(self._varying)
 
     @cached_property
     def _varying(self) -> list[str]:
         rows = [row for row in self.rows if row["status"] != "damaged"]
-        names = [name for name in self.columns.fields.values() if self.columns.is_setting(name)]
-        return [name for name in names if len({row.get(name) for row in rows}) > 1]
+        fields = [each for each in self.columns.fields.items() if self.columns.is_setting(each[1])]
+        levels = {short: {row.get(short) for row in rows} for _, short in fields}
+        several_models = len(levels.get("model", ())) > 1
+        return [
+            short
+            for long, short in fields
+            if len(levels[short]) > 1
+            and not (
+                several_models and long.startswith("options.") and len(levels[short] - {None}) == 1
+            )
+        ]
 
     def scores(self) -> list[str]:
         """The columns that were measured by assays, as far as these runs have them."""

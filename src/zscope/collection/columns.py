@@ -6,7 +6,7 @@ is the last row of the history. The last part of a name is enough wherever it is
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
@@ -32,6 +32,7 @@ class Columns:
     scores: list[str]
     history: list[str]
     first: dict[str, str]  # an assay: its first measure
+    without: dict[str, str] = field(default_factory=dict)  # an assay that has none: why
 
     def resolve(self, name: str, who: str = "runs") -> str:
         """The short name of a column; ConfigError if there is none, or several."""
@@ -50,6 +51,11 @@ class Columns:
                 )
             if near:
                 return self.fields.get(near[0], near[0])
+        if reason := self.without.get(name):
+            raise ConfigError(
+                f"{who}: {name} was measured, and no run has a value. {reason.rstrip('.')}. Leave "
+                "it out."
+            )
         raise ConfigError(f"{who}: no column is called {name!r}. {self.suggest(name)}")
 
     def label(self, name: str, who: str = "runs") -> str:
@@ -75,6 +81,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
     """The columns of runs, in the order in which the runs have them."""
     fields: dict[str, None] = {}
     measures: dict[str, dict[str, None]] = {}
+    reasons: dict[str, str] = {}
     last: dict[str, None] = {}
     one_seed = True
     for record in records:
@@ -84,6 +91,8 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
         for entry in record.get("entries", ()):
             names = measures.setdefault(entry["assay"], {})
             names.update(dict.fromkeys(entry.get("scores") or ()))
+            if isinstance(entry.get("missing"), str):
+                reasons[entry["assay"]] = entry["missing"]
         last.update(dict.fromkeys(record.get("last", ())))
     if one_seed:  # of the weights and of the batches
         fields.pop("options.seed", None)
@@ -92,7 +101,9 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
     first = {assay: _score(assay, next(iter(names))) for assay, names in measures.items() if names}
     parts = {each.rpartition(".")[2] for each in scores}
     history = [f"history.{key}" for key in last if key not in parts]
-    return Columns(_short_names(fields, {*ABOUT, *scores, *first}), scores, history, first)
+    without = {assay: reason for assay, reason in reasons.items() if assay not in first}
+    short = _short_names(fields, {*ABOUT, *scores, *first})
+    return Columns(short, scores, history, first, without)
 
 
 def _rank(field: str) -> int:

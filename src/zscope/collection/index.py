@@ -21,7 +21,7 @@ from zscope.documents import Damaged, read_json, read_run_file
 from zscope.errors import RunError, ZscopeError
 from zscope.files import open_regular, require_regular, writing
 
-__all__ = ["FILE", "read_all", "stamps_below", "stamps_of"]
+__all__ = ["FILE", "fields_of", "read_all", "stamps_below", "stamps_of"]
 
 Record = dict[str, Any]
 
@@ -35,7 +35,7 @@ WORTH = 50
 """Fewer runs are read as fast as their index."""
 TAIL = 65_536
 """Bytes at the end of a history that are read for its last row."""
-ENTRY = ("assay", "options", "asked", "samples", "seed", "resamples", "scores", "zscope", "source",
+ENTRY = ("assay", "options", "asked", "samples", "seed", "scores", "missing", "zscope", "source",
          "time")  # fmt: skip
 """What is read of a measurement."""
 SKIPPED = ("scaling", "snapshots", "model", "data")
@@ -180,7 +180,7 @@ def read_record(path: Path) -> Record:
     record: Record = {
         "status": run["status"],
         "step": run["step"],
-        "fields": _fields(run["config"]),
+        "fields": {key: _cell(value) for key, value in fields_of(run["config"]).items()},
         "environment": _environment(run["environment"]),
     }
     for name, read in (("entries", _entries), ("last", _last_row)):
@@ -191,8 +191,8 @@ def read_record(path: Path) -> Record:
     return {**record, "problems": problems} if problems else record
 
 
-def _fields(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration as one level, with names such as options.beta."""
+def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of a run as one level, with names such as options.beta."""
     model, data = config.get("model") or {}, config.get("data") or {}
     split = data.get("split") or {}
     fields = {
@@ -205,7 +205,7 @@ def _fields(config: dict[str, Any]) -> dict[str, Any]:
         "shape": model.get("shape"),
         **{key: value for key, value in config.items() if key not in SKIPPED},
     }
-    return {key: _cell(value) for key, value in fields.items() if value is not None}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _cell(value: Any) -> Any:

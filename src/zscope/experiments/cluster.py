@@ -24,7 +24,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
@@ -201,12 +201,15 @@ def view_of_folder(path: str) -> str | None:
 
 
 class ClusterWorkers(Stoppable):
-    """The workers of a Dask client, as an executor that knows why a task was lost."""
+    """The workers of a Dask client.
+
+    Dask's own executor (`Client.get_executor`) takes a result for an error if the worker that
+    had it leaves at that moment.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        # Never twice under one key, by which Dask takes a second try for the first.
-        self._executor = client.get_executor(pure=False)
+        self._tasks: set[Any] = set()  # Dask forgets what nobody holds
         self._source = source_of_worker()
         name = f"zscope-{self._source[0]}-{self._source[1][:12]}"
         client.register_plugin(SaveAtTheEnd(), name=name)
@@ -215,44 +218,48 @@ class ClusterWorkers(Stoppable):
         outcome: Future[Any] = Future()
         call = _Call(self._source, partial(fn, *args, **kwargs))
         # The scheduler unpickles what it passes on, and would need zscope for that. So it gets
-        # bytes, and the call is made where those are unpickled.
-        task = self._executor.submit(pickle.loads, dumps(call))
-        task.add_done_callback(partial(self._pass_on, outcome))
+        # bytes, and the call is made where those are unpickled. Not pure: a second try would be
+        # answered with the result of the first.
+        task = self._client.submit(pickle.loads, dumps(call), pure=False)
+        self._tasks.add(task)
+        assert self._client.loop is not None  # it is as long as the client is open
+        self._client.loop.add_callback(self._pass_on, task, outcome)
         return outcome
 
-    def _pass_on(self, outcome: "Future[Any]", task: "Future[Any]") -> None:
-        if outcome.cancelled():
-            return
-        if task.cancelled():
-            outcome.set_exception(
-                ResourceError(
-                    "workers: the connection to the scheduler was lost. Was it stopped? What was "
-                    "done so far is kept: start the scheduler and then the same command again."
-                )
+    async def _pass_on(self, task: Any, outcome: "Future[Any]") -> None:
+        """Give a future what becomes of a task."""
+        try:
+            result = await self._client.gather(task, asynchronous=True)
+        except (CancelledError, asyncio.CancelledError) as error:
+            result = ResourceError(
+                f"workers: the connection to the scheduler was lost ({_short(error)}). Was it "
+                "stopped? What was done so far is kept: start the scheduler, and then the same "
+                "again."
             )
-        elif isinstance(error := task.exception(), KilledWorker):
+        except KilledWorker as error:
             line = (
                 f"workers: given up: every worker that had it died ({_short(error)}). Were they "
                 "killed for lack of memory? Use workers with more, a smaller batch or smaller data."
             )
-            outcome.set_result((FAILED, line, line))
-        elif error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(task.result())
+            result = FAILED, line, line
+        except Exception as error:
+            result = error
+        self._tasks.discard(task)
+        if outcome.set_running_or_notify_cancel():
+            if isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
 
     def stop(self, owner: str | None = None) -> None:
         """Ask the tasks of an owner to save and end, and wait for them."""
         end = time.monotonic() + GRACE
         with suppress(OSError, ValueError, RuntimeError):
             running = self._client.run(stop_tasks, owner, on_error="ignore")
-            self._executor.shutdown(wait=False)
+            self._client.cancel(list(self._tasks))
             while any(running.values()) and time.monotonic() < end:
                 time.sleep(0.2)
                 running = self._client.run(stop_tasks, owner, on_error="ignore")
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        self._executor.shutdown(wait=wait)
 
 
 class _Call:

@@ -1,7 +1,7 @@
 """Families of runs: those that agree in everything but the seed, or but other fields.
 
     model, latents, options.beta, …      the model and its options
-    data, data.resolution, …             the data and their options
+    data, data.options.resolution, …     the data and their options
     seed                                 of the batches and of the initial weights, as one field
     steps, batch, rate, …                the other settings of training
 
@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from zscope import store
+from zscope.collection import runs as collect
+from zscope.collection.index import fields_of as flatten
 from zscope.errors import ConfigError, RunError, did_you_mean
 from zscope.results import listed
 
 __all__ = ["Family", "Member", "families", "fields_of", "find_members", "pairs_by", "resolve"]
 
-IGNORED = {
-    "model", "data", "seed", "scaling", "device", "log_every", "checkpoint_every", "snapshots",
-    "snapshot_every",
-}  # fmt: skip
+IGNORED = {"shape", "log_every", "checkpoint_every", "snapshot_every", "device"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +52,10 @@ class Family:
 
 def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a run's configuration by name; those that are not set are left out."""
-    model, data = config.get("model") or {}, config.get("data") or {}
-    options = dict(model.get("options", {}))
-    weights, seed = options.pop("seed", None), config.get("seed")
-    fields = {
-        "model": model.get("name"),
-        "latents": model.get("latents"),
-        **{f"options.{key}": value for key, value in options.items()},
-        "data": data.get("name"),
-        **{f"data.{key}": value for key, value in data.get("options", {}).items()},
-        "data.split": data.get("split"),
-        "seed": seed if weights in (None, seed) else f"{seed}, weights {weights}",
-        **{key: value for key, value in config.items() if key not in IGNORED},
-    }
-    return {key: value for key, value in fields.items() if value is not None}
+    fields = {key: value for key, value in flatten(config).items() if key not in IGNORED}
+    seed = fields.get("seed")
+    weights = fields.pop("options.seed", seed)
+    return {**fields, "seed": seed if weights == seed else f"{seed}, weights {weights}"}
 
 
 def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
@@ -103,18 +92,7 @@ def _runs_in(who: str, target: Any) -> list[Path]:
             f"{who}: got a {type(target).__name__}; expected a folder of runs or the folders of "
             "several runs. Train with out=FOLDER."
         )
-    path = Path(path)
-    if store.is_run(path):
-        return [path]
-    folders = sorted(
-        {file.parent for part in ("*", "*/*") for file in path.glob(f"{part}/run.json")}
-    )
-    if not folders:
-        raise RunError(
-            f"{who}: there are no runs in {path}. Is the name right? A run is a folder with a "
-            "run.json: zscope train MODEL DATASET --out RUN"
-        )
-    return folders
+    return collect(path).paths
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

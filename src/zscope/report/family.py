@@ -163,11 +163,19 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
 
     collection = report.runs.select(status="finished")
     settings = set(collection.columns.fields.values())
-    scores = [name for name in report.table.columns if name not in settings]
+    named = [name for name in report.table.columns if name not in settings]
+    # A score that is the same in all runs has nothing to show that the table does not.
+    scores = [name for name in named if len(collection.levels(name)) > 1]
     axis, line, panel = _axes(collection)
     room = ROOM
     drawings: list[tuple[str, Drawings]] = []
-    if axis is not None:
+    if axis is not None and panel is None:
+        lines: Drawings = {
+            score: partial(plots.score_lines, collection, score, axis, line)
+            for score in scores[:SCORES]
+        }
+        drawings += [(f"Scores against {axis}", lines)] if lines else []
+    elif axis is not None:
         for score in scores[:SCORES]:
             parts: Drawings = {
                 name: partial(plots.score_lines, part, score, axis, line)
@@ -175,10 +183,12 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
             }
             drawings.append((f"{score} against {axis}", parts))
     if len(scores) > 1:
+        other = next((s for s in scores if s.split(".")[0] != scores[0].split(".")[0]), scores[1])
         matrix = partial(plots.rank_correlations, collection, scores)
-        points = partial(plots.score_scatter, collection, scores[1], scores[0], line)
-        drawings.append(("Rank correlation between scores", {"": matrix}))
-        drawings.append((f"{scores[1]} against {scores[0]}", {"": points}))
+        points = partial(plots.score_scatter, collection, scores[0], other, line)
+        drawings.append(
+            ("Scores against each other", {"rank correlations": matrix, "over runs": points})
+        )
     for title, parts in drawings:
         item = _draw(title, parts, room)
         room -= sum(len(address) for address, _, _ in item["figures"])

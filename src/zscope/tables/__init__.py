@@ -159,7 +159,8 @@ def table(
     finished = _finished(runs)
     pair = None if paired is None else finished.columns.resolve(paired, "table")
     if by is None:
-        by = [] if pair else _default_by(finished)
+        is_seed = finished.columns.is_seed
+        by = [] if pair else [each for each in finished.varying() if not is_seed(each)]
     fields = [finished.columns.resolve(each, "table") for each in dict.fromkeys(by)]
     if pair is None:
         result = _means(finished, keys, fields)
@@ -167,17 +168,6 @@ def table(
         result = _differences(finished, keys, [each for each in fields if each != pair], pair, seed)
     notes = [*_left_out(runs), *finished.differences(list(keys.values()))]
     return replace(result, notes=[*result.notes, *notes])
-
-
-def _default_by(runs: Runs) -> list[str]:
-    """The settings that vary, but for seeds, and for options that only some models have."""
-    names = [name for name in runs.varying() if not runs.columns.is_seed(name)]
-    levels = {name: [level for level in runs.levels(name) if level is not None] for name in names}
-    return [
-        name
-        for name in names
-        if not (name.startswith("options.") and "model" in names and len(levels[name]) == 1)
-    ]
 
 
 def default_columns(runs: Runs) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from zscope import store
-from zscope.experiments.perturbation.verdict import t_interval
 from zscope.files import write_whole
 from zscope.results import Result, text_table
+from zscope.tables.statistics import mean_of
 
 __all__ = ["Cell", "Row", "ScoreTable", "summarise"]
 
@@ -34,13 +34,11 @@ class Cell:
 
 def summarise(values: list[float]) -> Cell | None:
     """The mean of some values with its interval; None without values."""
-    if not values:
+    mean = mean_of(values)
+    if mean is None:
         return None
-    count, mean = len(values), sum(values) / len(values)
-    if count >= 3:
-        interval = t_interval(values)
-        return Cell(mean, interval.low, interval.high, count, "95 % t-interval")
-    return Cell(mean, min(values), max(values), count, "range" if count > 1 else "one run")
+    kinds = {1: "one run", 2: "range"}
+    return Cell(mean.value, mean.low, mean.high, mean.n, kinds.get(mean.n, "95 % t-interval"))
 
 
 @dataclass(frozen=True)

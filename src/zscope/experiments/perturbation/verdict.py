@@ -10,7 +10,6 @@ however small, moves the gap by something, and shared batches make the differenc
 The tenth is ours.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from zscope.experiments.perturbation.game import LOG_EVERY
+from zscope.tables.statistics import mean_of
 
 __all__ = ["Interval", "Verdict", "judge", "t_interval"]
 
@@ -106,10 +106,7 @@ def judge(history: list[dict[str, Any]], unchanged: list[dict[str, Any]]) -> Ver
 
 
 def t_interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """The mean and its 95 % t-interval, of at least two values."""
-    from scipy.stats import t
-
-    values = np.asarray(values, np.float64)
-    mean, count = float(values.mean()), len(values)
-    half = float(t.ppf(0.975, count - 1)) * float(values.std(ddof=1)) / math.sqrt(count)
-    return Interval(mean, mean - half, mean + half)
+    """The mean of three values or more with its 95 % interval."""
+    mean = mean_of([float(value) for value in values])
+    assert mean is not None
+    return Interval(mean.value, mean.low, mean.high)

@@ -192,7 +192,8 @@ def status(out: str | Path) -> Status:
             Entry(run["name"], int(run["fields"]["steps"]), run["shape"], run["snapshots"])
             for run in content["runs"]
         ]
-        assay = None if content["assay"] is None else Measured(**content["assay"])
+        asked = content["assay"] and {k: v for k, v in content["assay"].items() if k != "requests"}
+        assay = None if asked is None else Measured(**asked)
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(
             f"sweep: {out / 'sweep.json'} lacks a part ({type(error).__name__}: {error}). Was it "

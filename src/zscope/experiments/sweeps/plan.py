@@ -161,6 +161,7 @@ class Plan:
                 "seed": assay.seed,
                 "resamples": assay.resamples,
                 "options": assay.options,
+                "requests": assay.requests,
             },
         }
 
