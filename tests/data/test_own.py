@@ -560,6 +560,19 @@ def test_other_suffixes_and_folders_without_pictures_are_refused(tmp_path):
         load_path(tmp_path)
 
 
+def test_a_whole_disk_is_no_folder_of_pictures(tmp_path, monkeypatch):
+    monkeypatch.setattr("zscope.data.pictures.OTHERS", 20)
+    for k in range(30):
+        (tmp_path / f"{k}.txt").touch()
+    (tmp_path / "one.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"1 pictures among the first 32 .*whole disk.*Give the"):
+        load_path(tmp_path)
+    for k in range(3):  # more than a tenth: pictures with other files beside them
+        (tmp_path / f"{k}.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"0.png: cannot be read as a picture"):
+        load_path(tmp_path)
+
+
 def test_factors_that_do_not_fit_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.zeros((3, 2)), y=np.zeros(4))
     with pytest.raises(DataError, match=r"factors of shape \(4, 1\) for 3 samples"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,13 @@ SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", "
 GREY = {"1", "L", "LA", "I;16", "I;16B", "I;16L"}
 TURNED = {5, 6, 7, 8}  # values of the orientation tag that exchange width and height
 ORIENTATION = 0x0112
+OTHERS = 200_000
+"""Files without a picture after which a folder with few pictures is taken for a mistake."""
 
 
 def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
     """All pictures of a folder, in the order of their names."""
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.suffix.lower() in SUFFIXES and not file.name.startswith(".") and file.is_file()
-    )
+    files = _find_pictures(path)
     if not files:
         others = sorted(file.name for file in path.iterdir())[:3]
         raise DataError(
@@ -50,6 +49,29 @@ def read_folder(path: Path, *, side: int | None = None, **_: Any) -> Contents:
     else:
         images = np.concatenate(list(pieces()))
     return Contents(images, _classes(path, files))
+
+
+def _find_pictures(path: Path) -> list[Path]:
+    """The pictures in a folder and its sub-folders, sorted; a whole disk is refused."""
+    files: list[Path] = []
+    others = 0
+    for folder, _, names in os.walk(path):
+        chosen = [
+            file
+            for name in names
+            if os.path.splitext(name)[1].lower() in SUFFIXES
+            and not name.startswith(".")
+            and (file := Path(folder, name)).is_file()
+        ]
+        files += chosen
+        others += 1 + len(names) - len(chosen)
+        if others > OTHERS and len(files) < others // 10:
+            raise DataError(
+                f"{path}: {len(files):,} pictures among the first {others + len(files):,} files "
+                "and folders, and more to come. Is this a whole disk or a home folder? Give the "
+                "folder that has the pictures."
+            )
+    return sorted(files)
 
 
 def _classes(path: Path, files: list[Path]) -> dict[str, np.ndarray] | None:

@@ -1,0 +1,299 @@
+"""zscope sweep as a user meets it: what it prints, and what it refuses in one line."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from zscope import store
+from zscope.cli import main
+from zscope.experiments.sweeps import prepare, status
+
+PLAN = """
+[train]
+steps = 6
+latents = 2
+batch = 16
+rate = 1e-3
+options.hidden = [4]
+
+[grid]
+model = ["beta-vae"]
+data = ["helix"]
+seed = [0, 1]
+"""
+
+
+@pytest.fixture
+def zscope(monkeypatch, capsys, tmp_path):
+    """Run a command in this process: (exit code, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").write_text(PLAN)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["zscope", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        output = capsys.readouterr()
+        return end.value.code or 0, output.out, output.err
+
+    return run
+
+
+@pytest.fixture
+def sweep(zscope):
+    """`zscope sweep run plan.toml --out out`, in this process."""
+    return lambda *words: zscope(
+        "sweep", "run", "plan.toml", "--out", "out", "--jobs", 1, "--no-ensemble", "--quiet", *words
+    )
+
+
+def refused(ended, *parts):
+    """One line on stderr that has these parts, and exit code 1."""
+    code, out, err = ended
+    assert (code, out) == (1, "")
+    assert len(err.splitlines()) == 1, err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in err
+
+
+def names():
+    return [run.name for run in prepare("plan.toml", "out", ensemble=False)[0].runs]
+
+
+def test_plan_run_and_status_for_people_and_programs(zscope, tmp_path):
+    before = sorted(tmp_path.iterdir())
+    code, out, err = zscope("sweep", "plan", "plan.toml", "--out", "out", "--no-timing")
+    assert (code, err) == (0, "")
+    assert "2 runs" in out
+    words = ("sweep", "plan", "plan.toml", "--out", "out", "--no-timing", "--json")
+    answer = json.loads(zscope(*words)[1])
+    assert (answer["runs"], answer["done"]) == (2, 0)
+    assert sorted(tmp_path.iterdir()) == before  # nothing is written
+    code, out, err = zscope("sweep", "run", "plan.toml", "--out", "out", "--jobs", 1)
+    assert code == 0, err
+    assert out.splitlines() == ["2 of 2 runs done.", "Table: zscope table out"]
+    assert zscope("sweep", "status", "out")[1] == "2 of 2 runs done\n"
+    words = ("sweep", "run", "plan.toml", "--out", "out", "--jobs", 1, "--json", "--quiet")
+    for answer in (zscope(*words), zscope("sweep", "status", "out", "--json")):
+        assert answer[0] == 0
+        state = json.loads(answer[1])
+        assert (state["done"], state["failed"]) == (names(), {})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("seed = ", "sede = ", "Did you mean seed"),
+        ('"beta-vae"', '"beta-vea"', "Did you mean beta-vae"),
+        ("hidden", "hiden", "Did you mean hidden"),
+        ('"helix"', '"helix?smaples=3"', "Did you mean samples"),
+        ("[0, 1]", "[1, 1]", "the same run as"),
+        ("steps = 6", "steps = 6.5", "steps"),
+        ("steps = 6", 'steps = "six"', "steps"),
+        ("rate = 1e-3", "rate = nan", "rate"),
+        ("batch = 16", "batch = [16]", "batch"),
+        ("latents = 2", "latents = 0", "latents"),
+        ("latents = 2", "latents = true", "latents"),
+        ("[0, 1]", "[0, -1]", "seed=-1"),
+        ("[0, 1]", "[0, 99999999999999999999999]", "seed"),
+        ('"helix"', "1979-05-27", "data="),
+        ("[grid]", "[[grid]]", "[grid]"),
+        ("[grid]", "[grid]\npreset = 3", "preset"),
+    ],
+)
+def test_a_plan_that_is_wrong_is_refused_and_nothing_is_written(
+    sweep, zscope, tmp_path, before, after, message
+):
+    (tmp_path / "plan.toml").write_text(PLAN.replace(before, after))
+    refused(sweep(), "plan.toml", message)
+    refused(zscope("sweep", "plan", "plan.toml", "--out", "out"), "plan.toml", message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_workers_of_two_kinds_are_refused(zscope, tmp_path):
+    words = ("sweep", "run", "plan.toml", "--out", "out")
+    both = zscope(*words, "--jobs", 2, "--cluster", "slurm")
+    refused(both, "--jobs 2", "--cluster slurm", "leave one of them out")
+    refused(zscope(*words, "--cluster-option", "queue=gpu"), "without --cluster")
+    refused(zscope(*words, "--cluster", "slrum"), "slrum")
+    assert zscope(*words, "--jobs", 0)[0] == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scheduler_that_is_not_there_is_one_line(zscope, tmp_path):
+    pytest.importorskip("distributed")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+        begun = time.monotonic()
+        ended = zscope("sweep", "run", "plan.toml", "--out", "out", "--cluster", address)
+    refused(ended, "no Dask scheduler answers", address)
+    assert time.monotonic() - begun < 20
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_are_no_plans(zscope, tmp_path):
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\x00")
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    for file, message in {
+        "none.toml": "cannot be read (No such file",
+        ".": "is a folder",
+        "pipe.toml": "is a pipe",
+        "bytes.toml": "is not TOML",
+        "list.json": "contains a list",
+        "deep.json": "is not JSON",
+        "/dev/zero": "is a device",
+        "": "",
+    }.items():
+        refused(zscope("sweep", "run", file, "--out", "out"), message)
+    assert not (tmp_path / "out").exists()
+
+
+def test_places_that_cannot_be_written(zscope, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    words = ("sweep", "run", "plan.toml", "--jobs", 1)
+    for option in (("--out", "taken"), ("--out", "/proc/none"), ("--out", "a" * 300),
+                   ("--out", "out", "--runs", "taken")):  # fmt: skip
+        refused(zscope(*words, *option), option[-1])
+    assert (tmp_path / "taken").read_text() == "mine"
+    assert not (tmp_path / "out").exists()
+    refused(zscope("sweep", "status", "taken"), "taken")
+    refused(zscope("sweep", "status", "none"), "no sweep.json")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "sweep.json"),
+        (lambda text: "[]", "sweep.json"),
+        (lambda text: "\x00", "sweep.json"),
+        (lambda text: text.replace('"runs_folder":"runs"', '"runs_folder":7'), "runs_folder"),
+        (lambda text: text.replace('"steps"', '"stops"'), "lacks a part"),
+        (lambda text: text.replace('"groups":[]', '"groups":7'), "groups"),
+        (lambda text: text.replace('"runs":[', '"runs":[7,'), "lacks a part"),
+        (lambda text: text.replace('"assay":null', '"assay":{"names":7}'), "sweep.json"),
+    ],
+)
+def test_a_damaged_sweep_json_is_said_and_healed_where_it_can_be(sweep, zscope, damage, message):
+    assert sweep()[0] == 0
+    file = Path("out/sweep.json")
+    content = json.loads(file.read_text())
+    content.pop("checksum", None)
+    text = json.dumps(content, separators=(",", ":"))
+    file.write_text(damage(text))
+    assert file.read_text() != text
+    ended = zscope("sweep", "status", "out")
+    if ended[0]:
+        refused(ended, message)
+    else:
+        assert message == "groups"  # which status does not need
+    code, out, err = sweep()  # nothing is trained again
+    if code:
+        refused((code, out, err), "sweep.json")
+    else:
+        assert zscope("sweep", "status", "out")[1] == "2 of 2 runs done\n"
+
+
+def test_a_sweep_json_that_lists_other_things_is_written_anew(sweep, zscope):
+    assert sweep()[0] == 0
+    content = store.read_json(Path("out/sweep.json"))
+    content["runs"] = content["runs"][:1]
+    content["added"] = "by another version"
+    store.write_json(Path("out/sweep.json"), content)
+    assert zscope("sweep", "status", "out")[1] == "1 of 1 runs done\n"
+    assert sweep()[0] == 0
+    assert zscope("sweep", "status", "out")[1] == "2 of 2 runs done\n"
+
+
+def test_something_else_in_the_folder_of_a_run_costs_only_that_run(sweep, zscope):
+    first, second = names()
+    place = Path("out/runs") / first
+    place.mkdir(parents=True)
+    (place / "thesis.tex").write_text("mine")
+    code, out, err = sweep()
+    assert (code, err) == (1, "")
+    assert f"failed: {first}" in out
+    assert "is not empty and contains no run.json" in out
+    assert (place / "thesis.tex").read_text() == "mine"
+    state = status("out")
+    assert (state.done, [*state.failed]) == ([second], [first])
+    (place / "thesis.tex").unlink()
+    assert sweep()[0] == 1  # it is left alone until it is asked for
+    assert sweep("--retry-failed")[0] == 0
+    assert status("out").done == [first, second]
+
+
+@pytest.mark.parametrize("damage", ["cut", "other", "file", "weights"])
+def test_a_damaged_run_is_said_and_costs_only_itself(sweep, damage):
+    assert sweep()[0] == 0
+    first, second = names()
+    place = Path("out/runs") / first
+    if damage == "cut":
+        file = place / "run.json"
+        file.write_bytes(file.read_bytes()[:40])
+    elif damage == "other":  # a run of another seed under this name
+        shutil.rmtree(place)
+        shutil.copytree(place.with_name(second), place)
+    elif damage == "file":
+        shutil.rmtree(place)
+        place.write_text("mine")
+    else:
+        (place / "model.safetensors").unlink()
+    code, out, err = sweep()
+    assert (code, err) == (1, ""), out
+    assert f"failed: {first}: " in out
+    assert status("out").done == [second]
+
+
+def test_a_full_disk_in_the_middle_is_said_and_the_sweep_goes_on_later(tmp_path, sweep, zscope):
+    from zscope import files
+
+    first, second = names()
+    real = files._new_partial
+
+    def full(path):
+        if first in str(path) and path.name == "model.safetensors":
+            raise OSError(28, "No space left on device")
+        return real(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_new_partial", full)
+        code, out, err = sweep()
+    assert (code, err) == (1, "")
+    assert f"failed: {first}: " in out
+    assert "The disk is full" in out
+    assert status("out").done == [second]
+    assert not list(Path("out").rglob(".part-*")) + list(Path("out").rglob(".lock"))
+    assert sweep("--retry-failed")[0] == 0
+    assert status("out").done == [first, second]
+
+
+def test_a_disk_so_full_that_no_failure_can_be_recorded(tmp_path, sweep):
+    from zscope import files
+
+    real = files._new_partial
+
+    def full(path):
+        if path.name != "sweep.json":
+            raise OSError(28, "No space left on device")
+        return real(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_new_partial", full)
+        code, out, err = sweep()
+    assert code == 1
+    assert "The disk is full" in out + err
+    assert "Traceback" not in out + err
+    assert len(err.splitlines()) <= 1
+    assert sweep()[0] == 0
