@@ -13,7 +13,7 @@ from zscope.cli import main
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments import elbow_curve, fondue, search_beta
 from zscope.experiments.fondue import Pace, Progress, Search, Trials, _sendable
-from zscope.experiments.sweeps.data_texts import data_text, parse_data
+from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.trials import size_of
 
 QUICK = {"steps": 20, "rate": 3e-2, "options": {"backbone": "linear"}, "samples": 100,
@@ -36,7 +36,7 @@ def rows(tmp_path_factory):
 
 
 def loaded(text):
-    name, options = parse_data(text)
+    name, options = parse_name(text)
     return zs.data.load(name, **options)
 
 
@@ -152,7 +152,7 @@ def test_the_time_left_is_that_of_the_steps_to_come():
      {"word": "32", "other": "x=1?&y", "kind": "null", "list": [1, 2.5]}],
 )  # fmt: skip
 def test_a_recipe_as_a_text_reads_back_as_itself(options):
-    assert parse_data(data_text({"name": "sprites", "options": options})) == ("sprites", options)
+    assert parse_name(data_text({"name": "sprites", "options": options})) == ("sprites", options)
 
 
 def test_what_no_text_can_say_is_refused(rows):

@@ -202,11 +202,11 @@ def _prepare(
 
 def _data(dataset: str, options: list[str] | None) -> str:
     """The data as a plan names them, with the options of --data-option."""
-    from zscope.experiments.sweeps.data_texts import data_text, parse_data
+    from zscope.experiments.sweeps.names import data_text, parse_name
 
     if not options:
         return dataset
-    name, own = parse_data(dataset)
+    name, own = parse_name(dataset)
     return data_text({"name": name, "options": {**own, **settings(options, "--data-option")}})
 
 

@@ -24,7 +24,7 @@ from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments.choice_of_beta import ChoiceOfBeta, Trial, choice_of_beta
 from zscope.experiments.elbow import Elbow, elbow
 from zscope.experiments.sweeps import sweep
-from zscope.experiments.sweeps.data_texts import data_text, parse_data
+from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.loading import load
 from zscope.recording import SAMPLES, record
 from zscope.results import Result
@@ -258,7 +258,7 @@ def search_beta(
     where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
     runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
     column = None if score is None else runs.columns.resolve(score, who)
-    text, given = parse_data(name)
+    text, given = parse_name(name)
     dataset = datasets.load(text, root=root, **given)
     beta_column = runs.columns.resolve("options.beta", who)
     rows = {(row[beta_column], row["seed"]): row for row in runs.rows}

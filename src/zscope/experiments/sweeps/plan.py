@@ -42,7 +42,7 @@ from zscope.assays.run import choose, refuse_unused, requests
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
-from zscope.experiments.sweeps.data_texts import parse_data
+from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import with_defaults
 from zscope.files import open_regular
 from zscope.recording import SAMPLES
@@ -362,7 +362,7 @@ class _Builder:
         """The dataset that "name?option=value&option=value" names, or the first part of it."""
         key = f"{text} {split}"
         if key not in self._data:
-            name, options = parse_data(text)
+            name, options = parse_name(text)
             loaded = datasets.load(name, root=self.root, **options)
             self._data[key] = loaded if split is None else loaded.split(split)[0]
         return self._data[key]

@@ -1,4 +1,4 @@
-"""How a plan names data: "sprites?resolution=32", a name or a path with options behind it."""
+"""Names with options behind them: "sprites?resolution=32", "beta-vae?beta=4&hidden=[64,64]"."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,18 @@ from urllib.parse import parse_qsl, urlencode
 
 from zscope.errors import ConfigError
 
-__all__ = ["data_text", "parse_data"]
+__all__ = ["data_text", "parse_name"]
 
 
-def parse_data(text: str) -> tuple[str, dict[str, Any]]:
-    """The name of the data, and their options: numbers, true, false, null, lists or words."""
-    name, _, query = text.partition("?")
+def parse_name(text: str) -> tuple[str, dict[str, Any]]:
+    """The name, and the options: numbers, true, false, null, lists or words."""
+    name, _, query = text.strip().partition("?")
+    for pair in filter(None, query.split("&")):
+        if not pair.partition("=")[1] or pair.startswith("="):
+            raise ConfigError(
+                f"{name}: {pair!r} in {text!r} is not of the form option=value, for instance "
+                "sprites?resolution=32&samples=1000."
+            )
     pairs = parse_qsl(query, keep_blank_values=True, separator="&")
     return name, {key.replace("-", "_"): _value(value) for key, value in pairs}
 
