@@ -151,8 +151,9 @@ def begin_worker(parent: Any) -> None:
     _serving = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), _end)
+        number = getattr(signal, name, None)  # there is no SIGHUP on Windows
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # as with nohup
+            signal.signal(number, _end)
     threading.Thread(target=_end_with_parent, args=[parent], daemon=True).start()
 
 

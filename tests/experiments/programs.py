@@ -15,9 +15,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
+
+
+def python_path(*folders: Path) -> str:
+    """These folders before those that this process was given."""
+    return os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
+
+
 ENVIRONMENT = {
     **os.environ,
-    "PYTHONPATH": os.pathsep.join([str(SOURCE), str(HERE), os.environ.get("PYTHONPATH", "")]),
+    "PYTHONPATH": python_path(SOURCE, HERE),
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
@@ -44,7 +51,7 @@ class DaskCluster:
         (without / "zscope" / "__init__.py").write_text("raise ImportError('not here')")
         self.scheduler = self._start(
             "dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--scheduler-file", file,
-            "--no-dashboard", PYTHONPATH=str(without),
+            "--no-dashboard", PYTHONPATH=python_path(without),
         )  # fmt: skip
         self.address = wait_until(lambda: file.exists() and read_json(file)).get("address")
 

@@ -15,11 +15,20 @@ from pathlib import Path
 
 import pytest
 import tasks
-from programs import ENVIRONMENT, SOURCE, dask_cluster, output, slurm, wait_until, why_no_slurm
+from programs import (
+    ENVIRONMENT,
+    SOURCE,
+    dask_cluster,
+    output,
+    python_path,
+    slurm,
+    wait_until,
+    why_no_slurm,
+)
 
 import zscope as zs
 from zscope.errors import ConfigError, MissingExtra, ResourceError
-from zscope.experiments.cluster import slurm_settings
+from zscope.experiments.slurm import slurm_settings
 from zscope.experiments.workers import Outcome, run_all, workers
 
 STEPS = 1500  # of a training: two seconds
@@ -36,7 +45,8 @@ def refuse(match: str, error: type[Exception] = ConfigError, **settings) -> None
         ("slrum", {}, "neither an address nor a kind of cluster"),
         ("tcp://127.0.0.1:1", {"queue": "gpu"}, "no option 'queue'"),
         ("slurm", {"walltme": "1:00"}, "no option 'walltme'. Did you mean walltime"),
-        ("slurm", {"cores": 4}, "no option 'cores'"),
+        ("slurm", {"job-extra-directive": "-x"}, "Did you mean job-extra-directives"),
+        ("slurm", {"job-name": "x", "cores": 4}, "no option 'cores'"),
         ("slurm", {"jobs": "many"}, "jobs='many'.*whole number"),
         ("slurm", {"jobs": 0}, "jobs=0.*whole number"),
         ("slurm", {"wait": "long"}, "wait='long'; expected a number of seconds"),
@@ -216,7 +226,7 @@ def test_a_worker_with_another_version_is_refused(dask, tmp_path):
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "src" / "zscope" / "theory.py").open("a") as file:
         file.write("# changed\n")
-    dask.add_worker(PYTHONPATH=str(tmp_path / "src"))
+    dask.add_worker(PYTHONPATH=python_path(tmp_path / "src"))
     refuse(r"the worker at tcp://\S+ has zscope 0\S+, source \w{8}, but", cluster=dask.address)
 
 
@@ -224,7 +234,7 @@ def test_a_worker_with_another_version_is_refused(dask, tmp_path):
 def test_a_worker_without_zscope_is_refused(dask, tmp_path):
     (tmp_path / "src" / "zscope").mkdir(parents=True)
     (tmp_path / "src" / "zscope" / "__init__.py").touch()
-    dask.add_worker(PYTHONPATH=str(tmp_path / "src"))
+    dask.add_worker(PYTHONPATH=python_path(tmp_path / "src"))
     refuse("cannot import this zscope", cluster=dask.address)
 
 
@@ -296,7 +306,7 @@ def test_six_runs_by_slurm_jobs_one_of_which_is_cancelled(slurm_environment, tmp
 
 @pytest.mark.slow
 def test_a_job_that_has_ended_is_replaced(slurm_environment, tmp_path, monkeypatch):
-    monkeypatch.setattr("zscope.experiments.cluster.REPLACE", 2.0)
+    monkeypatch.setattr("zscope.experiments.slurm.REPLACE", 2.0)
     with (
         workers(cluster="slurm", options=SLURM, folder=tmp_path) as executor,
         meanwhile(lambda: starts(tmp_path), partial(cancel_last_job, tmp_path)),

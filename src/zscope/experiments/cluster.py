@@ -13,13 +13,9 @@ import asyncio
 import logging
 import os
 import pickle
-import shlex
-import shutil
 import signal
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -27,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,28 +31,26 @@ from distributed.protocol.pickle import dumps
 
 from zscope import __version__
 from zscope.assays.run import source_hash
-from zscope.errors import ConfigError, MissingExtra, ResourceError, did_you_mean
+from zscope.errors import ConfigError, ResourceError, did_you_mean
 from zscope.experiments.workers import Stoppable
 from zscope.files import partial_folder
 from zscope.interrupts import FAILED, GRACE, stop_tasks
 
-__all__ = ["ClusterWorkers", "connect", "source_of_worker"]
+__all__ = [
+    "ClusterWorkers",
+    "check_options",
+    "connect",
+    "seconds_to_wait",
+    "short",
+    "source_of_worker",
+]
 
 TIMEOUT = 10.0  # seconds to reach a scheduler
 WAIT = {"tcp": 600.0, "slurm": 86_400.0}  # seconds to wait for the first worker
-REPLACE = 30.0  # seconds between two looks for jobs that have ended
 LOGGERS = (
     "distributed", "distributed.client", "distributed.scheduler", "distributed.worker",
     "dask_jobqueue", "tornado.application", "bokeh",
 )  # fmt: skip
-
-# What may be set for SLURM jobs, besides `jobs` and `wait`; passed on to dask_jobqueue.
-SLURM_OPTIONS = {
-    "account", "death_timeout", "interface", "job_cpu", "job_extra_directives", "job_mem",
-    "job_name", "job_script_prologue", "local_directory", "log_directory", "memory", "queue",
-    "walltime", "worker_extra_args",
-}  # fmt: skip
-LISTS = {"job_extra_directives", "job_script_prologue", "worker_extra_args"}
 
 
 @contextmanager
@@ -65,8 +58,11 @@ def connect(
     cluster: str, options: Mapping[str, Any], folder: Path | None
 ) -> Iterator["ClusterWorkers"]:
     """The workers of a cluster, until the block ends."""
+    options = {name.replace("-", "_"): value for name, value in options.items()}
     with quiet():
         if cluster == "slurm":
+            from zscope.experiments.slurm import slurm_client
+
             with slurm_client(options, folder) as client:
                 yield checked_workers(client, options, folder, "slurm")
         elif "://" in cluster:
@@ -126,7 +122,7 @@ def scheduler_client(address: str) -> Client:
         return Client(address, timeout=TIMEOUT, set_as_default=False, name="zscope")
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"workers: no Dask scheduler answers at {address} ({_short(error)}). Is it running, "
+            f"workers: no Dask scheduler answers at {address} ({short(error)}). Is it running, "
             "and can this machine reach it? Start one with: dask scheduler"
         ) from error
 
@@ -167,7 +163,7 @@ def check_versions(client: Client) -> None:
         if isinstance(there, tuple):
             what = f"has zscope {there[0]}, source {there[1][:8]}"
         else:
-            what = f"cannot import this zscope ({_short(there)})"
+            what = f"cannot import this zscope ({short(there)})"
         raise ConfigError(
             f"workers: the worker at {worker} {what}, but this program is zscope {here[0]}, source "
             f"{here[1][:8]}. Its results would not be comparable: install the same version there, "
@@ -232,13 +228,13 @@ class ClusterWorkers(Stoppable):
             result = await self._client.gather(task, asynchronous=True)
         except (CancelledError, asyncio.CancelledError) as error:
             result = ResourceError(
-                f"workers: the connection to the scheduler was lost ({_short(error)}). Was it "
+                f"workers: the connection to the scheduler was lost ({short(error)}). Was it "
                 "stopped? What was done so far is kept: start the scheduler, and then the same "
                 "again."
             )
         except KilledWorker as error:
             line = (
-                f"workers: given up: every worker that had it died ({_short(error)}). Were they "
+                f"workers: given up: every worker that had it died ({short(error)}). Were they "
                 "killed for lack of memory? Use workers with more, a smaller batch or smaller data."
             )
             result = FAILED, line, line
@@ -317,107 +313,11 @@ class SaveAtTheEnd(WorkerPlugin):
             await asyncio.to_thread(stop_tasks, None, GRACE)
 
 
-@contextmanager
-def slurm_client(options: Mapping[str, Any], folder: Path | None) -> Iterator[Client]:
-    """A client whose workers are SLURM jobs; jobs that end are replaced until the block ends."""
-    if find_spec("dask_jobqueue") is None:
-        raise MissingExtra("workers", "dask-jobqueue", "cluster")
-    from dask_jobqueue.slurm import SLURMCluster
-
-    jobs, settings = slurm_settings(options, folder)
-    if shutil.which("sbatch") is None:
-        raise ConfigError(
-            "workers: there is no SLURM here: the command sbatch was not found. Start this on a "
-            "machine from which jobs are submitted, or use --jobs or --cluster tcp://host:port."
-        )
-    try:
-        cluster = SLURMCluster(**settings)
-    except (ValueError, TypeError, OSError) as error:
-        raise ConfigError(
-            f"workers: the SLURM jobs could not be described ({_short(error)}). Correct the "
-            "cluster options."
-        ) from error
-    stop = threading.Event()
-    try:
-        check_job(cluster.job_script())
-        cluster.scale(jobs=jobs)
-        threading.Thread(target=_replace_jobs, args=[cluster, jobs, stop], daemon=True).start()
-        with Client(cluster, set_as_default=False, name="zscope") as client:
-            yield client
-    finally:
-        stop.set()
-        cluster.close()
-
-
-def slurm_settings(options: Mapping[str, Any], folder: Path | None) -> tuple[int, dict[str, Any]]:
-    """How many jobs, and the arguments of SLURMCluster."""
-    check_options(options, SLURM_OPTIONS | {"jobs", "wait"})
-    seconds_to_wait(options, WAIT["slurm"])
-    try:
-        jobs = int(str(options.get("jobs", 1)))
-    except ValueError:
-        jobs = 0
-    if jobs < 1:
-        raise ConfigError(
-            f"workers: the cluster option jobs={options['jobs']!r} is no number of SLURM jobs; "
-            "expected a whole number of at least 1."
-        )
-    given = {name: value for name, value in options.items() if name in SLURM_OPTIONS}
-    for name in LISTS & set(given):
-        if isinstance(given[name], str):
-            given[name] = shlex.split(given[name])
-    one_thread = ["export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE"]
-    settings = {
-        "cores": 1,
-        "processes": 1,
-        "memory": "4GB",
-        "nanny": False,  # which would get SIGTERM too, and give the worker less time to save
-        # In the place of the shell of the job, with whose end SLURM kills what is left.
-        "python": f"exec {shlex.quote(sys.executable)}",
-        **({} if folder is None else {"log_directory": str(folder.absolute() / "slurm")}),
-        **given,
-    }
-    settings["job_script_prologue"] = one_thread + list(given.get("job_script_prologue", []))
-    return jobs, settings
-
-
-def check_job(script: str) -> None:
-    """Let SLURM say whether it would take the job: later, nobody would hear it."""
-    with tempfile.NamedTemporaryFile("w", suffix=".sh") as file:
-        file.write(script)
-        file.flush()
-        try:
-            answer = subprocess.run(
-                ["sbatch", "--test-only", file.name],
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ResourceError(
-                "workers: SLURM has not answered for 60 s. Is its controller running (scontrol "
-                "ping)? Try again later."
-            ) from error
-    if answer.returncode != 0:
-        raise ConfigError(
-            f"workers: SLURM refuses the jobs ({_short(answer.stderr)}). Correct the cluster "
-            "options: queue is the partition, walltime and memory are what a job may use."
-        )
-
-
-def _replace_jobs(cluster: Any, jobs: int, stop: threading.Event) -> None:
-    """Submit jobs in the place of those that have ended: scancel, or the end of their time."""
-    while not stop.wait(REPLACE):
-        with suppress(Exception):
-            cluster.scale(jobs=jobs)
-
-
 def _say(text: str) -> None:
     print(f"workers: {text}", file=sys.stderr)
 
 
-def _short(error: Any, limit: int = 200) -> str:
+def short(error: Any, limit: int = 200) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
