@@ -331,9 +331,7 @@ def _beta_search(
     )
 
 
-def _data_of(
-    who: str, data: str | Path | Dataset, root: str | Path | None
-) -> tuple[str, str | Path | None]:
+def _data_of(who: str, data: Any, root: str | Path | None) -> tuple[str, str | Path | None]:
     """The text that names the data in a plan, and where they are kept."""
     if isinstance(data, str | Path):
         return str(data), root
