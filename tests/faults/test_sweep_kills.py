@@ -7,10 +7,10 @@ import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from noted_trainings import read_trainings
 
 from zscope import store
 
@@ -24,30 +24,10 @@ def kill_again_and_again(folder, *extra):
         capture_output=True,
         text=True,
         check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-def check_trainings(folder):
-    """No training begins before where the one before it had begun, or after the run is finished.
-
-    Members of an ensemble are finished when all of them are.
-    """
-    groups = store.read_json(folder / "out" / "sweep.json")["groups"]
-    members = {name: set(group) for group in groups for name in group}
-    begun, finished = defaultdict(list), set()
-    for line in (folder / "trainings.txt").read_text().splitlines():
-        what, name, *step = line.split()
-        if what == "finished":
-            finished.add(name)
-        else:
-            assert not members.get(name, {name}) <= finished, f"{name} was trained twice"
-            begun[name].append(int(*step))
-    assert len(begun) == 40
-    assert all(steps == sorted(steps) for steps in begun.values())
-    return sum(len(steps) - 1 for steps in begun.values())
 
 
 def record(variant, answer, resumed):
@@ -62,7 +42,11 @@ def record(variant, answer, resumed):
 @pytest.mark.parametrize("extra", [["--no-ensemble"], []], ids=["alone", "together"])
 def test_a_sweep_whose_processes_are_killed_ends_as_one_that_was_not(tmp_path, extra):
     answer = kill_again_and_again(tmp_path, *extra)
-    resumed = check_trainings(tmp_path / "killed")
+    killed = tmp_path / "killed"
+    groups = store.read_json(killed / "out" / "sweep.json")["groups"]
+    begun = read_trainings(killed / "trainings.txt", groups)
+    assert len(begun) == 40
+    resumed = sum(len(steps) - 1 for steps in begun.values())
     record("together" if not extra else "alone", answer, resumed)
     assert answer["codes"] == [0, 0, 0]
     assert answer["differing"] == []  # every file but for times
