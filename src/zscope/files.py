@@ -254,13 +254,25 @@ def locked_by(folder: Path) -> str | None:
         with suppress(OSError, ValueError, TypeError, KeyError):
             about = json.loads(name.read_bytes())
             if about["host"] == socket.gethostname():
-                os.kill(int(about["process"]), 0)  # an OSError if there is no such process
-                return _owner(file)
+                return _owner(file) if _is_alive(int(about["process"])) else None
             if name == file and _is_flocked(file):
                 return _owner(file)
             if name != file and _age(name) <= DEAD:
                 return _owner(file)
     return None
+
+
+def _is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; one that was killed may wait to be noticed."""
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # that of another user
+        return True
+    except (OSError, OverflowError):
+        return False
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return True
 
 
 def _is_flocked(file: Path) -> bool:

@@ -22,49 +22,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from noted_trainings import PLACE, note_trainings
 
-from zscope import store
+from zscope.errors import ZscopeError
 from zscope.experiments import sweeps
-from zscope.training import ensemble, keeping, loop
 
-RUNS = {"beta": [0.5, 1, 2, 4], "seed": list(range(10))}
-STEPS, EVERY = 120, 20
+GRID = {"options.beta": [0.5, 1, 2, 4], "seed": list(range(10))}
+STEPS, EVERY = 240, 20
 LONGEST = 600.0  # seconds
 PLAN = {
     "train": {"steps": STEPS, "latents": 2, "batch": 16, "rate": 1e-3, "log_every": 20,
               "checkpoint_every": EVERY, "options.hidden": [6], "model": "beta-vae",
               "data": "helix"},
-    "grid": {"options.beta": RUNS["beta"], "seed": RUNS["seed"]},
+    "grid": GRID,
     "assay": {"names": ["variable-types", "effective-rank"], "samples": 100},
 }  # fmt: skip
-
-
-def note_trainings(file: Path) -> None:
-    """From here on, note each training that begins or ends, as one line of a file."""
-
-    def note(*words: Any) -> None:
-        with io.FileIO(file, "ab") as stream:
-            stream.write((" ".join(map(str, words)) + "\n").encode())
-
-    class Noted(keeping.History):
-        def __init__(self, run: store.Run, first: int) -> None:
-            note("begun", run.name, first)
-            super().__init__(run, first)
-
-    def save(run: store.Run) -> None:
-        before = store.open_run(run.path).finished if store.is_run(run.path) else False
-        unpatched(run)
-        if run.finished and not before:
-            note("finished", run.name)
-
-    unpatched = store.Run.save
-    store.Run.save = save  # type: ignore[method-assign]
-    loop.History = ensemble.History = Noted  # type: ignore[misc,attr-defined]
-
-
-# loky imports this file in its workers.
-if "ZSCOPE_NOTE_TRAININGS" in os.environ:
-    note_trainings(Path(os.environ["ZSCOPE_NOTE_TRAININGS"]))
 
 
 def sweep_command(folder: Path, jobs: int, extra: list[str]) -> int:
@@ -103,9 +75,9 @@ def workers_of(process: int) -> list[int]:
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
-            if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == process:
-                if b"popen_loky" in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == process and b"popen_loky" in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
     return sorted(found)
 
 
@@ -125,7 +97,7 @@ class Siege:
 
     def start(self, jobs: int) -> int:
         def run() -> int:
-            os.environ["ZSCOPE_NOTE_TRAININGS"] = str(self.folder / "trainings.txt")
+            os.environ[PLACE] = str(self.folder / "trainings.txt")  # for its workers
             note_trainings(self.folder / "trainings.txt")
             return sweep_command(self.folder, jobs, self.extra)
 
@@ -153,13 +125,18 @@ class Siege:
                 self.alive.pop(process)
                 self.codes.append(os.waitstatus_to_exitcode(status))
 
+    def is_done(self) -> bool:
+        with suppress(ZscopeError):
+            return len(sweeps.status(self.folder / "out").done) == 40
+        return False
+
     def last(self) -> None:
         end = time.monotonic() + LONGEST
         pause = time.monotonic() + self.pause
         while self.alive and time.monotonic() < end:
             time.sleep(0.05)
             self.collect()
-            if self.alive and time.monotonic() > pause:
+            if time.monotonic() > pause and not self.is_done():
                 self.kill()
                 pause = time.monotonic() + self.draw.uniform(0.5, 1.5) * self.pause
         for process in self.alive:
@@ -175,11 +152,10 @@ def run_once(folder: Path, extra: list[str]) -> None:
         raise SystemExit((folder / "output.txt").read_text())
 
 
-def without_times(content: Any) -> Any:
-    if isinstance(content, dict):
-        times = ("time", "seconds", "started", "checksum", "host")
-        return {k: without_times(v) for k, v in content.items() if k not in times}
-    return [without_times(each) for each in content] if isinstance(content, list) else content
+def without_times(content: dict[str, Any]) -> dict[str, Any]:
+    """A file of JSON without the times of its scores, and so without its checksum."""
+    entries = [{**each, "time": 0} for each in content.get("entries", [])]
+    return {**content, "entries": entries, "sha256": ""}
 
 
 def files_of(out: Path) -> dict[str, Any]:

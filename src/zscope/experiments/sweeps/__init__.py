@@ -17,7 +17,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +32,7 @@ from zscope.experiments.sweeps.progress import Watch, show
 from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, work
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import append, lock, locked_by, write_whole
+from zscope.files import sweep as delete_leftovers
 
 __all__ = [
     "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
@@ -40,6 +41,8 @@ __all__ = [
 
 AGAIN = 2.0
 """Seconds between two looks at runs that other processes work on."""
+TRY = 60.0
+"""Seconds after which it is tried whether they still do."""
 
 
 @dataclass
@@ -169,7 +172,7 @@ def prepare(
     out = Path(out)
     earlier: list[list[str]] = []
     if (content := _earlier(out)) is not None:
-        earlier = [list(group) for group in content.get("groups", [])]
+        earlier = _groups_of(out, content)
         runs = _runs_folder(out, content) if runs is None else runs
     folder = out / "runs" if runs is None else Path(runs)
     checked = read_plan(plan, root=root, ensemble=ensemble, groups=earlier)
@@ -185,21 +188,38 @@ def status(out: str | Path) -> Status:
             f"sweep: {out} contains no sweep.json, so no sweep was started there. Start one with: "
             f"zscope sweep run FILE --out {out}"
         )
-    content = store.read_json(out / "sweep.json")
+    content = _read(out)
     try:
-        entries = [
-            Entry(run["name"], int(run["fields"]["steps"]), run["shape"], run["snapshots"])
-            for run in content["runs"]
-        ]
+        entries = [_entry(run) for run in content["runs"]]
         asked = content["assay"] and {k: v for k, v in content["assay"].items() if k != "requests"}
         assay = None if asked is None else Measured(**asked)
-    except (KeyError, TypeError, ValueError) as error:
+        if assay is not None:
+            assert assay.requests.keys() == set(assay.names)
+    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ZscopeError) as error:
         raise RunError(
             f"sweep: {out / 'sweep.json'} lacks a part ({type(error).__name__}: {error}). Was it "
             "edited, or written by another version? Start the sweep again: nothing that is "
             "finished is done twice."
         ) from None
     return Sweep(entries, assay, out, _runs_folder(out, content)).status()
+
+
+def _read(out: Path) -> dict[str, Any]:
+    """The content of OUT/sweep.json."""
+    try:
+        return store.read_json(out / "sweep.json")
+    except RunError as error:
+        raise RunError(
+            f"{error} It can also be deleted: started again, a sweep does nothing twice."
+        ) from None
+
+
+def _entry(run: Mapping[str, Any]) -> Entry:
+    """A run as sweep.json describes it."""
+    name, shape, kept = str(run["name"]), str(run["shape"]), [int(k) for k in run["snapshots"]]
+    if Path(name).name != name:
+        raise ValueError(f"a run cannot be called {name!r:.60}")
+    return Entry(name, int(run["fields"]["steps"]), shape, kept)
 
 
 def items_of(plan: Plan, sweep: Sweep) -> list[Item]:
@@ -244,55 +264,97 @@ def sweep(
     out = Path(out)
     given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
     before = _stamp(out)
-    checked, state = prepare(plan, out, **given)  # refuse what is wrong before anything is written
-    with lock(out, "sweep", wait=True):
-        if _stamp(out) != before:
-            # Whoever was faster has decided which runs are trained together.
-            checked, state = prepare(plan, out, **given)
-        _write(checked, state)
-    failures = state.failures()
-    if retry_failed:
-        for name in failures:
-            (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
-        failures = {}
-    pending = [
-        item
-        for item in items_of(checked, state)
-        if not all(name in failures or state.is_complete(name) for name in item.configs)
-    ]
-    if pending:
-        pool = (
-            nullcontext(executor)
-            if executor is not None
-            else workers(jobs=jobs, cluster=cluster, options=cluster_options, folder=out)
-        )
-        with pool as active, show(state, progress) as watch:
-            _run(state, pending, active, watch)
+    checked, state = prepare(plan, out, **given)
+    with ExitStack() as stack:
+
+        def pool() -> Executor:
+            wanted: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "options": cluster_options}
+            return executor or stack.enter_context(workers(**wanted, folder=out))
+
+        # A plan or workers that are refused are refused before anything is written.
+        active = pool() if _pending(checked, state, retry_failed) else None
+        with lock(out, "sweep", wait=True):
+            if _stamp(out) != before:
+                # Whoever was faster has decided which runs are trained together.
+                checked, state = prepare(plan, out, **given)
+            _write(checked, state)
+        if pending := _pending(checked, state, retry_failed):
+            if retry_failed:
+                for name in state.failures():
+                    (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
+            with show(state, progress) as watch:
+                _run(state, pending, active or pool(), watch)
+    for folder in (out, state.failed_folder, *(state.folder / name for name in state.entries)):
+        delete_leftovers(folder)  # of processes that were killed after they had finished a run
     return find_runs(out)
+
+
+def _pending(plan: Plan, state: Sweep, retry_failed: bool) -> list[Item]:
+    """What is to be done: items with runs that neither are complete nor failed before."""
+    failed = {} if retry_failed else state.failures()
+    return [
+        item
+        for item in items_of(plan, state)
+        if not all(name in failed or state.is_complete(name) for name in item.configs)
+    ]
 
 
 def _run(state: Sweep, pending: list[Item], pool: Executor, watch: Watch) -> None:
     """Do all items; those that other processes work on are looked at until they are done."""
+    lost: dict[str, str] = {}  # failures that could not be recorded
     while pending:
 
         def done(index: int, outcome: Outcome, items: list[Item] = pending) -> None:
             if isinstance(outcome.result, Row):
                 _log(state, items[index], outcome.result)
+                lost.update(_unrecorded(state, outcome.result))
             else:
                 _note_death(state, items[index], outcome)
             watch.tick()
 
-        outcomes = run_all(pool, work, pending, done=done, tick=watch.tick)
+        try:
+            outcomes = run_all(pool, work, pending, done=done, tick=watch.tick)
+        except KeyboardInterrupt as stopped:
+            raise type(stopped)(
+                f"sweep: stopped with {state.status().counts()}. Runs in training were saved: "
+                "start the same sweep again to go on."
+            ) from None
         pending = [
             item
             for item, outcome in zip(pending, outcomes, strict=True)
             if isinstance(outcome.result, Row) and "elsewhere" in outcome.result.states.values()
         ]
-        while pending := [item for item in pending if not _is_over(state, item)]:
-            if any(owner_of(item) is None for item in pending):
-                break  # its process is gone, or has not come to it: do it here
-            watch.tick()
-            time.sleep(AGAIN)
+        pending = _wait_for_others(state, pending, watch)
+    if lost:
+        name, reason = next(iter(lost.items()))
+        raise RunError(
+            f"sweep: {len(lost)} runs failed, and that could not be recorded in "
+            f"{state.failed_folder}. The first is {name}: {reason}"
+        )
+
+
+def _wait_for_others(state: Sweep, items: list[Item], watch: Watch) -> list[Item]:
+    """Wait for items that other processes work on; returns those that are to be tried here.
+
+    That is as soon as one of them has no owner any more, and in any case after a while: who owns
+    a run is a guess (the number of a dead process may have been given to another), its lock is not.
+    """
+    end = time.monotonic() + TRY
+    while items := [item for item in items if not _is_over(state, item)]:
+        if time.monotonic() > end or any(owner_of(item) is None for item in items):
+            break
+        watch.tick()
+        time.sleep(AGAIN)
+    return items
+
+
+def _unrecorded(state: Sweep, row: Row) -> dict[str, str]:
+    """Runs that failed without leaving a note of it: the disk is full, say."""
+    return {
+        name: row.reasons[name]
+        for name, how in row.states.items()
+        if how == "failed" and not (state.failed_folder / f"{name}.txt").is_file()
+    }
 
 
 def _is_over(state: Sweep, item: Item) -> bool:
@@ -322,8 +384,7 @@ def _write(plan: Plan, state: Sweep) -> None:
 
 def _earlier(out: Path) -> dict[str, Any] | None:
     """The sweep.json of a folder, if there is one."""
-    file = out / "sweep.json"
-    return store.read_json(file) if file.is_file() else None
+    return _read(out) if (out / "sweep.json").is_file() else None
 
 
 def _stamp(out: Path) -> tuple[int, ...]:
@@ -343,6 +404,16 @@ def _runs_folder(out: Path, content: Mapping[str, Any]) -> Path:
             "edited? Start the sweep again with --runs."
         )
     return out / where
+
+
+def _groups_of(out: Path, content: Mapping[str, Any]) -> list[list[str]]:
+    groups = content.get("groups", [])
+    if isinstance(groups, list) and all(isinstance(group, list) for group in groups):
+        return [[str(name) for name in group] for group in groups]
+    raise RunError(
+        f"sweep: {out / 'sweep.json'} has groups={groups!r:.60}; expected lists of names. Was it "
+        "edited? Delete it and start the sweep again: nothing that is finished is done twice."
+    )
 
 
 def _log(state: Sweep, item: Item, row: Row) -> None:

@@ -321,6 +321,7 @@ class _Builder:
                     f"{key}={fields.get(key)!r}; expected a name. Add it to [train], to [grid] or "
                     f"to the run. See: zscope {'models' if key == 'model' else 'data'} list"
                 )
+        _check_kinds(fields)
         options = {k.removeprefix("options."): v for k, v in fields.items() if k[:8] == "options."}
         given = with_defaults(
             fields.get("preset"),
@@ -387,6 +388,20 @@ class _Builder:
         weights = sum(parameter.numel() for parameter in model.parameters())
         convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.modules())
         return weights <= SMALL and not convolutions and config.devices == 1
+
+
+def _check_kinds(fields: Mapping[str, Any]) -> None:
+    """Refuse values of the wrong kind in what does not go through the training configuration."""
+    whole("sweep", **{k: fields[k] for k in ("latents", "steps") if fields.get(k) is not None})
+    kinds: dict[str, tuple[Any, str]] = {
+        "epochs": (int | float, "a number"),
+        "preset": (str, "a name"),
+        "split": (list, "a list of fractions"),
+    }
+    for key, (kind, expected) in kinds.items():
+        value = fields.get(key)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise ConfigError(f"{key}={value!r:.60}; expected {expected}.")
 
 
 def _read_assay(name: str, table: Any, builder: _Builder) -> Measured | None:

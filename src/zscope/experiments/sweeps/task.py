@@ -22,7 +22,7 @@ from zscope import models, store
 from zscope.assays.run import measure, stamp
 from zscope.data.dataset import Dataset
 from zscope.errors import Locked, RunError, ZscopeError
-from zscope.experiments.sweeps.address import LEFT_OUT
+from zscope.experiments.sweeps.address import DIGITS, LEFT_OUT, address
 from zscope.experiments.sweeps.plan import Measured, snapshots
 from zscope.experiments.training import train_config, train_together
 from zscope.files import lock, locked_by, write_whole
@@ -99,7 +99,19 @@ def is_trained(path: Path, wanted: Collection[int] = ()) -> bool:
         run = store.open_run(path)
     except (RunError, OSError):
         return False
-    return run.finished and not (wanted and _missing(path, wanted))
+    if not run.finished or not _is_addressed(run, path):
+        return False
+    return not (wanted and _missing(path, wanted))
+
+
+def _is_addressed(run: store.Run, path: Path) -> bool:
+    """Whether a run says that it is the one that its folder is named for.
+
+    One that was killed right after its last step does not say so yet; another one that was put
+    into this folder says something else.
+    """
+    hashed = run.environment.get("address")
+    return isinstance(hashed, str) and path.name.endswith(f"-{hashed[:DIGITS]}")
 
 
 def is_measured(path: Path, assay: Measured | None) -> bool:
@@ -127,6 +139,8 @@ def _train(item: Item) -> None:
     """Train the runs of an item that are not finished, together if they are several."""
     folder = Path(item.runs)
     configs = {name: TrainConfig(**each) for name, each in item.configs.items()}
+    for name, config in configs.items():
+        _describe_finished(item, name, config)
     unfinished = [
         name for name, each in configs.items() if not is_trained(folder / name, snapshots(each))
     ]
@@ -197,6 +211,7 @@ def _prepare(path: Path, config: TrainConfig) -> TrainConfig:
     with lock(path, "sweep"):
         run = store.open_run(path)
         stored = TrainConfig(**run.config)
+        _refuse_another(path, stored, config)
         kept = {key: getattr(stored, key) for key in LEFT_OUT}
         # Those that the stored configuration takes every so many steps need not be listed.
         extra = {step for step in snapshots(config) if not stored.is_snapshot(step)}
@@ -212,6 +227,28 @@ def _prepare(path: Path, config: TrainConfig) -> TrainConfig:
                 run.status, run.step = "interrupted", 0
             run.save()
     return merged
+
+
+def _refuse_another(path: Path, stored: TrainConfig, config: TrainConfig) -> None:
+    """Refuse to go on with a run that is another one than its folder is named for."""
+    left_out = set(LEFT_OUT)
+    if stored.model_dump(exclude=left_out) == config.model_dump(exclude=left_out):
+        return
+    if stored.model is None or stored.data is None or address(stored) != address(config):
+        raise RunError(
+            f"sweep: {path} contains a run with other settings than its name stands for. Was a "
+            "folder copied or renamed? Move it away and start the sweep again with --retry-failed."
+        )
+
+
+def _describe_finished(item: Item, name: str, config: TrainConfig) -> None:
+    """Describe a run that was killed between its last step and being described."""
+    path = Path(item.runs) / name
+    if store.is_run(path):
+        run = store.open_run(path)
+        if run.finished and not _is_addressed(run, path):
+            _refuse_another(path, TrainConfig(**run.config), config)
+            _describe(item, name, run)
 
 
 def _missing(path: Path, wanted: Collection[int]) -> list[int]:
