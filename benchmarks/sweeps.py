@@ -82,7 +82,8 @@ def bare(runs: int, folder: Path) -> None:
         )
         for half in halves
     ]
-    if any([process.wait() for process in processes]):
+    codes = [process.wait() for process in processes]  # wait for all of them
+    if any(codes):
         sys.exit("the bare loop failed")
 
 
@@ -144,8 +145,7 @@ def main() -> int:
     for number in range(options.turns):
         turns.append(turn(runs, number))
         text = ", ".join(
-            f"{way} {t.clock:.2f} s (processor {t.processor:.2f} s)"
-            for way, t in turns[-1].items()
+            f"{way} {t.clock:.2f} s (processor {t.processor:.2f} s)" for way, t in turns[-1].items()
         )
         print(f"turn {number + 1}, {runs} runs: {text}", flush=True)
     figures = {

@@ -98,7 +98,7 @@ def elbow(
         root=root,
         progress=not (quiet or json),
         **where,
-        **({} if samples is None else {"samples": samples}),
+        **_given(samples=samples),
     )
     _print(result, where["out"], figure, json=json)
 
@@ -170,9 +170,14 @@ def beta(
         root=root,
         progress=not (quiet or json),
         **where,
-        **({} if samples is None else {"samples": samples}),
+        **_given(samples=samples),
     )
     _print(result, where["out"], figure, json=json)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def _prepare(
