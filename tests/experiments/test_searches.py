@@ -18,7 +18,7 @@ from zscope.experiments.trials import size_of
 
 QUICK = {"steps": 20, "rate": 3e-2, "options": {"backbone": "linear"}, "samples": 100,
          "start": 1, "limit": 2}  # fmt: skip
-LINEAR = {"steps": 200, "rate": 5e-2, "batch": 250, "options": {"backbone": "linear"},
+LINEAR = {"steps": 150, "rate": 6e-2, "batch": 250, "options": {"backbone": "linear"},
           "jobs": 1, "progress": False}  # fmt: skip
 
 
@@ -66,7 +66,7 @@ def test_searches_at_the_same_time_have_the_answers_of_one_after_the_other(rows,
             data, seeds=2, out=tmp_path / "both", executor=pool, progress=reports.append, **QUICK
         )
     assert reports
-    assert all(each.remembered for each in reports)
+    assert all(each.remembered and each.left is None for each in reports)
 
 
 @pytest.mark.slow
@@ -186,20 +186,20 @@ def test_the_elbow_of_linear_data_is_at_their_dimension(tmp_path):
     assert {each.knee for each in found.seeds.values()} == {3}
     assert found.column == "history.reconstruction"
     # Of each eigenvalue, 4, a latent leaves γ = 1/2.
-    assert found.mean == pytest.approx([8.5, 5, 1.5, 1.5, 1.5], rel=0.25)
+    assert found.mean == pytest.approx([8.5, 5, 1.5, 1.5], rel=0.25)
     assert all(low <= mean <= high for low, mean, high in
                zip(found.low, found.mean, found.high, strict=True))  # fmt: skip
     assert "knee" in repr(found)
     assert found.plot().get_xlabel() == "latents"
     rows_of = {(row["latents"], row["seed"]): row for row in zs.runs(tmp_path / "out").rows}
-    assert len(rows_of) == 10
+    assert len(rows_of) == 8
     assert found.mean[2] == pytest.approx(
         np.mean([rows_of[3, seed]["history.reconstruction"] for seed in (0, 1)])
     )
     short = elbow_curve(
         rows, [1, 2, 3], score="reconstruction", seeds=2, out=tmp_path / "out", **LINEAR
     )
-    assert len(list((tmp_path / "out" / "runs").glob("vae-*"))) == 10
+    assert len(list((tmp_path / "out" / "runs").glob("vae-*"))) == 8
     assert short.mean == found.mean[:3]
     assert short.within == 3
     assert "Try larger sizes" in short.flags[0]

@@ -186,7 +186,7 @@ class Trace:
         notes = ["cached"] if report.remembered else []
         if not report.remembered and not self.at_once:
             notes.append(f"{self.clock() - self.start:.0f} s")
-        if report.left is not None:
+        if report.left:
             notes.append(f"about {duration(report.left)} left")
         where = f"seed {report.seed}, " if self.at_once else ""
         limit = f"{'≤' if fits else '>'} {report.threshold:g}"

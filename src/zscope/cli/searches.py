@@ -83,6 +83,7 @@ def elbow(
     from zscope import experiments
 
     where = _prepare("elbow", dataset, model, out, jobs, cluster, cluster_option, figure)
+    where |= {} if samples is None else {"samples": samples}
     result = experiments.elbow_curve(
         _data(dataset, data_option),
         _numbers("elbow: --sizes", sizes, "2,4,8,16"),
@@ -98,7 +99,6 @@ def elbow(
         root=root,
         progress=not (quiet or json),
         **where,
-        **_given(samples=samples),
     )
     _print(result, where["out"], figure, json=json)
 
@@ -154,6 +154,7 @@ def beta(
     from zscope import experiments
 
     where = _prepare("beta", dataset, model, out, jobs, cluster, cluster_option, figure)
+    where |= {} if samples is None else {"samples": samples}
     result = experiments.search_beta(
         _data(dataset, data_option),
         _numbers("beta: --betas", betas, "0.5,1,2,4,8"),
@@ -170,14 +171,8 @@ def beta(
         root=root,
         progress=not (quiet or json),
         **where,
-        **_given(samples=samples),
     )
     _print(result, where["out"], figure, json=json)
-
-
-def _given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def _prepare(

@@ -363,13 +363,12 @@ class _Watch:
         self.searches, self.pace, self.progress = searches, pace, progress
         self._seen: dict[int, set[str]] = {search.seed: set() for search in searches}
         self._stamps: dict[int, Any] = {}
-        self._trained: dict[Path, int] = {}  # steps of runs before this search
+        # The steps of runs that were begun earlier.
+        self._trained = {run: step_of(run) for search in searches for run in self._runs(search)}
         for search in searches:  # refuse what is wrong before anything starts
             trials = search.trials()
             self.threshold = trials.threshold
             self._report(search, trials.measured, remembered=True)
-            for run in self._runs(search):
-                self._trained[run] = step_of(run)
 
     def tick(self) -> None:
         for search in self.searches:
