@@ -230,7 +230,13 @@ WORDS = {
     "count": "samples",
     "n": "samples",
 }
-NAMES_OF_MODELS = {"train", "fondue", "perturb"}  # the model to train, or its name
+NAMES_OF_MODELS = {
+    "train",
+    "fondue",
+    "perturb",
+    "elbow_curve",
+    "search_beta",
+}  # the model to train, or its name
 PUBLIC = {"": zs, "assays.": zs.assays, "sampling.": zs.sampling, "experiments.": zs.experiments}
 
 

@@ -250,7 +250,7 @@ def test_every_criterion_measures_the_trained_model():
 def test_the_fondue_command_traces_keeps_and_draws(zscope, tmp_path):
     np.save(tmp_path / "plane.npy", plane())
     words = ("fondue", "plane.npy", "--steps", 150, "--rate", 0.06, "--set", "backbone=linear",
-             "--threshold", 0.5, "--samples", 500, "--out", "sized", "--seeds", 2,
+             "--threshold", 0.5, "--samples", 500, "--out", "sized", "--seeds", 2, "--jobs", 1,
              "--data-option", "standardise=false")  # fmt: skip
     code, out, err = zscope(*words)
     assert code == 0, err
@@ -292,7 +292,8 @@ def test_the_search_over_beta_keeps_the_model_and_draws(zscope, tmp_path, monkey
     monkeypatch.setattr(Trials, "_train", trained)
     monkeypatch.setattr(Trials, "_measure", lambda self, beta: (beta / 4, ONE))
     for given_, used in (((), "beta-vae"), (("--model", "beta-tcvae"), "beta-tcvae")):
-        words = ("fondue", "plane.npy", "--search", "beta", "--latents", 2, "--out", used)
+        words = ("fondue", "plane.npy", "--search", "beta", "--latents", 2, "--out", used,
+                 "--jobs", 1)  # fmt: skip
         code, out, err = zscope(*words, *given_)
         assert code == 0, err
         assert out.startswith("β = 4 ± 0 (3 seeds: 4, 4, 4)")
@@ -305,7 +306,7 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
     np.save(tmp_path / "plane.npy", plane(100))
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: (9.0, ONE))
-    code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none")
+    code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none", "--jobs", 1)
     assert code == 0, err
     assert out.startswith("no answer (collapsed): no model uses its latents and has an acceptable")
 

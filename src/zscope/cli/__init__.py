@@ -19,6 +19,7 @@ from zscope.cli import (
     models,
     report,
     score,
+    searches,
     select,
     study,
     sweep,
@@ -48,6 +49,8 @@ app.command()(compare.compare)
 app.command()(dynamics.dynamics)
 app.command()(select.select)
 app.command()(fondue.fondue)
+app.command()(searches.elbow)
+app.command()(searches.beta)
 app.add_typer(sweep.app, name="sweep")
 app.command()(table.table)
 app.add_typer(study.app, name="study")

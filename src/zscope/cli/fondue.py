@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from zscope.cli.options import AsJson, DataOption, ModelOption, Root, Seed, settings
+from zscope.cli.options import (
+    AsJson,
+    Cluster,
+    ClusterOption,
+    DataOption,
+    ModelOption,
+    Root,
+    Seed,
+    check_cluster,
+    settings,
+)
 
 __all__ = ["Trace", "fondue"]
 
@@ -58,6 +68,12 @@ def fondue(
     out: Annotated[
         Path | None, Option(help="Folder for the trials (default runs/fondue-MODEL-DATASET-SEED).")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        Option(min=1, help="Searches at the same time (default: the cores, at most --seeds)."),
+    ] = None,
+    cluster: Cluster = None,
+    cluster_option: ClusterOption = None,
     root: Root = None,
     quiet: Annotated[bool, Option("--quiet", help="Print the answer only.")] = False,
     json: AsJson = False,
@@ -67,8 +83,9 @@ def fondue(
     FONDUE compares mean and sampled codes: the gap between them grows when there are more
     latents than the model uses. The answer is the largest number of latents whose gap is
     acceptable, as mean ± standard deviation over --seeds searches. Each search trains about
-    five models for --steps steps. Everything is saved in OUT, with the gaps drawn in
-    fondue.png; an interrupted search continues when the command is repeated.
+    five models for --steps steps; several searches run at the same time. Everything is saved
+    in OUT, with the gaps drawn in fondue.png; what was interrupted or killed continues when the
+    command is repeated.
 
     Each trial is printed with the types of its latents and its KL. A passive latent adds about
     1 to the gap, one that is used for a share w of the data adds 1 - w: a threshold below 1 does
@@ -86,11 +103,17 @@ def fondue(
       zscope fondue mnist --criterion dimension
 
       zscope fondue sprites --search beta --latents 6
+
+      zscope fondue sprites --seeds 10 --cluster tcp://host:8786
     """
     from zscope import data, experiments
     from zscope.cli.outputs import try_folder
     from zscope.experiments.fondue import GAPS
+    from zscope.experiments.workers import check_jobs
     from zscope.recording import SAMPLES
+
+    check_cluster("fondue", jobs, cluster, cluster_option)
+    processes = None if cluster is not None else min(check_jobs(jobs), seeds)
 
     name = "beta-vae" if search == "beta" and model == "vae" else model
     folder = out or Path("runs") / f"fondue-{name}-{Path(dataset).stem}-{seed}"
@@ -115,7 +138,10 @@ def fondue(
         seed=seed,
         seeds=seeds,
         out=folder,
-        progress=None if quiet or json else Trace(GAPS.get(criterion)),
+        jobs=processes,
+        cluster=cluster,
+        cluster_options=settings(cluster_option, "--cluster-option"),
+        progress=None if quiet or json else Trace(GAPS.get(criterion), at_once=processes != 1),
     )
     figure = draw(result, folder)
     print_result(result, folder, figure, json=json)
@@ -124,13 +150,14 @@ def fondue(
 class Trace:
     """Prints a line for each model: while it trains, then its gap and the use of its latents.
 
-    `meaning` says what the gap is; it is printed first.
+    `meaning` says what the gap is; it is printed first. Of searches that run at the same time,
+    every line says to which of them it belongs.
     """
 
-    def __init__(self, meaning: str | None = None) -> None:
+    def __init__(self, meaning: str | None = None, *, at_once: bool = False) -> None:
         import time
 
-        self.meaning = meaning
+        self.meaning, self.at_once = meaning, at_once
         self.clock = time.monotonic
         self.start = self.clock()
         self.seed: int | None = None
@@ -138,14 +165,16 @@ class Trace:
     def __call__(self, report: Any) -> None:
         import sys
 
+        from zscope.experiments.whole import duration
+
         size = latents_text(report.latents)
         size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"
         live = sys.stderr.isatty()
         if self.seed is None and self.meaning is not None:
             print(f"gap: {self.meaning}; acceptable up to {report.threshold:g}", file=sys.stderr)
-        if report.seed != self.seed:
-            self.seed = report.seed
-            print(f"seed {self.seed}", file=sys.stderr)
+        if report.seed != self.seed and not self.at_once:
+            print(f"seed {report.seed}", file=sys.stderr)
+        self.seed = report.seed
         if report.value is None:
             self.start = self.clock()
             if live and not report.remembered:
@@ -154,11 +183,15 @@ class Trace:
         fits = report.value <= report.threshold
         verdict = "fits" if fits else "too many" if report.beta is None else "too strong"
         verdict = verdict if report.use.used else "collapsed"
-        duration = "cached" if report.remembered else f"{self.clock() - self.start:.0f} s"
-        line = (
-            f"{size:>16}: gap {report.value:.3f} {'≤' if fits else '>'} {report.threshold:g}  "
-            f"{verdict:9}  {report.use}  ({duration})"
-        )
+        notes = ["cached"] if report.remembered else []
+        if not report.remembered and not self.at_once:
+            notes.append(f"{self.clock() - self.start:.0f} s")
+        if report.left is not None:
+            notes.append(f"about {duration(report.left)} left")
+        where = f"seed {report.seed}, " if self.at_once else ""
+        limit = f"{'≤' if fits else '>'} {report.threshold:g}"
+        line = f"{where}{size:>16}: gap {report.value:.3f} {limit}  {verdict:9}  {report.use}"
+        line += f"  ({', '.join(notes)})" if notes else ""
         print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
 
 

@@ -13,6 +13,8 @@ __all__ = [
     "AsJson",
     "AssayNames",
     "AssayOption",
+    "Cluster",
+    "ClusterOption",
     "DataName",
     "DataOption",
     "FactorsFile",
@@ -28,6 +30,7 @@ __all__ = [
     "Variances",
     "Weights",
     "assay_options",
+    "check_cluster",
     "check_output",
     "fractions",
     "settings",
@@ -91,6 +94,31 @@ Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run h
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 AsCsv = Annotated[bool, Option("--csv", help="Print the scores as CSV.")]
+
+
+Cluster = Annotated[
+    str | None,
+    Option(help="A Dask scheduler (tcp://host:8786), or slurm to start workers as its jobs."),
+]
+ClusterOption = Annotated[
+    list[str] | None,
+    Option(metavar="KEY=VALUE", help="With --cluster slurm: queue=gpu, jobs=50, …"),
+]
+
+
+def check_cluster(
+    command: str, jobs: int | None, cluster: str | None, options: list[str] | None
+) -> None:
+    """Refuse options of which one makes the other meaningless."""
+    if cluster is not None and jobs is not None:
+        raise ConfigError(
+            f"{command}: got --jobs {jobs} and --cluster {cluster}. Jobs are processes of this "
+            "machine: leave one of them out. For jobs of SLURM: --cluster-option jobs=50"
+        )
+    if options and cluster is None:
+        raise ConfigError(
+            f"{command}: --cluster-option {options[0]} without --cluster. Add --cluster slurm."
+        )
 
 
 def check_output(command: str, *, json: bool, csv: bool) -> None:

@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option, Typer
 
-from zscope.cli.options import AsJson, Quiet, Root, settings
+from zscope.cli.options import (
+    AsJson,
+    Cluster,
+    ClusterOption,
+    Quiet,
+    Root,
+    check_cluster,
+    settings,
+)
 
 __all__ = ["app"]
 
@@ -98,14 +106,8 @@ def run(
     out: Out,
     runs: RunsFolder = None,
     jobs: Jobs = None,
-    cluster: Annotated[
-        str | None,
-        Option(help="A Dask scheduler (tcp://host:8786), or slurm to start workers as its jobs."),
-    ] = None,
-    cluster_option: Annotated[
-        list[str] | None,
-        Option(metavar="KEY=VALUE", help="With --cluster slurm: queue=gpu, jobs=50, …"),
-    ] = None,
+    cluster: Cluster = None,
+    cluster_option: ClusterOption = None,
     ensemble: Ensemble = True,
     retry_failed: Annotated[
         bool, Option("--retry-failed", help="Try runs again that failed before.")
@@ -132,19 +134,10 @@ def run(
       --cluster-option jobs=50
     """
     from zscope.cli.outputs import try_folder
-    from zscope.errors import ConfigError
     from zscope.experiments.sweeps import status as status_of
     from zscope.experiments.sweeps import sweep
 
-    if cluster is not None and jobs is not None:
-        raise ConfigError(
-            f"sweep: got --jobs {jobs} and --cluster {cluster}. Jobs are processes of this "
-            "machine: leave one of them out. For jobs of SLURM: --cluster-option jobs=50"
-        )
-    if cluster_option and cluster is None:
-        raise ConfigError(
-            f"sweep: --cluster-option {cluster_option[0]} without --cluster. Add --cluster slurm."
-        )
+    check_cluster("sweep", jobs, cluster, cluster_option)
     try_folder("sweep: --out", out)
     if runs is not None:
         try_folder("sweep: --runs", runs)

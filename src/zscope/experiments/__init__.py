@@ -1,4 +1,4 @@
-"""What trains and measures: comparison, FONDUE, perturbation, and the studies of papers.
+"""What trains and measures: comparison, searches, perturbation, and the studies of papers.
 
 The functions are imported here at once rather than when first used: some have the name of
 their module, and importing that module later would hide the function behind it.
@@ -12,6 +12,7 @@ from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_pres
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.perturbation.evaluation import evaluate_perturbation
+from zscope.experiments.searches import elbow_curve, search_beta
 from zscope.experiments.selection import select_models
 
 __all__ = [
@@ -22,9 +23,11 @@ __all__ = [
     "downstream_accuracy",
     "dynamics",
     "elbow",
+    "elbow_curve",
     "evaluate_perturbation",
     "fondue",
     "perturb",
+    "search_beta",
     "select_models",
     "similarity_preservation",
 ]

@@ -5,22 +5,23 @@ the gap between its samples and its means is measured on the other tenth, with t
 latents and their KL. The search is repeated with several seeds, each in its own folder: trials
 are saved in OUT/seed-S/trials.json and their runs in OUT/seed-S/latents-N-steps-N, so that a
 search that was stopped continues where it was: finished trials are read, a partly trained model
-resumes.
+resumes. The searches run one after the other, or in several processes at once.
 
 See `zscope.assays.dimension.fondue` for the search alone and its theory.
 """
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import replace
-from hashlib import sha256
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-
-from zscope import models, store
+from zscope import data as datasets
 from zscope.assays.dimension.fondue import (
     BetaFondue,
     Fondue,
@@ -32,52 +33,33 @@ from zscope.assays.dimension.fondue import (
     stable_fondue,
 )
 from zscope.assays.dimension.fondue import fondue as search_latents
-from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
-from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.dimension.repeated_fondue import RepeatedFondue, repeat_fondue
-from zscope.assays.regime.types import variable_types
-from zscope.autoencoder import Autoencoder, evaluation
-from zscope.data.dataset import as_dataset
-from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
-from zscope.experiments.training import train
-from zscope.files import lock, sweep
-from zscope.randomness import named_generator, named_seed
-from zscope.recording import SAMPLES, Recording, choose_rows, record
+from zscope.data.dataset import Dataset, as_dataset
+from zscope.errors import ConfigError, DataError, RunError, ZscopeError, did_you_mean
+from zscope.experiments.sweeps import step_of
+from zscope.experiments.trials import (
+    GAPS,
+    THRESHOLDS,
+    Progress,
+    Trials,
+    contents_of,
+    read_trials,
+    size_of,
+)
+from zscope.experiments.workers import Outcome, check_jobs, run_all, workers
+from zscope.files import lock
+from zscope.recording import SAMPLES
 from zscope.sampling import whole
 from zscope.training.config import RATE
 
-__all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "fondue"]
+__all__ = ["GAPS", "THRESHOLDS", "Pace", "Progress", "Trials", "fondue"]
 
 SEARCHES = ("fondue", "binary", "beta")
-# criterion -> the threshold it is published with
-THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
-# criterion -> what its gap is, for those who read the trials
-GAPS = {
-    "trace": "sum of the mean posterior variances, about 1 for each unused latent",
-    "sampled": "variance of sampled codes minus that of the means, about 1 for each unused latent",
-    "dimension": "intrinsic dimension of sampled codes minus that of the means",
-    "information": "entropy of the codes minus the information of decoded observations, in bits",
-    "types": "number of passive latents",
-}
-BANDWIDTHS = ("silverman", "median")
-SATURATED = (
-    "The kernel separates every two observations, so the information is at its ceiling whatever "
-    "the decoder does, and the answer depends on the codes alone. Use bandwidth median, or the "
-    "criterion trace."
-)
+USUAL = 5
+"""Trials of a search, before one has ended."""
 
-
-class Progress(NamedTuple):
-    """What `progress` is called with before (value None) and after each trial."""
-
-    seed: int
-    latents: int
-    beta: float | None
-    steps: int
-    value: float | None
-    use: Use | None
-    threshold: float
-    remembered: bool  # read from an earlier search, not trained
+Answer = Fondue | StableFondue | BetaFondue
+Report = Callable[[Progress], None]
 
 
 def fondue(
@@ -100,7 +82,11 @@ def fondue(
     seed: int = 0,
     seeds: int = 3,
     out: str | Path | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    progress: Report | None = None,
 ) -> RepeatedFondue:
     """Find how many latents a model can use on these data, by training models of many sizes.
 
@@ -118,6 +104,12 @@ def fondue(
     The search is run with `seeds` seeds, from `seed` on. The result has the mean and the
     standard deviation of the answers, and every trial with the types of its latents and its KL.
     `out` is a folder for the trials.
+
+    The searches run one after the other, or at the same time: in `jobs` processes of this
+    machine, on a Dask scheduler (`cluster="tcp://host:8786"`), as jobs of SLURM
+    (`cluster="slurm"`, with `cluster_options`) or on any `executor` of concurrent.futures. Each
+    process has one thread. `progress` is called with every trial; of searches that run
+    elsewhere it needs `out` to see them.
     """
     if search not in SEARCHES:
         raise ConfigError(
@@ -131,42 +123,127 @@ def fondue(
         )
     whole("fondue", seed=seed)
     whole("fondue", 1, seeds=seeds)
-
-    def search_with(seed: int) -> Fondue | StableFondue | BetaFondue:
-        folder = None if out is None else Path(out) / f"seed-{seed}"
-        with nullcontext() if folder is None else lock(folder, "fondue"):
-            return search_in(folder, seed)
-
-    def search_in(folder: Path | None, seed: int) -> Fondue | StableFondue | BetaFondue:
-        trials = Trials(
-            data,
-            model=model or ("beta-vae" if search == "beta" else "vae"),
-            options=options,
-            criterion=criterion,
-            threshold=threshold,
-            bandwidth=bandwidth,
-            batch=batch,
-            rate=rate,
-            samples=samples,
-            seed=seed,
-            out=folder,
-            progress=progress,
-        )
-        if latents is not None:
-            return _search_beta(trials, latents, steps)
-        return _search_latents(trials, search, start, limit, steps, stable=stable)
-
     if criterion == "types" and (search == "binary" or threshold is not None):
         raise ConfigError(
             "fondue: the criterion types counts the latents that are not passive, so there is "
             "nothing to bisect and no threshold. Leave search and threshold out, or use the "
             "criterion trace."
         )
-    return repeat_fondue(search_with, range(seed, seed + seeds))
+    settings = {
+        "model": model or ("beta-vae" if search == "beta" else "vae"),
+        "options": options,
+        "criterion": criterion,
+        "threshold": threshold,
+        "bandwidth": bandwidth,
+        "batch": batch,
+        "rate": rate,
+        "samples": samples,
+    }
+    dataset = as_dataset(data)
+    searches = [
+        Search(
+            data=dataset,
+            settings={**settings, "seed": each},
+            out=None if out is None else str(Path(out) / f"seed-{each}"),
+            kind=search,
+            latents=latents,
+            start=start,
+            limit=limit,
+            steps=steps,
+            stable=stable,
+        )
+        for each in range(seed, seed + seeds)
+    ]
+    pace = Pace(searches)
+    if executor is None and cluster is None and (jobs is None or check_jobs(jobs) == 1):
+        answers = _one_after_the_other(searches, pace, progress)
+    else:
+        count = None if jobs is None else min(check_jobs(jobs), seeds)
+        where: dict[str, Any] = {"jobs": count, "cluster": cluster, "options": cluster_options}
+        folder = None if out is None else Path(out).absolute()
+        pool = nullcontext(executor) if executor else workers(**where, folder=folder)
+        watch = _Watch(searches, pace, progress)
+        with pool as active:
+            answers = _at_once(searches, active, watch, out)
+    return repeat_fondue(lambda seed: answers[seed], answers)
+
+
+@dataclass(frozen=True)
+class Search:
+    """All that one search needs, in a form that can be sent to another process."""
+
+    data: Dataset | dict[str, Any]  # or how to load it: recipe, root and contents
+    settings: dict[str, Any]  # of Trials
+    out: str | None
+    kind: str
+    latents: int | None
+    start: float | None
+    limit: int
+    steps: int
+    stable: bool
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings["seed"])
+
+    def trials(self, progress: Report | None = None) -> Trials:
+        """The trials of this search, with those that were finished before."""
+        data = self.data if isinstance(self.data, Dataset) else _load(json.dumps(self.data))
+        folder = None if self.out is None else Path(self.out)
+        return Trials(data, out=folder, progress=progress, **self.settings)
+
+    def run(self, progress: Report | None = None) -> Answer:
+        with nullcontext() if self.out is None else lock(Path(self.out), "fondue"):
+            trials = self.trials(progress)
+            if self.latents is not None:
+                return _search_beta(trials, self.latents, self.steps)
+            return _search_latents(
+                trials, self.kind, self.start, self.limit, self.steps, stable=self.stable
+            )
+
+
+def run_search(search: Search) -> Answer:
+    """What a worker does."""
+    return search.run()
+
+
+def _sendable(search: Search) -> Search:
+    """The search with absolute paths, and the recipe of its data, if there is one."""
+    data = search.data
+    assert isinstance(data, Dataset)
+    if search.out is not None:
+        search = replace(search, out=str(Path(search.out).absolute()))
+    if data.recipe is None or data.scaling is not None:
+        return search
+    how = {
+        "recipe": data.recipe,
+        "root": data.provenance.get("root"),
+        "samples": len(data),
+        "contents": contents_of(data),
+    }
+    try:
+        json.dumps(how)
+    except TypeError:  # an option that is an object
+        return search
+    return replace(search, data=how)
+
+
+@lru_cache(maxsize=1)
+def _load(text: str) -> Dataset:
+    """The data of a search, which must be what they were when the search was started."""
+    how = json.loads(text)
+    data = datasets.from_recipe(how["recipe"], root=how["root"])
+    if len(data) != how["samples"] or contents_of(data) != how["contents"]:
+        raise DataError(
+            f"fondue: {how['recipe']['name']} as a worker loads it has {len(data):,} observations, "
+            f"and not the same {how['samples']:,} as where the search was started. Did the file "
+            "change, or is it another one on that machine? Give all machines the same files."
+        )
+    return data
 
 
 def _search_latents(
-    trials: "Trials", search: str, start: float | None, limit: int, steps: int, *, stable: bool
+    trials: Trials, search: str, start: float | None, limit: int, steps: int, *, stable: bool
 ) -> Fondue | StableFondue:
     begin = trials.intrinsic_dimension() if start is None else start
 
@@ -186,7 +263,7 @@ def _search_latents(
     return stable_fondue(run_search, steps=steps) if stable else run_search(steps)
 
 
-def _search_beta(trials: "Trials", latents: int, steps: int) -> BetaFondue:
+def _search_beta(trials: Trials, latents: int, steps: int) -> BetaFondue:
     if trials.criterion == "types" or "beta" in trials.options:
         raise ConfigError(
             "fondue: a search for β needs a gap that grows with β, which counts of types do not, "
@@ -198,204 +275,134 @@ def _search_beta(trials: "Trials", latents: int, steps: int) -> BetaFondue:
     return replace(result, flags=list(trials.flags))
 
 
-class Trials:
-    """Trains models of one kind on one dataset and measures them; saves results in a folder."""
+def _one_after_the_other(
+    searches: Sequence[Search], pace: "Pace", progress: Report | None
+) -> dict[int, Answer]:
+    def report(trial: Progress) -> None:
+        if trial.value is not None:
+            pace.note(trial)
+        if progress is not None:
+            progress(trial._replace(left=pace.left()))
+
+    answers = {}
+    for search in searches:
+        answers[search.seed] = search.run(report)
+        pace.finish(search.seed)
+    return answers
+
+
+def _at_once(
+    searches: Sequence[Search], executor: Executor, watch: "_Watch", out: str | Path | None
+) -> dict[int, Answer]:
+    def done(index: int, outcome: Outcome) -> None:
+        watch.pace.finish(searches[index].seed)
+        watch.tick()
+
+    tasks = [_sendable(search) for search in searches]
+    try:
+        outcomes = run_all(executor, run_search, tasks, done=done, tick=watch.tick)
+    except KeyboardInterrupt as interrupt:
+        saved = f" Everything is saved in {out}: run the same command again to continue."
+        raise type(interrupt)(f"fondue: stopped.{saved if out else ''}") from None
+    answers = {
+        search.seed: outcome.result for search, outcome in zip(searches, outcomes, strict=True)
+    }
+    failed = [seed for seed, outcome in zip(answers, outcomes, strict=True) if outcome.error]
+    if failed:
+        reason = next(outcome.error for outcome in outcomes if outcome.error)
+        rest = len(searches) - len(failed)
+        saved = f" The {rest} that ended well are saved in {out}." if rest and out else ""
+        raise RunError(
+            f"fondue: {len(failed)} of {len(searches)} searches failed; the one with seed "
+            f"{failed[0]}: {reason}{saved}"
+        )
+    return answers
+
+
+class Pace:
+    """Estimates how long all searches still take.
+
+    From the time for each step so far, and the trials that are to come: as many as the searches
+    that have ended had on average, or about five.
+    """
 
     def __init__(
-        self,
-        data: Any,
-        *,
-        model: str = "vae",
-        options: dict[str, Any] | None = None,
-        criterion: str = "trace",
-        threshold: float | None = None,
-        bandwidth: str | None = None,
-        batch: int = 64,
-        rate: float = RATE,
-        samples: int = SAMPLES,
-        seed: int = 0,
-        out: str | Path | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        self, searches: Sequence[Search], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if criterion not in THRESHOLDS:
-            raise ConfigError(
-                f"fondue: no criterion is called {criterion!r}. "
-                f"{did_you_mean(criterion, THRESHOLDS)}"
-            )
-        if bandwidth is not None and (criterion != "information" or bandwidth not in BANDWIDTHS):
-            raise ConfigError(
-                f"fondue: bandwidth={bandwidth!r} with the criterion {criterion}. Only the "
-                f"criterion information has a kernel; its bandwidth is {' or '.join(BANDWIDTHS)}."
-            )
-        reserved = sorted({"latents", "seed"} & set(options or {}))
-        if reserved:
-            raise ConfigError(
-                f"fondue: the model option {reserved[0]} cannot be set here: the search decides "
-                "the latents, and seed= (--seed) all random numbers. Leave it out."
-            )
-        self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
-        self.data = self.data.in_units(self.data.units_for_training())
-        self.model, self.options = model, dict(options or {})
-        self.criterion = criterion
-        self.threshold = THRESHOLDS[criterion] if threshold is None else threshold
-        self.bandwidth = bandwidth or BANDWIDTHS[0]
-        self.training: dict[str, Any] = {"batch": batch, "rate": rate}
-        self.samples, self.seed, self.progress = samples, seed, progress
-        self.out = None if out is None else Path(out)
-        # The gap and the use of the latents, by size, β and steps.
-        self.measured: dict[str, tuple[float, Use]] = {}
-        self.flags: list[str] = []  # warnings needed to read the answer
-        if models.entry(model).posterior == "point":
-            raise ConfigError(
-                f"fondue: {model} is deterministic, so its samples and means are the same and "
-                "there is no gap. Search with --model vae: the size it finds suits autoencoders "
-                "of the same architecture too."
-            )
-        self._restore()
+        self._clock, self._begun = clock, clock()
+        self._unfinished = {search.seed for search in searches}
+        self._trials: Counter[int] = Counter()  # by seed
+        self._steps = searches[0].steps  # of a trial
+        self.trained = 0  # steps
 
-    def measure(self, latents: int, *, steps: int, beta: float | None = None) -> tuple[float, Use]:
-        """The gap of a model with so many latents, and how it uses them.
+    def note(self, trial: Progress) -> None:
+        """Count a trial that is done."""
+        self._trials[trial.seed] += 1
+        if not trial.remembered:
+            self._steps = trial.steps
+            self.trained += trial.steps
 
-        The model is trained unless it was before.
-        """
-        key = f"{latents}" if beta is None else f"{latents} beta {beta:.6g}"
-        key = f"{key} steps {steps}"
-        remembered = key in self.measured
+    def finish(self, seed: int) -> None:
+        self._unfinished.discard(seed)
 
-        def report(value: float | None, use: Use | None) -> None:
+    def left(self, under_way: int = 0) -> float | None:
+        """Seconds; `under_way` steps were trained for trials that are not done yet."""
+        if not self.trained + under_way:
+            return None
+        ended = [count for seed, count in self._trials.items() if seed not in self._unfinished]
+        expected = sum(ended) / len(ended) if ended else USUAL
+        trials = sum(max(expected - self._trials[seed], 1) for seed in self._unfinished)
+        seconds = (self._clock() - self._begun) / (self.trained + under_way)
+        return max(seconds * (trials * self._steps - under_way), 0.0)
+
+
+class _Watch:
+    """Reports the trials of searches that run in other processes, from what they save."""
+
+    def __init__(self, searches: Sequence[Search], pace: Pace, progress: Report | None) -> None:
+        self.searches, self.pace, self.progress = searches, pace, progress
+        self._seen: dict[int, set[str]] = {search.seed: set() for search in searches}
+        self._stamps: dict[int, Any] = {}
+        self._trained: dict[Path, int] = {}  # steps of runs before this search
+        for search in searches:  # refuse what is wrong before anything starts
+            trials = search.trials()
+            self.threshold = trials.threshold
+            self._report(search, trials.measured, remembered=True)
+            for run in self._runs(search):
+                self._trained[run] = step_of(run)
+
+    def tick(self) -> None:
+        for search in self.searches:
+            if search.out is None:
+                continue
+            file = Path(search.out) / "trials.json"
+            with suppress(OSError, ZscopeError):  # looked at again after half a second
+                stamp = file.stat().st_mtime_ns, file.stat().st_size
+                if self._stamps.get(search.seed) != stamp:
+                    self._report(search, read_trials(file)[2], remembered=False)
+                    self._stamps[search.seed] = stamp
+
+    def _report(
+        self, search: Search, measured: Mapping[str, tuple[float, Use]], *, remembered: bool
+    ) -> None:
+        for key, result in measured.items():
+            latents, beta, steps = size_of(key)
+            if key in self._seen[search.seed] or (steps != search.steps and not search.stable):
+                continue
+            self._seen[search.seed].add(key)
+            trial = Progress(search.seed, latents, beta, steps, *result, self.threshold, remembered)
+            self.pace.note(trial)
             if self.progress is not None:
-                size = (self.seed, latents, beta, steps)
-                self.progress(Progress(*size, value, use, self.threshold, remembered))
+                self.progress(trial._replace(left=self.pace.left(self._under_way())))
 
-        report(None, None)
-        if not remembered:
-            self.measured[key] = self._measure(self._train(latents, steps, beta))
-            self._save()
-        report(*self.measured[key])
-        return self.measured[key]
+    def _under_way(self) -> int:
+        """Steps that were trained for trials that are not done yet."""
+        total = 0
+        for search in self.searches:
+            for run in self._runs(search):
+                total += max(0, step_of(run) - self._trained.get(run, 0))
+        return max(0, total - self.pace.trained)
 
-    def intrinsic_dimension(self, samples: int = 5000) -> float:
-        """The intrinsic dimension of the observations, where the search begins."""
-        rows = choose_rows(len(self.data), samples, self.seed)
-        x = self.data.batch(rows).flatten(1)
-        try:
-            return intrinsic_dimension(x).dimension
-        except Undefined:
-            return 10.0  # too few distinct observations for an estimate
-
-    def _train(self, latents: int, steps: int, beta: float | None) -> Autoencoder:
-        options = dict(self.options)
-        if beta is not None:
-            options["beta"] = beta
-        # A different seed for each size, so that an unlucky draw is not repeated in all.
-        seed = named_seed(self.seed, f"fondue, {latents} latents") % 2**31
-        model = models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
-        folder = None
-        if self.out is not None:
-            name = f"latents-{latents:03d}-steps-{steps}"
-            folder = self.out / (name if beta is None else f"{name}-beta-{beta:.6g}")
-        try:
-            run = train(
-                model,
-                self.data,
-                steps=steps,
-                seed=seed,
-                out=folder,
-                resume=folder is not None,
-                progress=False,
-                **self.training,
-            )
-        except KeyboardInterrupt as interrupt:
-            # The message of the run says how to resume that one model, not the search.
-            resume = f" Everything is saved in {self.out}: run the same command again to continue."
-            raise type(interrupt)(
-                f"fondue: stopped while training {latents} latents.{resume if self.out else ''}"
-            ) from None
-        assert run.model is not None
-        return run.model
-
-    def _record(self, model: Autoencoder) -> Recording:
-        return record(model, self.held_out, samples=self.samples, seed=self.seed)
-
-    def _measure(self, model: Autoencoder) -> tuple[float, Use]:
-        recording = self._record(model)
-        kl = float(recording.relative.kl().double().mean(0).sum())
-        use = Use.of(variable_types(recording))._replace(used=len(recording.used), kl=kl)
-        return self._gap(recording, use), use
-
-    def _gap(self, recording: Recording, use: Use) -> float:
-        if self.criterion == "types":
-            return float(use.passive)
-        if self.criterion == "dimension":
-            return dimension_gap(recording).score
-        if self.criterion == "information":
-            return self._information_gap(recording)
-        return trace_gap(recording, sampled=self.criterion == "sampled").score
-
-    def _information_gap(self, recording: Recording) -> float:
-        model = recording.autoencoder
-        z = recording.posterior.sample(named_generator(self.seed, "information-gap"))
-        device, dtype = model.place
-        with evaluation(model):
-            parts = torch.split(z, 256)
-            decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
-        gap = information_gap(recording.observations, decoded, z, bandwidth=self.bandwidth)
-        if gap.saturated and SATURATED not in self.flags:
-            self.flags.append(SATURATED)
-        return gap.score
-
-    def _settings(self) -> dict[str, Any]:
-        first = self.held_out.batch(slice(0, 64)).contiguous().numpy()
-        return {
-            "data": self.data.recipe or self.data.name,
-            "observations": len(self.data),
-            # Arrays have no name of their own, and files change.
-            "contents": sha256(first.tobytes()).hexdigest()[:16],
-            "model": self.model,
-            "options": self.options,
-            "criterion": self.criterion,
-            "bandwidth": self.bandwidth,
-            "seed": self.seed,
-            "samples": self.samples,
-            **self.training,
-        }
-
-    def _restore(self) -> None:
-        """Read the trials of an earlier search with the same settings."""
-        if self.out is None:
-            return
-        sweep(self.out)
-        file = self.out / "trials.json"
-        if not file.exists():
-            return
-        content = store.read_json(file)
-        try:
-            before, self.flags = dict(content["settings"]), list(content["flags"])
-            self.measured = {
-                key: (float(row.pop("value")), Use(**row)) for key, row in content["trials"].items()
-            }
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RunError(
-                f"fondue: {file} is not a list of trials ({type(error).__name__}: {error}). It was "
-                "edited, or written by another program: restore it, or choose another --out."
-            ) from error
-        now = json.loads(json.dumps(self._settings()))
-        for key in now:
-            if before.get(key) != now[key]:
-                raise ConfigError(
-                    f"fondue: {self.out} contains a search with {key}={before.get(key)!r}, now "
-                    f"{key}={now[key]!r}. Leave the option out to continue that search, or choose "
-                    "another --out."
-                )
-
-    def _save(self) -> None:
-        if self.out is not None:
-            content = {
-                "settings": self._settings(),
-                "trials": {
-                    key: {"value": value, **use._asdict()}
-                    for key, (value, use) in self.measured.items()
-                },
-                "flags": self.flags,
-            }
-            store.write_json(self.out / "trials.json", content)
+    @staticmethod
+    def _runs(search: Search) -> list[Path]:
+        return [] if search.out is None else sorted(Path(search.out).glob("latents-*"))

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -284,9 +284,11 @@ def numbers_of_objective(name: str) -> list[str]:
 
 
 def _objective_options(spec: Entry) -> list[str]:
-    return [key for key in spec.options if key not in PARTS and key not in _backbone_options()]
+    of_networks = {key for backbone in BACKBONES.values() for key in backbone.options}
+    return [key for key in spec.options if key not in PARTS and key not in of_networks]
 
 
+@cache
 def _backbone_options() -> dict[str, Option]:
     """The options of all backbones. One that several backbones have with different defaults
     is listed with the default None, and with the help of each."""

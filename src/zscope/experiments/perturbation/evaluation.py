@@ -22,7 +22,6 @@ noise of equal ε.
 """
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -43,6 +42,7 @@ from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
 from zscope.experiments.perturbation.restarts import count_factors, with_message
 from zscope.experiments.perturbation.table import Row, ScoreTable
+from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import train
 from zscope.experiments.whole import Whole
 from zscope.experiments.workers import ThisProcess, run_all
@@ -329,20 +329,8 @@ def _original(settings: dict[str, Any], data: Any, out: Path) -> Dataset:
 
 def parse_model(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the options of "beta-vae?beta=4&hidden=[64,64]"."""
-    name, _, query = text.strip().partition("?")
+    name, options = parse_name(text)
     entry(name)  # refuses unknown names
-    options = {}
-    for pair in filter(None, query.split("&")):
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise ConfigError(
-                f"evaluate_perturbation: {pair!r} in {text!r} is not of the form option=value, for "
-                "instance beta-vae?beta=4&hidden=[64,64]."
-            )
-        try:
-            options[key.replace("-", "_")] = json.loads(value)
-        except ValueError:
-            options[key.replace("-", "_")] = value
     return name, options
 
 

@@ -36,7 +36,7 @@ from zscope.files import sweep as delete_leftovers
 
 __all__ = [
     "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
-    "status", "sweep",
+    "status", "step_of", "sweep",
 ]  # fmt: skip
 
 AGAIN = 2.0
@@ -132,7 +132,7 @@ class Sweep:
                 state.failed[name] = failed[name]
             elif (owner := locked_by(self.folder / name)) is not None:
                 owners.add(owner)
-                step = _step_of(self.folder / name)
+                step = step_of(self.folder / name)
                 state.running[name] = f"step {step:,} of {entry.steps:,}, {owner}"
             else:
                 state.waiting.append(name)
@@ -152,7 +152,7 @@ class Sweep:
         total = 0.0
         for name in [*state.running, *state.waiting]:
             entry = self.entries[name]
-            left = max(0, entry.steps - _step_of(self.folder / name))
+            left = max(0, entry.steps - step_of(self.folder / name))
             total += rates.get(entry.shape, usual) * left
         return total / workers
 
@@ -171,8 +171,7 @@ def prepare(
     """
     out = Path(out)
     earlier: list[list[str]] = []
-    if (out / "sweep.json").is_file():
-        content = _read(out)
+    if (content := _earlier(out)) is not None:
         earlier = _groups_of(out, content)
         runs = _runs_folder(out, content) if runs is None else runs
     folder = out / "runs" if runs is None else Path(runs)
@@ -192,10 +191,11 @@ def status(out: str | Path) -> Status:
     content = _read(out)
     try:
         entries = [_entry(run) for run in content["runs"]]
-        assay = None if content["assay"] is None else Measured(**content["assay"])
-        if assay is not None:
-            assert assay.requests.keys() == set(assay.names)
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ZscopeError) as error:
+        asked = content["assay"] and {k: v for k, v in content["assay"].items() if k != "requests"}
+        assay = None if asked is None else Measured(**asked)
+        if assay is not None and assay.requests.keys() != set(assay.names):
+            raise ValueError(f"assay names={assay.names!r:.60}")
+    except (KeyError, TypeError, ValueError, AttributeError, ZscopeError) as error:
         raise RunError(
             f"sweep: {out / 'sweep.json'} lacks a part ({type(error).__name__}: {error}). Was it "
             "edited, or written by another version? Start the sweep again: nothing that is "
@@ -263,7 +263,9 @@ def sweep(
     """
     out = Path(out)
     given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
+    before = _stamp(out)
     checked, state = prepare(plan, out, **given)
+    pending = _pending(checked, state, retry_failed)
     with ExitStack() as stack:
 
         def pool() -> Executor:
@@ -271,12 +273,14 @@ def sweep(
             return executor or stack.enter_context(workers(**wanted, folder=out))
 
         # A plan or workers that are refused are refused before anything is written.
-        active = pool() if _pending(checked, state, retry_failed) else None
+        active = pool() if pending else None
         with lock(out, "sweep", wait=True):
-            # Whoever was faster has decided which runs are trained together.
-            checked, state = prepare(plan, out, **given)
+            if _stamp(out) != before:
+                # Whoever was faster has decided which runs are trained together.
+                checked, state = prepare(plan, out, **given)
+                pending = _pending(checked, state, retry_failed)
             _write(checked, state)
-        if pending := _pending(checked, state, retry_failed):
+        if pending:
             if retry_failed:
                 for name in state.failures():
                     (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
@@ -375,12 +379,23 @@ def _write(plan: Plan, state: Sweep) -> None:
     except ValueError:
         where = str(state.folder.resolve())
     content = json.loads(json.dumps(plan.to_dict(where)))
-    file = state.out / "sweep.json"
-    if file.is_file():
-        before = _read(state.out)
-        if all(before.get(key) == value for key, value in content.items()):
-            return
-    store.write_json(file, content, indent=None)
+    before = _earlier(state.out) or {}
+    if not all(before.get(key) == value for key, value in content.items()):
+        store.write_json(state.out / "sweep.json", content, indent=None)
+
+
+def _earlier(out: Path) -> dict[str, Any] | None:
+    """The sweep.json of a folder, if there is one."""
+    return _read(out) if (out / "sweep.json").is_file() else None
+
+
+def _stamp(out: Path) -> tuple[int, ...]:
+    """What changes when sweep.json is replaced; () if there is none."""
+    try:
+        state = (out / "sweep.json").stat()
+    except OSError:
+        return ()
+    return state.st_mtime_ns, state.st_size, state.st_ino
 
 
 def _runs_folder(out: Path, content: Mapping[str, Any]) -> Path:
@@ -429,7 +444,7 @@ def read_rates(out: Path) -> dict[str, float]:
     return {shape: seconds[shape] / steps[shape] for shape in seconds if steps.get(shape)}
 
 
-def _step_of(path: Path) -> int:
+def step_of(path: Path) -> int:
     """The last step that a run has logged; 0 if it was not begun."""
     errors = suppress(OSError, ValueError, IndexError, KeyError, TypeError)
     with errors, (path / "history.jsonl").open("rb") as file:

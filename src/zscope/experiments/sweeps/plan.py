@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl
 
 from torch import nn
 
@@ -43,6 +42,7 @@ from zscope.assays.run import choose, refuse_unused, requests
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
+from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import with_defaults
 from zscope.files import open_regular
 from zscope.recording import SAMPLES
@@ -363,11 +363,8 @@ class _Builder:
         """The dataset that "name?option=value&option=value" names, or the first part of it."""
         key = f"{text} {split}"
         if key not in self._data:
-            name, _, query = text.partition("?")
-            pairs = parse_qsl(query, keep_blank_values=True, separator="&")
-            loaded = datasets.load(
-                name, root=self.root, **{k.replace("-", "_"): _value(v) for k, v in pairs}
-            )
+            name, options = parse_name(text)
+            loaded = datasets.load(name, root=self.root, **options)
             self._data[key] = loaded if split is None else loaded.split(split)[0]
         return self._data[key]
 
@@ -480,14 +477,6 @@ def _plain(config: TrainConfig) -> dict[str, Any]:
     fields |= {f"options.{key}": value for key, value in config.model.options.items()}
     rest = config.model_dump(include=set(SETTINGS))
     return fields | {key: value for key, value in rest.items() if value not in (None, [])}
-
-
-def _value(text: str) -> Any:
-    """A number, true, false or null, or else the text itself."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _listed(fields: Mapping[str, Any]) -> str:

@@ -1,0 +1,400 @@
+"""Searches by a sweep: how many latents, and which β?
+
+    elbow_curve("digits", [2, 4, 8, 16], out="runs/elbow")
+    search_beta("digits", [0.5, 1, 2, 4, 8], latents=10, out="runs/beta")
+
+Every size, or every β, is trained with several seeds by one sweep (`zscope.experiments.sweeps`):
+in parallel or on a cluster, each run in a folder of its own, and finished runs are never trained
+again, also if sizes, β or seeds are added. The rules are those of `elbow` and `choice_of_beta`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median_low
+from typing import Any, Literal
+
+from zscope import data as datasets
+from zscope import models
+from zscope.assays import CATALOGUE
+from zscope.collection import Runs
+from zscope.data.dataset import Dataset
+from zscope.errors import ConfigError, RunError, Undefined
+from zscope.experiments.choice_of_beta import ChoiceOfBeta, Trial, choice_of_beta
+from zscope.experiments.elbow import Elbow, elbow
+from zscope.experiments.sweeps import sweep
+from zscope.experiments.sweeps.names import data_text, parse_name
+from zscope.loading import load
+from zscope.recording import SAMPLES, record
+from zscope.results import Result
+from zscope.sampling import whole
+from zscope.tables.statistics import ENOUGH, mean_of
+from zscope.training.config import RATE
+
+__all__ = ["BetaSearch", "ElbowCurve", "elbow_curve", "search_beta"]
+
+DISTANCE = "distance-to-orthogonality"
+"""The score of a model that is best when it is low."""
+
+Shown = Callable[[Any, Any], None] | bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class ElbowCurve(Result):
+    """The elbow of the mean curve over seeds, and of the curve of each seed.
+
+    `low` and `high` are the 95 % t-interval of each mean, or with fewer than three seeds the
+    range.
+    """
+
+    knee: int
+    within: int
+    column: str  # what was measured
+    better: str
+    sizes: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    seeds: dict[int, Elbow]
+    flags: list[str]
+
+    def summary(self) -> list[tuple[str, str]]:
+        kind = "range" if len(self.seeds) < ENOUGH else "95 % interval"
+        lines = [
+            ("knee", f"{self.knee} latents (seeds: {_listed(e.knee for e in self._elbows)})"),
+            (
+                "within 2 % of the best",
+                f"{self.within} latents (seeds: {_listed(e.within for e in self._elbows)})",
+            ),
+        ]
+        for size, mean, low, high in zip(self.sizes, self.mean, self.low, self.high, strict=True):
+            lines.append(
+                (f"{self.column}, {size} latents", f"{mean:.4g} ({kind} {low:.4g} to {high:.4g})")
+            )
+        return lines + [("note", flag) for flag in self.flags]
+
+    @property
+    def _elbows(self) -> list[Elbow]:
+        return list(self.seeds.values())
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.assays.dimension.fondue import mark_answer
+        from zscope.plots import lines
+
+        ax = lines({"": self.mean}, at=self.sizes, x="latents", y=self.column, markers=True, ax=ax)
+        colour = ax.get_lines()[-1].get_color()
+        ax.fill_between(self.sizes, self.low, self.high, alpha=0.2, linewidth=0, color=colour)
+        mark_answer(ax, self.knee)
+        return ax
+
+
+def elbow_curve(
+    data: str | Path | Dataset,
+    sizes: Sequence[int],
+    *,
+    out: str | Path,
+    model: str = "vae",
+    options: Mapping[str, Any] | None = None,
+    score: str = "loss",
+    better: Literal["lower", "higher"] = "lower",
+    seeds: int = 3,
+    seed: int = 0,
+    steps: int = 10_000,
+    batch: int = 64,
+    rate: float = RATE,
+    samples: int = SAMPLES,
+    root: str | Path | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    progress: Shown = None,
+) -> ElbowCurve:
+    """Train models of several sizes, and find the size beyond which they get no better.
+
+    `data` is a name, with options as in "sprites?resolution=32", a path or a Dataset that was
+    loaded. `score` is an assay (`dci`, `dci.completeness`), which is measured on `samples`
+    observations, or any column of `zs.runs`: `loss`, `history.reconstruction` and so on are those
+    of the last batch that was logged. The work goes to the same places as that of `zs.sweep`, and
+    `out` is the folder of the sweep.
+    """
+    who = "elbow_curve"
+    whole(who, seed=seed)
+    whole(who, 1, seeds=seeds)
+    whole(who, 1, **{f"sizes[{k}]": size for k, size in enumerate(sizes)})
+    chosen = sorted({int(size) for size in sizes})
+    if len(chosen) < 3:
+        raise ConfigError(
+            f"{who}: sizes={list(sizes)}; an elbow lies between a smaller and a larger size, so "
+            "give at least three different ones, for instance 2, 4, 8, 16."
+        )
+    if better not in ("lower", "higher"):
+        raise ConfigError(f"{who}: better={better!r}; expected 'lower' or 'higher'.")
+    name, root = _data_of(who, data, root)
+    plan = _plan(name, model, options, score, steps, batch, rate, samples)
+    plan["grid"] = {"latents": chosen, "seed": list(range(seed, seed + seeds))}
+    where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
+    runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
+    column = runs.columns.resolve(score, who)
+    size = runs.columns.resolve("latents", who)
+    values = {(row[size], row["seed"]): _value(who, row, column) for row in runs.rows}
+    means = [mean_of([values[n, s] for s in plan["grid"]["seed"]]) for n in chosen]
+    stated = [mean for mean in means if mean is not None]
+    whole_curve = elbow(
+        {n: mean.value for n, mean in zip(chosen, stated, strict=True)}, better=better
+    )
+    return ElbowCurve(
+        knee=whole_curve.knee,
+        within=whole_curve.within,
+        column=column,
+        better=better,
+        sizes=chosen,
+        mean=[mean.value for mean in stated],
+        low=[mean.low for mean in stated],
+        high=[mean.high for mean in stated],
+        seeds={
+            s: elbow({n: values[n, s] for n in chosen}, better=better) for s in plan["grid"]["seed"]
+        },
+        flags=_flags_of_curve(whole_curve, chosen),
+    )
+
+
+def _flags_of_curve(curve: Elbow, sizes: Sequence[int]) -> list[str]:
+    if curve.within == sizes[-1]:
+        return [
+            f"The largest size, {sizes[-1]}, is better than all others by more than 2 %, so the "
+            "curve may go on. Try larger sizes."
+        ]
+    return []
+
+
+@dataclass(frozen=True, eq=False)
+class BetaSearch(Result):
+    """The β chosen and the onset of the polarised regime: the (lower) median over seeds.
+
+    `chosen_range` and `onset_range` are the smallest and the largest of them; seeds without an
+    onset are left out of it, and `onset` is None if no seed has one.
+    """
+
+    chosen: float
+    chosen_range: tuple[float, float]
+    onset: float | None
+    onset_range: tuple[float, float] | None
+    betas: list[float]
+    seeds: dict[int, ChoiceOfBeta]
+    flags: list[str]
+
+    def summary(self) -> list[tuple[str, str]]:
+        every = list(self.seeds.values())
+        lines = [("chosen β", f"{self.chosen:g} (seeds: {_listed(e.chosen for e in every)})")]
+        onsets = _listed("none" if e.onset is None else e.onset for e in every)
+        onset = "none" if self.onset is None else f"{self.onset:g}"
+        lines.append(("onset", f"{onset} (seeds: {onsets})"))
+        for k, beta in enumerate(self.betas):
+            counts = _listed(each.counts[k] for each in every)
+            lines.append((f"active latents at β = {beta:g}", f"{counts}"))
+        return lines + [("note", flag) for flag in self.flags]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        series = {f"seed {seed}": each.counts for seed, each in self.seeds.items()}
+        ax = lines(series, at=self.betas, x="β", y="active latents", markers=True, ax=ax)
+        ax.set_xscale("log")
+        ax.axvline(self.chosen, color="0.5", linewidth=0.8, linestyle=(0, (4, 2)))
+        return ax
+
+
+def search_beta(
+    data: str | Path | Dataset,
+    betas: Sequence[float],
+    *,
+    latents: int,
+    out: str | Path,
+    model: str = "beta-vae",
+    options: Mapping[str, Any] | None = None,
+    score: str | None = None,
+    needed: int | None = None,
+    threshold: float = 0.95,
+    seeds: int = 3,
+    seed: int = 0,
+    steps: int = 10_000,
+    batch: int = 64,
+    rate: float = RATE,
+    samples: int = SAMPLES,
+    root: str | Path | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
+    executor: Executor | None = None,
+    progress: Shown = None,
+) -> BetaSearch:
+    """Train a model with several β, and find the largest at which it still uses its latents.
+
+    All β are trained, and `choice_of_beta` (see there for the rule, `needed` and `threshold`) is
+    applied to the posteriors of `samples` observations, for every seed. With a `score`, an assay
+    such as "mig" or a column of `zs.runs`, the best one of the usable β is chosen instead of the
+    largest: the highest score, or the lowest distance-to-orthogonality. `data` and the workers
+    are those of `elbow_curve`; `out` is the folder of the sweep.
+    """
+    who = "search_beta"
+    whole(who, seed=seed)
+    whole(who, 1, seeds=seeds, latents=latents)
+    chosen = _betas(who, betas)
+    if models.entry(model).posterior == "point":
+        raise ConfigError(
+            f"{who}: {model} is deterministic, so its latents have no variance to look at. Use a "
+            "variational model with a β, for instance beta-vae."
+        )
+    if "beta" in (options or {}):
+        raise ConfigError(
+            f"{who}: the option beta is what is searched for. Leave it out of the options."
+        )
+    name, root = _data_of(who, data, root)
+    plan = _plan(name, model, options, score, steps, batch, rate, samples)
+    plan["train"]["latents"] = latents
+    plan["grid"] = {"options.beta": chosen, "seed": list(range(seed, seed + seeds))}
+    where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
+    runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
+    column = None if score is None else runs.columns.resolve(score, who)
+    text, given = parse_name(name)
+    dataset = datasets.load(text, root=root, **given)
+    beta_column = runs.columns.resolve("options.beta", who)
+    rows = {(row[beta_column], row["seed"]): row for row in runs.rows}
+
+    def trial(beta: float, seed: int) -> Trial:
+        row = rows[beta, seed]
+        posterior = record(load(runs.folder / row["run"]), dataset, samples=samples).posterior
+        value = None if column is None else _value(who, row, column)
+        low = column is not None and column.startswith(DISTANCE)
+        return Trial(posterior, None if low else value, value if low else None)
+
+    found: dict[int, ChoiceOfBeta] = {}
+    flags: list[str] = []
+    for each in plan["grid"]["seed"]:
+        try:
+            found[each] = choice_of_beta(
+                lambda beta, seed=each: trial(beta, seed),  # type: ignore[misc]
+                chosen,
+                needed=needed,
+                threshold=threshold,
+                beyond=len(chosen),
+            )
+        except Undefined as error:
+            flags.append(
+                f"Seed {each} has no answer: {str(error).removeprefix('choice_of_beta: ')}"
+            )
+    if not found:
+        raise Undefined(f"{who}: no seed of {seeds} has an answer. {flags[0]}")
+    return _beta_search(chosen, found, flags)
+
+
+def _betas(who: str, betas: Sequence[float]) -> list[float]:
+    """The different β, ascending."""
+    try:
+        numbers = sorted({float(beta) for beta in betas})
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) < 2 or not (numbers[0] > 0 and numbers[-1] < float("inf")):
+        raise ConfigError(
+            f"{who}: betas={betas!r:.80}; expected at least two different positive numbers, for "
+            "instance 0.5, 1, 2, 4, 8."
+        )
+    return numbers
+
+
+def _beta_search(
+    betas: list[float], found: dict[int, ChoiceOfBeta], flags: list[str]
+) -> BetaSearch:
+    answers = [each.chosen for each in found.values()]
+    onsets = [each.onset for each in found.values() if each.onset is not None]
+    without = len(found) - len(onsets)
+    if without:
+        flags.append(
+            f"In {without} of {len(found)} seeds every latent is used up to β={betas[-1]:g}: there "
+            "is no onset of the polarised regime. Try larger β; or the model needs all its latents."
+        )
+    if any(onset == betas[0] for onset in onsets):
+        flags.append(
+            f"A latent is unused at the smallest β already, {betas[0]:g}. Try smaller β, or fewer "
+            "latents."
+        )
+    return BetaSearch(
+        chosen=median_low(answers),
+        chosen_range=(min(answers), max(answers)),
+        onset=median_low(onsets) if onsets else None,
+        onset_range=(min(onsets), max(onsets)) if onsets else None,
+        betas=betas,
+        seeds=found,
+        flags=flags,
+    )
+
+
+def _data_of(
+    who: str, data: str | Path | Dataset, root: str | Path | None
+) -> tuple[str, str | Path | None]:
+    """The text that names the data in a plan, and where they are kept."""
+    if isinstance(data, str | Path):
+        return str(data), root
+    if not isinstance(data, Dataset) or data.recipe is None or data.scaling is not None:
+        what = f"a {type(data).__name__}"
+        raise ConfigError(
+            f"{who}: the data are {what} that cannot be loaded again by name, which the processes "
+            "that train must do. Save it as a file (numpy.save) and give its path, or a dataset "
+            "of zs.data.load."
+        )
+    return data_text(data.recipe), root or data.provenance.get("root")
+
+
+def _plan(
+    data: str,
+    model: str,
+    options: Mapping[str, Any] | None,
+    score: str | None,
+    steps: int,
+    batch: int,
+    rate: float,
+    samples: int,
+) -> dict[str, Any]:
+    """What all runs share, and what is measured."""
+    own = {f"options.{key}": value for key, value in (options or {}).items()}
+    settings = {"steps": steps, "batch": batch, "rate": rate}
+    plan: dict[str, Any] = {"train": {"model": model, "data": data, **settings, **own}}
+    assay = (score or "").partition(".")[0]
+    if assay in CATALOGUE:
+        plan["assay"] = {"names": [assay], "samples": samples}
+    return plan
+
+
+def _train(who: str, plan: Mapping[str, Any], out: str | Path, **options: Any) -> Runs:
+    """The runs of the plan, all of them finished."""
+    try:
+        runs = sweep(plan, out, retry_failed=True, **options)
+    except ConfigError as error:
+        raise ConfigError(f"{who}: {str(error).removeprefix('sweep: ')}") from None
+    except KeyboardInterrupt as interrupt:
+        raise type(interrupt)(
+            f"{who}: stopped. Everything is saved in {out}: run the same command again to continue."
+        ) from None
+    if runs.failed:
+        name, reason = next(iter(runs.failed.items()))
+        raise RunError(
+            f"{who}: {len(runs.failed)} of {len(runs)} runs failed; {name}: {reason} The others "
+            f"are saved. See {Path(out) / 'failed'}; the same command tries them again."
+        )
+    return runs
+
+
+def _value(who: str, row: Mapping[str, Any], column: str) -> float:
+    value = row.get(column)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Undefined(
+            f"{who}: the run {row['run']} has no number for {column} ({value!r}). Does the assay "
+            f"apply to these models and data? See: zscope table, or choose another score."
+        )
+    return float(value)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(value if isinstance(value, str) else f"{value:g}" for value in values)

@@ -1,0 +1,282 @@
+"""Trials of FONDUE: train a model of some size briefly, and measure the gap of its codes.
+
+Finished trials are saved in a folder, in trials.json, and their runs beside it.
+"""
+
+import json
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from zscope import models, store
+from zscope.assays.dimension.fondue import Use
+from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
+from zscope.assays.dimension.intrinsic import intrinsic_dimension
+from zscope.assays.regime.types import variable_types
+from zscope.autoencoder import Autoencoder, evaluation
+from zscope.data.dataset import Dataset, as_dataset
+from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
+from zscope.experiments.training import train
+from zscope.files import sweep
+from zscope.randomness import named_generator, named_seed
+from zscope.recording import SAMPLES, Recording, choose_rows, record
+from zscope.training.config import RATE
+
+__all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "contents_of", "read_trials", "size_of"]
+
+# criterion -> the threshold it is published with
+THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
+# criterion -> what its gap is, for those who read the trials
+GAPS = {
+    "trace": "sum of the mean posterior variances, about 1 for each unused latent",
+    "sampled": "variance of sampled codes minus that of the means, about 1 for each unused latent",
+    "dimension": "intrinsic dimension of sampled codes minus that of the means",
+    "information": "entropy of the codes minus the information of decoded observations, in bits",
+    "types": "number of passive latents",
+}
+BANDWIDTHS = ("silverman", "median")
+SATURATED = (
+    "The kernel separates every two observations, so the information is at its ceiling whatever "
+    "the decoder does, and the answer depends on the codes alone. Use bandwidth median, or the "
+    "criterion trace."
+)
+
+
+class Progress(NamedTuple):
+    """What `progress` is called with before (value None) and after each trial."""
+
+    seed: int
+    latents: int
+    beta: float | None
+    steps: int
+    value: float | None
+    use: Use | None
+    threshold: float
+    remembered: bool  # read from an earlier search, not trained
+    left: float | None = None  # seconds until all searches are done; None if that is not known
+
+
+def key_of(latents: int, beta: float | None, steps: int) -> str:
+    """The name of a trial in trials.json."""
+    size = f"{latents}" if beta is None else f"{latents} beta {beta:.6g}"
+    return f"{size} steps {steps}"
+
+
+def size_of(key: str) -> tuple[int, float | None, int]:
+    """Latents, β and steps of a trial in trials.json."""
+    words = key.split()
+    return int(words[0]), float(words[2]) if "beta" in words else None, int(words[-1])
+
+
+def contents_of(data: Dataset) -> str:
+    """A hash of the first observations: arrays have no name of their own, and files change."""
+    first = data.batch(slice(0, 64)).contiguous().numpy()
+    return sha256(first.tobytes()).hexdigest()[:16]
+
+
+def read_trials(file: Path) -> tuple[dict[str, Any], list[str], dict[str, tuple[float, Use]]]:
+    """The settings, flags and finished trials of a search."""
+    content = store.read_json(file)
+    try:
+        measured = {
+            key: (float(row.pop("value")), Use(**row)) for key, row in content["trials"].items()
+        }
+        return dict(content["settings"]), list(content["flags"]), measured
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunError(
+            f"fondue: {file} is not a list of trials ({type(error).__name__}: {error}). It was "
+            "edited, or written by another program: restore it, or choose another --out."
+        ) from error
+
+
+class Trials:
+    """Trains models of one kind on one dataset and measures them; saves results in a folder."""
+
+    def __init__(
+        self,
+        data: Any,
+        *,
+        model: str = "vae",
+        options: dict[str, Any] | None = None,
+        criterion: str = "trace",
+        threshold: float | None = None,
+        bandwidth: str | None = None,
+        batch: int = 64,
+        rate: float = RATE,
+        samples: int = SAMPLES,
+        seed: int = 0,
+        out: str | Path | None = None,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        if criterion not in THRESHOLDS:
+            raise ConfigError(
+                f"fondue: no criterion is called {criterion!r}. "
+                f"{did_you_mean(criterion, THRESHOLDS)}"
+            )
+        if bandwidth is not None and (criterion != "information" or bandwidth not in BANDWIDTHS):
+            raise ConfigError(
+                f"fondue: bandwidth={bandwidth!r} with the criterion {criterion}. Only the "
+                f"criterion information has a kernel; its bandwidth is {' or '.join(BANDWIDTHS)}."
+            )
+        reserved = sorted({"latents", "seed"} & set(options or {}))
+        if reserved:
+            raise ConfigError(
+                f"fondue: the model option {reserved[0]} cannot be set here: the search decides "
+                "the latents, and seed= (--seed) all random numbers. Leave it out."
+            )
+        self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
+        self.data = self.data.in_units(self.data.units_for_training())
+        self.model, self.options = model, dict(options or {})
+        self.criterion = criterion
+        self.threshold = THRESHOLDS[criterion] if threshold is None else threshold
+        self.bandwidth = bandwidth or BANDWIDTHS[0]
+        self.training: dict[str, Any] = {"batch": batch, "rate": rate}
+        self.samples, self.seed, self.progress = samples, seed, progress
+        self.out = None if out is None else Path(out)
+        # The gap and the use of the latents, by size, β and steps.
+        self.measured: dict[str, tuple[float, Use]] = {}
+        self.flags: list[str] = []  # warnings needed to read the answer
+        if models.entry(model).posterior == "point":
+            raise ConfigError(
+                f"fondue: {model} is deterministic, so its samples and means are the same and "
+                "there is no gap. Search with --model vae: the size it finds suits autoencoders "
+                "of the same architecture too."
+            )
+        self._restore()
+
+    def measure(self, latents: int, *, steps: int, beta: float | None = None) -> tuple[float, Use]:
+        """The gap of a model with so many latents, and how it uses them.
+
+        The model is trained unless it was before.
+        """
+        key = key_of(latents, beta, steps)
+        remembered = key in self.measured
+
+        def report(value: float | None, use: Use | None) -> None:
+            if self.progress is not None:
+                size = (self.seed, latents, beta, steps)
+                self.progress(Progress(*size, value, use, self.threshold, remembered))
+
+        report(None, None)
+        if not remembered:
+            self.measured[key] = self._measure(self._train(latents, steps, beta))
+            self._save()
+        report(*self.measured[key])
+        return self.measured[key]
+
+    def intrinsic_dimension(self, samples: int = 5000) -> float:
+        """The intrinsic dimension of the observations, where the search begins."""
+        rows = choose_rows(len(self.data), samples, self.seed)
+        x = self.data.batch(rows).flatten(1)
+        try:
+            return intrinsic_dimension(x).dimension
+        except Undefined:
+            return 10.0  # too few distinct observations for an estimate
+
+    def _train(self, latents: int, steps: int, beta: float | None) -> Autoencoder:
+        options = dict(self.options)
+        if beta is not None:
+            options["beta"] = beta
+        # A different seed for each size, so that an unlucky draw is not repeated in all.
+        seed = named_seed(self.seed, f"fondue, {latents} latents") % 2**31
+        model = models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
+        folder = None
+        if self.out is not None:
+            name = f"latents-{latents:03d}-steps-{steps}"
+            folder = self.out / (name if beta is None else f"{name}-beta-{beta:.6g}")
+        try:
+            run = train(
+                model,
+                self.data,
+                steps=steps,
+                seed=seed,
+                out=folder,
+                resume=folder is not None,
+                progress=False,
+                **self.training,
+            )
+        except KeyboardInterrupt as interrupt:
+            # The message of the run says how to resume that one model, not the search.
+            resume = f" Everything is saved in {self.out}: run the same command again to continue."
+            raise type(interrupt)(
+                f"fondue: stopped while training {latents} latents.{resume if self.out else ''}"
+            ) from None
+        assert run.model is not None
+        return run.model
+
+    def _record(self, model: Autoencoder) -> Recording:
+        return record(model, self.held_out, samples=self.samples, seed=self.seed)
+
+    def _measure(self, model: Autoencoder) -> tuple[float, Use]:
+        recording = self._record(model)
+        kl = float(recording.relative.kl().double().mean(0).sum())
+        use = Use.of(variable_types(recording))._replace(used=len(recording.used), kl=kl)
+        return self._gap(recording, use), use
+
+    def _gap(self, recording: Recording, use: Use) -> float:
+        if self.criterion == "types":
+            return float(use.passive)
+        if self.criterion == "dimension":
+            return dimension_gap(recording).score
+        if self.criterion == "information":
+            return self._information_gap(recording)
+        return trace_gap(recording, sampled=self.criterion == "sampled").score
+
+    def _information_gap(self, recording: Recording) -> float:
+        model = recording.autoencoder
+        z = recording.posterior.sample(named_generator(self.seed, "information-gap"))
+        device, dtype = model.place
+        with evaluation(model):
+            parts = torch.split(z, 256)
+            decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
+        gap = information_gap(recording.observations, decoded, z, bandwidth=self.bandwidth)
+        if gap.saturated and SATURATED not in self.flags:
+            self.flags.append(SATURATED)
+        return gap.score
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "data": self.data.recipe or self.data.name,
+            "observations": len(self.data),
+            "contents": contents_of(self.held_out),
+            "model": self.model,
+            "options": self.options,
+            "criterion": self.criterion,
+            "bandwidth": self.bandwidth,
+            "seed": self.seed,
+            "samples": self.samples,
+            **self.training,
+        }
+
+    def _restore(self) -> None:
+        """Read the trials of an earlier search with the same settings."""
+        if self.out is None:
+            return
+        sweep(self.out)
+        file = self.out / "trials.json"
+        if not file.exists():
+            return
+        before, self.flags, self.measured = read_trials(file)
+        now = json.loads(json.dumps(self._settings()))
+        for key in now:
+            if before.get(key) != now[key]:
+                raise ConfigError(
+                    f"fondue: {self.out} contains a search with {key}={before.get(key)!r}, now "
+                    f"{key}={now[key]!r}. Leave the option out to continue that search, or choose "
+                    "another --out."
+                )
+
+    def _save(self) -> None:
+        if self.out is not None:
+            content = {
+                "settings": self._settings(),
+                "trials": {
+                    key: {"value": value, **use._asdict()}
+                    for key, (value, use) in self.measured.items()
+                },
+                "flags": self.flags,
+            }
+            store.write_json(self.out / "trials.json", content)
