@@ -193,9 +193,9 @@ def status(out: str | Path) -> Status:
         entries = [_entry(run) for run in content["runs"]]
         asked = content["assay"] and {k: v for k, v in content["assay"].items() if k != "requests"}
         assay = None if asked is None else Measured(**asked)
-        if assay is not None:
-            assert assay.requests.keys() == set(assay.names)
-    except (KeyError, TypeError, ValueError, AttributeError, AssertionError, ZscopeError) as error:
+        if assay is not None and assay.requests.keys() != set(assay.names):
+            raise ValueError(f"assay names={assay.names!r:.60}")
+    except (KeyError, TypeError, ValueError, AttributeError, ZscopeError) as error:
         raise RunError(
             f"sweep: {out / 'sweep.json'} lacks a part ({type(error).__name__}: {error}). Was it "
             "edited, or written by another version? Start the sweep again: nothing that is "
@@ -265,6 +265,7 @@ def sweep(
     given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
     before = _stamp(out)
     checked, state = prepare(plan, out, **given)
+    pending = _pending(checked, state, retry_failed)
     with ExitStack() as stack:
 
         def pool() -> Executor:
@@ -272,13 +273,14 @@ def sweep(
             return executor or stack.enter_context(workers(**wanted, folder=out))
 
         # A plan or workers that are refused are refused before anything is written.
-        active = pool() if _pending(checked, state, retry_failed) else None
+        active = pool() if pending else None
         with lock(out, "sweep", wait=True):
             if _stamp(out) != before:
                 # Whoever was faster has decided which runs are trained together.
                 checked, state = prepare(plan, out, **given)
+                pending = _pending(checked, state, retry_failed)
             _write(checked, state)
-        if pending := _pending(checked, state, retry_failed):
+        if pending:
             if retry_failed:
                 for name in state.failures():
                     (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
