@@ -176,7 +176,7 @@ def test_the_elbow_of_linear_data_is_at_their_dimension(tmp_path):
     rows = write(tmp_path / "round.npy", [2, 2, 2])
     found = elbow_curve(
         loaded(rows),
-        [1, 2, 3, 4, 5],
+        [1, 2, 3, 4],
         score="reconstruction",
         seeds=2,
         out=tmp_path / "out",
