@@ -152,14 +152,13 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, trained, monk
     path = tmp_path / "runs" / first.name
     held = threading.Event()
 
-    def train_elsewhere():
+    def hold():  # as a process that trains it, and dies
         with lock(path, "other"):
             held.set()
             release.wait(20)
-        train_config(first.config, out=path, progress=False)
 
     release = threading.Event()
-    other = threading.Thread(target=train_elsewhere)
+    other = threading.Thread(target=hold)
     other.start()
     held.wait(20)
     states = []
@@ -174,6 +173,7 @@ def test_a_run_that_another_process_trains_is_left_to_it(tmp_path, trained, monk
     other.join()
     assert any(first.name in each.running for each in states)
     assert store.open_run(path).finished
+    assert trained["trained"][-1] == first.name  # once nobody has it any more
     assert trained["trained"].count(second.name) == 1
 
 
