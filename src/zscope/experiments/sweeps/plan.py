@@ -452,22 +452,26 @@ def _groups(runs: list[PlannedRun], earlier: Iterable[list[str]]) -> list[list[s
     names = {run.name for run in runs}
     chosen = [list(group) for group in earlier if set(group) <= names]
     taken = {name for group in chosen for name in group}
-    buckets: dict[str, list[list[PlannedRun]]] = {}
+    fresh: list[list[PlannedRun]] = []
+    growing: dict[str, list[list[PlannedRun]]] = {}  # those that are not full yet
     for run in runs:
         if not run.small or run.name in taken:
             continue
         settings = run.config.model_dump_json(exclude={"seed", "model"})
-        for group in buckets.setdefault(f"{run.shape} {settings}", []):
+        candidates = growing.setdefault(f"{run.shape} {settings}", [])
+        for group in candidates:
             first, other = group[0].config.model, run.config.model
             assert first is not None
             assert other is not None
-            if len(group) < TOGETHER and can_train_together(first.model_dump(), other.model_dump()):
+            if can_train_together(first.model_dump(), other.model_dump()):
                 group.append(run)
+                if len(group) == TOGETHER:
+                    candidates.remove(group)
                 break
         else:
-            buckets[f"{run.shape} {settings}"].append([run])
-    fresh = [[run.name for run in group] for groups in buckets.values() for group in groups]
-    return chosen + [group for group in fresh if len(group) > 1]
+            candidates.append([run])
+            fresh.append(candidates[-1])
+    return chosen + [[run.name for run in group] for group in fresh if len(group) > 1]
 
 
 def _plain(config: TrainConfig) -> dict[str, Any]:

@@ -12,7 +12,9 @@ __all__ = ["Lines", "Live", "Watch", "show"]
 
 Report = Callable[["Sweep", "Status"], None]
 LOOK = 2.0
-"""Seconds between two looks at the folders of all runs."""
+"""Seconds between two looks at the folders of all runs, at least."""
+SHARE = 20
+"""How many times as long as a look the pause after it is: looks must not hold up the work."""
 SHOWN = 8
 """Running runs in the live table."""
 
@@ -21,7 +23,7 @@ class Watch:
     """Shows nothing; `report` gets the status every few seconds."""
 
     def __init__(self, sweep: "Sweep", report: Report | None = None) -> None:
-        self.sweep, self.report, self._looked = sweep, report, 0.0
+        self.sweep, self.report, self._next = sweep, report, 0.0
 
     def __enter__(self) -> "Watch":
         return self
@@ -30,10 +32,11 @@ class Watch:
         return None
 
     def tick(self) -> None:
-        if time.monotonic() - self._looked > LOOK:
-            if self.report is not None:
-                self.report(self.sweep, self.sweep.status())
-            self._looked = time.monotonic()
+        begun = time.monotonic()
+        if self.report is not None and begun > self._next:
+            self.report(self.sweep, self.sweep.status())
+            ended = time.monotonic()
+            self._next = ended + max(LOOK, SHARE * (ended - begun))
 
 
 class Lines(Watch):
