@@ -24,6 +24,7 @@ from hostile_arguments import (
     recordings,
     tables,
 )  # fmt: skip
+from hostile_runs import RUNS
 from hypothesis import strategies as st
 
 import zscope as zs
@@ -415,6 +416,7 @@ OTHERS: dict[str, Callable[[Any], Call]] = {
     "compare": _compare,
     "fondue": _search,
     "perturb": _perturb,
+    **RUNS,
 }
 
 

@@ -28,7 +28,7 @@ from zscope.errors import ZscopeError
 from zscope.experiments import sweeps
 
 GRID = {"options.beta": [0.5, 1, 2, 4], "seed": list(range(10))}
-STEPS, EVERY = 240, 20
+STEPS, EVERY = 160, 20
 LONGEST = 600.0  # seconds
 PLAN = {
     "train": {"steps": STEPS, "latents": 2, "batch": 16, "rate": 1e-3, "log_every": 20,
@@ -106,7 +106,7 @@ class Siege:
     def kill(self) -> None:
         """Kill one of those that are there, and start it again."""
         process = self.draw.choice(sorted(self.alive))
-        workers = workers_of(process)
+        workers = self.training(workers_of(process))
         if workers and self.draw.random() < 0.5:
             with suppress(ProcessLookupError):
                 os.kill(self.draw.choice(workers), signal.SIGKILL)
@@ -117,6 +117,14 @@ class Siege:
         jobs = self.alive.pop(process)
         self.kills["process" if jobs == 1 else "process with workers"] += 1
         self.alive[self.start(jobs)] = jobs
+
+    def training(self, processes: list[int]) -> list[int]:
+        """Those that have a run: an item is given up if workers die at once three times."""
+        owners = set()
+        for file in (self.folder / "out" / "runs").glob("*/.lock"):
+            with suppress(OSError, ValueError):
+                owners.add(json.loads(file.read_text())["process"])
+        return [process for process in processes if process in owners]
 
     def collect(self) -> None:
         for process in list(self.alive):

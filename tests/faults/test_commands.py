@@ -45,6 +45,10 @@ PRINTING = [
     ("score", "both.npz", "--only", "mig"),
     ("score", "both.npz", "--only", "mig", "--json"),
     ("compare", "run", "run", "--samples", "60", "--extractor", "none"),
+    ("sweep", "plan", "plan.toml", "--out", "out/sweep", "--no-timing"),
+    ("sweep", "run", "plan.toml", "--out", "out/sweep", "--jobs", "1", "--no-ensemble"),
+    ("sweep", "status", "out/sweep"),
+    ("table", "run"),
     ("nonesuch",),
     ("assay", "nonesuch"),
     ("assay",),
@@ -105,7 +109,21 @@ WITH_PATHS = [
     ("study", "run", "PATH"),
     ("study", "run", "polarised-regime", "--out", "taken/PATH"),
     ("data", "perturb", "PATH", "--epsilon", "0.1"),
+    ("sweep", "plan", "PATH", "--out", "out/sweep", "--no-timing"),
+    ("sweep", "plan", "plan.toml", "--out", "PATH", "--no-timing"),
+    ("sweep", "run", "PATH", "--out", "out/sweep"),
+    ("sweep", "run", "plan.toml", "--jobs", "1", "--out", "taken/PATH"),
+    ("sweep", "run", "plan.toml", "--jobs", "1", "--out", "out/sweep", "--runs", "taken/PATH"),
+    ("sweep", "status", "PATH"),
+    ("table", "PATH"),
+    ("table", "run", "--out", "PATH"),
 ]
+
+
+PLAN = """
+train = {{steps = {steps}, latents = 2, options.hidden = [4], model = "vae", data = "helix"}}
+grid = {{seed = [0, 1]}}
+"""
 
 
 def cases():
@@ -163,6 +181,8 @@ STOPPED = [
     ("data", "perturb", "sprites", "--epsilon", "0.1", "--data-option", "resolution=8", "--out",
      "out/perturbed"),
     ("study", "run", "polarised-regime", "--out", "out/study"),
+    ("sweep", "run", "long.toml", "--jobs", "1", "--out", "out/long"),
+    ("sweep", "run", "long.toml", "--jobs", "2", "--no-ensemble", "--out", "out/alone"),
 ]  # fmt: skip
 DELAYS = (0.05, 0.3, 0.8, 1.5, 2.5, 4.0)
 
@@ -199,6 +219,8 @@ def folder():
     values = np.random.default_rng(0).integers(3, size=(60, 2))
     np.save(place / "codes.npy", values.astype(float))
     np.savez(place / "both.npz", codes=values.astype(float), factors=values)
+    for name, steps in (("plan.toml", 3), ("long.toml", 100_000)):
+        (place / name).write_text(PLAN.format(steps=steps))
     yield place
     shutil.rmtree(place)
 

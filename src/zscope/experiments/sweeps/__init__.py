@@ -29,7 +29,7 @@ from zscope.collection import runs as find_runs
 from zscope.errors import RunError, ZscopeError
 from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
-from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, work
+from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, steps_done, work
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import append, lock, locked_by, write_whole
 from zscope.files import sweep as delete_leftovers
@@ -304,14 +304,13 @@ def _pending(plan: Plan, state: Sweep, retry_failed: bool) -> list[Item]:
 def _run(state: Sweep, pending: list[Item], pool: Executor, watch: Watch) -> None:
     """Do all items; those that other processes work on are looked at until they are done."""
     lost: dict[str, str] = {}  # failures that could not be recorded
+    saved = {_key(item): steps_done(item) for item in pending}
     while pending:
 
         def done(index: int, outcome: Outcome, items: list[Item] = pending) -> None:
             if isinstance(outcome.result, Row):
                 _log(state, items[index], outcome.result)
                 lost.update(_unrecorded(state, outcome.result))
-            else:
-                _note_death(state, items[index], outcome)
             watch.tick()
 
         try:
@@ -321,18 +320,26 @@ def _run(state: Sweep, pending: list[Item], pool: Executor, watch: Watch) -> Non
                 f"sweep: stopped with {state.status().counts()}. Runs in training were saved: "
                 "start the same sweep again to go on."
             ) from None
-        pending = [
-            item
-            for item, outcome in zip(pending, outcomes, strict=True)
-            if isinstance(outcome.result, Row) and "elsewhere" in outcome.result.states.values()
-        ]
-        pending = _wait_for_others(state, pending, watch)
+        again, others = [], []
+        for item, outcome in zip(pending, outcomes, strict=True):
+            before, saved[_key(item)] = saved[_key(item)], steps_done(item)
+            if isinstance(outcome.result, Row):
+                others += [item] if "elsewhere" in outcome.result.states.values() else []
+            elif saved[_key(item)] > before:
+                again.append(item)  # its workers died, but it came further: they are to blame
+            else:
+                _note_death(state, item, outcome)
+        pending = again + _wait_for_others(state, others, watch)
     if lost:
         name, reason = next(iter(lost.items()))
         raise RunError(
             f"sweep: {len(lost)} runs failed, and that could not be recorded in "
             f"{state.failed_folder}. The first is {name}: {reason}"
         )
+
+
+def _key(item: Item) -> str:
+    return next(iter(item.configs))
 
 
 def _wait_for_others(state: Sweep, items: list[Item], watch: Watch) -> list[Item]:

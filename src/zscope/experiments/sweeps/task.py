@@ -32,7 +32,16 @@ from zscope.recording import record
 from zscope.store import weights_checksum
 from zscope.training.config import TrainConfig
 
-__all__ = ["Item", "Row", "is_complete", "is_measured", "is_trained", "owner_of", "work"]
+__all__ = [
+    "Item",
+    "Row",
+    "is_complete",
+    "is_measured",
+    "is_trained",
+    "owner_of",
+    "steps_done",
+    "work",
+]
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Row:
 def work(item: Item) -> Row:
     """Train and measure the runs of an item; what goes wrong with one is its result."""
     row = Row({})
-    begun, done = time.monotonic(), _steps_done(item)
+    begun, done = time.monotonic(), steps_done(item)
     failure: Exception | None = None
     try:
         _train(item)
@@ -70,7 +79,7 @@ def work(item: Item) -> Row:
         return Row(dict.fromkeys(item.configs, "elsewhere"), reasons)
     except Exception as error:
         failure = error
-    trained, steps = time.monotonic(), _steps_done(item) - done
+    trained, steps = time.monotonic(), steps_done(item) - done
     for name in item.configs:
         # Of several that are trained together one may fail, and the others finish.
         if failure is not None and not is_trained(Path(item.runs) / name):
@@ -322,7 +331,8 @@ def _measured_data(path: Path, root: str | None) -> Dataset:
     return run_data(path, root=root)
 
 
-def _steps_done(item: Item) -> int:
+def steps_done(item: Item) -> int:
+    """The steps that the runs of an item have saved, over all of them."""
     total = 0
     for name in item.configs:
         with suppress(RunError, OSError):
