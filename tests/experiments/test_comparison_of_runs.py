@@ -193,6 +193,7 @@ def test_fields_leave_out_what_cannot_change_a_model(trained_family):
     assert families.fields_of(config)["seed"] == "3, weights 5"
 
 
+@pytest.mark.slow
 def test_the_command_compares_many(zscope, trained_family, tmp_path):
     paths = [trained_family / name for name in LOW]
     code, out, err = zscope("compare", *paths, "--samples", 60, "--json")
