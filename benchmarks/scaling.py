@@ -236,9 +236,8 @@ def main() -> int:
                 key = axis, entry.name
                 if key in ended or not depends(entry, axis):
                     continue
-                if would_exceed(cells.times(*key), size, limit):
-                    ended.add(key)
-                elif cells.get(axis, size, entry.name, limit)["seconds"] is None:
+                too_long = would_exceed(cells.times(*key), size, limit)
+                if too_long or cells.get(axis, size, entry.name, limit)["seconds"] is None:
                     ended.add(key)
             print(f"{axis} {size:,}: {time.perf_counter() - begun:.0f} s", file=sys.stderr)
     show(cells, [entry.name for entry in entries], axes)

@@ -113,7 +113,7 @@ def test_nothing_finished_is_trained_or_written_twice(table, finished, monkeypat
     monkeypatch.setattr(evaluation, "train", no_training)
     monkeypatch.setattr(evaluation, "write_scaled", None)
     again = evaluate_perturbation(
-        finished, ["beta-vae?beta=0.2", "ae"], scores=["mig", "dci.completeness"], seeds=2,
+        finished, ["beta-vae?beta=0.2", "ae"], scores=["mig", "sap"], seeds=2,
         progress=False,
     )  # fmt: skip
     assert again.to_dict() == table.to_dict()
