@@ -2,13 +2,14 @@
 
 import json
 import threading
+from contextlib import suppress
 
 import pytest
 import torch
 
 import zscope as zs
 from zscope import store
-from zscope.errors import RunError
+from zscope.errors import RunError, ZscopeError
 from zscope.experiments import sweeps
 from zscope.experiments.sweeps import estimate, prepare, status, task
 from zscope.experiments.training import train_config
@@ -196,6 +197,24 @@ def test_the_plan_says_what_is_done_and_what_it_would_cost(tmp_path):
     checked, state = prepare(content, tmp_path)
     after = estimate.estimate(checked, state)
     assert (after.done, after.seconds, after.disk) == (3, 0, 0)
+
+
+def test_what_the_first_steps_of_a_process_cost_is_no_part_of_an_estimate(tmp_path, monkeypatch):
+    checked, state = prepare(plan(assay=None, seed=[0]), tmp_path)
+    (item,) = sweeps.items_of(checked, state)
+    calls = []
+
+    def work(item):
+        ((name, config),) = item.configs.items()
+        calls.append(name)
+        warm_up = 10.0 if len(calls) == 1 else 0.0
+        seconds = warm_up + 1.0 + 0.25 * config["steps"]
+        return task.Row({name: "done"}, seconds=seconds, steps=config["steps"])
+
+    monkeypatch.setattr(estimate, "work", work)
+    cost = estimate.time_shape(item)
+    assert cost.step == pytest.approx(0.25)
+    assert cost.fixed == pytest.approx(1.0)
 
 
 def test_status_tells_what_waits_and_the_time_left(tmp_path):

@@ -1,9 +1,9 @@
 """What a sweep would take: time and disk, from one short run of each shape.
 
-For each shape that is not finished, one item of the sweep is trained twice for a few steps in a
-temporary folder, and measured: the difference gives the time of a step, the rest what a run
-costs whatever its length. Where the sweep itself has finished runs of a shape, their times are
-used instead.
+For each shape that is not finished, one item of the sweep is trained for a few steps in a
+temporary folder, and measured, after a first time that does not count. Two lengths are timed: the
+difference gives the time of a step, the rest what a run costs whatever its length. Where the
+sweep itself has finished runs of a shape, their times are used instead.
 """
 
 import os
@@ -147,11 +147,13 @@ def _by_shape(plan: Plan, items: list[Item]) -> Iterator[tuple[str, list[Item]]]
 
 
 def time_shape(item: Item) -> Cost:
-    """The cost of a run, from two short trainings of the item with one thread, as workers have."""
+    """The cost of a run, from short trainings of the item with one thread, as workers have."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         with tempfile.TemporaryDirectory(prefix="zscope-plan-") as folder:
+            # The first steps of a process load the data and prepare kernels, which takes seconds.
+            _short(item, STEPS[0], Path(folder) / "warm-up")
             rows = [_short(item, steps, Path(folder) / str(steps)) for steps in STEPS]
             count = len(item.configs)
             per_step = (rows[1].seconds - rows[0].seconds) / (rows[1].steps - rows[0].steps)
