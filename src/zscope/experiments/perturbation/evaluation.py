@@ -46,7 +46,7 @@ from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import train
 from zscope.experiments.whole import Whole
 from zscope.experiments.workers import ThisProcess, run_all
-from zscope.files import lock
+from zscope.files import as_path, lock
 from zscope.kept import results_of
 from zscope.models import build_for, entry
 from zscope.recording import SAMPLES, record
@@ -115,7 +115,7 @@ def evaluate_perturbation(
     `executor` the runs go to its workers. Writes table.csv, table.json and table.md into
     OUT/evaluate.
     """
-    out = Path(out)
+    out = as_path("evaluate_perturbation", out)
     settings, result = _read(out)
     original = _original(settings, data, out)
     latents = settings["latents"] if latents is None else latents
