@@ -43,7 +43,10 @@ class Damaged(RunError):
 
 def is_run(path: str | Path) -> bool:
     """Whether this folder is a run of zscope."""
-    return (Path(path) / "run.json").is_file()
+    try:
+        return (Path(path) / "run.json").is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def read_run_file(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ cause, and the next step. The command line prints the message as one line and ex
 with code 1; any other exception there is a bug (code 70).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 __all__ = [
@@ -75,6 +75,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"Did you mean {' or '.join(near)}?"
     return f"Known: {', '.join(known)}."
+
+
+def listed_names(who: str, option: str, value: object) -> list[str]:
+    """A name or several as a list; ConfigError for anything else."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, Sequence) and all(isinstance(name, str) for name in names):
+        return [str(name) for name in names]
+    raise ConfigError(
+        f"{who}: {option}={value!r:.60}; expected a name or a list of names. Put names in quotes."
+    )
 
 
 def __dir__() -> list[str]:

@@ -31,7 +31,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
-from zscope.errors import DataError, Locked, ResourceError, RunError, ZscopeError
+from zscope.errors import ConfigError, DataError, Locked, ResourceError, RunError, ZscopeError
 
 try:
     import fcntl
@@ -39,8 +39,8 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
-    "PARTIAL", "append", "check_disk", "check_memory", "lock", "locked_by", "open_regular",
-    "partial_folder", "require_regular", "sweep", "sync", "write_whole", "writing",
+    "PARTIAL", "append", "as_path", "check_disk", "check_memory", "lock", "locked_by",
+    "open_regular", "partial_folder", "require_regular", "sweep", "sync", "write_whole", "writing",
 ]  # fmt: skip
 
 PARTIAL = ".part-"  # followed by random letters
@@ -362,6 +362,23 @@ def _owner(path: Path) -> str:
             since = datetime.fromtimestamp(float(about["since"]))
             return f"process {int(about['process'])} on {about['host']} since {since:%d %b %H:%M}"
     return "another process"
+
+
+def as_path(who: str, path: object) -> Path:
+    """A path; ConfigError for what cannot be one."""
+    try:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"a {type(path).__name__}")
+        place = Path(path)
+        os.stat(place)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return place
+    except (TypeError, ValueError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(
+            f"{who}: {path!r:.60} is not a path ({reason}). Give the name of a file or a folder."
+        ) from None
+    return place
 
 
 def require_regular(

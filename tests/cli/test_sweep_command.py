@@ -3,8 +3,12 @@
 import json
 import os
 import shutil
+import signal
 import socket
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -336,3 +340,60 @@ def test_a_disk_so_full_that_no_failure_can_be_recorded(sweep):
     assert "Traceback" not in out + err
     assert len(err.splitlines()) <= 1
     assert sweep()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "ensemble"),
+    [(signal.SIGINT, 130, "--no-ensemble"), (signal.SIGTERM, 143, "--ensemble")],
+)
+def test_a_sweep_that_is_stopped_saves_its_runs_and_says_how_to_go_on(
+    zscope, tmp_path, number, code, ensemble
+):
+    (tmp_path / "plan.toml").write_text(PLAN.replace("steps = 6", "steps = 1000000"))
+    words = ("sweep", "run", "plan.toml", "--out", "out", "--jobs", 1, "--quiet", ensemble)
+
+    def stop():
+        """As soon as a run is in training, when the signal is expected."""
+        while not list(Path("out").glob("runs/*/history.jsonl")):
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(os.getpid(), number)
+
+    stopper = threading.Thread(target=stop, daemon=True)
+    stopper.start()
+    ended, out, err = zscope(*words)
+    stopper.join()
+    assert (ended, out) == (code, "")
+    assert err.startswith("sweep: stopped with 0 of 2 runs done")
+    assert err.endswith("start the same sweep again to go on.\n")
+    assert len(err.splitlines()) == 1
+    begun = [path for path in Path("out/runs").iterdir() if store.is_run(path)]
+    assert len(begun) == (1 if ensemble == "--no-ensemble" else 2)
+    for path in begun:
+        (step,) = [step for step, _ in store.checkpoints(path)]
+        assert step == store.open_run(path).step > 0
+    assert not list(Path("out").rglob(".lock"))
+    assert len(status("out").waiting) == 2
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["read-only", "small"])
+def test_a_disk_that_is_read_only_or_full(tmp_path, place):
+    """In a view of files of its own: a disk of 24 kB, or one that cannot be written."""
+    (tmp_path / "plan.toml").write_text(PLAN)
+    (tmp_path / "disk").mkdir()
+    options = "ro" if place == "read-only" else "size=24k"
+    command = f"mount -t tmpfs -o {options} none disk && exec {sys.executable} -c "
+    command += "'from zscope.cli import main; main()' sweep run plan.toml --out disk/out"
+    program = [*("unshare", "-m", "sh", "-c"), f"{command} --jobs 1 --quiet"]
+    if subprocess.run(
+        [*program[:-1], "mount -t tmpfs none disk"], cwd=tmp_path, check=False
+    ).returncode:
+        pytest.skip("a mount of one's own cannot be made here")
+    done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, check=False)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 1, printed
+    assert "Traceback" not in printed
+    assert ("may not write there" if place == "read-only" else "disk is full") in printed
+    assert len(done.stderr.splitlines()) <= 1

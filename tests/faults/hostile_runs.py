@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hostile_arguments import Call, arrays, options
 from hypothesis import strategies as st
 
@@ -37,9 +38,22 @@ def family() -> Path:
     return folder
 
 
+@cache
+def perturbed() -> tuple[Path, zs.Dataset]:
+    """A folder with changed data, and the data."""
+    factors = np.stack([np.arange(24) % 4, np.arange(24) // 4], 1)
+    noise = np.random.default_rng(0).random((24, 2))
+    data = zs.data.from_arrays(np.hstack([factors / 6, noise]).astype(np.float32), factors)
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    zs.perturb(data, out=folder / "out", epsilon=0.1, restarts=2, steps=2, rounds=1, batch=8,
+               latents=2, options={"hidden": (4,)}, progress=False)  # fmt: skip
+    return folder / "out", data
+
+
 def odd(*good: Any) -> st.SearchStrategy[Any]:
     """One of the good values, or something else."""
-    return st.one_of(st.sampled_from(good), st.sampled_from(good), st.sampled_from(ODD))
+    return st.sampled_from((*good * (4 * len(ODD) // len(good)), *ODD))
 
 
 def _runs(draw: Any) -> Call:
@@ -83,9 +97,9 @@ def _dynamics(draw: Any) -> Call:
 
 
 def _select(draw: Any) -> Call:
-    chosen = {"samples": 40, **draw(options(["samples", "seed"]))}
-    chosen["rank"] = draw(odd(None, "udr", "orthogonality", "effective-rank"))
-    chosen["scores"] = draw(odd(None, [], ["mig"]))
+    chosen: dict[str, Any] = {"samples": draw(odd(40, 60)), **draw(options(["seed"]))}
+    chosen["rank"] = draw(odd(None, "udr", "distance-to-orthogonality"))
+    chosen["scores"] = draw(odd(None, ["mig"], ["mig", "sap"]))
     return experiments.select_models, (draw(odd(family(), family() / "runs")),), chosen
 
 
@@ -104,7 +118,10 @@ def _sweep(draw: Any) -> Call:
         field = draw(st.sampled_from((*SMALL, "model", "data", "seed", "rate", "split", "epochs",
                                       "preset", "snapshots", "device", "nonesuch", "options"))
                      )  # fmt: skip
-        values = [draw(st.sampled_from(ODD))] if key == "grid" else draw(st.sampled_from(ODD))
+        value = draw(st.sampled_from(ODD))
+        if field == "steps" and value in (None, 10**30):  # as many as it takes
+            value = 3
+        values = [value] if key == "grid" else value
         plan = {**plan, key: {**plan[key], field: values}}
     elif key == "assay":
         wanted = {"names": draw(odd(["effective-rank"])), "samples": draw(odd(20))}
@@ -128,16 +145,12 @@ def _elbow(draw: Any) -> Call:
 
 
 def _evaluate(draw: Any) -> Call:
-    with_change = draw(odd(family()))
-    chosen = {
-        "models": draw(odd("vae")),
-        "scores": draw(odd("mig")),
-        "seeds": draw(odd(1)),
-        "steps": 2,
-        "latents": draw(odd(2)),
-        "data": draw(st.one_of(st.none(), arrays())),
-    }
-    return experiments.evaluate_perturbation, (with_change,), {**chosen, "progress": False}
+    folder, data = perturbed()
+    chosen = {"models": draw(odd("vae")), "scores": draw(odd("mig")), "seeds": draw(odd(1)),
+              "latents": draw(odd(2, None)), "samples": draw(odd(24))}  # fmt: skip
+    chosen["data"] = draw(st.one_of(st.just(data), st.just(data), st.none(), arrays()))
+    settings = {**chosen, "steps": 2, "progress": False}
+    return experiments.evaluate_perturbation, (draw(odd(folder)),), settings
 
 
 RUNS: dict[str, Callable[[Any], Call]] = {

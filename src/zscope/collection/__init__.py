@@ -21,6 +21,7 @@ from zscope.collection.columns import Columns, choose_entries, columns_of, rows_
 from zscope.collection.index import read_all, stamps_below, stamps_of
 from zscope.documents import is_run, read_json
 from zscope.errors import MissingExtra, RunError
+from zscope.files import as_path
 from zscope.results import html_table, text_table
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ WIDEST = 8
 
 def runs(path: str | Path) -> "Runs":
     """The runs of a sweep, all runs in a folder and the folders below it, or a single run."""
-    path = Path(path)
+    path = as_path("runs", path)
     if (path / "sweep.json").is_file():
         return _runs_of_sweep(path)
     if is_run(path):

@@ -22,7 +22,7 @@ from zscope.assays.regime.tracking import correlation_tracking
 from zscope.assays.run import measure
 from zscope.assays.similarity.layers import layer_similarities
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean
+from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean, listed_names
 from zscope.experiments.comparison import SAMPLES, choose_observations, model_activations
 from zscope.experiments.comparison_of_runs import layers_of
 from zscope.experiments.layer_maps import average
@@ -112,7 +112,7 @@ def dynamics(
 
 
 def _choose(parts: str | Sequence[str] | None) -> list[str]:
-    names = list(PARTS) if parts is None else [parts] if isinstance(parts, str) else list(parts)
+    names = list(PARTS) if parts is None else listed_names(WHO, "parts", parts)
     for name in names:
         if name not in PARTS:
             raise ConfigError(

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from zscope.assays.matrices import Array, same_rows
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.results import Result, Scored
 
 __all__ = [
@@ -63,6 +63,7 @@ def elbow(
     tolerance: float = 0.02,
 ) -> Elbow:
     """The elbow of a curve of values against numbers of latents, for two or more sizes."""
+    _check_curve(curve, better, tolerance)
     sizes = sorted(curve)
     values = np.array([curve[n] for n in sizes], dtype=float)
     if len(sizes) < 2 or not np.isfinite(values).all():
@@ -85,6 +86,29 @@ def elbow(
         within=sizes[int(np.argmax(near))],
         curve={n: float(curve[n]) for n in sizes},
         better=better,
+    )
+
+
+def _check_curve(curve: Any, better: Any, tolerance: Any) -> None:
+    numbers = isinstance(curve, Mapping) and all(map(_is_number, [*curve, *curve.values()]))
+    if not numbers:
+        raise ConfigError(
+            f"elbow: curve={curve!r:.60}; expected a number for each size, such as {{2: 31.5, 4: "
+            "20.1, 8: 19.8}."
+        )
+    if better not in ("lower", "higher"):
+        raise ConfigError(f"elbow: better={better!r:.60}; expected 'lower' or 'higher'.")
+    if not (_is_number(tolerance) and 0 <= tolerance < 1e6):
+        raise ConfigError(
+            f"elbow: tolerance={tolerance!r:.60}; expected a share of the best value, such as 0.02."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float | np.number)
+        and not isinstance(value, bool | np.complexfloating)
+        and not (isinstance(value, int) and abs(value) > 2**62)
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from zscope import store
 from zscope.collection import runs as collect
 from zscope.collection.index import fields_of as flatten
-from zscope.errors import ConfigError, RunError, did_you_mean
+from zscope.errors import ConfigError, RunError, did_you_mean, listed_names
 from zscope.results import listed
 
 __all__ = ["Family", "Member", "families", "fields_of", "find_members", "pairs_by", "resolve"]
@@ -60,7 +60,8 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
     """The finished runs in a folder of runs, or of several; and why others are left out."""
-    targets = [runs] if isinstance(runs, str | Path | store.Run) else list(runs)
+    several = isinstance(runs, Iterable) and not isinstance(runs, str | bytes | Path | Mapping)
+    targets = list(runs) if several else [runs]
     folders = list(dict.fromkeys(path for target in targets for path in _runs_in(who, target)))
     names = _names(folders)
     members, notes = [], []
@@ -103,10 +104,10 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 def resolve(who: str, names: str | Sequence[str], members: Sequence[Member]) -> list[str]:
     """The full names of fields; a unique last part is enough."""
-    texts = names.split(",") if isinstance(names, str) else list(names)
+    texts = names.split(",") if isinstance(names, str) else listed_names(who, "by", names)
     known = list(dict.fromkeys(key for member in members for key in member.fields))
     fields = []
-    for text in (str(each).strip() for each in texts):
+    for text in (each.strip() for each in texts):
         matches = [key for key in known if key.rpartition(".")[2] == text]
         if text not in known and len(matches) != 1:
             short = {key.rpartition(".")[2] for key in known}

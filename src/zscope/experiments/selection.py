@@ -203,6 +203,12 @@ def select_models(
 def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
     """The models of each group, and what is left out."""
     if isinstance(runs, Mapping):
+        for name, own in runs.items():
+            if not isinstance(own, Sequence) or isinstance(own, str | bytes):
+                raise ConfigError(
+                    f"select: the group {name!r:.60} is {own!r:.60}; expected a list of models, "
+                    'such as {"beta 4": [model, model]}.'
+                )
         groups = [
             [
                 _Model(f"{name} {k}", str(name), k, None, partial(load, each))

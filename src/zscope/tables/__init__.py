@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zscope.collection import Runs
-from zscope.errors import ConfigError, MissingExtra, RunError
+from zscope.errors import ConfigError, MissingExtra, RunError, listed_names
 from zscope.files import write_whole
 from zscope.results import html_table, listed, text_table
 from zscope.tables.formats import (
@@ -154,14 +154,20 @@ def table(
     differences between the levels of that field, of runs that agree in everything else. `seed`
     is that of the bootstrap.
     """
-    names = default_columns(runs) if columns is None else columns
+    names = default_columns(runs) if columns is None else listed_names("table", "columns", columns)
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise ConfigError(f"table: seed={seed!r:.60}; expected a whole number of at least 0.")
     keys = {runs.columns.label(n, "table"): runs.columns.resolve(n, "table") for n in names}
     finished = _finished(runs)
-    pair = None if paired is None else finished.columns.resolve(paired, "table")
+    pair = None
+    if paired is not None:
+        (name, *_) = listed_names("table", "paired", [paired])
+        pair = finished.columns.resolve(name, "table")
     if by is None:
         is_seed = finished.columns.is_seed
         by = [] if pair else [each for each in finished.varying() if not is_seed(each)]
-    fields = [finished.columns.resolve(each, "table") for each in dict.fromkeys(by)]
+    grouping = dict.fromkeys(listed_names("table", "by", by))
+    fields = [finished.columns.resolve(each, "table") for each in grouping]
     if pair is None:
         result = _means(finished, keys, fields)
     else:

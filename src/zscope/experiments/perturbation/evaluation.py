@@ -37,7 +37,7 @@ from zscope import store
 from zscope.assays.run import choose, measure
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
-from zscope.errors import ConfigError, DataError, RunError, did_you_mean
+from zscope.errors import ConfigError, DataError, RunError, did_you_mean, listed_names
 from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
 from zscope.experiments.perturbation.restarts import count_factors, with_message
@@ -46,7 +46,7 @@ from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import train
 from zscope.experiments.whole import Whole
 from zscope.experiments.workers import ThisProcess, run_all
-from zscope.files import lock
+from zscope.files import as_path, lock
 from zscope.kept import results_of
 from zscope.models import build_for, entry
 from zscope.recording import SAMPLES, record
@@ -115,7 +115,7 @@ def evaluate_perturbation(
     `executor` the runs go to its workers. Writes table.csv, table.json and table.md into
     OUT/evaluate.
     """
-    out = Path(out)
+    out = as_path("evaluate_perturbation", out)
     settings, result = _read(out)
     original = _original(settings, data, out)
     latents = settings["latents"] if latents is None else latents
@@ -338,7 +338,8 @@ def _listed(values: Sequence[str] | str, name: str) -> list[str]:
     """Several words: a list, or text with commas outside of brackets."""
     if isinstance(values, str):
         values = re.split(r",(?![^\[]*\])", values)
-    words = list(dict.fromkeys(word.strip() for word in values if word.strip()))
+    texts = listed_names("evaluate_perturbation", name, values)
+    words = list(dict.fromkeys(word.strip() for word in texts if word.strip()))
     if not words:
         raise ConfigError(f"evaluate_perturbation: {name} is empty; name at least one.")
     return words

@@ -31,7 +31,7 @@ from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
 from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, steps_done, work
 from zscope.experiments.workers import Outcome, run_all, workers
-from zscope.files import append, lock, locked_by, write_whole
+from zscope.files import append, as_path, lock, locked_by, write_whole
 from zscope.files import sweep as delete_leftovers
 
 __all__ = [
@@ -169,12 +169,12 @@ def prepare(
 
     Runs that an earlier plan in OUT trains together stay together.
     """
-    out = Path(out)
+    out = as_path("sweep", out)
     earlier: list[list[str]] = []
     if (content := _earlier(out)) is not None:
         earlier = _groups_of(out, content)
         runs = _runs_folder(out, content) if runs is None else runs
-    folder = out / "runs" if runs is None else Path(runs)
+    folder = out / "runs" if runs is None else as_path("sweep", runs)
     checked = read_plan(plan, root=root, ensemble=ensemble, groups=earlier)
     entries = [run.entry for run in checked.runs]
     return checked, Sweep(entries, checked.assay, out, folder)
@@ -182,7 +182,7 @@ def prepare(
 
 def status(out: str | Path) -> Status:
     """How far the sweep in a folder is."""
-    out = Path(out)
+    out = as_path("sweep", out)
     if not (out / "sweep.json").is_file():
         raise RunError(
             f"sweep: {out} contains no sweep.json, so no sweep was started there. Start one with: "
@@ -261,7 +261,7 @@ def sweep(
     What is finished is not done again; runs that failed before are left alone unless
     `retry_failed`. `progress=None` shows a live table in a terminal.
     """
-    out = Path(out)
+    out = as_path("sweep", out)
     given: dict[str, Any] = {"runs": runs, "root": root, "ensemble": ensemble}
     before = _stamp(out)
     checked, state = prepare(plan, out, **given)
@@ -286,9 +286,17 @@ def sweep(
                     (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
             with show(state, progress) as watch:
                 _run(state, pending, active or pool(), watch)
-    for folder in (out, state.failed_folder, *(state.folder / name for name in state.entries)):
-        delete_leftovers(folder)  # of processes that were killed after they had finished a run
+    _tidy(state)
     return find_runs(out)
+
+
+def _tidy(state: Sweep) -> None:
+    """Delete what processes have left that were killed right after they had finished a run."""
+    for folder in (state.out, state.failed_folder):
+        delete_leftovers(folder)
+    for name in state.entries:
+        delete_leftovers(state.folder / name)
+        delete_leftovers(state.folder / name / "assays")
 
 
 def _pending(plan: Plan, state: Sweep, retry_failed: bool) -> list[Item]:

@@ -44,7 +44,7 @@ from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
 from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import with_defaults
-from zscope.files import open_regular
+from zscope.files import as_path, open_regular
 from zscope.recording import SAMPLES
 from zscope.sampling import whole
 from zscope.training.checks import check_first_batch
@@ -201,7 +201,7 @@ def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of the plan for messages, and its content."""
     if isinstance(plan, Mapping):
         return "sweep", {str(key): value for key, value in plan.items()}
-    path = Path(plan)
+    path = as_path("sweep", plan)
     try:
         with open_regular(path, "sweep", ConfigError) as file:
             text = file.read().decode()
