@@ -2,14 +2,13 @@
 
 import json
 import threading
-from contextlib import suppress
 
 import pytest
 import torch
 
 import zscope as zs
 from zscope import store
-from zscope.errors import RunError, ZscopeError
+from zscope.errors import RunError
 from zscope.experiments import sweeps
 from zscope.experiments.sweeps import estimate, prepare, status, task
 from zscope.experiments.training import train_config
