@@ -82,8 +82,7 @@ def bare(runs: int, folder: Path) -> None:
         )
         for half in halves
     ]
-    codes = [process.wait() for process in processes]  # wait for all of them
-    if any(codes):
+    if any([process.wait() for process in processes]):
         sys.exit("the bare loop failed")
 
 

@@ -46,7 +46,7 @@ PRINTING = [
     ("score", "both.npz", "--only", "mig", "--json"),
     ("compare", "run", "run", "--samples", "60", "--extractor", "none"),
     ("sweep", "plan", "plan.toml", "--out", "out/sweep", "--no-timing"),
-    ("sweep", "run", "plan.toml", "--out", "out/sweep", "--jobs", "1", "--no-ensemble"),
+    ("sweep", "run", "plan.toml", "--out", "out/sweep", "--jobs", "1", "--quiet"),
     ("sweep", "status", "out/sweep"),
     ("table", "run"),
     ("nonesuch",),
