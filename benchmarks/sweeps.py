@@ -82,7 +82,8 @@ def bare(runs: int, folder: Path) -> None:
         )
         for half in halves
     ]
-    if any([process.wait() for process in processes]):
+    codes = [process.wait() for process in processes]  # wait for all of them
+    if any(codes):
         sys.exit("the bare loop failed")
 
 
