@@ -3,6 +3,7 @@
 import json
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -226,3 +227,75 @@ def test_status_tells_what_waits_and_the_time_left(tmp_path):
     assert (len(state.done), len(state.waiting)) == (1, 2)
     entry = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
     assert state.left == pytest.approx(entry["seconds"] / entry["steps"] * 24)
+
+
+def states(out):
+    return {path.name: store.open_run(path).status for path in (out / "runs").iterdir()}
+
+
+def test_snapshots_of_one_run_of_an_ensemble_are_taken_of_all(tmp_path):
+    runs = tmp_path / "runs"
+    sweep(plan(seed=[0, 1], assay=None), tmp_path / "a", runs=runs)
+    before = {path.name: weights(path) for path in runs.iterdir()}
+    sweep(plan(seed=[0], snapshots=[[6]], assay=None), tmp_path / "b", runs=runs)
+    assert status(tmp_path / "b").failed == {}
+    for path in runs.iterdir():
+        assert store.open_run(path).finished
+        assert [step for step, _ in store.checkpoints(path)] == [6]
+        assert all(torch.equal(weights(path)[k], v) for k, v in before[path.name].items())
+    sweep(plan(seed=[0, 1], assay=None), tmp_path / "a", runs=runs)  # is still complete
+    assert len(status(tmp_path / "a").done) == 2
+
+
+def interrupt(monkeypatch, step):
+    """Stop the next training after a step, as Ctrl-C does."""
+    from zscope.training import loop, stacking
+
+    for module in (loop, stacking):
+        plain = module.update
+
+        def update(*args, _plain=plain, **options):
+            _plain(*args, **options)
+            if args[3] == step:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(module, "update", update)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_runs_go_on_in_the_company_in_which_they_began(tmp_path, monkeypatch, first):
+    """Begun together and gone on with others, or begun alone and now planned together."""
+    with monkeypatch.context() as patch:
+        interrupt(patch, 7)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(plan(assay=None, checkpoint_every=[5]), tmp_path, ensemble=first)
+    sweep(plan(assay=None, seed=[0, 3], checkpoint_every=[5]), tmp_path, ensemble=True)
+    assert status(tmp_path).failed == {}
+    assert len(status(tmp_path).done) == 2
+    members = [store.open_run(path).environment.get("ensemble") for path in
+               sorted((tmp_path / "runs").iterdir())]  # fmt: skip
+    assert [len(each or []) for each in members] == ([2, 2, 0] if first else [0, 0])
+
+
+def test_a_file_that_is_replaced_is_other_data(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    losses = []
+    for scale in (1.0, 5.0):
+        np.savez(tmp_path / "new.npz", images=scale * rows)
+        (tmp_path / "new.npz").replace(tmp_path / "data.npz")
+        content = plan(seed=[0], data=[str(tmp_path / "data.npz")], assay=None)
+        sweep(content, tmp_path / f"out{scale}")
+        path = next((tmp_path / f"out{scale}" / "runs").iterdir())
+        losses.append(store.open_run(path).history[0]["loss"])
+    assert losses[1] > 5 * losses[0]
+
+
+def test_data_that_change_after_the_plan_are_refused(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    np.save(tmp_path / "data.npy", rows)
+    checked, state = prepare(plan(seed=[0], data=[str(tmp_path / "data.npy")]), tmp_path / "out")
+    (item,) = sweeps.items_of(checked, state)
+    np.save(tmp_path / "data.npy", rows + 1)
+    row = task.work(item)
+    (reason,) = row.reasons.values()
+    assert "are not those that the plan was made for" in reason

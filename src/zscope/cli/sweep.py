@@ -193,5 +193,7 @@ def print_status(state: Any, *, json: bool, quiet: bool, out: Path) -> None:
                 print(f"Table: zscope table {out}")
         if state.failed:
             print(f"See {out / 'failed'}; try again with --retry-failed.")
-    if state.failed:
+    if state.waiting and not quiet and not json:
+        print(f"{len(state.waiting)} runs are not done: start the same sweep again.")
+    if state.failed or state.waiting:
         raise Exit(1)

@@ -19,7 +19,7 @@ from zscope.errors import DataError
 from zscope.files import open_regular
 from zscope.training.config import TrainConfig
 
-__all__ = ["LEFT_OUT", "address", "content_hash", "run_name"]
+__all__ = ["LEFT_OUT", "address", "content_hash", "data_hash", "run_name"]
 
 LEFT_OUT = frozenset({"snapshots", "snapshot_every", "checkpoint_every", "device", "scaling"})
 """Settings of a run that are not part of its address."""
@@ -29,17 +29,31 @@ DIGITS = 12
 def address(config: TrainConfig) -> str:
     """The hash of a configuration whose model and data have recipes."""
     plain = config.model_dump(exclude=set(LEFT_OUT))
-    data = plain["data"]
-    place = Path(data["name"])
-    if place.is_absolute():
-        data = {**data, "name": content_hash(place, *_stamp(place))}
-        options = dict(data["options"])
-        factors = options.get("factors")
-        if isinstance(factors, str) and factors.endswith(".npy"):
-            file = Path(factors).expanduser().resolve()
-            data["options"] = {**options, "factors": content_hash(file, *_stamp(file))}
-    text = json.dumps({**plain, "data": data}, sort_keys=True, separators=(",", ":"))
+    content = data_hash(plain["data"])
+    if content:  # wherever the files lie
+        plain["data"] = {**plain["data"], "name": content, "options": _options(plain["data"])}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def data_hash(recipe: dict[str, Any]) -> str:
+    """A hash of one's own files that a data recipe names; "" for data that have a name."""
+    place = Path(recipe["name"])
+    if not place.is_absolute():
+        return ""
+    files = [place]
+    factors = recipe["options"].get("factors")
+    if isinstance(factors, str) and factors.endswith(".npy"):
+        files.append(Path(factors).expanduser().resolve())
+    return " ".join(content_hash(file, *_stamp(file)) for file in files)
+
+
+def _options(recipe: dict[str, Any]) -> dict[str, Any]:
+    """The options of data of one's own, without the path of a file of factors."""
+    options = dict(recipe["options"])
+    if str(options.get("factors", "")).endswith(".npy"):
+        options["factors"] = ".npy"
+    return options
 
 
 def run_name(config: TrainConfig, hashed: str) -> str:

@@ -17,8 +17,10 @@ import torch
 
 from zscope.errors import ZscopeError
 from zscope.experiments.sweeps import Sweep, duration, items_of, read_rates
+from zscope.experiments.sweeps.address import address, run_name
 from zscope.experiments.sweeps.plan import Plan
 from zscope.experiments.sweeps.task import Item, work
+from zscope.training.config import TrainConfig
 
 __all__ = ["Cost", "Estimate", "estimate"]
 
@@ -170,8 +172,11 @@ def time_shape(item: Item) -> Cost:
 def _short(item: Item, steps: int, folder: Path) -> Any:
     """The item with so few steps, in a folder of its own."""
     short = {"steps": steps, "snapshots": [], "snapshot_every": None, "warmup": 0}
-    configs = {name: {**config, **short} for name, config in item.configs.items()}
-    row = work(replace(item, configs=configs, runs=str(folder / "runs"), failed=str(folder)))
+    shortened = [TrainConfig(**{**config, **short}) for config in item.configs.values()]
+    addresses = {run_name(each, address(each)): address(each) for each in shortened}
+    configs = {n: each.model_dump() for n, each in zip(addresses, shortened, strict=True)}
+    here = replace(item, runs=str(folder / "runs"), failed=str(folder))
+    row = work(replace(here, configs=configs, addresses=addresses))
     reasons = [row.reasons[name] for name, state in row.states.items() if state == "failed"]
     if reasons:
         raise ZscopeError(f"sweep: a short run of {next(iter(configs))} failed: {reasons[0]}")

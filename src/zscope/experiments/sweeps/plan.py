@@ -193,7 +193,7 @@ def read_plan(
     _refuse_duplicates(name, runs)
     assay = _read_assay(name, content.get("assay"), builder)
     chosen = _groups(runs, groups) if ensemble else []
-    where = None if root is None else str(root)
+    where = None if root is None else str(Path(root).absolute())
     return Plan(json.loads(json.dumps(content)), runs, chosen, assay, where)
 
 

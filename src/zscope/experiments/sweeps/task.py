@@ -11,7 +11,7 @@ import platform
 import time
 import traceback
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +21,8 @@ from zscope import data as datasets
 from zscope import models, store
 from zscope.assays.run import measure, stamp
 from zscope.data.dataset import Dataset
-from zscope.errors import Locked, RunError, ZscopeError
-from zscope.experiments.sweeps.address import DIGITS, LEFT_OUT, address
+from zscope.errors import DataError, Locked, RunError, ZscopeError
+from zscope.experiments.sweeps.address import DIGITS, LEFT_OUT, address, data_hash
 from zscope.experiments.sweeps.plan import Measured, snapshots
 from zscope.experiments.training import train_config, train_together
 from zscope.files import lock, locked_by, write_whole
@@ -86,6 +86,8 @@ def work(item: Item) -> Row:
             _fail(item, row, name, failure)
             continue
         try:
+            if not is_trained(Path(item.runs) / name, snapshots(TrainConfig(**item.configs[name]))):
+                raise RunError(f"sweep: {name} was not trained. Start the sweep again.")
             _measure(item, name)
         except Locked as error:
             row.states[name], row.reasons[name] = "elsewhere", str(error)
@@ -145,7 +147,7 @@ def is_complete(path: Path, wanted: Collection[int], assay: Measured | None) -> 
 
 
 def _train(item: Item) -> None:
-    """Train the runs of an item that are not finished, together if they are several."""
+    """Train the runs of an item that are not finished, in the company in which they began."""
     folder = Path(item.runs)
     configs = {name: TrainConfig(**each) for name, each in item.configs.items()}
     for name, config in configs.items():
@@ -153,18 +155,33 @@ def _train(item: Item) -> None:
     unfinished = [
         name for name, each in configs.items() if not is_trained(folder / name, snapshots(each))
     ]
-    for name in unfinished:  # others may have been begun with them
-        configs |= _companions(folder, name, configs)
-    if not unfinished:
-        return
-    members = [name for name in configs if name in unfinished or name not in item.configs]
-    begun = [name for name in configs if _ensemble_of(folder / name)]
-    if begun:
-        members = list(_ensemble_of(folder / begun[0]))
-    ready = {name: _prepare(folder / name, configs[name]) for name in members}
-    first = next(iter(ready.values()))
-    dataset = _dataset(first, item.root)
-    if len(ready) == 1 and not begun:
+    for name in unfinished:
+        _check_data(item, name, configs[name])
+    for members in _companies(folder, unfinished):
+        _train_members(item, members, configs)
+
+
+def _companies(folder: Path, names: Sequence[str]) -> list[list[str]]:
+    """The runs that are trained together: as they began, and those that have not, in one group."""
+    new: list[str] = []
+    begun: dict[tuple[str, ...], None] = {}
+    for name in names:
+        if store.is_run(folder / name):
+            begun[tuple(_ensemble_of(folder / name)) or (name,)] = None
+        else:
+            # A kill may have come between the first and the last of an ensemble.
+            others = (_ensemble_of(folder / each) for each in names)
+            company = next((list(each) for each in others if name in each), None)
+            new += [name] if company is None else []
+    return [*map(list, begun), *([new] if new else [])]
+
+
+def _train_members(item: Item, members: Sequence[str], configs: Mapping[str, TrainConfig]) -> None:
+    """Train one run alone, or several together."""
+    folder = Path(item.runs)
+    ready = _prepare(folder, members, configs)
+    dataset = _dataset(next(iter(ready.values())), item.root)
+    if len(ready) == 1:
         ((name, config),) = ready.items()
         run = train_config(config, out=folder / name, resume=True, data=dataset, progress=False)
         _describe(item, name, run)
@@ -183,59 +200,70 @@ def _train(item: Item) -> None:
 
 
 def _ensemble_of(path: Path) -> Sequence[str]:
-    """The runs that an unfinished run was begun together with; none if it is trained alone."""
+    """The runs that a run is trained together with; none if it is trained alone."""
     with suppress(RunError, OSError):
-        run = store.open_run(path)
-        members = run.environment.get("ensemble")
-        if not run.finished and isinstance(members, list):
+        members = store.open_run(path).environment.get("ensemble")
+        if isinstance(members, list):
             return [str(member) for member in members]
     return []
 
 
-def _companions(
-    folder: Path, name: str, configs: Mapping[str, TrainConfig]
+def _check_data(item: Item, name: str, config: TrainConfig) -> None:
+    """Refuse files of one's own that are not those the plan was made for."""
+    if name in item.addresses and address(config) != item.addresses[name]:
+        raise DataError(
+            f"sweep: the data of {name} are not those that the plan was made for. Was the file "
+            "replaced meanwhile, or is another one at its place on this machine? Start the sweep "
+            "again: runs on new data have other names."
+        )
+
+
+def _prepare(
+    folder: Path, members: Sequence[str], configs: Mapping[str, TrainConfig]
 ) -> dict[str, TrainConfig]:
-    """The configurations of runs outside the item that a run was begun together with."""
-    others = [each for each in _ensemble_of(folder / name) if each not in configs]
-    found = {}
-    for other in others:
-        if not store.is_run(folder / other):
-            raise RunError(
-                f"sweep: {folder / name} was begun together with {other}, which is not there any "
-                "more. Runs that are trained together are resumed together: restore it, or delete "
-                "both."
-            )
-        found[other] = TrainConfig(**store.open_run(folder / other).config)
-    return found
+    """The configurations with which runs are started, or resumed if they were begun.
 
-
-def _prepare(path: Path, config: TrainConfig) -> TrainConfig:
-    """The configuration with which a run is started, or resumed if it was begun.
-
-    A run that was begun keeps the settings that do not change its weights. Snapshots that it
-    lacks are added: it is resumed from before the first of them, and repeats its steps exactly.
+    Runs that were begun keep the settings that do not change their weights. Snapshots that one
+    of them lacks are added to all: they are resumed from before the first of these, and repeat
+    their steps exactly.
     """
-    if not store.is_run(path):
-        return config
-    with lock(path, "sweep"):
-        run = store.open_run(path)
-        stored = TrainConfig(**run.config)
-        _refuse_another(path, stored, config)
-        kept = {key: getattr(stored, key) for key in LEFT_OUT}
-        # Those that the stored configuration takes every so many steps need not be listed.
-        extra = {step for step in snapshots(config) if not stored.is_snapshot(step)}
-        kept["snapshots"] = sorted({*stored.snapshots, *extra})
-        merged = config.model_copy(update=kept)
-        if merged.model_dump() != stored.model_dump():
-            missing = _missing(path, snapshots(merged))
-            for step, file in store.checkpoints(path):
-                if missing and step >= missing[0]:
-                    file.unlink()
-            run.config = merged.model_dump()
-            if run.finished and missing:
-                run.status, run.step = "interrupted", 0
-            run.save()
-    return merged
+    with ExitStack() as locks:
+        begun = [name for name in members if store.is_run(folder / name)]
+        for name in sorted(begun):
+            locks.enter_context(lock(folder / name, "sweep"))
+        runs = {name: store.open_run(folder / name) for name in begun}
+        stored = {name: TrainConfig(**run.config) for name, run in runs.items()}
+        for name in members:
+            if name not in stored and name not in configs:
+                raise RunError(
+                    f"sweep: {folder / begun[0]} is trained together with {name}, which is not "
+                    "there any more. Restore it, or delete both."
+                )
+            if name in stored and name in configs:
+                _refuse_another(folder / name, stored[name], configs[name])
+        own = {name: configs[name] if name in configs else stored[name] for name in members}
+        if not stored:
+            return own
+        first = next(iter(stored.values()))
+        wanted = {
+            step for config in [*own.values(), *stored.values()] for step in snapshots(config)
+        }
+        kept = {key: getattr(first, key) for key in LEFT_OUT - {"scaling"}}
+        # Those that are taken every so many steps need not be listed.
+        regular = {*snapshots(first)} - {*first.snapshots}
+        kept["snapshots"] = sorted(wanted - regular)
+        ready = {name: config.model_copy(update=kept) for name, config in own.items()}
+        lacking = [step for name in runs for step in _missing(folder / name, wanted)[:1]]
+        for name, run in runs.items():
+            if ready[name].model_dump() != stored[name].model_dump() or lacking:
+                for step, file in store.checkpoints(folder / name):
+                    if lacking and step >= min(lacking):
+                        file.unlink()
+                run.config = ready[name].model_dump()
+                if run.finished and lacking:
+                    run.status, run.step = "interrupted", 0
+                run.save()
+    return ready
 
 
 def _refuse_another(path: Path, stored: TrainConfig, config: TrainConfig) -> None:
@@ -313,13 +341,14 @@ def _measure(item: Item, name: str) -> None:
 
 
 @lru_cache(maxsize=2)
-def _load_data(recipe: str, root: str | None) -> Dataset:
+def _load_data(recipe: str, root: str | None, content: str) -> Dataset:
     return datasets.from_recipe(json.loads(recipe), root=root)
 
 
 def _dataset(config: TrainConfig, root: str | None) -> Dataset:
     assert config.data is not None
-    return _load_data(config.data.model_dump_json(exclude_none=True), root)
+    content = data_hash(config.data.model_dump())  # the file may have been replaced since
+    return _load_data(config.data.model_dump_json(exclude_none=True), root, content)
 
 
 def _measured_data(path: Path, root: str | None) -> Dataset:
