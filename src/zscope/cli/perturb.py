@@ -1,11 +1,23 @@
 """zscope data perturb: change a dataset slightly so that VAEs no longer disentangle it."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from zscope.cli.options import AsJson, DataOption, ModelOption, Quiet, Root, Seed, settings
+from zscope.cli.options import (
+    AsJson,
+    Cluster,
+    ClusterOption,
+    DataOption,
+    ModelOption,
+    Quiet,
+    Root,
+    Seed,
+    check_cluster,
+    settings,
+)
 
 __all__ = ["perturb"]
 
@@ -43,7 +55,12 @@ def perturb(
         Option(help="With --evaluate: assays to compare (default: those of the source)."),
     ] = None,
     evaluate_seeds: Annotated[int, Option(min=1, help="With --evaluate: seeds of each model.")] = 3,
-    jobs: Annotated[int, Option(min=1, help="With --evaluate: runs at the same time.")] = 1,
+    jobs: Annotated[
+        int | None,
+        Option(min=1, help="With --evaluate: processes on this machine (default: the cores)."),
+    ] = None,
+    cluster: Cluster = None,
+    cluster_option: ClusterOption = None,
     seed: Seed = 0,
     resume: Annotated[
         bool, Option("--resume", help="Continue an interrupted run in --out.")
@@ -86,6 +103,7 @@ def perturb(
     from zscope.experiments.workers import workers
     from zscope.plots import save
 
+    check_cluster("perturb", jobs, cluster, cluster_option)
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
     try_folder("perturb: --out", folder)
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
@@ -95,7 +113,7 @@ def perturb(
         chosen, _ = check_evaluation(
             loaded, evaluate, columns, evaluate_seeds, latents=latents, options=options
         )
-        whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps) / jobs)
+        whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps))
     result = experiments.perturb(
         loaded,
         epsilon=epsilon,
@@ -117,7 +135,8 @@ def perturb(
     )
     save(result.plot(), folder / "examples.png")
     if evaluate is not None:
-        with workers(jobs=jobs) as executor:
+        places = settings(cluster_option, "--cluster-option")
+        with workers(jobs=jobs, cluster=cluster, options=places, folder=folder) as executor:
             table = experiments.evaluate_perturbation(
                 folder,
                 evaluate,
@@ -144,6 +163,8 @@ def print_result(
         return
     if not quiet:
         print_change(result, folder, model)
+    elif not result.verdict.worked:
+        print(result.verdict.sentence, file=sys.stderr)
     if table is not None:
         print(table.text())
         print(f"Table: {folder / 'evaluate' / 'table.md'} (.csv, .json)")

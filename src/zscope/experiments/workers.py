@@ -92,7 +92,8 @@ def workers(
         )
     count = check_jobs(jobs)
     if count == 1:
-        yield ThisProcess()
+        with _one_thread():
+            yield ThisProcess()
         return
     pool = LocalWorkers(count)
     try:
@@ -226,6 +227,19 @@ class LocalWorkers(Stoppable):
             if executor is not None:
                 self._executors[number] = None
                 executor.shutdown(**how)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread of torch, as worker processes have: the number may change the last bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

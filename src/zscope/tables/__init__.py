@@ -306,13 +306,15 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
     cells = [[*by, field, "score", "difference", "95 % interval", "pairs", "verdict"]]
     notes: dict[str, None] = {}
     pairs_by: dict[str, None] = {}
-    alone = 0
+    alone: set[str] = set()
+    partnered: set[str] = set()
     for key, group in runs.groups(*by):
         for a, b in combinations(group.levels(field), 2):
             matched = match(group, field, a, b)
             notes.update(dict.fromkeys(matched.also))
             pairs_by.update(dict.fromkeys(matched.fields))
-            alone += matched.alone
+            alone |= matched.alone
+            partnered |= {row["run"] for pair in matched.pairs for rows in pair for row in rows}
             name = f"{key_text(b)} − {key_text(a)}"
             for label, column in keys.items():
                 difference = difference_of(matched.differences(column, label), seed)
@@ -325,8 +327,8 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
         "above, below: the interval excludes 0; fewer than 3 pairs are always undecided, with "
         "their range",
     ]
-    if alone:
-        about.append(f"Runs without a partner: {alone:,}")
+    if alone - partnered:
+        about.append(f"Runs without a partner: {len(alone - partnered):,}")
     if len(rows) >= MANY:
         about.append(
             f"{len(rows):,} comparisons: where there is no difference, about one in 20 is still "

@@ -36,7 +36,7 @@ class Matched:
     pairs: list[tuple[list[Row], list[Row]]]
     fields: list[str]
     also: list[str]  # what differs too, of necessity
-    alone: int
+    alone: set[str]  # runs that have no partner
 
     def differences(self, column: str, label: str) -> list[float]:
         differences = []
@@ -81,5 +81,11 @@ def match(runs: Runs, field: str, a: Any, b: Any) -> Matched:
         for row in rows:
             group.setdefault(tuple(row.get(name) for name in fields), []).append(row)
     both = [key for key in groups[0] if key in groups[1]]
-    alone = sum(len(rows) for group in groups for key, rows in group.items() if key not in both)
+    alone = {
+        str(row["run"])
+        for group in groups
+        for key, rows in group.items()
+        if key not in both
+        for row in rows
+    }
     return Matched([(groups[0][key], groups[1][key]) for key in both], fields, also, alone)
