@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import zscope as zs
-from zscope import files, store
+from zscope import documents, files, store
 from zscope.errors import RunError
 
 ROWS = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
@@ -361,7 +361,8 @@ def test_a_result_that_was_being_replaced_is_whole_or_absent(measured, monkeypat
         write(path, content)
 
     recording = zs.record(zs.load(measured.path), ROWS[:40])
-    monkeypatch.setattr(store, "write_whole", killed)
+    for module in (store, documents):
+        monkeypatch.setattr(module, "write_whole", killed)
     with pytest.raises(Killed):
         measured.save_result("response-matrix", zs.assays.response_matrix(recording))
     assert list(measured.results()) == ["variable-types"]

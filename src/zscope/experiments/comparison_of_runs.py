@@ -357,7 +357,8 @@ def _names_of(targets: Sequence[Any]) -> list[str]:
         elif isinstance(path, str | Path):
             names.append(Path(path).resolve().name if Path(path).is_dir() else str(path))
         else:
-            names.append(getattr(path, "title", type(target).__name__))
+            model = isinstance(path, Autoencoder)
+            names.append(path.title if model else type(target).__name__)
     if len(set(names)) == len(names):
         return names
     paths = all(isinstance(target, str | Path) for target in targets)
