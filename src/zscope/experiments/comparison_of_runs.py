@@ -356,9 +356,10 @@ def _names_of(targets: Sequence[Any]) -> list[str]:
             names.append("/".join([Path(path).resolve().parents[1].name, Path(path).stem]))
         elif isinstance(path, str | Path):
             names.append(Path(path).resolve().name if Path(path).is_dir() else str(path))
+        elif isinstance(path, Autoencoder):
+            names.append(path.title)
         else:
-            model = isinstance(path, Autoencoder)
-            names.append(path.title if model else type(target).__name__)
+            names.append(type(target).__name__)
     if len(set(names)) == len(names):
         return names
     paths = all(isinstance(target, str | Path) for target in targets)
