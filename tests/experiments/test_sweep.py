@@ -80,6 +80,26 @@ def test_a_sweep_trains_and_measures_every_run_once(tmp_path, trained, ensemble)
     assert len(trained["trained"]) == len(trained["measured"]) == 2
 
 
+@pytest.mark.parametrize("ensemble", [False, True])
+def test_a_kill_between_the_last_step_and_the_address_leaves_no_trace(
+    tmp_path, trained, monkeypatch, ensemble
+):
+    calm, killed = tmp_path / "calm", tmp_path / "killed"
+    sweep(plan(), calm, ensemble=ensemble)
+
+    def die(item, name, run):
+        raise SystemExit
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(task, "_describe", die)
+        sweep(plan(), killed, ensemble=ensemble)
+    begun = len(trained["trained"])
+    sweep(plan(), killed, ensemble=ensemble)
+    assert len(trained["trained"]) == begun + (0 if ensemble else 1)  # the one that had not begun
+    for file in calm.glob("runs/*/run.json"):
+        assert (killed / file.relative_to(calm)).read_bytes() == file.read_bytes()
+
+
 def test_a_run_of_a_sweep_has_the_bits_of_a_run_of_its_own(tmp_path):
     sweep(plan(seed=[3], assay=None), tmp_path)
     planned = prepare(plan(seed=[3]), tmp_path)[0].runs[0]

@@ -174,6 +174,7 @@ class Members:
         first = self.read_checkpoints(stack)
         for k in self.going:
             self.runs[k].status, path = "running", self.runs[k].path
+            self.runs[k].environment["device"] = str(self.device)
             if path is not None:
                 store.clear_leftovers(path)
         self.histories = {k: History(self.runs[k], first) for k in self.going}

@@ -199,6 +199,7 @@ def run_loop(
         return load_finished(run, model, config)
     run.status = "running"
     device = pick_device(config, rank)
+    run.environment["device"] = str(device)
     model = model.to(device).train()
     optimisers = make_optimisers(model, config)
     first = 0 if path is None else store.read_newest_checkpoint(path, model, optimisers)

@@ -296,23 +296,14 @@ def _missing(path: Path, wanted: Collection[int]) -> list[int]:
 
 
 def _describe(item: Item, name: str, run: store.Run) -> None:
-    """Write into the run what could change its bits."""
-    about = {
-        "address": item.addresses.get(name),
-        "device": _device_of(run),
-        "host": platform.node(),
-    }
-    about = {key: value for key, value in about.items() if value is not None}
+    """Write into the run what it is, and where it was trained."""
+    about = {"address": item.addresses[name]} if name in item.addresses else {}
+    about["host"] = platform.node()
     if run.path is not None and not all(run.environment.get(k) == v for k, v in about.items()):
         with lock(run.path, "sweep"):
             run = store.open_run(run.path)
             run.environment = {**run.environment, **about}
             run.save()
-
-
-def _device_of(run: store.Run) -> str | None:
-    parameters = [] if run.model is None else list(run.model.parameters())
-    return str(parameters[0].device) if parameters else None
 
 
 def _measure(item: Item, name: str) -> None:
