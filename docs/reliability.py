@@ -14,8 +14,8 @@ INTRO = """# Reliability
 
 What was tried to lose work, or to get a wrong answer or a crash, and what came of it. The numbers
 are counts of the last complete run of each test below `tests/faults/`; the default tests repeat
-a small part of each, and `make test-slow TESTS=tests/faults` all of it, which writes this page's
-numbers anew (then `python docs/reliability.py`).
+a small part of each, and `make test-slow TESTS=tests/faults` all of it, which with
+ZSCOPE_RECORD=1 writes this page's numbers anew (then `python docs/reliability.py`).
 """
 # Each file of counts: the title of its part, what was done, and what was allowed to happen.
 PARTS = {
@@ -26,6 +26,14 @@ PARTS = {
         "before and after each write, rename, fsync and deletion. Allowed: every file complete or "
         "absent, and the same command again ends with the same bytes as if nothing had happened, "
         "with no left-overs.",
+    ),
+    "sweeps": (
+        "Sweeps under fire",
+        "Three processes, one with two workers of its own, worked on one sweep of 40 runs, and "
+        "about every second one of them or a worker was killed (SIGKILL) and started again until "
+        "all was done. Allowed: every run trained to its end once, going on from its last "
+        "checkpoint, and every file equal to that of a sweep that nobody disturbed, apart from "
+        "times.",
     ),
     "run_files": (
         "Damaged files of a run",

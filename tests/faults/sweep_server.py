@@ -199,6 +199,7 @@ def main() -> None:
         "kills": siege.kills,
         "codes": siege.codes,
         "differing": sorted(differing),
+        "files": len(calm),
         "status": state.to_dict(),
         "seconds": round(time.monotonic() - begun, 1),
     }
