@@ -429,7 +429,7 @@ def test_the_command_writes_both_datasets(tmp_path):
     assert len(zs.data.load(summary["dataset"])) == 32
     assert len(zs.data.load(summary["control"])) == 32
     assert summary["worked"] is False
-    more = ["--evaluate", "ae?hidden=4", "--scores", "mig", "--evaluate-seeds", "1"]
+    more = ["--evaluate", "ae?hidden=4", "--scores", "mig", "--evaluate-seeds", "1", "--jobs", "1"]
     again = CliRunner().invoke(app, [*words, "--resume", *more])
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
