@@ -2,6 +2,7 @@
 
 import csv
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -268,6 +269,14 @@ def test_tables_are_trained_on_in_the_units_of_the_bound(tmp_path):
     plan = {"run": {"model": "ae", "data": f"{path}?factors=f,g", "latents": 2, "steps": 2}}
     (other,) = zs.sweep(plan, tmp_path / "s", runs=out / "evaluate" / "runs", **QUICK)
     assert other.config["scaling"] is not None
+
+
+def test_data_that_a_plan_cannot_name_are_copied(original):
+    odd = {"name": "/data/a?.npz", "options": {}}
+    assert evaluation._has_name(original)
+    assert not evaluation._has_name(replace(original, recipe=None))
+    assert not evaluation._has_name(replace(original, recipe=odd))
+    assert not evaluation._has_name(original.split((0.5, 0.5))[0])
 
 
 def test_a_part_of_a_dataset_is_trained_on_as_that_part(original, tmp_path):

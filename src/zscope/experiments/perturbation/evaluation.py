@@ -36,6 +36,7 @@ noise of equal ε.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def make_versions(
                 return there
         return write_scaled(file, original, shape, changed, about=facts)
 
-    if original.recipe is None or original.recipe.get("split"):
+    if not _has_name(original):
         original = _write_original(folder / "original.npz", original)
     untrained = _untrained(original, result["architecture"], seed)
     return {
@@ -254,6 +255,13 @@ def make_versions(
         "noise": control("noise", "uniform noise of equal variance", noise_of(original, seed)),
         "untrained": control("untrained", "untrained modifier of equal variance", untrained),
     }
+
+
+def _has_name(data: Dataset) -> bool:
+    """Whether a plan can name the data: arrays and parts of a dataset have no name."""
+    with suppress(ConfigError):
+        return data.recipe is not None and bool(data_text(data.recipe))
+    return False
 
 
 def _write_original(file: Path, data: Dataset) -> Dataset:
