@@ -356,3 +356,18 @@ def test_a_table_of_runs_loads_no_torch():
 
     code = "import sys, zscope.tables; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_entries_say_what_was_measured_of_a_run_and_how_many_latents_it_uses(tmp_path):
+    plan = {
+        "run": {"model": "ae", "data": "helix", "latents": 2, "steps": 3, "options.hidden": [4]},
+        "assay": {"names": ["effective-rank", "mig"], "samples": 50},
+    }
+    runs = zs.sweep(plan, tmp_path, jobs=1, progress=False)
+    (row,) = runs.rows
+    zs.assay(runs.paths[0], names=["effective-rank"], samples=20, progress=False)  # another request
+    entries = zs.runs(tmp_path).entries(row["run"])
+    assert sorted(entries) == ["effective-rank", "mig"]
+    assert entries["effective-rank"]["samples"] == 50  # the one that the sweep asks for
+    used = zs.record(zs.load(runs.paths[0]), zs.data.load("helix"), samples=50).used
+    assert {entry["used"] for entry in entries.values()} == {len(used)}

@@ -69,12 +69,14 @@ def note_scores(
     requests: Mapping[str, Request],
     *,
     samples: int,
+    used: int | None,
     stamp: Mapping[str, str],
 ) -> None:
     """Add to scores.json what each assay gave: its result, or the reason why it has none.
 
-    `requests` say what was asked of each, `stamp` by which version and source of zscope. An
-    earlier entry for the same request is replaced.
+    `requests` say what was asked of each, `used` how many latents are in use in the recording
+    (`recording.used`), `stamp` by which version and source of zscope. An earlier entry for the
+    same request is replaced.
     """
     weights = weights_checksum(path / "model.safetensors")
     fresh = []
@@ -84,6 +86,7 @@ def note_scores(
             {
                 **requests[name],
                 "samples": samples,
+                "used": used,
                 "scores": scores,
                 "intervals": intervals,
                 "missing": outcome if isinstance(outcome, str) else None,
@@ -170,11 +173,13 @@ class KeptResults:
         requests: Mapping[str, Request],
         *,
         samples: int,
+        used: int | None,
         stamp: Mapping[str, str],
     ) -> None:
         """Write the scores to the run's scores.json, if they are of the data of the run."""
         if self._own_data and self._run.path is not None:
-            note_scores(self._run.path, outcomes, requests, samples=samples, stamp=stamp)
+            about: dict[str, Any] = {"samples": samples, "used": used, "stamp": stamp}
+            note_scores(self._run.path, outcomes, requests, **about)
 
     def _encode(self, value: Any, arrays: dict[str, np.ndarray]) -> Any:
         """JSON with a tag for every type that JSON does not have; arrays go to `arrays`."""

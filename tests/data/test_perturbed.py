@@ -416,7 +416,7 @@ def test_what_cannot_be_perturbed_is_refused(sprites, trained, tmp_path):
 def test_the_command_writes_both_datasets(tmp_path):
     words = [
         "perturb", "sprites", "--epsilon", "0.1", "--out", str(tmp_path / "out"), "--restarts",
-        "2", "--steps", "5", "--rounds", "3", "--set", "backbone=mlp", "--set", "hidden=8",
+        "2", "--steps", "5", "--rounds", "25", "--set", "backbone=mlp", "--set", "hidden=8",
         "--batch", "16",
     ]  # fmt: skip
     for option in ("resolution=8", "shape=1", "scale=2", "orientation=1", "position_x=4",
@@ -429,7 +429,7 @@ def test_the_command_writes_both_datasets(tmp_path):
     assert len(zs.data.load(summary["dataset"])) == 32
     assert len(zs.data.load(summary["control"])) == 32
     assert summary["worked"] is False
-    more = ["--evaluate", "ae?hidden=4", "--scores", "mig", "--evaluate-seeds", "1"]
+    more = ["--evaluate", "ae?hidden=4", "--scores", "mig", "--evaluate-seeds", "1", "--jobs", "1"]
     again = CliRunner().invoke(app, [*words, "--resume", *more])
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
@@ -444,4 +444,4 @@ def test_the_command_writes_both_datasets(tmp_path):
     assert "Did you mean hidden" in str(wrong.exception)
     output = CliRunner().invoke(app, ["info", summary["dataset"]]).stdout
     assert "made from sprites (resolution=8, shape=1" in output
-    assert "epsilon 0.1, rounds 3" in output
+    assert "epsilon 0.1, rounds 25" in output

@@ -1,8 +1,8 @@
 """Models on changed data and on controls: the versions, the runs, the table."""
 
 import csv
-import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,16 +13,19 @@ from zscope.data.perturbed import change_size
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import evaluation
 from zscope.experiments.perturbation.evaluation import (
-    Job,
+    check_evaluation,
     evaluate_perturbation,
     parse_model,
-    train_all,
 )
 from zscope.experiments.perturbation.table import Row, ScoreTable, summarise
-from zscope.experiments.workers import workers
+from zscope.experiments.sweeps import Status, Sweep, status, task
+from zscope.experiments.sweeps.plan import Entry
+from zscope.experiments.whole import Whole
+from zscope.kept import read_scores
 from zscope.results import Result
 
 NETWORKS = {"backbone": "mlp", "hidden": [6], "beta": 0.1}
+QUICK = {"jobs": 1, "progress": False}
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +53,13 @@ def finished(original, tmp_path_factory):
 @pytest.fixture(scope="module")
 def table(finished):
     return evaluate_perturbation(
-        finished, "beta-vae?beta=0.2, ae", scores="mig,sap", seeds=2, progress=False
+        finished, "beta-vae?beta=0.2, ae", scores="mig,sap,dci.completeness", seeds=2, **QUICK
     )
+
+
+def runs_of(folder, **fields):
+    """The names of the runs of an evaluation with these settings."""
+    return [row["run"] for row in zs.runs(folder / "evaluate").select(**fields).rows]
 
 
 def test_every_model_is_trained_on_every_version_with_every_seed(table, finished):
@@ -61,24 +69,48 @@ def test_every_model_is_trained_on_every_version_with_every_seed(table, finished
         for version in ("original", "changed", "noise", "untrained")
     ]
     assert table.failed == {}
-    folders = sorted(p.parent.relative_to(finished).as_posix() for p in finished.glob("evaluate/*/*/run.json"))  # fmt: skip # noqa: E501
-    assert len(folders) == 2 * 4 * 2
-    assert "evaluate/untrained/beta-vae-beta=0.2-s1" in folders
-    run = store.open_run(finished / "evaluate" / "noise" / "beta-vae-beta=0.2-s1")
+    assert all(len(row.active) == row.runs == 2 for row in table.rows)
+    state = status(finished / "evaluate")  # it is the folder of a sweep
+    assert len(state.done) == state.total == 2 * 4 * 2
+    assert len(list(finished.glob("evaluate/runs/*/run.json"))) == 2 * 4 * 2
+    (name,) = runs_of(finished, model="beta-vae", data="noise.npz", seed=1)
+    assert name.startswith("beta-vae-noise-b0.2-s1-")
+    run = store.open_run(finished / "evaluate" / "runs" / name)
     assert run.config["model"]["options"]["beta"] == 0.2
     assert run.config["model"]["options"]["hidden"] == [6]  # as the restarts have it
     assert run.config["steps"] == 5
     assert run.config["seed"] == 1
-    assert store.open_run(finished / "evaluate/noise/ae-s0").config["model"]["name"] == "ae"
+    assert len(run.environment["ensemble"]) == 2  # both seeds go together
 
 
-def test_scores_are_those_of_the_runner(table, finished, original):
-    run = finished / "evaluate" / "original" / "ae-s0"
-    report = zs.assay(run, names=["mig", "sap"], progress=False)
-    (row,) = (r for r in table.rows if (r.model, r.version) == ("ae", "original"))
-    assert row.scores["mig"][0] == pytest.approx(report.results["mig"].score)
-    assert row.scores["sap"][0] == pytest.approx(report.results["sap"].score)
-    assert row.active[0] == len(zs.record(zs.load(run), original).used)
+def test_scores_are_those_of_the_runner_on_the_training_data(table, finished, original):
+    for row in table.rows:
+        if row.version in ("noise", "untrained"):
+            continue
+        file = {"original": "planes.npz", "changed": "perturbed.npz"}[row.version]
+        data = original if row.version == "original" else zs.data.load(finished / file)
+        scores: dict = {name: [] for name in table.columns}
+        active = []
+        for name in runs_of(finished, model=row.model.partition("?")[0], data=file):
+            run = finished / "evaluate" / "runs" / name
+            results = zs.assay(run, data, names=["mig", "sap", "dci"], progress=False).results
+            scores["mig"].append(results["mig"].score)
+            scores["sap"].append(results["sap"].score)
+            measures = {each.name: each.value for each in results["dci"].measures()}
+            scores["dci.completeness"] += [v for k, v in measures.items() if k == "completeness"]
+            # Also for a deterministic model, whose posterior says nothing about it.
+            active.append(len(zs.record(zs.load(run), data).used))
+            assert {entry["used"] for entry in read_scores(run)} == {active[-1]}
+        assert row.scores == {name: pytest.approx(values) for name, values in scores.items()}
+        assert row.active == active
+    assert table.cell("ae", "original", "dci.completeness").count == 2
+
+
+def test_pruned_runs_are_those_that_use_fewer_latents_than_there_are_factors(finished):
+    few = evaluate_perturbation(finished, "ae", scores="mig", seeds=1, latents=1, **QUICK)
+    assert [row.active for row in few.rows] == [[1.0]] * 4
+    assert [row.pruned for row in few.rows] == [1] * 4
+    assert few.factors == 2
 
 
 def test_controls_add_as_much_variance_as_the_change(table, finished, original):
@@ -101,76 +133,165 @@ def test_controls_add_as_much_variance_as_the_change(table, finished, original):
     assert about["amplitude"] == about["epsilon"] >= sizes["noise"].largest
 
 
-@pytest.mark.slow
-def test_nothing_finished_is_trained_or_written_twice(table, finished, monkeypatch):
-    def no_training(*args, **settings):
-        assert settings["resume"]
-        run = plain(*args, **settings)
-        assert run.step == run.config["steps"]
-        return run
-
-    plain = evaluation.train
-    monkeypatch.setattr(evaluation, "train", no_training)
-    monkeypatch.setattr(evaluation, "write_scaled", None)
+def test_nothing_finished_is_trained_measured_or_written_twice(table, finished, monkeypatch):
+    for place, name in ((task, "train_config"), (task, "train_together"), (task, "measure"),
+                        (evaluation, "write_scaled")):  # fmt: skip
+        monkeypatch.setattr(place, name, None)
     again = evaluate_perturbation(
-        finished, ["beta-vae?beta=0.2", "ae"], scores=["mig", "sap"], seeds=2,
-        progress=False,
+        finished, ["beta-vae?beta=0.2", "ae"], scores=["mig", "sap", "dci.completeness"], seeds=2,
+        **QUICK,
     )  # fmt: skip
     assert again.to_dict() == table.to_dict()
+    # Fewer models and other seeds of them are another sweep of the same runs.
+    less = evaluate_perturbation(finished, "ae", scores="sap", seeds=1, **QUICK)
+    assert less.failed == {}
+    wanted = {row.version: row.scores["sap"][:1] for row in table.rows if row.model == "ae"}
+    assert {row.version: row.scores["sap"] for row in less.rows} == wanted
+
+
+def test_a_folder_of_runs_is_shared_with_other_sweeps(finished, original, tmp_path, monkeypatch):
+    shared = tmp_path / "runs"
+    plan = {
+        "train": {"model": "ae", "data": str(original.recipe["name"]), "latents": 2, "steps": 5,
+                  "rate": 1e-2, "batch": 10, "options.hidden": [3], "options.backbone": "mlp"},
+        "grid": {"seed": [0, 1]},
+        "assay": {"names": ["mig"]},
+    }  # fmt: skip
+    sweep = zs.sweep(plan, tmp_path / "sweep", runs=shared, **QUICK)
+    trained = []
+    together = task.train_together
+
+    def train_together(models, data, configs, paths, **options):
+        trained.extend(path.name for path in paths)
+        return together(models, data, configs, paths, **options)
+
+    monkeypatch.setattr(task, "train_together", train_together)
+    table = evaluate_perturbation(
+        finished, "ae?hidden=[3]", scores="mig", seeds=2, runs=shared, **QUICK
+    )
+    assert table.failed == {}
+    assert len(trained) == 3 * 2  # all but those on the original data
+    assert table.rows[0].scores["mig"] == [row["mig"] for row in sweep.rows]
+    assert len(list(shared.glob("*/run.json"))) == 4 * 2
 
 
 @pytest.mark.slow
 def test_a_stopped_evaluation_is_taken_up(finished, table, monkeypatch):
     trained = []
-    plain = evaluation.train
+    plain = task.train_config
 
-    def stopping(model, data, **settings):
+    def stopping(config, *, out, **settings):
         if len(trained) == 3:
             raise KeyboardInterrupt
-        trained.append(settings["out"])
-        return plain(model, data, **settings)
+        trained.append(out)
+        return plain(config, out=out, **settings)
 
-    more = {"scores": "mig", "seeds": 1, "progress": False}
-    monkeypatch.setattr(evaluation, "train", stopping)
+    more = {"scores": "mig", "seeds": 1, **QUICK}
+    monkeypatch.setattr(task, "train_config", stopping)
     with pytest.raises(KeyboardInterrupt, match="stopped in the evaluation.*--resume"):
         evaluate_perturbation(finished, "vae", **more)
     before = {path: (path / "model.safetensors").stat().st_mtime_ns for path in trained}
-    monkeypatch.setattr(evaluation, "train", plain)
+    monkeypatch.setattr(task, "train_config", plain)
     result = evaluate_perturbation(finished, "vae", **more)
     assert [len(row.scores["mig"]) for row in result.rows] == [1] * 4
     assert before == {path: (path / "model.safetensors").stat().st_mtime_ns for path in trained}
 
 
-def test_runs_go_to_an_executor_and_a_failing_one_leaves_the_others(finished, original):
-    def job(folder, **more):
-        settings = {
-            "version": "original", "label": "ae", "folder": str(finished / folder),
-            "data": original.recipe, "root": None, "model": "ae", "latents": 2,
-            "options": {"hidden": [6]}, "training": {"steps": 3, "batch": 8, "rate": 1e-3},
-            "seed": 0, "assays": ("mig",), "samples": 100,
-        }  # fmt: skip
-        return Job(**{**settings, **more})
+def test_runs_go_to_an_executor_and_a_failing_one_leaves_the_others(finished, monkeypatch):
+    plain = task.train_config
 
-    jobs = [job("a"), job("b", data={"name": "./nowhere.npz"}), job("c", seed=1)]
-    assert pickle.loads(pickle.dumps(jobs)) == jobs
-    done = []
+    def failing(config, *, out, **settings):
+        if out.name.startswith("vae-untrained"):
+            raise RuntimeError("no disk")
+        return plain(config, out=out, **settings)
+
+    monkeypatch.setattr(task, "train_config", failing)
+    shares = []
+    whole = Whole(False)
+    monkeypatch.setattr(whole, "_print", lambda **_: shares.append(whole.share))
+    more = {"scores": "mig", "seeds": 1}
     with ThreadPoolExecutor(2) as executor:
-        outcomes = train_all(jobs, executor=executor, tick=done.append)
-    assert [outcome.failed is None for outcome in outcomes] == [True, False, True]
-    assert "nowhere" in outcomes[1].failed
-    assert done == [1, 2, 3]
-    alone = train_all([job("a"), job("d")])
-    assert alone[0] == outcomes[0]
-    assert alone[1].scores == outcomes[0].scores
+        result = evaluate_perturbation(
+            finished, "vae?hidden=[4]", executor=executor, progress=whole, **more
+        )
+    ((name, reason),) = result.failed.items()
+    assert name.startswith("vae-untrained-s0-")
+    assert reason == "RuntimeError: no disk"
+    assert "no disk" in (finished / "evaluate" / "failed" / f"{name}.txt").read_text()
+    assert [len(row.scores["mig"]) for row in result.rows] == [1, 1, 1, 0]
+    assert [len(row.active) for row in result.rows] == [1, 1, 1, 0]
+    assert result.text().splitlines()[-1] == f"failed: {name}: RuntimeError: no disk"
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    monkeypatch.setattr(task, "train_config", plain)
+    assert evaluate_perturbation(finished, "vae?hidden=[4]", **more, **QUICK).failed == {}
+
+
+def test_the_time_left_counts_what_was_not_done_at_first(tmp_path):
+    state = Sweep([Entry(name, 10, "", []) for name in "abcd"], None, tmp_path, tmp_path)
+    shares = []
+    report = evaluation._report_to(shares.append)
+    (tmp_path / "d").mkdir()
+    for done, step in ((["a", "b"], 0), (["a", "b"], 5), (["a", "b", "c"], 5)):
+        (tmp_path / "d" / "history.jsonl").write_text(f'{{"step": {step}}}\n')
+        report(state, Status(done, {"d": ""}, waiting=["c"] if len(done) < 3 else []))
+    assert shares == pytest.approx([0, 0.25, 0.75])  # of the two that were left
 
 
 @pytest.mark.slow
-def test_runs_go_to_processes(finished, tmp_path):
-    with workers(jobs=2) as executor:
-        result = evaluate_perturbation(
-            finished, "ae?hidden=[5]", scores="mig", seeds=1, executor=executor, progress=False
-        )
+def test_runs_go_to_processes(finished):
+    result = evaluate_perturbation(
+        finished, "ae?hidden=[5]", scores="mig", seeds=1, jobs=2, progress=False
+    )
     assert result.failed == {}
+
+
+# The units of the data
+
+
+def test_tables_are_trained_on_in_the_units_of_the_bound(tmp_path):
+    rows = "\n".join(f"{a},{b},{a},{b}" for a in range(6) for b in range(6))
+    path = tmp_path / "x.csv"
+    path.write_text("x,y,f,g\n" + rows)
+    data = zs.data.load(path, factors="f,g")
+    assert data.standardise
+    out = tmp_path / "p"
+    zs.perturb(
+        data, epsilon=0.1, out=out, restarts=2, steps=2, rounds=1, control=False,
+        options=NETWORKS, progress=False,
+    )  # fmt: skip
+    table = evaluate_perturbation(out, "ae", scores="mig", seeds=1, **QUICK)
+    assert table.failed == {}
+    for run in zs.runs(out / "evaluate"):
+        assert run.config["scaling"] is None
+        assert zs.load(run.path).scaling is None
+    # The same file by the same name in another sweep is standardised, and so another run.
+    plan = {"run": {"model": "ae", "data": f"{path}?factors=f,g", "latents": 2, "steps": 2}}
+    (other,) = zs.sweep(plan, tmp_path / "s", runs=out / "evaluate" / "runs", **QUICK)
+    assert other.config["scaling"] is not None
+
+
+def test_data_that_a_plan_cannot_name_are_copied(original):
+    odd = {"name": "/data/a?.npz", "options": {}}
+    assert evaluation._has_name(original)
+    assert not evaluation._has_name(replace(original, recipe=None))
+    assert not evaluation._has_name(replace(original, recipe=odd))
+    assert not evaluation._has_name(original.split((0.5, 0.5))[0])
+
+
+def test_a_part_of_a_dataset_is_trained_on_as_that_part(original, tmp_path):
+    part = original.split((0.8, 0.2))[0]
+    zs.perturb(
+        part, epsilon=0.1, out=tmp_path / "out", restarts=2, steps=2, rounds=1, batch=10,
+        options=NETWORKS, control=False, progress=False,
+    )  # fmt: skip
+    table = evaluate_perturbation(tmp_path / "out", "ae", scores="mig", seeds=1, **QUICK)
+    assert table.failed == {}
+    copy = zs.data.load(tmp_path / "out" / "evaluate" / "original.npz")
+    assert np.array_equal(copy.images, part.images[:])
+    assert {row["data"] for row in zs.runs(tmp_path / "out" / "evaluate").rows} == {
+        "original.npz", "perturbed.npz", "noise.npz", "untrained.npz"
+    }  # fmt: skip
 
 
 # Statistics and formats
@@ -221,18 +342,26 @@ def test_the_table_is_written_in_three_formats(tmp_path):
 # Refusals
 
 
-def test_what_cannot_be_evaluated_is_refused_before_anything_is_trained(finished, tmp_path):
+def test_what_cannot_be_evaluated_is_refused_before_anything_is_trained(
+    finished, original, tmp_path
+):
     for models, scores, words in (
         ("beta-vea", "mig", "beta-vae"),
         ("beta-vae?gamma=2", "mig", "gamma"),
         ("beta-vae?beta", "mig", "not of the form option=value"),
         ("", "mig", "models is empty"),
         ("ae", "migg", "Did you mean mig"),
+        ("ae?seed=3", "mig", "has a seed"),
+        ("ae,ae?hidden=[6]", "mig", "the same runs"),
     ):
         with pytest.raises(ConfigError, match=words):
             evaluate_perturbation(finished, models, scores=scores, progress=False)
     with pytest.raises(ConfigError, match="seeds=0"):
         evaluate_perturbation(finished, "ae", seeds=0, progress=False)
+    with pytest.raises(ConfigError, match="evaluate_perturbation: .*rate"):
+        evaluate_perturbation(finished, "ae", rate=-1, **QUICK)
+    with pytest.raises(ConfigError, match="question mark"):
+        check_evaluation(original, "ae", "mig", 1, out=tmp_path / "a?", latents=2, options={})
     with pytest.raises(RunError, match=r"no perturbation.json.*--out"):
         evaluate_perturbation(tmp_path, "ae")
     store.write_json(tmp_path / "perturbation.json", {"settings": {}})
@@ -247,7 +376,7 @@ def test_arrays_must_be_given_again_once(original, tmp_path):
         arrays, epsilon=0.1, out=tmp_path / "out", restarts=2, steps=2, rounds=3, batch=10,
         options=NETWORKS, control=False, progress=False,
     )  # fmt: skip
-    more = {"scores": "mig", "seeds": 1, "steps": 2, "progress": False}
+    more = {"scores": "mig", "seeds": 1, "steps": 2, **QUICK}
     with pytest.raises(DataError, match=r"given as arrays.*data=…"):
         evaluate_perturbation(tmp_path / "out", "ae", **more)
     first = evaluate_perturbation(tmp_path / "out", "ae", data=arrays, **more)

@@ -149,7 +149,7 @@ def _evaluate(draw: Any) -> Call:
     chosen = {"models": draw(odd("vae")), "scores": draw(odd("mig")), "seeds": draw(odd(1)),
               "latents": draw(odd(2, None)), "samples": draw(odd(24))}  # fmt: skip
     chosen["data"] = draw(st.one_of(st.just(data), st.just(data), st.none(), arrays()))
-    settings = {**chosen, "steps": 2, "progress": False}
+    settings = {**chosen, "steps": 2, "jobs": 1, "progress": False}
     return experiments.evaluate_perturbation, (draw(odd(folder)),), settings
 
 

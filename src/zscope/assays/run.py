@@ -71,6 +71,7 @@ class Kept(Protocol):
         requests: Mapping[str, dict[str, Any]],
         *,
         samples: int,
+        used: int | None,
         stamp: Mapping[str, str],
     ) -> None: ...
 
@@ -252,8 +253,11 @@ def measure(
         asked_for = _requests(chosen, checked, resamples, asked, recording.seed)
         outcomes: dict[str, Result | str] = {**outcome.missing, **outcome.results}
         outcomes = {name: each for name, each in outcomes.items() if name in asked_for}
+        used = None
+        with isolate("latents in use", {}):
+            used = len(recording.used)
         with _warn_not_kept(outcome):
-            kept.note(outcomes, asked_for, samples=len(recording), stamp=stamp())
+            kept.note(outcomes, asked_for, samples=len(recording), used=used, stamp=stamp())
     return outcome
 
 

@@ -59,6 +59,10 @@ def perturb(
         int | None,
         Option(min=1, help="With --evaluate: processes on this machine (default: the cores)."),
     ] = None,
+    runs: Annotated[
+        Path | None,
+        Option(help="With --evaluate: the folder of the runs (default OUT/evaluate/runs)."),
+    ] = None,
     cluster: Cluster = None,
     cluster_option: ClusterOption = None,
     seed: Seed = 0,
@@ -81,7 +85,9 @@ def perturb(
 
     --evaluate trains models on the original data, on the changed data, and on two controls that
     add as much variance: noise, and an untrained change. It prints their scores and numbers of
-    latents in use, and writes them to OUT/evaluate/table.csv, .json and .md.
+    latents in use, and writes them to OUT/evaluate/table.csv, .json and .md. OUT/evaluate is the
+    folder of a sweep: `zscope table` and `zscope sweep status` read it, sweeps may share its runs
+    (--runs), and what is finished is never trained again.
 
     Examples:
 
@@ -100,18 +106,25 @@ def perturb(
         evaluation_work,
     )
     from zscope.experiments.whole import Whole
-    from zscope.experiments.workers import workers
     from zscope.plots import save
 
     check_cluster("perturb", jobs, cluster, cluster_option)
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
     try_folder("perturb: --out", folder)
+    if runs is not None:
+        try_folder("perturb: --runs", runs)
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     options = settings(set_, "--set")
     whole, table, columns = Whole(not quiet), None, scores or SCORES
     if evaluate is not None:
         chosen, _ = check_evaluation(
-            loaded, evaluate, columns, evaluate_seeds, latents=latents, options=options
+            loaded,
+            evaluate,
+            columns,
+            evaluate_seeds,
+            out=folder,
+            latents=latents,
+            options=options,
         )
         whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps))
     result = experiments.perturb(
@@ -135,17 +148,18 @@ def perturb(
     )
     save(result.plot(), folder / "examples.png")
     if evaluate is not None:
-        places = settings(cluster_option, "--cluster-option")
-        with workers(jobs=jobs, cluster=cluster, options=places, folder=folder) as executor:
-            table = experiments.evaluate_perturbation(
-                folder,
-                evaluate,
-                scores=columns,
-                seeds=evaluate_seeds,
-                data=loaded,
-                executor=executor,
-                progress=whole,
-            )
+        table = experiments.evaluate_perturbation(
+            folder,
+            evaluate,
+            scores=columns,
+            seeds=evaluate_seeds,
+            data=loaded,
+            runs=runs,
+            jobs=jobs,
+            cluster=cluster,
+            cluster_options=settings(cluster_option, "--cluster-option"),
+            progress=whole,
+        )
     print_result(result, table, folder, model=model, quiet=quiet, json=json)
     if table is not None and table.failed:
         raise Exit(1)

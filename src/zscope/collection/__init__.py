@@ -212,6 +212,11 @@ class Runs:
         """The columns that were measured by assays, as far as these runs have them."""
         return [name for name in self.columns.scores if any(name in row for row in self.rows)]
 
+    def entries(self, run: str) -> dict[str, Row]:
+        """What was measured of a run, by assay: its scores, or why there are none (`missing`), the
+        number of samples, and how many latents are in use (`used`)."""
+        return choose_entries(self.records[run], lambda entries: _choose(entries, self.assay))
+
     def differences(self, columns: Sequence[str] | None = None) -> list[str]:
         """What else differs between the runs and could change their numbers, a line each.
 
@@ -225,7 +230,7 @@ class Runs:
             lines += _difference(what, values)
         names = self.columns.scores if columns is None else columns
         assays = {name.partition(".")[0] for name in names if name in self.columns.scores}
-        chosen = [choose_entries(each, lambda e: _choose(e, self.assay)) for each in records]
+        chosen = [self.entries(row["run"]) for row in self.rows]
         for assay in sorted(assays):
             entries = [each[assay] for each in chosen if assay in each]
             for key, what in _MEASUREMENT.items():

@@ -26,7 +26,7 @@ __all__ = ["FILE", "fields_of", "read_all", "stamps_below", "stamps_of"]
 Record = dict[str, Any]
 
 FILE = ".index.sqlite"
-VERSION = 1
+VERSION = 2
 DEPTH = 4
 """How many folders deep runs are looked for."""
 MOST = 20_000
@@ -35,8 +35,8 @@ WORTH = 50
 """Fewer runs are read as fast as their index."""
 TAIL = 65_536
 """Bytes at the end of a history that are read for its last row."""
-ENTRY = ("assay", "options", "asked", "samples", "seed", "scores", "missing", "zscope", "source",
-         "time")  # fmt: skip
+ENTRY = ("assay", "options", "asked", "samples", "used", "seed", "scores", "missing", "zscope",
+         "source", "time")  # fmt: skip
 """What is read of a measurement."""
 SKIPPED = ("scaling", "snapshots", "model", "data")
 

@@ -40,7 +40,7 @@ chosen only if there are not enough others; the stopping rule.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ import numpy as np
 from zscope import store
 from zscope.assays.alignment.dataset_alignment import DatasetAlignment, dataset_alignment
 from zscope.autoencoder import Autoencoder
-from zscope.data.dataset import Dataset, as_dataset
+from zscope.data.dataset import Dataset
 from zscope.data.perturbed import (
     ChangeSize,
     change_size,
@@ -59,7 +59,12 @@ from zscope.data.perturbed import (
 )
 from zscope.errors import ConfigError, DataError, RunError, Undefined
 from zscope.experiments.perturbation.game import Game, mean_losses, play
-from zscope.experiments.perturbation.restarts import choose, count_factors, train_restarts
+from zscope.experiments.perturbation.restarts import (
+    choose,
+    count_factors,
+    in_own_units,
+    train_restarts,
+)
 from zscope.experiments.perturbation.verdict import Verdict, judge
 from zscope.experiments.whole import Whole
 from zscope.files import lock
@@ -230,7 +235,7 @@ def perturb(
     only, or a `Whole` of which this is one part.
     """
     out = Path(out)
-    data = replace(as_dataset(data), standardise=False)  # epsilon is in the units of the data
+    data = in_own_units(data)
     if count_factors(data) < 2:
         raise DataError(
             f"perturb: {data.name} has fewer than two factors that vary, and the change is a "

@@ -12,20 +12,31 @@ rounding; the amplitude of a control is whatever that takes and may exceed ε. T
 untrained modifier are shifted to mean 0 in each pixel and scaled to a standard deviation of 1
 before its tanh: with plain initial weights it is almost a constant.
 
-Each model is trained with several seeds on each version (OUT/evaluate/VERSION/MODEL-sSEED), like
-the restarts: the same steps, rate, batch, latents and networks, unless another value is given. Its
-scores are those of the runner on its training data, as in the source. A run that uses fewer
-latents than there are factors that vary is counted as pruned: its scores are not comparable.
+Each model is trained with several seeds on each version, like the restarts: the same steps, rate,
+batch, latents and networks, unless another value is given. The runs are those of a sweep
+(`zscope.experiments.sweeps`): in parallel or on a cluster, small ones together, each in a folder
+of its own, and none of them trained twice, also if models, scores or seeds are added.
+
+    OUT/evaluate/original.npz       a copy of data that have no name
+    OUT/evaluate/noise.npz          the controls
+    OUT/evaluate/untrained.npz
+    OUT/evaluate/sweep.json         the sweep; OUT/evaluate is its folder
+    OUT/evaluate/runs/              one folder a run, named by what it is
+    OUT/evaluate/failed/RUN.txt     why a run failed
+    OUT/evaluate/table.csv          the scores; also table.json and table.md
+
+Scores are those of the runner on the training data, as in the source, and in the units of the data:
+tables are not standardised, since ε is not. A run that uses fewer latents than there are factors
+that vary is counted as pruned: its scores are not comparable.
 
 Zietlow, PhD thesis, Tübingen 2022, tables 4.2-4.5. The source has the first three versions, with
 noise of equal ε.
 """
 
-import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,60 +45,33 @@ import torch
 
 from zscope import data as datasets
 from zscope import store
-from zscope.assays.run import choose, measure
-from zscope.data.dataset import Dataset, as_dataset
+from zscope.assays.run import choose
+from zscope.collection import Runs
+from zscope.data.dataset import Dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
 from zscope.errors import ConfigError, DataError, RunError, did_you_mean, listed_names
 from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
-from zscope.experiments.perturbation.restarts import count_factors, with_message
+from zscope.experiments.perturbation.restarts import count_factors, in_own_units, with_message
 from zscope.experiments.perturbation.table import Row, ScoreTable
-from zscope.experiments.sweeps.names import parse_name
-from zscope.experiments.training import train
-from zscope.experiments.whole import Whole
-from zscope.experiments.workers import ThisProcess, run_all
+from zscope.experiments.sweeps import Status, Sweep, step_of, sweep
+from zscope.experiments.sweeps.names import data_text, parse_name
+from zscope.experiments.whole import Tick, Whole
 from zscope.files import as_path, lock
-from zscope.kept import results_of
 from zscope.models import build_for, entry
-from zscope.recording import SAMPLES, record
+from zscope.recording import SAMPLES
 from zscope.sampling import whole as check_whole
 
 __all__ = [
-    "SCORES", "Job", "Outcome", "check_evaluation", "evaluate_perturbation", "evaluation_work",
-    "parse_model", "run_job", "train_all",
+    "SCORES", "check_evaluation", "evaluate_perturbation", "evaluation_work", "parse_model",
 ]  # fmt: skip
 
 FOLDER = "evaluate"
 VERSIONS = ("original", "changed", "noise", "untrained")
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 
-
-@dataclass(frozen=True)
-class Job:
-    """One run to train and measure; plain values, so that it can be sent to another process."""
-
-    version: str
-    label: str  # of the model, as it was asked for
-    folder: str
-    data: dict[str, Any]  # the recipe of the dataset
-    root: str | None
-    model: str
-    latents: int
-    options: dict[str, Any]
-    training: dict[str, Any]  # steps, batch, rate
-    seed: int
-    assays: tuple[str, ...]
-    samples: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The scores of a job, or why there are none."""
-
-    scores: dict[str, float] = field(default_factory=dict)  # by assay and by assay.measure
-    missing: dict[str, str] = field(default_factory=dict)  # the reason, by assay
-    active: int | None = None
-    failed: str | None = None
+Chosen = dict[str, tuple[str, dict[str, Any]]]
+"""Models by the text that asks for them: name and options."""
 
 
 def evaluate_perturbation(
@@ -102,6 +86,10 @@ def evaluate_perturbation(
     batch: int | None = None,
     latents: int | None = None,
     samples: int = SAMPLES,
+    runs: str | Path | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
     executor: Executor | None = None,
     progress: bool | Whole | None = None,
 ) -> ScoreTable:
@@ -109,54 +97,85 @@ def evaluate_perturbation(
 
     `out` is the folder of a finished `perturb`. `models` are names with options, such as
     "beta-vae?beta=4&hidden=[64,64]"; options of the restarts apply to every model that has them.
-    `scores` are assays, or one of their measures ("dci.completeness"). Each model is trained with
-    `seeds` seeds. `data` is the original dataset, needed only if it was given to `perturb` as
-    arrays or lies in another root. Runs that are finished are not trained again. With an
-    `executor` the runs go to its workers. Writes table.csv, table.json and table.md into
-    OUT/evaluate.
+    `scores` are assays, or one of their measures ("dci.completeness"), measured on `samples`
+    observations. Each model is trained with `seeds` seeds. `data` is the original dataset, needed
+    only if it was given to `perturb` as arrays or lies in another root. Runs lie in `runs` (by
+    default OUT/evaluate/runs), which sweeps may share; those that are finished are not trained
+    again. The work goes to the same places as that of `zs.sweep`: `jobs` processes of this machine
+    (by default one a core), a `cluster`, or any `executor`. Writes table.csv, table.json and
+    table.md into OUT/evaluate, which is the folder of a sweep.
     """
     out = as_path("evaluate_perturbation", out)
     settings, result = _read(out)
     original = _original(settings, data, out)
     latents = settings["latents"] if latents is None else latents
     chosen, columns = check_evaluation(
-        original, models, scores, seeds, latents=latents, options=settings["options"]
+        original, models, scores, seeds, out=out, latents=latents, options=settings["options"]
     )
     check_whole("evaluate_perturbation", 1, samples=samples)
     given: dict[str, Any] = {"steps": steps, "rate": rate, "batch": batch}
     training = {k: settings[k] if v is None else v for k, v in given.items()}
+    check_whole("evaluate_perturbation", steps=training["steps"])
     whole = progress if isinstance(progress, Whole) else Whole(progress)
     whole.expect("evaluation", evaluation_work(len(chosen), seeds, training["steps"]))
-    shared: dict[str, Any] = {
-        "latents": latents,
-        "training": training,
-        "assays": tuple(dict.fromkeys(column.partition(".")[0] for column in columns)),
-        "samples": samples,
-        "root": original.provenance.get("root"),
-    }
     folder = out / FOLDER
+    where: dict[str, Any] = {"runs": runs, "jobs": jobs, "cluster": cluster, "executor": executor}
+    where |= {"cluster_options": cluster_options, "root": original.provenance.get("root")}
     stopped = with_message(f"perturb: stopped in the evaluation; finished runs are kept. {RESUME}")
-    with lock(folder, "evaluate_perturbation"), stopped, whole.part("evaluation") as tick:
+    with lock(out, "evaluate_perturbation"), stopped, whole.part("evaluation") as tick:
         versions = make_versions(out, original, settings, result)
-        jobs = [
-            Job(
-                version=version,
-                label=label,
-                folder=str(folder / version / f"{_slug(label)}-s{settings['seed'] + number}"),
-                data=dict(each.recipe or {}),
-                model=name,
-                options=options,
-                seed=settings["seed"] + number,
-                **shared,
-            )
-            for label, (name, options) in chosen.items()
-            for version, each in versions.items()
-            for number in range(seeds)
-        ]
-        outcomes = train_all(jobs, executor=executor, tick=lambda done: tick(done / len(jobs)))
-        table = _table(jobs, outcomes, columns, versions, count_factors(original))
+        numbers = range(settings["seed"], settings["seed"] + seeds)
+        members = _members(chosen, versions, numbers)
+        plan = {
+            "train": {**training, "latents": latents},
+            "run": [fields for each in members.values() for fields in each],
+            "assay": {"names": _assays(columns), "samples": samples},
+        }
+        try:
+            found = sweep(plan, folder, retry_failed=True, progress=_report_to(tick), **where)
+        except ConfigError as error:
+            text = str(error).removeprefix("sweep: ")
+            raise ConfigError(f"evaluate_perturbation: {text}") from None
+        names = iter(each["name"] for each in store.read_json(folder / "sweep.json")["runs"])
+        of = {key: [next(names) for _ in each] for key, each in members.items()}
+        table = _table(found, of, columns, versions, count_factors(original))
         table.save(folder)
     return table
+
+
+def _members(
+    chosen: Chosen, versions: Mapping[str, Dataset], seeds: Sequence[int]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The runs of the plan, by model and version."""
+    return {
+        (label, version): [
+            {
+                "model": name,
+                "data": data_text(data.recipe or {}),
+                "seed": seed,
+                **{f"options.{key}": value for key, value in options.items()},
+            }
+            for seed in seeds
+        ]
+        for label, (name, options) in chosen.items()
+        for version, data in versions.items()
+    }
+
+
+def _report_to(tick: Tick) -> Callable[[Sweep, Status], None]:
+    """What tells a sweep's progress to a display: the share of what was not done at first."""
+    first: float | None = None
+
+    def report(state: Sweep, status: Status) -> None:
+        nonlocal first
+        steps = {name: step_of(state.folder / name) for name in status.running}
+        begun = sum(step / max(1, state.entries[name].steps) for name, step in steps.items())
+        over = len(status.done) + len(status.failed)
+        share = (over + begun) / max(1, status.total)
+        first = share if first is None else first
+        tick((share - first) / max(1 - first, 1e-12))
+
+    return report
 
 
 def check_evaluation(
@@ -165,77 +184,49 @@ def check_evaluation(
     scores: Sequence[str] | str,
     seeds: int,
     *,
+    out: Path,
     latents: int | None,
     options: Mapping[str, Any],
-) -> tuple[dict[str, tuple[str, dict[str, Any]]], list[str]]:
-    """The models by label, with name and options, and the columns of the table.
+) -> tuple[Chosen, list[str]]:
+    """The models, and the columns of the table; refuses what could not be trained or measured.
 
-    Refuses what could not be trained or measured. `latents` and `options` are those of the
-    restarts.
+    `latents` and `options` are those of the restarts.
     """
     check_whole("evaluate_perturbation", 1, seeds=seeds)
-    columns = [name.replace("_", "-") for name in _listed(scores, "scores")]
-    for column in columns:
-        choose([column.partition(".")[0]])
-    chosen: dict[str, tuple[str, dict[str, Any]]] = {}
-    folders: dict[str, str] = {}
+    data_text({"name": str(out.absolute())})  # refuses places that a plan cannot name
+    columns: dict[str, None] = {}
+    for name in _listed(scores, "scores"):
+        assay, dot, measure = name.replace("_", "-").partition(".")
+        columns |= dict.fromkeys(f"{each.name}{dot}{measure}" for each in choose([assay]))
+    chosen: Chosen = {}
+    recipes: dict[str, Any] = {}
     for label in _listed(models, "models"):
         name, own = parse_model(label)
-        own = {**{k: v for k, v in options.items() if k in entry(name).options}, **own}
-        build_for(name, data, latents=latents or count_factors(data), **own)
-        chosen[label] = name, own
-        if (other := folders.setdefault(_slug(label), label)) != label:
+        if "seed" in own:
             raise ConfigError(
-                f"evaluate_perturbation: the models {other!r} and {label!r} would share a folder. "
-                "Their names differ in punctuation alone: leave one out."
+                f"evaluate_perturbation: {label!r} has a seed, but every model is trained with "
+                f"{seeds} of them, which follow that of the perturbation. Leave it out."
             )
-    return chosen, columns
+        known = {k: v for k, v in options.items() if k in entry(name).options and k != "seed"}
+        own = {**known, **own}
+        recipe = build_for(name, data, latents=latents or count_factors(data), **own).recipe
+        for other, its in recipes.items():
+            if its == recipe:
+                raise ConfigError(
+                    f"evaluate_perturbation: the models {other!r} and {label!r} have the same "
+                    "options, so they would be the same runs. Leave one out."
+                )
+        chosen[label], recipes[label] = (name, own), recipe
+    return chosen, list(columns)
+
+
+def _assays(columns: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(column.partition(".")[0] for column in columns))
 
 
 def evaluation_work(models: int, seeds: int, steps: int) -> float:
     """The work of an evaluation, in training steps of one model."""
     return models * seeds * len(VERSIONS) * (steps + 100)  # as much as 100 steps to measure
-
-
-def train_all(
-    jobs: Sequence[Job],
-    *,
-    executor: Executor | None = None,
-    tick: Callable[[int], None] = lambda done: None,
-) -> list[Outcome]:
-    """The outcome of each job, in order; a job that fails leaves the others alone."""
-    counts = itertools.count(1)
-    answers = run_all(
-        executor or ThisProcess(), run_job, jobs, done=lambda number, answer: tick(next(counts))
-    )
-    return [Outcome(failed=each.error) if each.error else each.result for each in answers]
-
-
-def run_job(job: Job) -> Outcome:
-    """Train and measure one run; what is finished is read."""
-    path = Path(job.folder)
-    data = replace(datasets.from_recipe(job.data, root=job.root), standardise=False)
-    untrained = build_for(job.model, data, latents=job.latents, **{**job.options, "seed": job.seed})
-    run = train(
-        untrained,
-        data,
-        seed=job.seed,
-        out=path,
-        resume=store.is_run(path),
-        progress=False,
-        **job.training,
-    )
-    assert run.model is not None
-    recording = record(run.model, data, samples=job.samples)
-    outcome = measure(recording, job.assays, kept=results_of(path, run.model))
-    numbers: dict[str, float] = {}
-    for name, result in outcome.results.items():
-        for place, each in enumerate(result.measures()):
-            word = each.name.replace(" ", "-")
-            numbers |= {f"{name}.{word}": each.value} if word else {}
-            numbers |= {} if place else {name: each.value}
-    failures = {name: failure.message for name, failure in outcome.failed.items()}
-    return Outcome(numbers, {**outcome.missing, **failures}, len(recording.used))
 
 
 def make_versions(
@@ -255,7 +246,7 @@ def make_versions(
                 return there
         return write_scaled(file, original, shape, changed, about=facts)
 
-    if original.recipe is None:
+    if not _has_name(original):
         original = _write_original(folder / "original.npz", original)
     untrained = _untrained(original, result["architecture"], seed)
     return {
@@ -266,8 +257,15 @@ def make_versions(
     }
 
 
+def _has_name(data: Dataset) -> bool:
+    """Whether a plan can name the data: arrays and parts of a dataset have no name."""
+    with suppress(ConfigError):
+        return data.recipe is not None and bool(data_text(data.recipe))
+    return False
+
+
 def _write_original(file: Path, data: Dataset) -> Dataset:
-    """A copy of data that have no recipe, so that other processes can load them."""
+    """A copy of data that a plan cannot name, so that other processes can load them."""
     zeros = lambda rows: np.zeros((len(rows), *data.shape))  # noqa: E731
     return write_perturbed(file, data, zeros, epsilon=1.0, about={"change": "none"})
 
@@ -316,9 +314,9 @@ def _original(settings: dict[str, Any], data: Any, out: Path) -> Dataset:
     recipe = settings["data"]
     copy = out / FOLDER / "original.npz"
     if data is not None:
-        return replace(as_dataset(data), standardise=False)
+        return in_own_units(data)
     if isinstance(recipe, dict):
-        return replace(datasets.from_recipe(recipe), standardise=False)
+        return in_own_units(datasets.from_recipe(recipe))
     if copy.is_file():
         return datasets.load(copy)
     raise DataError(
@@ -345,37 +343,38 @@ def _listed(values: Sequence[str] | str, name: str) -> list[str]:
     return words
 
 
-def _slug(label: str) -> str:
-    """A model with its options as part of a file name."""
-    return re.sub(r"[^\w.=-]+", "-", label).strip("-")
-
-
 def _table(
-    jobs: list[Job],
-    outcomes: list[Outcome],
+    found: Runs,
+    members: Mapping[tuple[str, str], list[str]],
     columns: list[str],
     versions: dict[str, Dataset],
     factors: int,
 ) -> ScoreTable:
+    """The scores of the runs that belong to each model and version."""
+    cells = {row["run"]: row for row in found.rows}
+    asked = _assays(columns)
+    entries = {run: [e for name, e in found.entries(run).items() if name in asked] for run in cells}
+    places = {c: c if c in found.columns.scores else found.columns.first.get(c) for c in columns}
     rows = []
-    for label in dict.fromkeys(job.label for job in jobs):
-        for version in versions:
-            pairs = zip(jobs, outcomes, strict=True)
-            own = [o for j, o in pairs if (j.label, j.version) == (label, version)]
-            done = [outcome for outcome in own if outcome.failed is None]
-            values = {c: [o.scores[c] for o in done if c in o.scores] for c in columns}
-            active = [float(o.active) for o in done if o.active is not None]
-            pruned = sum(count < factors for count in active)
-            rows.append(Row(label, version, len(own), values, active, pruned))
-    failed = {
-        str(Path(job.folder).relative_to(Path(job.folder).parents[1])): outcome.failed
-        for job, outcome in zip(jobs, outcomes, strict=True)
-        if outcome.failed is not None
+    for (label, version), names in members.items():
+        own = [name for name in names if name in cells]
+        values = {
+            column: [float(cells[name][place]) for name in own if place in cells[name]]
+            for column, place in places.items()
+        }
+        counts = [next((e.get("used") for e in entries[name]), None) for name in own]
+        active = [float(count) for count in counts if isinstance(count, int)]
+        pruned = sum(count < factors for count in active)
+        rows.append(Row(label, version, len(names), values, active, pruned))
+    missing = {
+        f"{each['assay']}: {each['missing']}": None
+        for own in entries.values()
+        for each in own
+        if isinstance(each.get("missing"), str)
     }
-    missing = {f"{name}: {text}": None for o in outcomes for name, text in o.missing.items()}
-    known = sorted({name for outcome in outcomes for name in outcome.scores})
-    for column in columns:
-        if known and column not in known and not any(m.startswith(column) for m in missing):
+    for column, place in places.items():
+        known = found.scores()
+        if known and place is None and not any(text.startswith(column) for text in missing):
             missing[f"{column}: no run has this score. {did_you_mean(column, known)}"] = None
     original = versions["original"]
     alignment, reasons = align(dict(versions))
@@ -385,4 +384,5 @@ def _table(
         if name != "original"
     }
     distances = {name: each.distance for name, each in alignment.items()}
-    return ScoreTable(columns, rows, sizes, distances, factors, failed, [*missing, *reasons])
+    flags = [*missing, *reasons]
+    return ScoreTable(columns, rows, sizes, distances, factors, found.failed, flags)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from zscope import models
 from zscope.assays.disentanglement.mig import mig
 from zscope.autoencoder import Autoencoder, Trainable
-from zscope.data.dataset import Dataset
+from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError
 from zscope.experiments.perturbation.game import RESUME, Choice
 from zscope.experiments.training import train, train_together
@@ -20,7 +21,7 @@ from zscope.training.ensemble import can_train_together
 from zscope.training.loop import configure
 from zscope.types import Codes
 
-__all__ = ["choose", "count_factors", "train_restarts", "with_message"]
+__all__ = ["choose", "count_factors", "in_own_units", "train_restarts", "with_message"]
 
 
 def train_restarts(
@@ -116,3 +117,12 @@ def count_factors(data: Dataset) -> int:
     """The number of factors that take more than one value."""
     values = np.zeros((1, 0)) if data.factors is None else data.factors
     return int((values != values[0]).any(0).sum())
+
+
+def in_own_units(data: Any) -> Dataset:
+    """The data, to be trained on as they are: ε is in their units. Their recipe says so too."""
+    dataset = as_dataset(data)
+    recipe = dataset.recipe
+    if dataset.standardise and recipe is not None and Path(recipe["name"]).is_absolute():
+        recipe = {**recipe, "options": {**recipe["options"], "standardise": False}}
+    return replace(dataset, standardise=False, recipe=recipe)

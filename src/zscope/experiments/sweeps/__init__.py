@@ -285,6 +285,7 @@ def sweep(
                 for name in state.failures():
                     (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
             with show(state, progress) as watch:
+                watch.tick()
                 _run(state, pending, active or pool(), watch)
     _tidy(state)
     return find_runs(out)
