@@ -93,7 +93,7 @@ def perturb(
     """
     from zscope import experiments
     from zscope.cli.outputs import try_folder
-    from zscope.data import load
+    from zscope.data import files_of, load
     from zscope.experiments.perturbation.evaluation import (
         SCORES,
         check_evaluation,
@@ -136,7 +136,10 @@ def perturb(
     save(result.plot(), folder / "examples.png")
     if evaluate is not None:
         places = settings(cluster_option, "--cluster-option")
-        with workers(jobs=jobs, cluster=cluster, options=places, folder=folder) as executor:
+        files = list(files_of(loaded.recipe or {}).values())
+        with workers(
+            jobs=jobs, cluster=cluster, options=places, folders=[folder], files=files
+        ) as executor:
             table = experiments.evaluate_perturbation(
                 folder,
                 evaluate,

@@ -152,8 +152,9 @@ def options_in_force(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def files_of(name: str, options: Mapping[str, Any]) -> dict[str, Path]:
+def files_of(recipe: Mapping[str, Any]) -> dict[str, Path]:
     """The files of one's own that a recipe names: its data (""), and those that options name."""
+    name, options = recipe.get("name", ""), recipe.get("options", {})
     if Path(name).is_absolute():
         from zscope.data.arrays import factors_file
         from zscope.data.columns import comma_separated
@@ -186,7 +187,8 @@ def _with_recipe(
     # Another process that loads the dataset again must look in the same folder.
     where = {} if root is None else {"root": str(root)}
     # And find the same files, whatever folder it is in.
-    files = {k: str(path.resolve()) for k, path in files_of(name, options).items() if k}
+    recipe = {"name": name, "options": options}
+    files = {k: str(path.resolve()) for k, path in files_of(recipe).items() if k}
     recipe = {"name": name, "options": {**options, **files}}
     return replace(data, recipe=recipe, provenance={**data.provenance, **where})
 

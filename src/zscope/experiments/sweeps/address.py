@@ -56,7 +56,7 @@ def data_hash(recipe: dict[str, Any]) -> str:
 
 def _contents(recipe: dict[str, Any]) -> dict[str, str]:
     """A hash of each file of one's own in a data recipe, by the option that names it."""
-    files = datasets.files_of(recipe["name"], recipe["options"])
+    files = datasets.files_of(recipe)
     return {option: content_hash(file, *_stamp(file)) for option, file in files.items()}
 
 

@@ -146,6 +146,16 @@ class Plan:
     def by_name(self) -> dict[str, PlannedRun]:
         return {run.name: run for run in self.runs}
 
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files that workers must be able to read: data of one's own, and `root`."""
+        recipes = [run.config.data.model_dump() for run in self.runs if run.config.data is not None]
+        own = {file for recipe in recipes for file in datasets.files_of(recipe).values()}
+        published = {each["name"] for each in recipes if each["name"] in datasets.CATALOGUE}
+        if self.root and not all(datasets.source(name).built_in for name in published):
+            own.add(Path(self.root))
+        return sorted(own)
+
     def to_dict(self, runs_folder: str) -> dict[str, Any]:
         """What sweep.json says."""
         assay = self.assay
