@@ -7,7 +7,7 @@ the dataset to the recording to the score. Where nobody stated it, it is guessed
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
     "KINDS", "Factors", "Kind", "Kinds", "complete_kinds", "factors_of",
-    "guess_kind", "kinds_of",
+    "guess_kind", "kinds_of", "read_kinds",
 ]  # fmt: skip
 
 Kind = Literal["categorical", "ordinal", "continuous"]
@@ -128,33 +128,39 @@ def kinds_of(kinds: Kinds, names: Sequence[str], who: str) -> tuple[Kind | None,
     """
     if kinds is None:
         return (None,) * len(names)
-    if not isinstance(kinds, Mapping):
-        words = kinds.split(",") if isinstance(kinds, str) else kinds
-        if not isinstance(words, Iterable):
+    stated = read_kinds(kinds, who)
+    if isinstance(stated, str):
+        stated = dict.fromkeys(names, stated)
+    elif isinstance(stated, list):
+        if len(stated) != len(names):
             raise ConfigError(
-                f"{who}: kinds={kinds!r}; expected a word for each factor: {', '.join(KINDS)}."
-            )
-        listed = [word.strip() if isinstance(word, str) else word for word in words]
-        if any("=" in str(word) for word in listed):
-            kinds = dict(str(word).partition("=")[::2] for word in listed)
-        elif isinstance(kinds, str) and len(listed) == 1:
-            kinds = dict.fromkeys(names, listed[0])
-        elif len(listed) == len(names):
-            kinds = dict(zip(names, listed, strict=True))
-        else:
-            raise ConfigError(
-                f"{who}: {len(listed)} kinds for {len(names)} factors ({', '.join(names)}). Give "
+                f"{who}: {len(stated)} kinds for {len(names)} factors ({', '.join(names)}). Give "
                 "one for each, or name them: dose=continuous."
             )
-    for name, kind in kinds.items():
+        stated = dict(zip(names, stated, strict=True))
+    for name, kind in stated.items():
         if name not in names:
             raise ConfigError(f"{who}: kinds names {name!r}. {did_you_mean(name, names)}")
         if kind is not None and kind not in KINDS:
             raise ConfigError(
                 f"{who}: the kind of {name} is {kind!r}. {did_you_mean(str(kind), KINDS)}"
             )
-    stated = cast(Mapping[str, Kind | None], kinds)
     return tuple(stated.get(name) for name in names)
+
+
+def read_kinds(kinds: Kinds, who: str = "factors") -> Any:
+    """What `kinds` means, however it was written: one word, a list in order, or by name."""
+    if kinds is None or isinstance(kinds, Mapping):
+        return kinds if kinds is None else dict(kinds)
+    words = kinds.split(",") if isinstance(kinds, str) else kinds
+    if not isinstance(words, Iterable):
+        raise ConfigError(
+            f"{who}: kinds={kinds!r}; expected a word for each factor: {', '.join(KINDS)}."
+        )
+    listed = [word.strip() if isinstance(word, str) else word for word in words]
+    if any("=" in str(word) for word in listed):
+        return dict(str(word).partition("=")[::2] for word in listed)
+    return listed[0] if isinstance(kinds, str) and len(listed) == 1 else listed
 
 
 def complete_kinds(stated: Sequence[Kind | None], values: np.ndarray) -> tuple[Kind, ...]:

@@ -11,6 +11,13 @@ def square(number):
     return number * number
 
 
+def wait_for(path):
+    """Return when there is such a file."""
+    while not Path(path).exists():
+        time.sleep(0.05)
+    return path
+
+
 def about_this_process(item):
     return os.getpid(), os.environ.get("OMP_NUM_THREADS"), "torch" in sys.modules
 

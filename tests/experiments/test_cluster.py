@@ -1,6 +1,7 @@
 """Workers of a cluster: real schedulers and workers, stopped and killed in the middle."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 import tasks
 from programs import (
     ENVIRONMENT,
+    HERE,
     SOURCE,
     dask_cluster,
     output,
@@ -120,7 +122,7 @@ def steps_of_checkpoints(run: Path) -> list[int]:
 def test_a_worker_that_is_killed_costs_no_run(dask, tmp_path, capfd):
     first, _ = dask.add_worker(), dask.add_worker()
     with (
-        workers(cluster=dask.address, folder=tmp_path) as executor,
+        workers(cluster=dask.address, folders=[tmp_path]) as executor,
         meanwhile(lambda: len(starts(tmp_path)) >= 3, first.kill),
     ):
         train_all(executor, tmp_path, 6)
@@ -146,7 +148,7 @@ def test_a_worker_that_is_asked_to_end_saves_its_run_and_another_one_resumes_it(
         return steps
 
     with (
-        workers(cluster=dask.address, folder=tmp_path) as executor,
+        workers(cluster=dask.address, folders=[tmp_path]) as executor,
         meanwhile(lambda: starts(tmp_path), end) as ended,
     ):
         train_all(executor, tmp_path, 2)
@@ -160,7 +162,7 @@ import sys, tasks
 from pathlib import Path
 from zscope.experiments.workers import run_all, workers
 folder = Path(sys.argv[2])
-with workers(cluster=sys.argv[1], folder=folder) as executor:
+with workers(cluster=sys.argv[1], folders=[folder]) as executor:
     run_all(executor, tasks.train_tiny, [(folder, seed, 100_000) for seed in range(4)])
 """
 
@@ -221,13 +223,62 @@ def test_a_scheduler_without_workers_is_waited_for_only_so_long(dask, capfd):
     assert "waiting for the first worker" in capfd.readouterr().err
 
 
-@pytest.mark.slow
-def test_a_worker_with_another_version_is_refused(dask, tmp_path):
+@pytest.fixture
+def other_version(tmp_path):
+    """What makes a worker one with another source; tasks of the tests are there too."""
     shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "src" / "zscope" / "theory.py").open("a") as file:
         file.write("# changed\n")
-    dask.add_worker(PYTHONPATH=python_path(tmp_path / "src"))
+    return {"PYTHONPATH": python_path(tmp_path / "src", HERE)}
+
+
+@pytest.mark.slow
+def test_a_worker_with_another_version_is_refused(dask, other_version):
+    dask.add_worker(**other_version)
     refuse(r"the worker at tcp://\S+ has zscope 0\S+, source \w{8}, but", cluster=dask.address)
+
+
+VERSION = r"zscope 0\S+, source \w{8}"
+OTHER_VERSION = rf"the worker on \S+ has {VERSION}, but this program is {VERSION}"
+
+
+def check_no_item_is_lost(executor, late, place: Path, capfd) -> str:
+    """A late worker gets items while the first one is busy, and is retired; why, in one line."""
+
+    def end():
+        assert late.wait() == 0  # and it does not come back
+        place.touch()
+
+    with meanwhile(lambda: True, end):
+        assert run_all(executor, tasks.wait_for, [place] * 6) == [Outcome(place)] * 6
+    (line,) = (line for line in capfd.readouterr().err.splitlines() if "the worker on" in line)
+    assert line.startswith("workers: ")
+    assert line.endswith(". It is retired, and others do its work.")
+    return line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nanny", ["--no-nanny", "--nanny"])
+def test_a_worker_with_another_version_that_comes_later_costs_no_item(
+    dask, other_version, tmp_path, capfd, nanny
+):
+    dask.add_worker()
+    with workers(cluster=dask.address) as executor:
+        late = dask.add_worker(nanny, **other_version)
+        line = check_no_item_is_lost(executor, late, tmp_path / "retired", capfd)
+    assert re.search(OTHER_VERSION, line)
+
+
+@pytest.mark.slow
+def test_if_only_workers_with_another_version_are_left_it_ends_with_one_line(dask, other_version):
+    first = dask.add_worker()
+    with workers(cluster=dask.address) as executor:
+        first.kill()
+        first.wait()
+        for _ in range(2):
+            dask.add_worker(**other_version)
+        with pytest.raises(ResourceError, match=f"no worker is left .*: {OTHER_VERSION}. Correct"):
+            run_all(executor, tasks.square, [2, 3])
 
 
 @pytest.mark.slow
@@ -238,20 +289,41 @@ def test_a_worker_without_zscope_is_refused(dask, tmp_path):
     refuse("cannot import this zscope", cluster=dask.address)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a worker another view of files")
-def test_a_worker_that_does_not_see_the_folder_is_refused(dask, tmp_path):
-    """As on a machine of its own: another disk lies over the folder there."""
-    (tmp_path / "runs").mkdir()
-    hidden = subprocess.run(
-        ["unshare", "-m", "mount", "-t", "tmpfs", "none", tmp_path / "runs"],
-        check=False,
-        capture_output=True,
-    )
+def hide(folder: Path) -> str:
+    """What makes a worker not see what is in a folder, as on a machine of its own: another disk."""
+    if os.getuid() != 0:
+        pytest.skip("only root can give a worker another view of files")
+    mount = f"mount -t tmpfs none {folder}"
+    hidden = subprocess.run(["unshare", "-m", *mount.split()], check=False, capture_output=True)
     if hidden.returncode != 0:
         pytest.skip("a mount of one's own cannot be made here")
-    dask.add_worker(inside=f"mount -t tmpfs none {tmp_path / 'runs'}")
-    refuse("does not see .*runs, where the runs go", cluster=dask.address, folder=tmp_path / "runs")
+    return mount
+
+
+@pytest.mark.slow
+def test_a_worker_that_does_not_see_the_folder_is_refused(dask, tmp_path):
+    for name in ("runs", "data"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data" / "rows.npy").touch()
+    dask.add_worker(inside=f"{hide(tmp_path / 'runs')} && {hide(tmp_path / 'data')}")
+    for folders in ([tmp_path / "runs"], [tmp_path, tmp_path / "runs"]):
+        refuse("does not see .*runs, where the runs go", cluster=dask.address, folders=folders)
+    refuse(
+        "does not see .*rows.npy, which has the data.*all machines share",
+        cluster=dask.address,
+        folders=[tmp_path],
+        files=[tmp_path / "data" / "rows.npy"],
+    )
+
+
+@pytest.mark.slow
+def test_a_worker_that_comes_later_and_does_not_see_the_folder_costs_no_item(dask, tmp_path, capfd):
+    (tmp_path / "out" / "runs").mkdir(parents=True)
+    dask.add_worker()
+    with workers(cluster=dask.address, folders=[tmp_path / "out" / "runs"]) as executor:
+        late = dask.add_worker(inside=hide(tmp_path / "out"))
+        line = check_no_item_is_lost(executor, late, tmp_path / "retired", capfd)
+    assert re.search("does not see .*/out/runs. It", line)
 
 
 @pytest.mark.slow
@@ -292,7 +364,7 @@ def cancel_last_job(folder: Path) -> list[int]:
 @pytest.mark.slow
 def test_six_runs_by_slurm_jobs_one_of_which_is_cancelled(slurm_environment, tmp_path, capfd):
     with (
-        workers(cluster="slurm", options=SLURM | {"jobs": "2"}, folder=tmp_path) as executor,
+        workers(cluster="slurm", options=SLURM | {"jobs": "2"}, folders=[tmp_path]) as executor,
         meanwhile(lambda: len(starts(tmp_path)) >= 3, partial(cancel_last_job, tmp_path)) as gone,
     ):
         train_all(executor, tmp_path, 6)
@@ -308,7 +380,7 @@ def test_six_runs_by_slurm_jobs_one_of_which_is_cancelled(slurm_environment, tmp
 def test_a_job_that_has_ended_is_replaced(slurm_environment, tmp_path, monkeypatch):
     monkeypatch.setattr("zscope.experiments.slurm.REPLACE", 2.0)
     with (
-        workers(cluster="slurm", options=SLURM, folder=tmp_path) as executor,
+        workers(cluster="slurm", options=SLURM, folders=[tmp_path]) as executor,
         meanwhile(lambda: starts(tmp_path), partial(cancel_last_job, tmp_path)),
     ):
         train_all(executor, tmp_path, 2)

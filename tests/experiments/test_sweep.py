@@ -9,7 +9,7 @@ import torch
 
 import zscope as zs
 from zscope import store
-from zscope.errors import RunError
+from zscope.errors import ConfigError, RunError
 from zscope.experiments import sweeps
 from zscope.experiments.sweeps import estimate, prepare, status, task
 from zscope.experiments.training import train_config
@@ -319,3 +319,33 @@ def test_data_that_change_after_the_plan_are_refused(tmp_path):
     row = task.work(item)
     (reason,) = row.reasons.values()
     assert "are not those that the plan was made for" in reason
+
+
+def test_data_that_a_worker_does_not_see_fail_with_one_line(tmp_path):
+    np.save(tmp_path / "data.npy", np.eye(64, 4, dtype=np.float32))
+    checked, state = prepare(plan(seed=[0], data=[str(tmp_path / "data.npy")]), tmp_path / "out")
+    (item,) = sweeps.items_of(checked, state)
+    (tmp_path / "data.npy").unlink()
+    (reason,) = task.work(item).reasons.values()
+    assert reason.startswith(f"sweep: {tmp_path / 'data.npy'} cannot be read (No such file")
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_workers_must_see_all_folders_and_files_of_a_sweep(tmp_path, monkeypatch, elsewhere):
+    asked = {}
+
+    def refuse(**settings):
+        asked.update(settings)
+        raise ConfigError("no")
+
+    monkeypatch.setattr(sweeps, "workers", refuse)
+    for name in ("rows", "labels"):
+        np.save(tmp_path / f"{name}.npy", np.eye(64, 4, dtype=np.float32).astype(np.int64))
+    data = f"{tmp_path / 'rows.npy'}?factors=labels.npy"
+    folders = {"runs": tmp_path / "runs"} if elsewhere else {}
+    with pytest.raises(ConfigError, match="no"):
+        zs.sweep(plan(data=["helix", data]), tmp_path / "out", cluster="tcp://here:1", **folders)
+    assert asked["folders"] == [tmp_path / "out", *folders.values()]
+    assert asked["files"] == [tmp_path / "labels.npy", tmp_path / "rows.npy"]
+    assert not (tmp_path / "out").exists()

@@ -90,6 +90,113 @@ def test_the_default_written_out_is_the_same_run():
     assert written.runs[0].address == read_plan(grid()).runs[0].address
 
 
+def address_of(**fields):
+    """The address of the only run of a plan with these fields."""
+    fields = {"model": "beta-vae", "data": "helix", **TRAIN, **fields}
+    return read_plan({"run": [fields]}).runs[0].address
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        [{}, {"data": "helix?noise=0.1"}, {"data": "helix?samples=1024.0&seed=0"}],
+        [{}, {"data": "helix?amplitude=1"}, {"data": "helix?amplitude=[1, 1, 1.0]"}],
+        [{"data": f"helix?noise={noise}"} for noise in ("1", "1.0", "1e0", '"1"')],
+        [{"data": f"helix?{pair}"} for pair in ("samples=500&noise=1", "noise=1.0&samples=500")],
+        [{"data": f"helix?amplitude={a}"} for a in ("1,1,2", "[1.0,1,2]", "[1, 1, 2]")],
+        [{"data": data} for data in ("square-linear?rho=2&samples=500",
+                                     "square-linear?samples=500")],
+        [{"options.beta": beta} for beta in (4, 4.0, "4", None, np.float32(4), np.int64(4))],
+        [{"options.hidden": hidden} for hidden in ([16], (16,), 16, 16.0, "16", np.array([16]))],
+        [{"options.decoder_hidden": [6]}, {"options.decoder-hidden": [6]},
+         {"options": {"decoder-hidden": 6}}],
+        [{"rate": rate} for rate in (1, 1.0, np.float64(1), np.int8(1))],
+        [{}, {"rate": 1e-4, "batch": 64, "optimiser": "adam", "seed": 0, "warmup": 0}],
+        [{"seed": 3}, {"seed": np.int64(3)}],
+        [{"split": [0.5, 0.5]}, {"split": (0.5, 0.5)}, {"split": np.array([0.5, 0.5])}],
+    ],
+    ids=lambda same: str(same[-1]),
+)  # fmt: skip
+def test_a_run_has_one_address_whoever_writes_it(same):
+    assert len({address_of(**fields) for fields in same}) == 1
+
+
+def test_runs_that_differ_have_different_addresses():
+    fields = [{"data": f"helix?{options}"} for options in (
+        "noise=1", "noise=2", "frequency=2", "seed=1", "seed=2", "amplitude=2",
+        "amplitude=[2,2,1]", "amplitude=[1,2,2]", "samples=500",
+    )]  # fmt: skip
+    fields += [{}, {"data": "square-linear"}, {"rate": 1.0}, {"clip": 1.0}, {"options.beta": 1}]
+    fields += [{"options.hidden": sizes} for sizes in ([1], [1, 1], [2])]
+    assert len({address_of(**each) for each in fields}) == len(fields)
+
+
+SPRITES = "resolution=8&scale=1&position_x=2&position_y=2"
+
+
+def test_chosen_values_of_factors_count_and_not_how_they_were_chosen():
+    def of(*options):
+        texts = ("&".join(["sprites?" + SPRITES, *each.split()]) for each in options)
+        return {address_of(data=data) for data in texts}
+
+    assert len(of("orientation=4", "orientation=0,10,20,30", "orientation=[0,10,20,30]",
+                  "orientation=4 shape=3", "orientation=4 shape=square,ellipse,heart",
+                  "orientation=4 antialias=false", "orientation=4 antialias=0")) == 1  # fmt: skip
+    # A count is not a list of one position, and the order of a list is that of the rows.
+    assert len(of("orientation=4", "orientation=[4]", "orientation=[10,0,20,30]",
+                  "orientation=4 shape=2", "orientation=4 shape=[2]", "orientation=4 shape=[2,1]",
+                  "orientation=4 antialias=true")) == 7  # fmt: skip
+    assert of("shape=square orientation=2") == of("shape=[0] orientation=2")
+
+
+def test_one_configuration_written_twice_is_refused_as_one_run():
+    with pytest.raises(ConfigError, match="noise=1.0.*is the same run as.*noise=1"):
+        read_plan(grid(data=["helix?noise=1", "helix?noise=1.0"]))
+    with pytest.raises(ConfigError, match="gives options.decoder_hidden twice, as 6 and as 7"):
+        read_plan({"run": [{"options.decoder-hidden": 6, "options.decoder_hidden": 7}]})
+
+
+def test_options_of_data_of_the_wrong_kind_are_refused_in_one_line():
+    for options in ("seed=0.5", "noise=much", "amplitude=1,2", "frequency=[]"):
+        with pytest.raises(ConfigError, match="helix"):
+            address_of(data=f"helix?{options}")
+
+
+def test_options_of_own_files_have_one_form_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cells.csv").write_text("a,b,1,1.0\n" + "1,2,0,0\n3,4,1,1\n2,0,0,1\n0,1,1,0\n")
+
+    def of(*options):
+        return {address_of(data=f"./cells.csv?{each}", batch=2) for each in options}
+
+    assert len(of("factors=1&kinds=categorical", 'factors=["1"]&kinds=categorical',
+                  "factors=1&kinds=1=categorical", "standardise=true&factors=1&kinds=categorical",
+                  )) == 2  # fmt: skip
+    assert len(of("factors=b,1", 'factors=["b","1"]', 'factors=["b",1]&standardise=true')) == 1
+    # Columns are named by texts: 1 and 1.0 are two of them here.
+    assert len(of("factors=1", "factors=1.0", "factors=b", "factors=1&standardise=false")) == 4
+
+
+def test_files_that_options_name_are_addressed_by_content(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+    for place, labels in (("a", np.arange(50) % 2), ("b", np.arange(50) % 2), ("c", np.ones(50))):
+        (tmp_path / place).mkdir()
+        np.save(tmp_path / place / "rows.npy", rows)
+        np.save(tmp_path / place / "labels.npy", labels.astype(np.int64))
+    monkeypatch.chdir(tmp_path)
+
+    def run(place, factors):
+        return read_plan(grid(data=[f"{place}/rows.npy?factors={factors}"])).runs[0]
+
+    first = run("a", "labels.npy")  # next to the data
+    assert first.address == run("a", "a/labels.npy").address == run("b", "labels.npy").address
+    assert first.address == run("a", "b/labels.npy").address
+    assert first.address != run("c", "labels.npy").address
+    # A worker is in another folder.
+    monkeypatch.chdir("/")
+    assert address(first.config) == first.address
+
+
 def test_own_files_are_addressed_by_content(tmp_path):
     rows = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     for name in ("a", "b"):

@@ -8,16 +8,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from zscope.data.dataset import Dataset, from_arrays, grid_factors
-from zscope.data.source import Factor, File, Source
+from zscope.data.source import Factor, File, Source, plain_value, typed
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
-    "CATALOGUE", "Dataset", "Factor", "File", "Source", "folder", "from_arrays", "from_recipe",
-    "grid_factors", "load", "names", "source",
+    "CATALOGUE", "Dataset", "Factor", "File", "Source", "files_of", "folder", "from_arrays",
+    "from_recipe", "grid_factors", "load", "names", "options_in_force", "source",
 ]  # fmt: skip
 
 # Name -> module:attribute of its Source. Built-in data first, then real data.
@@ -86,6 +87,8 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
         return _with_recipe(data, str(Path(name).expanduser().resolve()), options, root)
     entry = source(name)
     _check_options(name, options, entry.options)
+    parameters = signature(entry.load).parameters
+    options = {key: typed(value, parameters[key].annotation) for key, value in options.items()}
     return _with_recipe(load_source(entry, folder(root), options), name, options, root)
 
 
@@ -94,7 +97,16 @@ def load_source(entry: Source, root: Path, options: dict[str, Any]) -> Dataset:
     from zscope.data.fetching import UNREADABLE
 
     if entry.built_in:
-        return entry.load(folder() / entry.name, **options)
+        try:
+            return entry.load(folder() / entry.name, **options)
+        except (TypeError, ValueError) as error:
+            if not options:
+                raise
+            given = ", ".join(f"{key}={value!r:.60}" for key, value in options.items())
+            raise ConfigError(
+                f"{entry.name}: it cannot be made with {given} ({error}). Is one of them of the "
+                f"wrong kind? See: zscope data info {entry.name}"
+            ) from error
     try:
         return entry.load(root / entry.name, **options)
     except UNREADABLE as error:
@@ -112,6 +124,47 @@ def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Da
     if split := recipe.get("split"):
         data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
     return data
+
+
+def options_in_force(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a recipe in one form, however they were written: for comparisons.
+
+    What equals its default is left out, numbers and lists are `plain_value`s, and choices are
+    what was chosen: noise=1 and noise=1.0, shape=square and shape=[0] are the same.
+    """
+    if Path(name).is_absolute():
+        from zscope.data.own import FORMS, load_path
+
+        forms, function, side = FORMS, load_path, None
+    else:
+        entry = source(name)
+        forms, function = dict(entry.forms), entry.load
+        side = entry.shape[-1] if entry.shape else None  # without the option resolution
+    parameters = signature(function).parameters
+    chosen = {}
+    for option, value in options.items():
+        default = parameters[option].default
+        if option == "resolution" and default is None:
+            default = side
+        form = forms.get(option, plain_value)
+        if (plain := plain_value(form(value))) != plain_value(form(default)):
+            chosen[option] = plain
+    return chosen
+
+
+def files_of(recipe: Mapping[str, Any]) -> dict[str, Path]:
+    """The files of one's own that a recipe names: its data (""), and those that options name."""
+    name, options = recipe.get("name", ""), recipe.get("options", {})
+    if Path(name).is_absolute():
+        from zscope.data.arrays import factors_file
+        from zscope.data.columns import comma_separated
+
+        path = Path(name)
+        factors = comma_separated(options.get("factors"))
+        other = {"factors": factors_file(path, factors[0])} if factors else {}
+        return {"": path, **(other if path.suffix == ".npy" else {})}
+    image = options.get("image")
+    return {} if image is None else {"image": Path(image).expanduser()}
 
 
 def looks_like_path(name: str) -> bool:
@@ -133,7 +186,10 @@ def _with_recipe(
 ) -> Dataset:
     # Another process that loads the dataset again must look in the same folder.
     where = {} if root is None else {"root": str(root)}
+    # And find the same files, whatever folder it is in.
     recipe = {"name": name, "options": options}
+    files = {k: str(path.resolve()) for k, path in files_of(recipe).items() if k}
+    recipe = {"name": name, "options": {**options, **files}}
     return replace(data, recipe=recipe, provenance={**data.provenance, **where})
 
 

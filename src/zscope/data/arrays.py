@@ -52,8 +52,7 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Conte
                 f"{path.name}: {len(factors)} files of factors ({', '.join(factors)}); a .npy file "
                 "can have only one. Put their columns side by side in one file."
             )
-        other = Path(factors[0]).expanduser()
-        other = other if other.is_absolute() or other.exists() else path.parent / other
+        other = factors_file(path, factors[0])
         if other.suffix != ".npy":
             raise ConfigError(
                 f"{path.name}: factors={factors[0]!r}; expected the path of another .npy file with "
@@ -67,6 +66,12 @@ def read_npy(path: Path, *, factors: list[str] | None = None, **_: Any) -> Conte
             )
         columns = array_columns(np.asarray(open_npy(other)), other, prefix="factor")
     return Contents(open_npy(path), columns)
+
+
+def factors_file(path: Path, name: str) -> Path:
+    """The file that the option factors of a .npy file names: here, or next to it."""
+    other = Path(name).expanduser()
+    return other if other.is_absolute() or other.exists() else path.parent / other
 
 
 def open_npy(path: Path) -> np.ndarray:

@@ -10,6 +10,7 @@ Factors: t along the strand (continuous), and the strand n (categorical).
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -43,18 +44,32 @@ def strand(
     return points
 
 
+def amplitudes(value: Any) -> list[float]:
+    """A1, A2 and A3, from one number, three, or their text."""
+    parts = value.split(",") if isinstance(value, str) else np.ravel(value).tolist()
+    try:
+        numbers = [float(part) for part in parts]
+    except (TypeError, ValueError):
+        numbers = []
+    if len(numbers) not in (1, 3):
+        raise ConfigError(
+            f"helix: amplitude={value!r}; expected 1 or 3 numbers, for instance amplitude=1,1,2."
+        )
+    return numbers * (3 // len(numbers))
+
+
 def load(
     folder: Path,
     *,
     samples: int = 1024,
     noise: float = 0.1,
-    amplitude: float | Sequence[float] = 1.0,
+    amplitude: float | str | Sequence[float] = 1.0,
     frequency: float = 1.0,
     seed: int = 0,
 ) -> Dataset:
     """Random points on both strands."""
     samples = whole("helix", "samples", samples, "a number of points", 1024)
-    if noise < 0 or np.size(amplitude) not in (1, 3):
+    if noise < 0:
         raise ConfigError(
             f"helix: noise={noise}, amplitude={amplitude}; expected a noise of at least 0, and 1 "
             "or 3 amplitudes, for instance amplitude=1,1,2."
@@ -62,7 +77,7 @@ def load(
     files.check_memory("helix", 150 * samples, f"samples={samples}")
     random = np.random.default_rng(seed_of(seed, 3))
     t, n = random.uniform(-1, 1, samples), random.integers(0, 2, samples)
-    x = strand(t, n, amplitude=amplitude, frequency=frequency)
+    x = strand(t, n, amplitude=amplitudes(amplitude), frequency=frequency)
     x = x + noise * random.standard_normal(x.shape)
     return Dataset(
         "helix", x.astype(np.float32), np.stack([t, n], axis=1), **factor_arguments(FACTORS)
@@ -82,6 +97,7 @@ HELIX = Source(
         "frequency": "w, half turns per unit of t (1)",
         "seed": "random seed of points and noise (0)",
     },
+    forms={"amplitude": amplitudes},
     samples=1024,
     shape=(3,),
     factors=FACTORS,

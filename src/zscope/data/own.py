@@ -15,7 +15,7 @@ Observations keep the units of the file. Features of tables, and of vectors in .
 standardised when a model is trained on them, unless standardise=False; see `zscope.scaling`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -28,10 +28,10 @@ from zscope.data.dataset import Dataset, from_arrays
 from zscope.data.source import pixels
 from zscope.data.unpacking import LARGE, PIECE, cached_memory_map, resized
 from zscope.errors import ConfigError, DataError
-from zscope.factors import Kinds, factors_of
+from zscope.factors import Kinds, factors_of, read_kinds
 
 __all__ = [
-    "GUESSED", "LABELS", "OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path",
+    "FORMS", "GUESSED", "LABELS", "OPTIONS", "Contents", "Float32Rows", "float32_rows", "load_path",
 ]  # fmt: skip
 
 # Suffix -> module:function that reads it.
@@ -62,6 +62,14 @@ OPTIONS = {
     "kinds": "The kind of each factor (continuous, ordinal or categorical), in order "
     "(ordinal,ordinal) or by name (dose=continuous).",
     "resolution": "Side in pixels to resize pictures to.",
+}
+# What makes one value of all that mean the same; see `Source.forms`.
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "factors": comma_separated,
+    "features": comma_separated,
+    "categories": comma_separated,
+    "names": comma_separated,
+    "kinds": read_kinds,
 }
 # Files whose vectors are standardised unless told otherwise: those without units of zscope's own.
 VECTORS = (".csv", ".tsv", ".parquet", ".npy")

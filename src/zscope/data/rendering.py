@@ -9,9 +9,9 @@ is a selection of rows of the full grid and shares its file.
 import errno
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,8 +22,8 @@ from zscope.data.source import Factor, factor_arguments, pixels
 from zscope.errors import ConfigError, DataError, did_you_mean
 
 __all__ = [
-    "Axis", "Choice", "Painter", "Rendered", "check_resolution", "checksums", "choose", "pictures",
-    "scramble",
+    "Axis", "Choice", "Painter", "Rendered", "check_resolution", "checksums", "choices_of",
+    "choose", "pictures", "scramble",
 ]  # fmt: skip
 
 CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
@@ -118,6 +118,16 @@ def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
             f"(0 to {size - 1}) once, or a count from 1 to {size}."
         )
     return np.array(picks)
+
+
+def choices_of(who: str, axes: Sequence[Axis]) -> dict[str, Callable[[Any], list[int]]]:
+    """The `forms` of a source whose options choose values of axes: the chosen positions."""
+
+    def positions(axis: Axis, choice: Any) -> list[int]:
+        picks: list[int] = choose(who, axis, choice).tolist()
+        return picks
+
+    return {axis.name: partial(positions, axis) for axis in axes}
 
 
 def _position(who: str, axis: Axis, item: Any) -> int:

@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, check_resolution, pictures
+from zscope.data.rendering import Axis, Choice, check_resolution, choices_of, pictures
 from zscope.data.source import Source
 
 __all__ = ["ROOMS", "RoomPainter", "load"]
@@ -337,6 +337,7 @@ ROOMS = Source(
         "shape": "a count, or a list of cube, cylinder, sphere, capsule (all 4)",
         "orientation": "a count, or a list of positions 0 to 14 (all 15)",
     },
+    forms=choices_of("rooms", AXES),
     samples=1000 * GEOMETRIES,
     shape=(3, 64, 64),
     factors=tuple(axis.factor(range(len(axis))) for axis in AXES),

@@ -1,14 +1,28 @@
 """Source: the catalogue entry of a dataset, built in or made of its publisher's files."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from zscope.data.dataset import Dataset, Kind
 from zscope.errors import ConfigError, did_you_mean
 
-__all__ = ["Factor", "File", "Source", "factor_arguments", "one_of", "pixels", "whole"]
+__all__ = [
+    "Factor",
+    "File",
+    "Source",
+    "factor_arguments",
+    "one_of",
+    "pixels",
+    "plain_value",
+    "typed",
+    "whole",
+]
 
 
 @dataclass(frozen=True)
@@ -50,7 +64,8 @@ class Source:
     """One entry of the catalogue of datasets. `load(folder, **options)` returns the Dataset.
 
     For built-in data `files` is empty and the folder is a cache; otherwise the folder holds
-    the publisher's files. `options` maps the name of each option to a line of help.
+    the publisher's files. `options` maps the name of each option to a line of help; `forms`
+    makes one value of all that mean the same, for options where `plain_value` cannot.
     `samples`, `shape` and `factors` describe what `load` returns without options.
     """
 
@@ -63,6 +78,7 @@ class Source:
     files: tuple[File, ...] = ()
     homepage: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    forms: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     samples: int | None = None
     shape: tuple[int, ...] | None = None
     factors: tuple[Factor, ...] = ()
@@ -75,6 +91,41 @@ class Source:
     def can_be_fetched(self) -> bool:
         """Whether every file has a confirmed address and checksum."""
         return all(file.url and (file.sha256 or file.md5) for file in self.files)
+
+
+def plain_value(value: Any) -> Any:
+    """One value for all that mean the same: 1 for 1.0, true and "1", lists for tuples and arrays.
+
+    Plain JSON, of which equal values have equal texts.
+    """
+    if isinstance(value, str):
+        with suppress(ValueError):
+            number = json.loads(value)
+            return _plain(number) if isinstance(number, int | float) else value
+        return value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | range):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def typed(value: Any, kind: Any) -> Any:
+    """The value as the type of its parameter: 1.0 for 1, 32 for 32.0, true for 1."""
+    plain = plain_value(value)
+    if kind is float and isinstance(plain, int):
+        return float(plain)
+    if kind is bool and plain in (0, 1):
+        return bool(plain)
+    return plain if kind in (int, float) else value
 
 
 def one_of(who: str, option: str, value: Any, allowed: Sequence[str]) -> str:

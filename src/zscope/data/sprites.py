@@ -37,10 +37,17 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, check_resolution, pictures, scramble
+from zscope.data.rendering import (
+    Axis,
+    Choice,
+    check_resolution,
+    choices_of,
+    pictures,
+    scramble,
+)
 from zscope.data.source import Source
 from zscope.data.unpacking import open_picture
-from zscope.errors import DataError
+from zscope.errors import ConfigError, DataError
 
 __all__ = ["BACKGROUND", "COLOR", "NOISY", "SPRITES", "SpritePainter", "load"]
 
@@ -330,6 +337,8 @@ def load(
     """The pictures of all combinations of factor values, or of the chosen ones."""
     name = "sprites" if variant == "plain" else f"sprites-{variant}"
     check_resolution(name, resolution)
+    if antialias not in (True, False):
+        raise ConfigError(f"{name}: antialias={antialias!r}; expected true or false.")
     background = None
     if variant == "background":
         background = painting(resolution) if image is None else painting_from(image, resolution)
@@ -364,6 +373,7 @@ SPRITES = Source(
     cite=CITE,
     load=load,
     options=OPTIONS,
+    forms=choices_of("sprites", AXES),
     shape=(1, 64, 64),
     samples=math.prod(len(axis) for axis in AXES),
     factors=tuple(axis.factor(range(len(axis))) for axis in AXES),

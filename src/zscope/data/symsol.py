@@ -175,6 +175,7 @@ def build(counts: dict[str, int], **facts: Any) -> Source:
             f"{','.join(SHAPES)}.",
             "resolution": "Side in pixels to resize to; 64 by default, 224 as published.",
         },
+        forms={"shapes": _select_shapes},
         samples=counts["train"] * len(SHAPES),
         shape=(3, 64, 64),
         factors=(

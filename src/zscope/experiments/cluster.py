@@ -1,9 +1,11 @@
 """Workers of a cluster: of a Dask scheduler that is running, or jobs of SLURM.
 
-Workers need this version of zscope and the folder that the work is written to; both are checked
-before anything starts. A worker that is asked to end (SIGTERM, as before the end of a job's time)
-lets the runs it is training save and end, and their items go to others. Start workers with one
-thread (`dask worker --nthreads 1`): trainings in threads of one process slow each other down.
+Workers need this version of zscope, the folders that the work is written to and the files it
+reads. All that are there are checked before anything starts; one that comes later and lacks
+something is retired from the scheduler, and others do its work. A worker that is asked to end
+(SIGTERM, as before the end of a job's time) lets the runs it is training save and end, and their
+items go to others. Start workers with one thread (`dask worker --nthreads 1`): trainings in threads
+of one process slow each other down.
 
 Whoever can reach a Dask scheduler can run programs on its workers: keep it within a network that
 you trust, or give Dask certificates.
@@ -19,14 +21,15 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from distributed import Client, KilledWorker, Status, WorkerPlugin
+from distributed import Client, KilledWorker, Status, WorkerPlugin, get_worker
 from distributed.protocol.pickle import dumps
 
 from zscope import __version__
@@ -47,6 +50,7 @@ __all__ = [
 
 TIMEOUT = 10.0  # seconds to reach a scheduler
 WAIT = {"tcp": 600.0, "slurm": 86_400.0}  # seconds to wait for the first worker
+REFUSED = "refused"  # how a task ended that its worker could not do
 LOGGERS = (
     "distributed", "distributed.client", "distributed.scheduler", "distributed.worker",
     "dask_jobqueue", "tornado.application", "bokeh",
@@ -55,21 +59,27 @@ LOGGERS = (
 
 @contextmanager
 def connect(
-    cluster: str, options: Mapping[str, Any], folder: Path | None
+    cluster: str,
+    options: Mapping[str, Any],
+    folders: Sequence[Path] = (),
+    files: Sequence[Path] = (),
 ) -> Iterator["ClusterWorkers"]:
     """The workers of a cluster, until the block ends."""
     options = {name.replace("-", "_"): value for name, value in options.items()}
+    places = Places(
+        [str(folder.absolute()) for folder in folders], [str(file.absolute()) for file in files]
+    )
     with quiet():
         if cluster == "slurm":
             from zscope.experiments.slurm import slurm_client
 
-            with slurm_client(options, folder) as client:
-                yield checked_workers(client, options, folder, "slurm")
+            with slurm_client(options, folders[0] if folders else None) as client:
+                yield checked_workers(client, options, places, "slurm")
         elif "://" in cluster:
             check_options(options, {"wait"})
             client = scheduler_client(cluster)
             try:
-                yield checked_workers(client, options, folder, cluster)
+                yield checked_workers(client, options, places, cluster)
             finally:
                 client.close()
         else:
@@ -128,7 +138,7 @@ def scheduler_client(address: str) -> Client:
 
 
 def checked_workers(
-    client: Client, options: Mapping[str, Any], folder: Path | None, cluster: str
+    client: Client, options: Mapping[str, Any], places: "Places", cluster: str
 ) -> "ClusterWorkers":
     """The workers of a client, once there is one, and all that are there can do the work."""
     if client.dashboard_link:
@@ -145,9 +155,12 @@ def checked_workers(
                 "the cluster option wait=SECONDS."
             ) from error
     check_versions(client)
-    if folder is not None:
-        check_folder(client, folder)
-    return ClusterWorkers(client)
+    for folder in places.folders:
+        with partial_folder(Path(folder)) as probe:
+            check_place(client, view_of_folder, str(probe), f"{folder}, where the runs go")
+    for file in places.files:
+        check_place(client, view_of_file, file, f"{file}, which has the data")
+    return ClusterWorkers(client, places)
 
 
 def source_of_worker() -> tuple[str, str]:
@@ -161,39 +174,69 @@ def check_versions(client: Client) -> None:
         if there == here:
             continue
         if isinstance(there, tuple):
-            what = f"has zscope {there[0]}, source {there[1][:8]}"
+            what = other_version(there, here)
         else:
-            what = f"cannot import this zscope ({short(there)})"
+            what = f"cannot import this zscope ({short(there)}), but {this_program(here)}"
         raise ConfigError(
-            f"workers: the worker at {worker} {what}, but this program is zscope {here[0]}, source "
-            f"{here[1][:8]}. Its results would not be comparable: install the same version there, "
-            "and start the worker again."
+            f"workers: the worker at {worker} {what}. Its results would not be comparable: install "
+            "the same version there, and start the worker again."
         )
 
 
-def check_folder(client: Client, folder: Path) -> None:
-    """Refuse workers that do not see the folder, or may not write to it."""
-    with partial_folder(folder.absolute()) as probe:
-        end = time.monotonic() + 5  # network file systems take a moment
-        while True:
-            views = client.run(view_of_folder, str(probe), on_error="return")
-            bad = {worker: view for worker, view in views.items() if view is not None}
-            if not bad or time.monotonic() > end:
-                break
-            time.sleep(0.5)
-    for worker, view in bad.items():
+def other_version(there: tuple[str, str], here: tuple[str, str]) -> str:
+    return f"has zscope {there[0]}, source {there[1][:8]}, but {this_program(here)}"
+
+
+def this_program(source: tuple[str, str]) -> str:
+    return f"this program is zscope {source[0]}, source {source[1][:8]}"
+
+
+def check_place(
+    client: Client, view: Callable[[str], str | None], path: str, described: str
+) -> None:
+    """Refuse workers that do not see a folder or a file, or may not use it."""
+    end = time.monotonic() + 5  # network file systems take a moment
+    while True:
+        views = client.run(view, path, on_error="return")
+        bad = {worker: each for worker, each in views.items() if each is not None}
+        if not bad or time.monotonic() > end:
+            break
+        time.sleep(0.5)
+    for worker, each in bad.items():
         raise ConfigError(
-            f"workers: the worker at {worker} {view} {folder.absolute()}, where the runs go. Is it "
-            "on a disk that only this machine has? Choose a folder that all machines share, under "
-            "the same path."
+            f"workers: the worker at {worker} {each} {described}. Is it on a disk that only this "
+            "machine has? Choose a place that all machines share, under the same path."
         )
 
 
 def view_of_folder(path: str) -> str | None:
-    """What a worker cannot do with a folder."""
+    """What a worker cannot do with a folder that it writes to."""
     if not os.path.isdir(path):
         return "does not see"
     return None if os.access(path, os.W_OK | os.X_OK) else "may not write to"
+
+
+def view_of_file(path: str) -> str | None:
+    """What a worker cannot do with a file or a folder that it reads."""
+    if not os.path.exists(path):
+        return "does not see"
+    return None if os.access(path, os.R_OK) else "may not read"
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders that workers write to, and the files that they read."""
+
+    folders: Sequence[str] = ()
+    files: Sequence[str] = ()
+
+    def unseen(self) -> str | None:
+        """What this process cannot do with one of them."""
+        for view, paths in ((view_of_folder, self.folders), (view_of_file, self.files)):
+            for path in paths:
+                if (what := view(path)) is not None:
+                    return f"{what} {path}"
+        return None
 
 
 class ClusterWorkers(Stoppable):
@@ -203,31 +246,47 @@ class ClusterWorkers(Stoppable):
     had it leaves at that moment.
     """
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._tasks: set[Any] = set()  # Dask forgets what nobody holds
+    def __init__(self, client: Client, places: Places | None = None) -> None:
+        self._client, self._places = client, places or Places()
         self._source = source_of_worker()
+        self._tasks: set[Any] = set()  # Dask forgets what nobody holds
+        self._retired: set[str] = set()  # addresses
+        self._reasons: set[str] = set()  # why, as it was said
         name = f"zscope-{self._source[0]}-{self._source[1][:12]}"
         client.register_plugin(SaveAtTheEnd(), name=name)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> "Future[Any]":
         outcome: Future[Any] = Future()
-        call = _Call(self._source, partial(fn, *args, **kwargs))
+        call = dumps(_Call(self._source, self._places, partial(fn, *args, **kwargs)))
+        assert self._client.loop is not None  # it is as long as the client is open
+        self._client.loop.add_callback(self._pass_on, call, self._send(call), outcome)
+        return outcome
+
+    def _send(self, call: bytes) -> Any:
         # The scheduler unpickles what it passes on, and would need zscope for that. So it gets
         # bytes, and the call is made where those are unpickled. Not pure: a second try would be
         # answered with the result of the first.
-        task = self._client.submit(pickle.loads, dumps(call), pure=False)
+        task = self._client.submit(pickle.loads, call, pure=False)
         self._tasks.add(task)
-        assert self._client.loop is not None  # it is as long as the client is open
-        self._client.loop.add_callback(self._pass_on, task, outcome)
-        return outcome
+        return task
 
-    async def _pass_on(self, task: Any, outcome: "Future[Any]") -> None:
-        """Give a future what becomes of a task."""
+    async def _pass_on(self, call: bytes, task: Any, outcome: "Future[Any]") -> None:
+        """Give a future what becomes of a task, which another worker gets if one refuses it."""
+        result = await self._result(task)
+        while isinstance(result, tuple) and result[0] == REFUSED:
+            result = await self._retire(*result[1:]) or await self._result(self._send(call))
+        if outcome.set_running_or_notify_cancel():
+            if isinstance(result, Exception):
+                outcome.set_exception(result)
+            else:
+                outcome.set_result(result)
+
+    async def _result(self, task: Any) -> Any:
+        """What a task returns, or the exception that stands for it."""
         try:
-            result = await self._client.gather(task, asynchronous=True)
+            return await self._client.gather(task, asynchronous=True)
         except (CancelledError, asyncio.CancelledError) as error:
-            result = ResourceError(
+            return ResourceError(
                 f"workers: the connection to the scheduler was lost ({short(error)}). Was it "
                 "stopped? What was done so far is kept: start the scheduler, and then the same "
                 "again."
@@ -237,15 +296,35 @@ class ClusterWorkers(Stoppable):
                 f"workers: given up: every worker that had it died ({short(error)}). Were they "
                 "killed for lack of memory? Use workers with more, a smaller batch or smaller data."
             )
-            result = FAILED, line, line
+            return FAILED, line, line
         except Exception as error:
-            result = error
-        self._tasks.discard(task)
-        if outcome.set_running_or_notify_cancel():
-            if isinstance(result, Exception):
-                outcome.set_exception(result)
-            else:
-                outcome.set_result(result)
+            return error
+        finally:
+            self._tasks.discard(task)
+
+    async def _retire(self, address: str, host: str, reason: str) -> Exception | None:
+        """Retire a worker that cannot do the work; the error if no other one is left."""
+        worker = f"the worker on {host} {reason}"
+        self._retired.add(address)
+        scheduler = self._client.scheduler
+        assert scheduler is not None  # as long as the client is open
+        try:
+            others = set(await scheduler.ncores()) - self._retired
+            if not others:
+                return ResourceError(
+                    f"workers: no worker is left that can do the work: {worker}. Correct that and "
+                    "start workers again, then the same again: what was done so far is kept."
+                )
+            if worker not in self._reasons:
+                self._reasons.add(worker)
+                _say(f"{worker}. It is retired, and others do its work.")
+            await scheduler.retire_workers(workers=[address], close_workers=True)
+        except OSError as error:
+            return ResourceError(
+                f"workers: the scheduler does not answer ({short(error)}). Was it stopped? What "
+                "was done so far is kept: start the scheduler, and then the same again."
+            )
+        return None
 
     def stop(self, owner: str | None = None) -> None:
         """Ask the tasks of an owner to save and end, and wait for them."""
@@ -259,26 +338,27 @@ class ClusterWorkers(Stoppable):
 
 
 class _Call:
-    """Becomes the result of `call_if_same` when it is unpickled."""
+    """Becomes the result of `call_if_fit` when it is unpickled."""
 
-    def __init__(self, source: tuple[str, str], call: Callable[[], Any]) -> None:
-        self._arguments = source, call
+    def __init__(self, source: tuple[str, str], places: Places, call: Callable[[], Any]) -> None:
+        # In bytes: another version may not have what these are made of.
+        self._arguments = source, dumps((places, call))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return call_if_same, self._arguments
+        return call_if_fit, self._arguments
 
 
-def call_if_same(source: tuple[str, str], call: Callable[[], Any]) -> Any:
-    """Call it, on a worker that may have come after the others had been checked."""
-    here = source_of_worker()
-    if here == source:
+def call_if_fit(source: tuple[str, str], task: bytes) -> Any:
+    """Do a task, or say why not, on a worker that may have come after the others were checked."""
+    reason, here = None, source_of_worker()
+    if here != source:
+        reason = other_version(here, source)
+    else:
+        places, call = pickle.loads(task)
+        reason = places.unseen()
+    if reason is None:
         return call()
-    line = (
-        f"workers: the worker on {socket.gethostname()} has zscope {here[0]}, source "
-        f"{here[1][:8]}, but this program is zscope {source[0]}, source {source[1][:8]}. Install "
-        "the same version there, and start the worker again."
-    )
-    return FAILED, line, line
+    return REFUSED, get_worker().address, socket.gethostname(), reason
 
 
 class SaveAtTheEnd(WorkerPlugin):

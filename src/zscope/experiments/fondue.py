@@ -160,8 +160,9 @@ def fondue(
     else:
         count = None if jobs is None else min(check_jobs(jobs), seeds)
         where: dict[str, Any] = {"jobs": count, "cluster": cluster, "options": cluster_options}
-        folder = None if out is None else Path(out).absolute()
-        pool = nullcontext(executor) if executor else workers(**where, folder=folder)
+        where["folders"] = [] if out is None else [Path(out)]
+        where["files"] = list(datasets.files_of(dataset.recipe or {}).values())
+        pool = nullcontext(executor) if executor else workers(**where)
         watch = _Watch(searches, pace, progress)
         with pool as active:
             answers = _at_once(searches, active, watch, out)

@@ -23,7 +23,7 @@ from zscope.experiments.cluster import WAIT, check_options, seconds_to_wait, sho
 
 __all__ = ["slurm_client", "slurm_settings"]
 
-REPLACE = 30.0  # seconds between two looks for jobs that have ended
+REPLACE = 5.0  # seconds between two looks for jobs that have ended; Dask sees them after 15 s
 
 # What may be set for SLURM jobs, besides `jobs` and `wait`; passed on to dask_jobqueue.
 SLURM_OPTIONS = {

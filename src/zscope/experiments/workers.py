@@ -63,14 +63,16 @@ def workers(
     jobs: int | None = None,
     cluster: str | None = None,
     options: Mapping[str, Any] | None = None,
-    folder: Path | None = None,
+    folders: Sequence[Path] = (),
+    files: Sequence[Path] = (),
 ) -> Iterator[Executor]:
     """Workers, until the block ends.
 
     Without `cluster`, `jobs` processes of this machine (default: one for each core) with one
     thread each; with jobs=1 everything runs in this process. `cluster` is the address of a Dask
-    scheduler that is running, such as tcp://host:8786, or "slurm"; `options` are its settings,
-    and `folder` one that its workers must be able to see.
+    scheduler that is running, such as tcp://host:8786, or "slurm"; `options` are its settings.
+    Its workers must be able to write to `folders`, the first of which is for logs too, and to read
+    `files`.
     """
     if cluster is not None:
         if jobs is not None:
@@ -82,7 +84,7 @@ def workers(
             raise MissingExtra("workers", "distributed", "cluster")
         from zscope.experiments.cluster import connect
 
-        with connect(cluster, options or {}, folder) as executor:
+        with connect(cluster, options or {}, folders, files) as executor:
             yield executor
         return
     if options:

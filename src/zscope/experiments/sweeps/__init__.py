@@ -270,7 +270,10 @@ def sweep(
 
         def pool() -> Executor:
             wanted: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "options": cluster_options}
-            return executor or stack.enter_context(workers(**wanted, folder=out))
+            inside = state.folder.resolve().is_relative_to(out.resolve())
+            folders = [out] if inside else [out, state.folder]
+            places: dict[str, Any] = {"folders": folders, "files": checked.files}
+            return executor or stack.enter_context(workers(**wanted, **places))
 
         # A plan or workers that are refused are refused before anything is written.
         active = pool() if pending else None

@@ -3,9 +3,12 @@
     beta-vae-sprites-b4-s0-3f9a1c20be77
 
 The hash is of the model recipe, the data recipe (with the content of one's own files instead of
-their path) and the settings of training. It leaves out what does not change the trained weights:
-where checkpoints and snapshots are taken, on which device, and the scaling, which follows from
-the data. Sweeps and studies that use one folder of runs share the runs of equal address.
+their path) and the settings of training, each in one form: a default that is written out or left
+out, 1 and 1.0, a list and a tuple are the same. Recipes of models and settings are in that form
+when they are checked; options of data are brought into it here. The hash leaves out what does not
+change the trained weights: where checkpoints and snapshots are taken, on which device, and the
+scaling, which follows from the data. Sweeps and studies that use one folder of runs share the runs
+of equal address.
 """
 
 import hashlib
@@ -15,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from zscope import data as datasets
 from zscope.errors import DataError
 from zscope.files import open_regular
 from zscope.training.config import TrainConfig
@@ -29,31 +33,31 @@ DIGITS = 12
 def address(config: TrainConfig) -> str:
     """The hash of a configuration whose model and data have recipes."""
     plain = config.model_dump(exclude=set(LEFT_OUT))
-    content = data_hash(plain["data"])
-    if content:  # wherever the files lie
-        plain["data"] = {**plain["data"], "name": content, "options": _options(plain["data"])}
+    plain["data"] = _data(plain["data"], scaled=config.scaling is not None)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _data(recipe: dict[str, Any], *, scaled: bool) -> dict[str, Any]:
+    """A data recipe in one form: however its options were written, wherever its files lie."""
+    name, options = recipe["name"], datasets.options_in_force(recipe["name"], recipe["options"])
+    contents = _contents(recipe)
+    options |= {option: content for option, content in contents.items() if option}
+    if "" in contents:
+        # Whether features are standardised follows from the file where it is not said.
+        name, options["standardise"] = contents[""], scaled
+    return {**recipe, "name": name, "options": options}
+
+
 def data_hash(recipe: dict[str, Any]) -> str:
-    """A hash of one's own files that a data recipe names; "" for data that have a name."""
-    place = Path(recipe["name"])
-    if not place.is_absolute():
-        return ""
-    files = [place]
-    factors = recipe["options"].get("factors")
-    if isinstance(factors, str) and factors.endswith(".npy"):
-        files.append(Path(factors).expanduser().resolve())
-    return " ".join(content_hash(file, *_stamp(file)) for file in files)
+    """A hash of one's own files that a data recipe names; "" if it names none."""
+    return " ".join(_contents(recipe).values())
 
 
-def _options(recipe: dict[str, Any]) -> dict[str, Any]:
-    """The options of data of one's own, without the path of a file of factors."""
-    options = dict(recipe["options"])
-    if str(options.get("factors", "")).endswith(".npy"):
-        options["factors"] = ".npy"
-    return options
+def _contents(recipe: dict[str, Any]) -> dict[str, str]:
+    """A hash of each file of one's own in a data recipe, by the option that names it."""
+    files = datasets.files_of(recipe)
+    return {option: content_hash(file, *_stamp(file)) for option, file in files.items()}
 
 
 def run_name(config: TrainConfig, hashed: str) -> str:

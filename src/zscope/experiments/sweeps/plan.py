@@ -34,6 +34,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import nn
 
 from zscope import data as datasets
@@ -145,6 +146,16 @@ class Plan:
     def by_name(self) -> dict[str, PlannedRun]:
         return {run.name: run for run in self.runs}
 
+    @cached_property
+    def files(self) -> list[Path]:
+        """The files that workers must be able to read: data of one's own, and `root`."""
+        recipes = [run.config.data.model_dump() for run in self.runs if run.config.data is not None]
+        own = {file for recipe in recipes for file in datasets.files_of(recipe).values()}
+        published = {each["name"] for each in recipes if each["name"] in datasets.CATALOGUE}
+        if self.root and not all(datasets.source(name).built_in for name in published):
+            own.add(Path(self.root))
+        return sorted(own)
+
     def to_dict(self, runs_folder: str) -> dict[str, Any]:
         """What sweep.json says."""
         assay = self.assay
@@ -200,7 +211,7 @@ def read_plan(
 def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The name of the plan for messages, and its content."""
     if isinstance(plan, Mapping):
-        return "sweep", {str(key): value for key, value in plan.items()}
+        return "sweep", {str(key): _as_json(value) for key, value in plan.items()}
     path = as_path("sweep", plan)
     try:
         with open_regular(path, "sweep", ConfigError) as file:
@@ -223,6 +234,17 @@ def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
             "so on."
         )
     return f"sweep: {path}", content
+
+
+def _as_json(value: Any) -> Any:
+    """A value of a dict as a file would have it: lists for tuples and arrays, plain numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [_as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    return str(value) if isinstance(value, Path) else value
 
 
 class _Entries:
@@ -276,12 +298,20 @@ class _Entries:
     def _table(self, place: str, table: Any) -> dict[str, Any]:
         if not isinstance(table, dict):
             raise ConfigError(f"{self.name}: [{place}] is {table!r:.60}; expected fields by name.")
-        flat: dict[str, Any] = {}
+        pairs: list[tuple[str, Any]] = []
         for key, value in table.items():
             if key == "options" and isinstance(value, dict):
-                flat |= {f"options.{inner}": each for inner, each in value.items()}
+                pairs += [(f"options.{inner}", each) for inner, each in value.items()]
             else:
-                flat[key] = value
+                pairs.append((key, value))
+        flat: dict[str, Any] = {}
+        for key, value in ((key.replace("-", "_"), value) for key, value in pairs):
+            if key in flat:
+                raise ConfigError(
+                    f"{self.name}: [{place}] gives {key} twice, as {flat[key]!r:.60} and as "
+                    f"{value!r:.60}. Remove one of them."
+                )
+            flat[key] = value
         known = (*OWN, *SETTINGS)
         for key in flat:
             if key not in known and not key.startswith("options."):
