@@ -17,7 +17,6 @@ ICLR 2020; Zietlow 2022, section 3.3.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +35,7 @@ from zscope.loading import load
 from zscope.recording import SAMPLES, Recording, record
 from zscope.results import Scored, frame_of, text_table
 from zscope.sampling import whole
+from zscope.tables.statistics import ENOUGH, rank_test
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +46,6 @@ UDR, DISTANCE = "udr", "distance-to-orthogonality"
 CRITERIA = (UDR, DISTANCE)
 """What needs no factors, the first one ranking unless another is named."""
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
-FEWEST = 3
-"""Models that a rank correlation needs."""
 DIGITS = 9
 """Models whose values differ by rounding errors alone have the same rank."""
 
@@ -95,7 +93,7 @@ class Selection(Tabular):
         if not self.agreement:
             raise Undefined(
                 "select: there are no rank correlations to draw. They need factors, and at least "
-                f"{FEWEST} models. The table itself is in .to_frame()."
+                f"{ENOUGH} models. The table itself is in .to_frame()."
             )
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
         columns = [c for c in columns if all((r, c) in known for r in rows)]
@@ -336,37 +334,19 @@ def _correlations(
             if score in CRITERIA:
                 continue
             both = [(row[criterion], row[score]) for row in table]
-            pairs = np.array([pair for pair in both if None not in pair], dtype=float)
-            if len(pairs) < FEWEST or (np.ptp(pairs, axis=0) == 0).any():
+            pairs = [pair for pair in both if None not in pair]
+            result = rank_test(*zip(*pairs, strict=True)) if pairs else None
+            if result is None:
                 seen = f"{len(pairs)} models have both"
-                seen += ", all with the same value" if len(pairs) >= FEWEST else ""
+                seen += ", all with the same value" if len(pairs) >= ENOUGH else ""
                 missing[f"{criterion} with {score}"] = (
-                    f"a rank correlation needs {FEWEST} models with different values; {seen}."
+                    f"a rank correlation needs {ENOUGH} models with different values; {seen}."
                 )
                 continue
-            value, p = rank_correlation(pairs[:, 0], pairs[:, 1])
+            value, p = result
             numbers = {"correlation": sign * value, "p": p, "models": len(pairs)}
             agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Spearman's rank correlation, and its p-value against pairs in random order.
-
-    By all orders of up to 7 models and by 9,999 random ones of more: the usual formula is for many
-    models, and says p = 0 for three in the same order.
-    """
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
-    x, y = ((each - each.mean()) / np.linalg.norm(each - each.mean()) for each in ranks)
-    value = float(x @ y)
-    if len(x) <= 7:
-        orders = np.array(list(permutations(range(len(x)))))
-        return value, float((np.abs(y[orders] @ x) >= abs(value) - 1e-9).mean())
-    rng = np.random.default_rng(0)
-    orders = np.stack([rng.permutation(len(x)) for _ in range(9_999)])
-    return value, float(((np.abs(y[orders] @ x) >= abs(value) - 1e-9).sum() + 1) / 10_000)
 
 
 def _cell(value: Any) -> str:
