@@ -219,6 +219,8 @@ def test_tables_without_finished_or_measured_runs_are_refused(tmp_path):
 def test_unmeasured_runs_have_their_loss(tmp_path):
     make_run(tmp_path / "a")
     assert table(zs.runs(tmp_path)).columns == ("history.loss",)
+    notes = table(zs.runs(tmp_path), ["loss", "history.passive"]).notes
+    assert "loss, history.passive: of the last batch that was logged in training" in notes
 
 
 def saved(result: Table, path):

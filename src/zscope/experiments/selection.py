@@ -25,6 +25,7 @@ import numpy as np
 from zscope.assays.run import Measurements, Options, choose, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
+from zscope.collection.columns import score_name
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, Undefined
 from zscope.experiments.comparison_of_runs import DataOf
@@ -254,8 +255,7 @@ def _values(outcome: Measurements) -> dict[str, float]:
             value = each.value
             if name == DISTANCE and isinstance(each.chance, float):
                 value /= each.chance
-            part = each.name.replace(" ", "-")
-            values[f"{name}.{part}" if part else name] = round(float(value), DIGITS)
+            values[score_name(name, each.name)] = round(float(value), DIGITS)
     return values
 
 
