@@ -652,6 +652,65 @@ class TestFamilies:
         assert ax.get_title("left").startswith("mean over seed")
         renders(ax)
 
+    @pytest.mark.parametrize(
+        ("counts", "note"),
+        [
+            ((3, 3, 3), "(n = 3); shaded: 95 % interval"),
+            ((2, 2, 2), "(n = 2); shaded: range of 2 runs"),
+            ((3, 2, 4), "(n = 2 to 4); shaded: 95 % interval or range of 2 runs"),
+            ((3, 1, 1), "(n = 1 to 3); shaded: 95 % interval (none for single runs)"),
+            ((1, 2, 2), "(n = 1 to 2); shaded: range of 2 runs (none for single runs)"),
+            ((1, 1, 1), None),
+        ],
+    )
+    def test_the_note_says_what_is_shaded(self, tmp_path, counts, note):
+        betas = (1, 2, 4)
+        for beta, count in zip(betas, counts, strict=True):
+            for seed in range(count):
+                make_run(tmp_path / f"{beta}-{seed}", seed=seed + (count == 1) * beta,
+                         options={"beta": beta}, scores={"mig": beta + seed / 10})  # fmt: skip
+        ax = plots.score_lines(zs.runs(tmp_path), "mig", "beta")
+        expected = "single runs" if note is None else f"mean over seed {note}"
+        assert " ".join(ax.get_title("left").split()) == expected
+        shaded = {
+            float(x)
+            for each in ax.collections
+            for path in each.get_paths()
+            for x in path.vertices[:, 0]
+        }
+        assert shaded == {beta for beta, n in zip(betas, counts, strict=True) if n > 1}
+
+    def test_runs_with_the_same_settings_are_no_single_runs(self, tmp_path):
+        for k in range(2):
+            make_run(tmp_path / str(k), options={"beta": 1}, scores={"mig": k})
+            make_run(tmp_path / f"{k}-2", options={"beta": 2}, scores={"mig": k})
+        title = plots.score_lines(zs.runs(tmp_path), "mig", "beta").get_title("left")
+        assert title.startswith("mean of runs with the same settings (n = 2)")
+
+    @pytest.mark.parametrize(
+        ("betas", "scale", "ticks"),
+        [
+            ((0.5, 1, 2), "log", ["0.5", "1", "2"]),
+            ((2, 4, 6, 8, 10, 20), "log", ["2", "4", "6", "8", "10", "20"]),
+            ((1, 2, 3), "linear", ["1", "2", "3"]),
+            ((1, 5, 10), "linear", ["1", "5", "10"]),
+            ((0, 1, 2, 50), "linear", ["0", "50"]),
+        ],
+    )
+    def test_values_that_grow_by_factors_have_even_distances(self, tmp_path, betas, scale, ticks):
+        for beta in betas:
+            make_run(tmp_path / str(beta), options={"beta": beta}, scores={"mig": beta})
+        ax = plots.score_lines(zs.runs(tmp_path), "mig", "beta")
+        assert ax.get_xscale() == scale
+        assert [tick.get_text() for tick in ax.get_xticklabels()] == ticks
+
+    def test_correlations_say_how_many_runs_have_both_scores(self, tmp_path):
+        for k in range(5):
+            scores = {"mig": k, "sap": -k, **({"irs": k} if k < 4 else {})}
+            make_run(tmp_path / str(k), seed=k, scores=scores)
+        title = plots.rank_correlations(zs.runs(tmp_path)).get_title("left")
+        assert title == "4 to 5 runs with both scores"
+
     def test_what_is_averaged_over_is_named(self, runs):
         assert "mean over model, seed" in plots.score_lines(runs, "mig", "beta").get_title("left")
 
