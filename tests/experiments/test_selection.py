@@ -100,6 +100,14 @@ def test_one_seed_has_no_udr_which_is_said(data):
     assert "needs 3 models" in single.missing["distance-to-orthogonality with mig"]
 
 
+def test_correlations_that_are_missing_are_hatched(data):
+    models = {"only": [aligned(0)], "also": [rotated(1)], "pair": [rotated(0), rotated(2)]}
+    result = zs.select_models(models, data, **FEW)
+    ax = result.plot()  # of distances alone, because two models have a UDR
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(selection.CRITERIA)
+    assert len(ax.patches) == 1
+
+
 def test_without_factors_there_are_criteria_alone(data):
     bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
     result = zs.select_models({"a": [aligned(0), aligned(1)]}, bare, **FEW)

@@ -1,6 +1,6 @@
 """Figures show the numbers they were given: arrays, texts, colours, counts of things."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -46,7 +46,36 @@ def renders(plot):
     return figure
 
 
+def is_inside(text, figure):
+    box = text.get_window_extent()
+    return (
+        box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height
+    )
+
+
 class TestHeatmap:
+    def test_cells_without_a_value_are_hatched_and_not_0(self):
+        ax = plots.heatmap([[0.0, None], [0.5, 1.0]], empty="not compared")
+        assert texts(ax) == ["0.00", "0.50", "1.00", "hatched: not compared"]
+        assert [patch.get_xy() for patch in ax.patches] == [(0.5, -0.5)]
+        assert ax.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+        assert not plots.heatmap(np.eye(2)).patches
+        renders(ax)
+
+    def test_long_titles_of_a_grid_are_wrapped_and_overlap_nothing(self):
+        names = ["input", "encoder.trunk.1", "mean", "output"]
+        panel = plots.matrices.Panel(np.eye(4), names, names, "CKA")
+        down = [f"model beta-tcvae, beta {beta}, estimator weighted" for beta in (0.5, 1, 2)]
+        runs = ", ".join(f"beta-vae-digits-b0.5-s{seed}-46a852e5daf0" for seed in range(4))
+        x, y = f"layers of the other (pairs of {runs})", f"layers of {runs[:38]}"
+        figure = renders(plots.heatmaps([[panel]] * 3, x=x, y=y, down=down, note="3 of 4 groups"))
+        boxes = [text.get_window_extent() for text in figure.texts]
+        assert all(is_inside(text, figure) for text in figure.texts)
+        labels = [text for ax in figure.axes for text in ax.get_yticklabels() if text.get_text()]
+        boxes += [label.get_window_extent() for label in labels]
+        assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+        assert "model beta-tcvae,\nbeta 0.5,\nestimator weighted" in texts(figure)
+
     def test_shows_the_matrix_itself_with_its_numbers(self):
         matrix = np.abs(random(3, 4))
         ax = plots.heatmap(torch.tensor(matrix), rows="intervened", columns="observed")

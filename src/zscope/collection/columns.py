@@ -7,14 +7,16 @@ except for the counts of types of latents: `passive` is always that of the assay
 the data, and `history.passive` that of a batch.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from zscope.errors import ConfigError, did_you_mean
 
-__all__ = ["Columns", "choose_entries", "columns_of", "rows_of", "score_name"]
+__all__ = [
+    "Columns", "choose_entries", "columns_of", "follows_model", "rows_of", "score_name"
+]  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -86,6 +88,14 @@ class Columns:
 
     def is_seed(self, column: str) -> bool:
         return column in ("seed", "options.seed")
+
+
+def follows_model(field: str, levels: Collection[Any], models: int) -> bool:
+    """Whether an option is that of some models alone, always with one value: the model says it.
+
+    `levels` are the different values, None of runs without it; `models` how many models there are.
+    """
+    return models > 1 and field.startswith("options.") and len(set(levels) - {None}) == 1
 
 
 def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:

@@ -20,8 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from zscope.assays.run import Measurements, Options, choose, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
@@ -89,7 +87,7 @@ class Selection(Tabular):
         """The rank correlations of the criteria with the scores."""
         from zscope.plots import heatmap
 
-        rows = list(dict.fromkeys(each["criterion"] for each in self.agreement))
+        rows = self.criteria
         columns = list(dict.fromkeys(each["score"] for each in self.agreement))
         if not self.agreement:
             raise Undefined(
@@ -97,10 +95,9 @@ class Selection(Tabular):
                 f"{ENOUGH} models. The table itself is in .to_frame()."
             )
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
-        columns = [c for c in columns if all((r, c) in known for r in rows)]
-        matrix = np.array([[known[row, column] for column in columns] for row in rows])
+        matrix = [[known.get((row, column)) for column in columns] for row in rows]
         return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
-                       diverging=True, ax=ax)  # fmt: skip
+                       diverging=True, empty="too few models, or constant", ax=ax)  # fmt: skip
 
     def __repr__(self) -> str:
         names = list(self.table[0])
