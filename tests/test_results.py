@@ -20,6 +20,7 @@ from zscope.results import (
     Measure,
     Result,
     Scored,
+    duration,
     html_table,
     listed,
     plain,
@@ -355,6 +356,15 @@ def test_text_tables_are_aligned():
         "longer   1  0.25",
     ]
     assert text_table([]) == html_table([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "1 s"), (40, "40 s"), (89, "89 s"), (720, "12 min"), (12_600, "3.5 h"),
+     (180_000, "2.1 days")],
+)  # fmt: skip
+def test_times_are_in_the_unit_that_people_would_use(seconds, text):
+    assert duration(seconds) == text
 
 
 def test_long_lists_are_cut():

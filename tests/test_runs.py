@@ -23,6 +23,7 @@ def folder(tmp_path):
                 tmp_path / f"vae-b{beta}-s{seed}", seed=seed, options={"beta": beta},
                 scores={"mig": 0.1 * beta + 0.01 * seed,
                         "dci": {"disentanglement": 0.5, "explicit score": 0.9},
+                        "type-probe": {"mean, passive": 0.5},
                         "variable-types": {"active": 6, "passive": 2}},
             )  # fmt: skip
     make_run(tmp_path / "ae-s0", model="ae", scores={"mig": 0.05})
@@ -50,8 +51,8 @@ def test_rows_have_settings_scores_and_the_end_of_the_history(folder):
         "history.loss": 32.0,
     }  # fmt: skip
     assert {name: row[name] for name in expected} == expected
-    # The seed of the weights is that of the batches; the history repeats what an assay has.
-    assert not {"options.seed", "history.passive", "clip", "problem"} & set(row)
+    assert row["history.passive"] == 3  # in a batch, where the assay counts 2 on the data
+    assert not {"options.seed", "clip", "problem"} & set(row)  # one seed of weights and batches
     assert runs.varying() == ["model", "beta", "seed"]
 
 
@@ -64,6 +65,7 @@ def test_rows_have_settings_scores_and_the_end_of_the_history(folder):
         ("mig", "mig"),
         ("passive", "variable-types.passive"),
         ("explicit-score", "dci.explicit-score"),
+        ("mean-passive", "type-probe.mean-passive"),
         ("loss", "history.loss"),
         ("history.loss", "history.loss"),
         ("run", "run"),
@@ -84,10 +86,20 @@ def test_a_name_that_may_be_two_columns_is_refused(tmp_path):
         runs.columns.resolve("size")
 
 
-def test_the_history_answers_where_no_assay_does(tmp_path):
+def test_counts_in_a_batch_never_stand_for_those_of_the_assay(tmp_path):
     make_run(tmp_path / "a")
     runs = zs.runs(tmp_path)
-    assert runs.rows[0][runs.columns.resolve("passive")] == 3
+    with pytest.raises(ConfigError, match=r"'passive' was not measured.*ask for history\.passive"):
+        runs.columns.resolve("passive")
+    with pytest.raises(ConfigError, match="zscope assay RUN variable-types"):
+        runs.select(passive=3)
+    assert runs.rows[0][runs.columns.resolve("history.passive")] == 3
+    # Of runs that were measured and others that were not, the column has only the former.
+    make_run(tmp_path / "b", seed=1, scores={"variable-types": {"active": 6, "passive": 2}})
+    runs = zs.runs(tmp_path)
+    column = runs.columns.resolve("passive")
+    assert {row["run"]: row.get(column) for row in runs.rows} == {"a": None, "b": 2}
+    assert [row["history.passive"] for row in runs.rows] == [3, 3]
 
 
 def test_select_and_groups(folder):

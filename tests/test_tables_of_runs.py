@@ -14,7 +14,7 @@ import zscope as zs
 from zscope.errors import ConfigError, RunError
 from zscope.tables import Table, table
 from zscope.tables.formats import number_with_error, tex_text
-from zscope.tables.statistics import difference_of, mean_of, rank_correlation
+from zscope.tables.statistics import difference_of, mean_of, rank_correlation, rank_test
 
 
 @pytest.mark.parametrize("count", [3, 5, 40])
@@ -78,6 +78,21 @@ def test_rank_correlation_is_spearmans():
     assert rank_correlation([1, 2, 3], [8, 27, 64]) == pytest.approx(1)
     assert rank_correlation([1, 1, 1], [1, 2, 3]) is None
     assert rank_correlation([1, 2], [1, 2]) is None
+
+
+def test_rank_correlations_have_exact_p_values():
+    rng = np.random.default_rng(0)
+    few = np.arange(5.0)
+    assert rank_test(few, few**3) == pytest.approx((1, 2 / 120))
+    assert rank_test(few, -few) == pytest.approx((-1, 2 / 120))
+    assert rank_test(few, few * 0) is None
+    for ties in (40, 1):
+        x, y = np.round(rng.normal(size=(2, 30)) * ties)
+        y = y + x / 2
+        expected = stats.spearmanr(x, y)
+        value, p = rank_test(x, y)
+        assert value == pytest.approx(expected.statistic)
+        assert p == pytest.approx(expected.pvalue, abs=0.02)
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +219,8 @@ def test_tables_without_finished_or_measured_runs_are_refused(tmp_path):
 def test_unmeasured_runs_have_their_loss(tmp_path):
     make_run(tmp_path / "a")
     assert table(zs.runs(tmp_path)).columns == ("history.loss",)
+    notes = table(zs.runs(tmp_path), ["loss", "history.passive"]).notes
+    assert "loss, history.passive: of the last batch that was logged in training" in notes
 
 
 def saved(result: Table, path):

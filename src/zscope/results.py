@@ -29,6 +29,7 @@ __all__ = [
     "Measure",
     "Result",
     "Scored",
+    "duration",
     "frame_of",
     "html_table",
     "listed",
@@ -357,6 +358,15 @@ def listed(items: Iterable[object], most: int = 12) -> str:
     if len(texts) > most:
         return f"{', '.join(texts[:most])}, … ({len(texts)} in all)"
     return ", ".join(texts) or "none"
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that people would use: 40 s, 12 min, 3.5 h, 2.1 days; at least 1 s."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
 def subject(noun: str, items: Sequence[object], one: str = "is", more: str = "are") -> str:

@@ -1,5 +1,6 @@
 """Many runs compared: pairs, averages, steps, memory, and what is refused."""
 
+import dataclasses
 import json
 import weakref
 from itertools import combinations
@@ -11,7 +12,7 @@ from worlds import random_rotation
 
 import zscope as zs
 from zscope.assays.similarity.layers import layer_similarities
-from zscope.errors import ConfigError, RunError
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments import comparison_of_runs, families
 from zscope.experiments.comparison import (
     choose_observations,
@@ -73,7 +74,7 @@ def test_the_mean_over_pairs_is_that_of_single_comparisons(trained_family):
     assert found.latents == pytest.approx(expected, abs=1e-5)
     assert [each.get_text() for each in result.plot_runs().get_yticklabels()] == LOW
     names, matrix = result.between()
-    assert (names, matrix[0, 2].item()) == (LOW, pytest.approx(expected[1], abs=1e-5))
+    assert (names, matrix[0][2]) == (LOW, pytest.approx(expected[1], abs=1e-5))
     fresh = model_activations(untrained_copy(zs.load(paths[0])), observed)
     control = layer_similarities(layers[0], fresh).values["smaller"][place, place]
     assert found.untrained["smaller"][place, place] == pytest.approx(float(control), abs=1e-5)
@@ -128,6 +129,29 @@ def test_runs_are_compared_by_other_fields(trained_family):
     assert len(both.maps[0].pairs) == 4
     assert not any(a[-1] == b[-1] for a, b in both.maps[0].pairs)
     assert not any("same weights" in flag for flag in both.flags)
+
+
+def test_pairs_that_were_not_compared_are_none_and_not_0(trained_family):
+    result = zs.compare_runs(trained_family, by="options.beta,seed", control=False, **FEW)
+    names, matrix = result.between()
+    pairs = {frozenset(pair) for pair in result.maps[0].pairs}
+    for i, first in enumerate(names):
+        for j, second in enumerate(names):
+            cell = matrix[i][j]
+            assert (cell is not None) == (first == second or {first, second} in pairs)
+            assert cell == matrix[j][i]
+    assert json.loads(json.dumps(matrix, allow_nan=False)) == matrix
+    json.dumps(result.to_dict(), allow_nan=False)
+    ax = result.plot_runs()
+    cells = [text.get_text() for text in ax.texts]
+    assert "hatched: not compared" in cells
+    assert len(ax.patches) == sum(row.count(None) for row in matrix)
+    assert len(cells) == len(names) ** 2 - len(ax.patches) + 1
+    with pytest.raises(ConfigError, match="no group is called 'beta 9'"):
+        result.between("beta 9")
+    bare = [dataclasses.replace(each, latents=[]) for each in result.maps]
+    with pytest.raises(Undefined, match="no layer of latent means in common"):
+        dataclasses.replace(result, maps=bare).between()
 
 
 def test_every_step_that_all_runs_have_gets_a_map(family):
@@ -191,6 +215,19 @@ def test_fields_leave_out_what_cannot_change_a_model(trained_family):
     assert not {"snapshot_every", "options.seed", "device", "log_every"} & set(fields)
     config = {"seed": 3, "model": {"name": "ae", "options": {"seed": 5}}}
     assert families.fields_of(config)["seed"] == "3, weights 5"
+
+
+def test_labels_leave_out_what_the_model_implies(tmp_path):
+    more = {"beta-vae": {}, "beta-tcvae": {"options.estimator": "weighted"}}
+    members = [
+        families.Member(f"{model}-{seed}", tmp_path, {"model": model, "seed": seed, **options})
+        for model, options in more.items()
+        for seed in range(2)
+    ]
+    groups = families.pairs_by("compare", members, ["seed"])
+    assert [group.label for group in groups] == ["model beta-vae", "model beta-tcvae"]
+    members[0].fields["options.estimator"] = "biased"  # it varies for other reasons too
+    assert "estimator weighted" in families.families(members, ["seed"])[-1].label
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from zscope.experiments.perturbation import perturb, restarts
 from zscope.experiments.perturbation.game import Choice, Game, play
 from zscope.experiments.perturbation.restarts import train_restarts
 from zscope.experiments.perturbation.verdict import batch_interval, judge
-from zscope.experiments.whole import Whole, duration
+from zscope.experiments.whole import Whole
 from zscope.tables.statistics import mean_of
 
 NETWORKS = {"backbone": "mlp", "hidden": [8], "beta": 0.1}
@@ -347,4 +347,3 @@ def test_a_quiet_whole_shows_nothing(capsys):
     with Whole(False, {"a": 1}).part("a") as tick:
         tick(0.5)
     assert capsys.readouterr().err == ""
-    assert [duration(s) for s in (40, 720, 12_600)] == ["40 s", "12 min", "3.5 h"]

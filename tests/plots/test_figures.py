@@ -1,6 +1,6 @@
 """Figures show the numbers they were given: arrays, texts, colours, counts of things."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -46,7 +46,36 @@ def renders(plot):
     return figure
 
 
+def is_inside(text, figure):
+    box = text.get_window_extent()
+    return (
+        box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.width and box.y1 <= figure.bbox.height
+    )
+
+
 class TestHeatmap:
+    def test_cells_without_a_value_are_hatched_and_not_0(self):
+        ax = plots.heatmap([[0.0, None], [0.5, 1.0]], empty="not compared")
+        assert texts(ax) == ["0.00", "0.50", "1.00", "hatched: not compared"]
+        assert [patch.get_xy() for patch in ax.patches] == [(0.5, -0.5)]
+        assert ax.images[0].get_array().mask.tolist() == [[False, True], [False, False]]
+        assert not plots.heatmap(np.eye(2)).patches
+        renders(ax)
+
+    def test_long_titles_of_a_grid_are_wrapped_and_overlap_nothing(self):
+        names = ["input", "encoder.trunk.1", "mean", "output"]
+        panel = plots.matrices.Panel(np.eye(4), names, names, "CKA")
+        down = [f"model beta-tcvae, beta {beta}, estimator weighted" for beta in (0.5, 1, 2)]
+        runs = ", ".join(f"beta-vae-digits-b0.5-s{seed}-46a852e5daf0" for seed in range(4))
+        x, y = f"layers of the other (pairs of {runs})", f"layers of {runs[:38]}"
+        figure = renders(plots.heatmaps([[panel]] * 3, x=x, y=y, down=down, note="3 of 4 groups"))
+        boxes = [text.get_window_extent() for text in figure.texts]
+        assert all(is_inside(text, figure) for text in figure.texts)
+        labels = [text for ax in figure.axes for text in ax.get_yticklabels() if text.get_text()]
+        boxes += [label.get_window_extent() for label in labels]
+        assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+        assert "model beta-tcvae,\nbeta 0.5,\nestimator weighted" in texts(figure)
+
     def test_shows_the_matrix_itself_with_its_numbers(self):
         matrix = np.abs(random(3, 4))
         ax = plots.heatmap(torch.tensor(matrix), rows="intervened", columns="observed")
@@ -651,6 +680,65 @@ class TestFamilies:
         assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "4", "16"]
         assert ax.get_title("left").startswith("mean over seed")
         renders(ax)
+
+    @pytest.mark.parametrize(
+        ("counts", "note"),
+        [
+            ((3, 3, 3), "(n = 3); shaded: 95 % interval"),
+            ((2, 2, 2), "(n = 2); shaded: range of 2 runs"),
+            ((3, 2, 4), "(n = 2 to 4); shaded: 95 % interval or range of 2 runs"),
+            ((3, 1, 1), "(n = 1 to 3); shaded: 95 % interval (none for single runs)"),
+            ((1, 2, 2), "(n = 1 to 2); shaded: range of 2 runs (none for single runs)"),
+            ((1, 1, 1), None),
+        ],
+    )
+    def test_the_note_says_what_is_shaded(self, tmp_path, counts, note):
+        betas = (1, 2, 4)
+        for beta, count in zip(betas, counts, strict=True):
+            for seed in range(count):
+                make_run(tmp_path / f"{beta}-{seed}", seed=seed + (count == 1) * beta,
+                         options={"beta": beta}, scores={"mig": beta + seed / 10})  # fmt: skip
+        ax = plots.score_lines(zs.runs(tmp_path), "mig", "beta")
+        expected = "single runs" if note is None else f"mean over seed {note}"
+        assert " ".join(ax.get_title("left").split()) == expected
+        shaded = {
+            float(x)
+            for each in ax.collections
+            for path in each.get_paths()
+            for x in path.vertices[:, 0]
+        }
+        assert shaded == {beta for beta, n in zip(betas, counts, strict=True) if n > 1}
+
+    def test_runs_with_the_same_settings_are_no_single_runs(self, tmp_path):
+        for k in range(2):
+            make_run(tmp_path / str(k), options={"beta": 1}, scores={"mig": k})
+            make_run(tmp_path / f"{k}-2", options={"beta": 2}, scores={"mig": k})
+        title = plots.score_lines(zs.runs(tmp_path), "mig", "beta").get_title("left")
+        assert title.startswith("mean of runs with the same settings (n = 2)")
+
+    @pytest.mark.parametrize(
+        ("betas", "scale", "ticks"),
+        [
+            ((0.5, 1, 2), "log", ["0.5", "1", "2"]),
+            ((2, 4, 6, 8, 10, 20), "log", ["2", "4", "6", "8", "10", "20"]),
+            ((1, 2, 3), "linear", ["1", "2", "3"]),
+            ((1, 5, 10), "linear", ["1", "5", "10"]),
+            ((0, 1, 2, 50), "linear", ["0", "50"]),
+        ],
+    )
+    def test_values_that_grow_by_factors_have_even_distances(self, tmp_path, betas, scale, ticks):
+        for beta in betas:
+            make_run(tmp_path / str(beta), options={"beta": beta}, scores={"mig": beta})
+        ax = plots.score_lines(zs.runs(tmp_path), "mig", "beta")
+        assert ax.get_xscale() == scale
+        assert [tick.get_text() for tick in ax.get_xticklabels()] == ticks
+
+    def test_correlations_say_how_many_runs_have_both_scores(self, tmp_path):
+        for k in range(5):
+            scores = {"mig": k, "sap": -k, **({"irs": k} if k < 4 else {})}
+            make_run(tmp_path / str(k), seed=k, scores=scores)
+        title = plots.rank_correlations(zs.runs(tmp_path)).get_title("left")
+        assert title == "4 to 5 runs with both scores"
 
     def test_what_is_averaged_over_is_named(self, runs):
         assert "mean over model, seed" in plots.score_lines(runs, "mig", "beta").get_title("left")

@@ -165,7 +165,7 @@ class Trace:
     def __call__(self, report: Any) -> None:
         import sys
 
-        from zscope.experiments.whole import duration
+        from zscope.results import duration
 
         size = latents_text(report.latents)
         size = size if report.beta is None else f"{size}, β = {report.beta:.3g}"

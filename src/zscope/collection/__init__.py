@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zscope.collection.columns import Columns, choose_entries, columns_of, rows_of
+from zscope.collection.columns import Columns, choose_entries, columns_of, follows_model, rows_of
 from zscope.collection.index import read_all, stamps_below, stamps_of
 from zscope.documents import is_run, read_json
 from zscope.errors import MissingExtra, RunError
@@ -198,14 +198,11 @@ class Runs:
         rows = [row for row in self.rows if row["status"] != "damaged"]
         fields = [each for each in self.columns.fields.items() if self.columns.is_setting(each[1])]
         levels = {short: {row.get(short) for row in rows} for _, short in fields}
-        several_models = len(levels.get("model", ())) > 1
+        models = len(levels.get("model", ()))
         return [
             short
             for long, short in fields
-            if len(levels[short]) > 1
-            and not (
-                several_models and long.startswith("options.") and len(levels[short] - {None}) == 1
-            )
+            if len(levels[short]) > 1 and not follows_model(long, levels[short], models)
         ]
 
     def scores(self) -> list[str]:

@@ -2,17 +2,21 @@
 
 A setting such as `options.beta` has the short name `beta` if no other setting or column claims
 it. A score is `ASSAY` or `ASSAY.MEASURE`, and `ASSAY` alone is its first measure. `history.loss`
-is the last row of the history. The last part of a name is enough wherever it is unique.
+is that of the last batch that was logged. The last part of a name is enough wherever it is unique,
+except for the counts of types of latents: `passive` is always that of the assay variable-types, on
+the data, and `history.passive` that of a batch.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 from zscope.errors import ConfigError, did_you_mean
 
-__all__ = ["Columns", "choose_entries", "columns_of", "rows_of"]
+__all__ = [
+    "Columns", "choose_entries", "columns_of", "follows_model", "rows_of", "score_name"
+]  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -22,6 +26,8 @@ FOLLOWS = ("shape", OPTIONS)
 """Settings that follow from the data, which have them in their name."""
 ASIDE = ("log_every", "checkpoint_every", "snapshot_every", "device")
 """Settings that are not meant to change a result."""
+COUNTED = ("active", "mixed", "passive")
+"""Types of latents: an assay counts them on the data, the history in a batch."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,8 @@ class Columns:
             return self.fields.get(name, name)
         if name in self.first:
             return self.first[name]
-        tiers: list[Iterable[str]] = [self.fields, self.scores, self.history]
+        history = [each for each in self.history if each.rpartition(".")[2] not in COUNTED]
+        tiers: list[Iterable[str]] = [self.fields, self.scores, history]
         for tier in tiers:
             near = [each for each in tier if each.rpartition(".")[2] == name]
             if len(near) > 1:
@@ -51,6 +58,12 @@ class Columns:
                 )
             if near:
                 return self.fields.get(near[0], near[0])
+        if f"history.{name}" in self.history:
+            raise ConfigError(
+                f"{who}: {name!r} was not measured on these runs, and history.{name} is another "
+                "number: that of the last batch that was logged. Measure it on the data (zscope "
+                f"assay RUN variable-types), or ask for history.{name}."
+            )
         if reason := self.without.get(name):
             raise ConfigError(
                 f"{who}: {name} was measured, and no run has a value. {reason.rstrip('.')}. Leave "
@@ -77,6 +90,14 @@ class Columns:
         return column in ("seed", "options.seed")
 
 
+def follows_model(field: str, levels: Collection[Any], models: int) -> bool:
+    """Whether an option is that of some models alone, always with one value: the model says it.
+
+    `levels` are the different values, None of runs without it; `models` how many models there are.
+    """
+    return models > 1 and field.startswith("options.") and len(set(levels) - {None}) == 1
+
+
 def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
     """The columns of runs, in the order in which the runs have them."""
     fields: dict[str, None] = {}
@@ -97,10 +118,9 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
     if one_seed:  # of the weights and of the batches
         fields.pop("options.seed", None)
     fields = dict.fromkeys(sorted(fields, key=_rank))
-    scores = [_score(assay, name) for assay, names in measures.items() for name in names]
-    first = {assay: _score(assay, next(iter(names))) for assay, names in measures.items() if names}
-    parts = {each.rpartition(".")[2] for each in scores}
-    history = [f"history.{key}" for key in last if key not in parts]
+    scores = [score_name(assay, name) for assay, names in measures.items() for name in names]
+    first = {a: score_name(a, next(iter(names))) for a, names in measures.items() if names}
+    history = [f"history.{key}" for key in last]
     without = {assay: reason for assay, reason in reasons.items() if assay not in first}
     short = _short_names(fields, {*ABOUT, *scores, *first})
     return Columns(short, scores, history, first, without)
@@ -115,8 +135,9 @@ def _rank(field: str) -> int:
     return len(order)
 
 
-def _score(assay: str, measure: str) -> str:
-    return f"{assay}.{'-'.join(measure.split())}" if measure else assay
+def score_name(assay: str, measure: str) -> str:
+    """The column of a measure, without spaces and commas: type-probe.mean-passive."""
+    return f"{assay}.{'-'.join(measure.replace(',', ' ').split())}" if measure else assay
 
 
 def _short_names(fields: Iterable[str], taken: set[str]) -> dict[str, str]:
@@ -149,10 +170,9 @@ def rows_of(
         for entry in choose_entries(record, choose).values():
             for measure, value in (entry.get("scores") or {}).items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
-                    row[_score(entry["assay"], measure)] = value
+                    row[score_name(entry["assay"], measure)] = value
         for key, value in record.get("last", {}).items():
-            if f"history.{key}" in columns.history:
-                row[f"history.{key}"] = value
+            row[f"history.{key}"] = value
         if record.get("problems"):
             row["problem"] = " ".join(record["problems"])
         rows.append(row)

@@ -28,7 +28,7 @@ from zscope.assays.similarity.heatmap import Layer, prepare_layers
 from zscope.assays.similarity.layers import PairOfModels, layer_similarities
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, RunError
+from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
 from zscope.experiments.comparison import (
     SAMPLES,
     check_shape,
@@ -44,7 +44,6 @@ from zscope.loading import load, run_data
 from zscope.randomness import named_generator
 from zscope.results import listed, text_table
 from zscope.sampling import whole
-from zscope.types import Matrix
 
 __all__ = ["ComparisonOfRuns", "DataOf", "compare_runs", "layers_of"]
 
@@ -69,18 +68,29 @@ class ComparisonOfRuns(Tabular):
     def groups(self) -> list[str]:
         return list(dict.fromkeys(each.group for each in self.maps))
 
-    def between(self, group: str = "") -> tuple[list[str], Matrix]:
+    def between(self, group: str = "") -> tuple[list[str], list[list[float | None]]]:
         """The runs of a group, and the smaller similarity of the latent means of each two.
 
-        1 for a run and itself, 0 for two runs that were not compared. Of the last step.
+        1 for a run and itself, None for two runs that were not compared. Of the last step.
         """
-        last = [each for each in self.maps if each.group == (group or self.groups[0])][-1]
-        names = list(dict.fromkeys(name for pair in last.pairs for name in pair))
-        matrix = torch.eye(len(names), dtype=torch.float64)
-        for (first, second), value in zip(last.pairs, last.latents, strict=False):
+        chosen = [each for each in self.maps if each.group == (group or self.groups[0])]
+        if not chosen:
+            raise ConfigError(
+                f"compare: no group is called {group!r}. {did_you_mean(group, self.groups)}"
+            )
+        last = chosen[-1]
+        if not last.latents:
+            raise Undefined(
+                f"compare: the runs of {last.group or 'this comparison'} have no layer of latent "
+                "means in common, so there is nothing to show of them. Their layers: .plot()"
+            )
+        firsts, seconds = zip(*last.pairs, strict=True)
+        names = list(dict.fromkeys([*firsts, *sorted(seconds)]))
+        rows: list[list[float | None]] = [[1.0 if a == b else None for b in names] for a in names]
+        for (first, second), value in zip(last.pairs, last.latents, strict=True):
             i, j = names.index(first), names.index(second)
-            matrix[i, j] = matrix[j, i] = value
-        return names, matrix
+            rows[i][j] = rows[j][i] = value
+        return names, rows
 
     def records(self) -> list[dict[str, Any]]:
         """A row for each cell of each map."""
@@ -100,10 +110,11 @@ class ComparisonOfRuns(Tabular):
         from zscope.plots import heatmap
 
         names, matrix = self.between(group)
-        label = "similarity of latent means"
+        label = "similarity of latent means\n(smaller of CKA and Procrustes)"
         return heatmap(
-            matrix.clamp(min=0), rows=names, columns=names, label=label, limit=1.0, ax=ax
-        )
+            matrix, rows=names, columns=names, label=label, limit=1.0, diverging=False,
+            empty="not compared", ax=ax,
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         parts = []

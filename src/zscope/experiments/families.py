@@ -18,6 +18,7 @@ from typing import Any
 
 from zscope import store
 from zscope.collection import runs as collect
+from zscope.collection.columns import follows_model
 from zscope.collection.index import fields_of as flatten
 from zscope.errors import ConfigError, RunError, did_you_mean, listed_names
 from zscope.results import listed
@@ -166,13 +167,20 @@ def pairs_by(who: str, members: Sequence[Member], by: Sequence[str]) -> list[Fam
 
 
 def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
-    """The fields in which runs differ, but those that are free to."""
+    """The fields in which runs differ, but those that are free to and those a model implies."""
     keys = dict.fromkeys(key for member in members for key in member.fields if key not in free)
-    return [
-        key
+    models = len({str(member.fields.get("model")) for member in members})
+    levels = {
+        key: {_level(member.fields[key]) if key in member.fields else None for member in members}
         for key in keys
-        if len({json.dumps(member.fields.get(key), sort_keys=True) for member in members}) > 1
+    }
+    return [
+        key for key in keys if len(levels[key]) > 1 and not follows_model(key, levels[key], models)
     ]
+
+
+def _level(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _label(member: Member, shown: Sequence[str]) -> str:

@@ -188,8 +188,8 @@ def plot_maps(
     if ax is not None:
         last = maps[-1]
         return heatmap(
-            last.means["smaller"].clamp(min=0), rows=last.row_layers, columns=last.column_layers,
-            x=x, y=y, label=TITLES["smaller"], limit=1.0, ax=ax,
+            last.means["smaller"], rows=last.row_layers, columns=last.column_layers, x=x, y=y,
+            label="smaller of CKA and Procrustes", limit=1.0, diverging=False, ax=ax,
         )  # fmt: skip
     groups: dict[str, list[LayerMap]] = {}
     for each in maps:
@@ -220,7 +220,7 @@ def plot_maps(
                 [panel(each, "smaller", each._step_text()) for each in own]
                 for own in chosen.values()
             ]
-            down, label = list(chosen), TITLES["smaller"]
+            down, label = list(chosen), "smaller of CKA and Procrustes"
     return heatmaps(grid, x=x, y=y, down=down, label=label, blocks=blocks_of, note=note)
 
 

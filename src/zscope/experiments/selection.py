@@ -17,15 +17,13 @@ ICLR 2020; Zietlow 2022, section 3.3.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from zscope.assays.run import Measurements, Options, choose, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
+from zscope.collection.columns import score_name
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, Undefined
 from zscope.experiments.comparison_of_runs import DataOf
@@ -36,6 +34,7 @@ from zscope.loading import load
 from zscope.recording import SAMPLES, Recording, record
 from zscope.results import Scored, frame_of, text_table
 from zscope.sampling import whole
+from zscope.tables.statistics import ENOUGH, rank_test
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +45,6 @@ UDR, DISTANCE = "udr", "distance-to-orthogonality"
 CRITERIA = (UDR, DISTANCE)
 """What needs no factors, the first one ranking unless another is named."""
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
-FEWEST = 3
-"""Models that a rank correlation needs."""
 DIGITS = 9
 """Models whose values differ by rounding errors alone have the same rank."""
 
@@ -90,18 +87,17 @@ class Selection(Tabular):
         """The rank correlations of the criteria with the scores."""
         from zscope.plots import heatmap
 
-        rows = list(dict.fromkeys(each["criterion"] for each in self.agreement))
+        rows = self.criteria
         columns = list(dict.fromkeys(each["score"] for each in self.agreement))
         if not self.agreement:
             raise Undefined(
                 "select: there are no rank correlations to draw. They need factors, and at least "
-                f"{FEWEST} models. The table itself is in .to_frame()."
+                f"{ENOUGH} models. The table itself is in .to_frame()."
             )
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
-        columns = [c for c in columns if all((r, c) in known for r in rows)]
-        matrix = np.array([[known[row, column] for column in columns] for row in rows])
+        matrix = [[known.get((row, column)) for column in columns] for row in rows]
         return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
-                       diverging=True, ax=ax)  # fmt: skip
+                       diverging=True, empty="too few models, or constant", ax=ax)  # fmt: skip
 
     def __repr__(self) -> str:
         names = list(self.table[0])
@@ -256,8 +252,7 @@ def _values(outcome: Measurements) -> dict[str, float]:
             value = each.value
             if name == DISTANCE and isinstance(each.chance, float):
                 value /= each.chance
-            part = each.name.replace(" ", "-")
-            values[f"{name}.{part}" if part else name] = round(float(value), DIGITS)
+            values[score_name(name, each.name)] = round(float(value), DIGITS)
     return values
 
 
@@ -336,37 +331,19 @@ def _correlations(
             if score in CRITERIA:
                 continue
             both = [(row[criterion], row[score]) for row in table]
-            pairs = np.array([pair for pair in both if None not in pair], dtype=float)
-            if len(pairs) < FEWEST or (np.ptp(pairs, axis=0) == 0).any():
+            pairs = [pair for pair in both if None not in pair]
+            result = rank_test(*zip(*pairs, strict=True)) if pairs else None
+            if result is None:
                 seen = f"{len(pairs)} models have both"
-                seen += ", all with the same value" if len(pairs) >= FEWEST else ""
+                seen += ", all with the same value" if len(pairs) >= ENOUGH else ""
                 missing[f"{criterion} with {score}"] = (
-                    f"a rank correlation needs {FEWEST} models with different values; {seen}."
+                    f"a rank correlation needs {ENOUGH} models with different values; {seen}."
                 )
                 continue
-            value, p = rank_correlation(pairs[:, 0], pairs[:, 1])
+            value, p = result
             numbers = {"correlation": sign * value, "p": p, "models": len(pairs)}
             agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
-
-
-def rank_correlation(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """Spearman's rank correlation, and its p-value against pairs in random order.
-
-    By all orders of up to 7 models and by 9,999 random ones of more: the usual formula is for many
-    models, and says p = 0 for three in the same order.
-    """
-    from scipy.stats import rankdata
-
-    ranks = [rankdata(values) for values in (first, second)]
-    x, y = ((each - each.mean()) / np.linalg.norm(each - each.mean()) for each in ranks)
-    value = float(x @ y)
-    if len(x) <= 7:
-        orders = np.array(list(permutations(range(len(x)))))
-        return value, float((np.abs(y[orders] @ x) >= abs(value) - 1e-9).mean())
-    rng = np.random.default_rng(0)
-    orders = np.stack([rng.permutation(len(x)) for _ in range(9_999)])
-    return value, float(((np.abs(y[orders] @ x) >= abs(value) - 1e-9).sum() + 1) / 10_000)
 
 
 def _cell(value: Any) -> str:

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Whole", "duration"]
+from zscope.results import duration
+
+__all__ = ["Whole"]
 
 Tick = Callable[[float], None]
 
@@ -100,13 +102,6 @@ class Whole:
             self._printed = self.share
             line = f"{self._part}: {int(100 * self.share)} % of all work done"
             print(f"{line}, {rest}" if rest else line, file=sys.stderr, flush=True)
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that people would use: 40 s, 12 min, 3.5 h."""
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _bar() -> Any:

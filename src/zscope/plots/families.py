@@ -1,6 +1,7 @@
 """Figures of many runs: a score against a setting, two scores, and all of their correlations."""
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,9 @@ def score_lines(
 ) -> Axes:
     """The mean of a score at each value of a numeric field, a line for each level of another.
 
-    Bands are the 95 % t-intervals over the other runs; of fewer than three, their range. Values
-    that grow by factors are drawn at even distances.
+    Shaded are the 95 % t-intervals of the means over the other runs; of two runs their range, and
+    nothing of a single one. The note above the axes says which of these there are. Values that
+    grow by factors are drawn at even distances.
     """
     column, x, group = _columns(runs, score, against, line)
     finished = runs.select(status="finished")
@@ -69,7 +71,8 @@ def score_lines(
         values = levels.setdefault(row.get(group) if group else None, {})
         values.setdefault(float(row[x]), []).append(float(row[column]))
     ax = theme.axes(ax, theme.COLUMN, 2.4)
-    ends = []
+    ends: list[tuple[float, float, str, Any]] = []
+    drawn: list[Mean] = []
     order = _order(levels)
     colours = theme.categories(len(order))
     for k, level in enumerate(order):
@@ -77,16 +80,36 @@ def score_lines(
         means = [mean for at in positions if (mean := mean_of(levels[level][at])) is not None]
         _line(ax, positions, means, colours[k], MARKERS[k % len(MARKERS)], _name(level, group))
         ends.append((positions[-1], means[-1].value, _name(level, group), colours[k]))
+        drawn += means
     _scale(ax, sorted({at for values in levels.values() for at in values}))
     ax.set(xlabel=runs.columns.label(against), ylabel=runs.columns.label(score))
-    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.yaxis.set_major_locator(_ticks())
     if len(order) > LABELLED:
         ax.legend(ncols=2, fontsize=theme.SMALL)
     else:
         end_labels(ax, ends)
     others = [name for name in finished.varying() if name not in (x, group)]
-    _note(ax, f"mean over {listed(others, 4)}; band: 95 % interval" if others else "single runs")
+    _note(ax, _about_means(drawn, others))
     return ax
+
+
+def _about_means(means: Sequence[Mean], others: Sequence[str]) -> str:
+    """What the points are means of, and what is shaded around them."""
+    counts = {mean.n for mean in means}
+    fewest, most = min(counts), max(counts)
+    if most == 1:
+        return "single runs"
+    over = f"over {listed(others, 4)}" if others else "of runs with the same settings"
+    kinds = ["95 % interval"] if any(not mean.is_range for mean in means) else []
+    kinds += ["range of 2 runs"] if 2 in counts else []
+    none = " (none for single runs)" if fewest == 1 else ""
+    number = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"mean {over} (n = {number}); shaded: {' or '.join(kinds)}{none}"
+
+
+def _ticks() -> MaxNLocator:
+    """Few ticks, at round numbers."""
+    return MaxNLocator(6, steps=[1, 2, 5, 10])
 
 
 def _columns(runs: Runs, score: str, against: str, line: str | None) -> tuple[str, str, str | None]:
@@ -112,26 +135,46 @@ def _name(level: Any, group: str | None) -> str:
 def _line(
     ax: Axes, x: Sequence[float], means: Sequence[Mean], colour: Any, marker: str, name: str
 ) -> None:
-    ax.fill_between(
-        x, [m.low for m in means], [m.high for m in means], color=colour, alpha=0.18, linewidth=0
-    )
+    # A band that narrows to the point of a single run would look like certainty.
+    several = np.array([mean.n > 1 for mean in means])
+    low, high = np.array([[mean.low, mean.high] for mean in means]).T
+    ax.fill_between(x, low, high, where=several.tolist(), color=colour, alpha=0.18, linewidth=0)
+    beside = np.concatenate([[False], several, [False]])
+    alone = several & ~beside[:-2] & ~beside[2:]  # a band needs two points
+    ax.vlines(np.array(x)[alone], low[alone], high[alone], color=colour, alpha=0.35, linewidth=3)
     values = [mean.value for mean in means]
     ax.plot(x, values, color=colour, marker=marker, markersize=3, label=name)
 
 
 def _scale(ax: Axes, levels: list[float]) -> None:
     """A logarithmic axis for values that grow by factors; ticks at the values if they are few."""
-    if len(levels) > 2 and levels[0] > 0 and levels[-1] / levels[0] >= 8:
+    places = np.array(levels)
+    if len(levels) > 2 and levels[0] > 0 and _unevenness(np.log(places)) < _unevenness(places):
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
+        places = np.log(places)
     if len(levels) <= 8:
-        ax.xaxis.set_major_locator(FixedLocator(levels))
-        ax.set_xticks(levels, [f"{level:g}" for level in levels])
+        least = 0.07 * (places[-1] - places[0])  # closer ones would overlap
+        shown: list[int] = []
+        for k, place in enumerate(places):
+            if not shown or place - places[shown[-1]] >= least:
+                shown.append(k)
+        ticks = [levels[k] for k in shown]
+        ax.xaxis.set_major_locator(FixedLocator(ticks))
+        ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+
+
+def _unevenness(places: np.ndarray) -> float:
+    """How much the distances between neighbours differ, relative to their mean."""
+    gaps = np.diff(places)
+    return float(gaps.std() / gaps.mean())
 
 
 def _note(ax: Axes, text: str) -> None:
     """A grey line above the axes: what must be known to read them."""
-    ax.set_title(text, fontsize=theme.SMALL, color=theme.GREY, loc="left", pad=4)
+    width = ax.get_position().width * theme.figure_of(ax).get_size_inches()[0]
+    lines = fill(text, max(48, int(width * 140 / theme.SMALL)))
+    ax.set_title(lines, fontsize=theme.SMALL, color=theme.GREY, loc="left", pad=4)
 
 
 @theme.themed
@@ -165,8 +208,8 @@ def score_scatter(
             rasterized=many,
         )  # fmt: skip
     ax.set(xlabel=runs.columns.label(against), ylabel=runs.columns.label(score))
-    ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.yaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_locator(_ticks())
+    ax.yaxis.set_major_locator(_ticks())
     if group is not None:
         ax.legend(fontsize=theme.SMALL, handletextpad=0.2, ncols=1 + len(levels) // 9)
     correlation = rank_correlation([row[x] for row in rows], [row[column] for row in rows])
@@ -194,11 +237,13 @@ def rank_correlations(
             f"a correlation needs 2. Left out: {listed(dropped)}. Measure more runs or scores."
         )
     matrix = [[_correlation(finished, keys[a], keys[b]) for b in left] for a in left]
+    counts = [len(_pairs(finished, keys[a], keys[b])) for a in left for b in left if a != b]
     own = ax is None
     ax = heatmap(
         matrix, rows=left, columns=left, diverging=True, limit=1.0, label="Spearman's ρ", ax=ax
     )
-    note = f"{len(finished):,} runs"
+    few, many = min(counts), max(counts)
+    note = f"{many:,} runs" if few == many else f"{few:,} to {many:,} runs with both scores"
     if dropped:
         note += f"; constant or too few: {listed(dropped, 3)}"
     _note(ax, note)
@@ -221,9 +266,14 @@ def _correlated(runs: Runs, keys: dict[str, str]) -> tuple[list[str], list[str]]
 
 
 def _correlation(runs: Runs, first: str, second: str) -> float | None:
-    pairs = [
+    pairs = _pairs(runs, first, second)
+    return rank_correlation(*zip(*pairs, strict=True)) if pairs else None
+
+
+def _pairs(runs: Runs, first: str, second: str) -> list[tuple[float, float]]:
+    """The values of two scores, of the runs that have both."""
+    return [
         (row[first], row[second])
         for row in runs.rows
         if numbers_of([row.get(first)]) and numbers_of([row.get(second)])
     ]
-    return rank_correlation(*zip(*pairs, strict=True)) if pairs else None

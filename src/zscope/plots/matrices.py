@@ -1,11 +1,13 @@
 """Heatmaps, one or a grid of them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
@@ -30,6 +32,7 @@ def heatmap(
     marks: Sequence[int] | None = None,
     marked: str = "causal",
     limit: float | None = None,
+    empty: str = "no value",
     bar: bool = True,
     numbered: int = NUMBERED,
     ax: Axes | None = None,
@@ -40,10 +43,13 @@ def heatmap(
     `y` and `x` do). `diverging` centres the colours on 0, by default if there are negative
     numbers; False gives all of these the palest colour. The rows and columns in `marks` are
     bold, all others grey, and a note says that bold means `marked`. `limit` is the value of
-    the darkest colour, by default the largest value. `bar` adds the bar of colours. Matrices
-    with more than `numbered` rows or columns have no numbers in their cells.
+    the darkest colour, by default the largest value. A None in the matrix is hatched, and a note
+    says that these cells are `empty`. `bar` adds the bar of colours. Matrices with more than
+    `numbered` rows or columns have no numbers in their cells.
     """
-    values = np.atleast_2d(theme.array(matrix)).astype(float)
+    cells = np.atleast_2d(theme.array(matrix))
+    absent = np.frompyfunc(lambda each: each is None, 1, 1)(cells).astype(bool)
+    values = np.where(absent, 0, cells).astype(float)
     if values.ndim != 2 or not values.size or not np.isfinite(values).all():
         raise ConfigError(
             f"heatmap: the matrix of shape {values.shape} has {int((~np.isfinite(values)).sum())} "
@@ -66,7 +72,7 @@ def heatmap(
     if own:
         theme.resize(ax, width * cell, height * cell)
     image = ax.imshow(
-        values,
+        np.ma.masked_array(values, absent),
         cmap=theme.diverging() if signed else theme.sequential(),
         vmin=-largest if signed else 0,
         vmax=largest,
@@ -79,13 +85,18 @@ def heatmap(
     _label(ax, "y", height, row_names, marks)
     if max(height, width) <= numbered:
         _separate_cells(ax, height, width)
-        _write_numbers(ax, image, values)
+        _write_numbers(ax, image, values, absent)
+    notes = []
+    if absent.any():
+        _hatch(ax, absent)
+        notes.append(f"hatched: {empty}")
     if bar:
         theme.colorbar(image, ax, label, share=min(1.0, max(0.5, 1.4 / (height * cell))))
     if marks is not None:
-        note = f"bold: {marked}" if len(marks) else f"none {marked}"
+        notes.append(f"bold: {marked}" if len(marks) else f"none {marked}")
+    if notes:
         ax.annotate(
-            note,
+            "; ".join(notes),
             (1, 1),
             (0, 4),
             xycoords="axes fraction",
@@ -126,20 +137,26 @@ def heatmaps(
 ) -> Figure:
     """A grid of heatmaps with one scale of colours; negative numbers have the palest colour.
 
-    `down` are the titles of the rows of the grid. `blocks` says which ranges of rows and columns
-    belong together: lines separate them, and the first row and the last column name them.
+    `down` are the titles of the rows of the grid, wrapped to their height. `blocks` says which
+    ranges of rows and columns belong together: lines separate them, and the first row and the last
+    column name them.
     """
     panels = [panel for line in grid for panel in line]
     same = all(list(panel.columns) == list(panels[0].columns) for panel in panels)
     # In inches. Panels are square and close together, which no layout engine does for names
     # of this length.
     side = float(np.clip(0.15 * max(len(panel.rows) for panel in panels), 1.3, 2.6))
-    left = 0.45 + 0.055 * max(len(name) for panel in panels for name in panel.rows)
-    below = 0.1 + 0.055 * max(len(name) for panel in panels for name in panel.columns)
-    bottom = below + 0.2 + (0.15 if note else 0)
+    titles = [_wrap(text, max(8, int(15 * side))) for text in down]
+    room = 0.14 * max((1 + title.count("\n") for title in titles), default=0)
+    left = 0.3 + room + 0.055 * max(len(name) for panel in panels for name in panel.rows)
+    below = 0.1 + 0.05 * max(len(name) for panel in panels for name in panel.columns)
     step = (side + 0.12, side + (0.12 if same else below + 0.2))
     count = (max(map(len, grid)), len(grid))
+    x = _wrap("\n".join(filter(None, [x, note])), int(13 * (count[0] * step[0] + 1)))
+    y = _wrap(y, int(13 * (count[1] * step[1] + 0.5)))
+    left += 0.14 * y.count("\n")
     width = left + count[0] * step[0] + 0.75
+    bottom = below + 0.2 + 0.15 * x.count("\n")
     height = bottom + count[1] * step[1] + 0.35
     figure = theme.figure_of(theme.axes(None, width, height))
     figure.clear()
@@ -156,9 +173,10 @@ def heatmaps(
                 ax.set_yticklabels([])
             if same and i < count[1] - 1:
                 ax.set_xticklabels([])
-        if down:
-            at = (0.25 / width, (base + side / 2) / height)
-            figure.text(*at, down[i], rotation=90, ha="center", va="center", fontsize=theme.NORMAL)
+        if titles:
+            at = ((0.2 + 0.14 * y.count("\n") + room / 2) / width, (base + side / 2) / height)
+            style: dict[str, Any] = {"ha": "center", "va": "center", "multialignment": "center"}
+            figure.text(*at, titles[i], rotation=90, fontsize=theme.NORMAL, **style)
     bar = figure.colorbar(
         ax.images[0],
         cax=figure.add_axes(
@@ -169,11 +187,20 @@ def heatmaps(
     bar.ax.tick_params(length=2, labelsize=theme.SMALL)
     bar.set_label(label)
     middle = (left + (count[0] * step[0] - 0.12) / 2) / width
-    text = "\n".join(filter(None, [x, note]))
-    figure.text(middle, 0.04 / height, text, ha="center", va="bottom", fontsize=theme.NORMAL)
+    figure.text(middle, 0.04 / height, x, ha="center", va="bottom", fontsize=theme.NORMAL)
     middle = (bottom + (count[1] * step[1] - 0.12) / 2) / height
     figure.text(0.04 / width, middle, y, rotation=90, ha="left", va="center", fontsize=theme.NORMAL)
     return figure
+
+
+def _wrap(text: str, width: int) -> str:
+    """Lines of up to `width` characters, broken after commas as far as possible."""
+    lines = []
+    for line in text.splitlines():
+        tied = line.replace(" ", "\xa0").replace(",\xa0", ", ")
+        longest = max(map(len, tied.split()), default=0)
+        lines.append(fill(tied if longest <= width else line, width, break_on_hyphens=False))
+    return "\n".join(lines).replace("\xa0", " ")
 
 
 def _draw_panel(
@@ -237,11 +264,23 @@ def _separate_cells(ax: Axes, height: int, width: int) -> None:
     ax.tick_params(which="minor", length=0)
 
 
-def _write_numbers(ax: Axes, image: Any, values: np.ndarray) -> None:
+def _hatch(ax: Axes, absent: np.ndarray) -> None:
+    """Hatch the cells without a value, which must not look like 0."""
+    for row, column in np.argwhere(absent):
+        cell = Rectangle(
+            (column - 0.5, row - 0.5), 1, 1, facecolor="none", edgecolor=theme.GREY,
+            hatch="////", linewidth=0,
+        )  # fmt: skip
+        ax.add_patch(cell)
+
+
+def _write_numbers(ax: Axes, image: Any, values: np.ndarray, absent: np.ndarray) -> None:
     size = np.abs(values).max()
     digits = 2 if size < 10 else 1 if size < 100 else 0
     font = float(np.interp(max(values.shape), [8, NUMBERED], [7.0, 5.2]))
     for (row, column), value in np.ndenumerate(values):
+        if absent[row, column]:
+            continue
         text = ax.text(
             column,
             row,

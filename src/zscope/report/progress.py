@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zscope.assays.run import Progress
+from zscope.results import duration
 
-__all__ = ["Watch", "duration", "show_progress"]
+__all__ = ["Watch", "show_progress"]
 
 Watch = Callable[[Progress], None]
 
@@ -26,10 +27,3 @@ def show_progress(progress: Watch | bool | None) -> Iterator[Watch | None]:
             status.update(f"{step.name}  ({step.done + 1} of {step.total}{left})")
 
         yield update
-
-
-def duration(seconds: float) -> str:
-    """Seconds below two minutes, minutes below two hours, hours beyond."""
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

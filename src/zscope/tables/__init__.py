@@ -172,7 +172,9 @@ def table(
         result = _means(finished, keys, fields)
     else:
         result = _differences(finished, keys, [each for each in fields if each != pair], pair, seed)
-    notes = [*_left_out(runs), *finished.differences(list(keys.values()))]
+    logged = [label for label, column in keys.items() if column in runs.columns.history]
+    notes = [f"{listed(logged)}: of the last batch that was logged in training"] if logged else []
+    notes += [*_left_out(runs), *finished.differences(list(keys.values()))]
     return replace(result, notes=[*result.notes, *notes])
 
 

@@ -4,6 +4,8 @@ import sys
 import time
 from typing import Any
 
+from zscope.results import duration
+
 __all__ = ["Bar", "Lines", "Progress", "collapse_warning", "sentence", "show"]
 
 NAMES = {"reconstruction": "rec", "divergence": "KL"}
@@ -77,7 +79,7 @@ class Lines(Progress):
         done = step - self._first
         spent = time.monotonic() - self._start
         left = spent / done * (self._steps - step) if done else 0
-        rest = f"  {left:.0f} s left" if done and step < self._steps else ""
+        rest = f"  {duration(left)} left" if done and step < self._steps else ""
         print(
             f"{self._title}: step {step} of {self._steps}  {sentence(row)}{rest}",
             file=sys.stderr,

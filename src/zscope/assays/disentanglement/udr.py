@@ -80,7 +80,11 @@ class UDR(Scored):
 
         names = [f"model {a}" for a in range(len(self.scores))]
         title = f"UDR = {self.score:.3f} (chance {self.chance:.3f})"
-        return heatmap(self.pairwise, rows=names, columns=names, title=title, ax=ax)
+        others = [
+            [None if a == b else float(value) for b, value in enumerate(row)]
+            for a, row in enumerate(self.pairwise)
+        ]
+        return heatmap(others, rows=names, columns=names, title=title, empty="itself", ax=ax)
 
 
 @accepts_recording

@@ -33,9 +33,10 @@ from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, ste
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import append, as_path, lock, locked_by, write_whole
 from zscope.files import sweep as delete_leftovers
+from zscope.results import duration
 
 __all__ = [
-    "Plan", "Status", "Sweep", "duration", "items_of", "prepare", "read_plan", "read_rates",
+    "Plan", "Status", "Sweep", "items_of", "prepare", "read_plan", "read_rates",
     "status", "step_of", "sweep",
 ]  # fmt: skip
 
@@ -82,17 +83,6 @@ class Status:
         lines += [f"  running  {name}  {text}" for name, text in self.running.items()]
         lines += [f"  failed   {name}  {reason}" for name, reason in self.failed.items()]
         return "\n".join(lines)
-
-
-def duration(seconds: float) -> str:
-    """A time in words: 40 s, 3 min, 2.5 h, 3 days."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 48 * 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 86400:.1f} days"
 
 
 class Sweep:

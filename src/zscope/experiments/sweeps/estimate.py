@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 from zscope.errors import ZscopeError
-from zscope.experiments.sweeps import Sweep, duration, items_of, read_rates
+from zscope.experiments.sweeps import Sweep, items_of, read_rates
 from zscope.experiments.sweeps.address import address, run_name
 from zscope.experiments.sweeps.plan import Plan
 from zscope.experiments.sweeps.task import Item, work
+from zscope.results import duration
 from zscope.training.config import TrainConfig
 
 __all__ = ["Cost", "Estimate", "estimate"]
