@@ -5,7 +5,7 @@ cause, and the next step. The command line prints the message as one line and ex
 with code 1; any other exception there is a bug (code 70).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 __all__ = [
@@ -47,7 +47,14 @@ class ResourceError(ZscopeError):
 
 
 class TrainingError(ZscopeError):
-    """Training could not continue; the last good checkpoint is kept."""
+    """Training could not continue; the last good checkpoint is kept.
+
+    `members` are the errors of the runs of an ensemble that failed, by their names.
+    """
+
+    def __init__(self, message: str, members: Mapping[str, "TrainingError"] | None = None):
+        super().__init__(message)
+        self.members = dict(members or {})
 
 
 class Stopped(ZscopeError):

@@ -90,9 +90,10 @@ def test_a_kill_between_the_last_step_and_the_address_leaves_no_trace(
     def die(item, name, run):
         raise SystemExit
 
-    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+    with monkeypatch.context() as patch:
         patch.setattr(task, "_describe", die)
-        sweep(plan(), killed, ensemble=ensemble)
+        with pytest.raises(SystemExit):
+            sweep(plan(), killed, ensemble=ensemble)
     begun = len(trained["trained"])
     sweep(plan(), killed, ensemble=ensemble)
     assert len(trained["trained"]) == begun + (0 if ensemble else 1)  # the one that had not begun
@@ -148,6 +149,47 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path, trained):
     sweep(content, tmp_path, retry_failed=True)
     assert len(trained["trained"]) == 3
     assert len(status(tmp_path).failed) == 1
+
+
+def test_a_member_of_an_ensemble_that_fails_is_recorded_and_the_others_are_measured(
+    tmp_path, trained
+):
+    content = plan(**{"options.beta": [1, 1e300]})
+    sweep(content, tmp_path)
+    state = status(tmp_path)
+    betas = {
+        name: store.open_run(tmp_path / "runs" / name).config["model"]["options"]["beta"]
+        for name in [*state.done, *state.failed]
+    }
+    assert [betas[name] for name in state.done] == [1, 1]
+    assert [betas[name] for name in state.failed] == [1e300, 1e300]
+    assert sorted(trained["measured"]) == sorted(state.done)
+    assert all(name in reason for name, reason in state.failed.items())  # its own, no other's
+    sweep(content, tmp_path)
+    assert len(trained["trained"]) == 4  # nothing is tried again
+
+
+def test_a_failure_in_measuring_something_else_is_no_reason_to_wait(tmp_path, monkeypatch):
+    def fail(*arguments, **options):
+        raise ValueError("no such luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(task, "measure", fail)
+        sweep(plan(), tmp_path)
+    assert set(status(tmp_path).failed.values()) == {"ValueError: no such luck"}
+    sweep(plan(), tmp_path)  # the same again would fail again
+    assert len(status(tmp_path).failed) == 2
+    other = {**ASSAY, "samples": 90}
+    sweep(plan(assay=other), tmp_path)
+    assert len(status(tmp_path).done) == 2
+
+
+def test_progress_is_reported_while_a_run_of_this_process_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr("zscope.experiments.sweeps.progress.LOOK", 0)
+    states = []
+    content = plan(seed=[0], steps=[1500], assay=None)
+    zs.sweep(content, tmp_path, jobs=1, progress=lambda state, now: states.append(now))
+    assert any(state.running for state in states)
 
 
 def test_snapshots_that_a_finished_run_lacks_are_taken_without_changing_it(tmp_path, trained):

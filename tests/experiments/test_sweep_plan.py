@@ -232,6 +232,8 @@ def test_runs_that_were_planned_together_stay_together():
     [
         ({"gird": {}}, r"no part \[gird\]. Did you mean grid"),
         ({}, "describes no run"),
+        ({"run": [{"model": "aee", "data": "helix"}]}, r"\[\[run\]\] 1: model=aee.*Did you mean"),
+        ({"run": [{"modle": "ae"}]}, r"\[\[run\]\] 1 has a field 'modle'"),
         (grid(sede=[0]), r"\[grid\] has a field 'sede'.* Did you mean seed"),
         (grid(seed=[]), "seed is an empty list"),
         (grid(seed=[0, 0]), "seed=0 is the same run as .grid. seed=0"),
@@ -273,3 +275,32 @@ def test_a_file_that_is_not_toml_says_where(tmp_path):
         read_plan(file)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_plan(tmp_path / "none.toml")
+
+
+def test_assays_that_apply_to_no_run_are_refused_before_anything_is_trained(tmp_path):
+    np.save(tmp_path / "rows.npy", np.random.default_rng(0).normal(size=(50, 4)))
+    own, other = {"data": [f"{tmp_path}/rows.npy"]}, {"data": [f"{tmp_path}/rows.npy", "helix"]}
+
+    def plan(names, **fields):
+        return {**grid(**fields), "assay": {"names": names, "samples": 50}}
+
+    with pytest.raises(ConfigError, match="mig cannot be measured of any run: the data come with"):
+        read_plan(plan(["variable-types", "mig"], **own))
+    with pytest.raises(ConfigError, match="variable-types cannot be measured of any run: the enc"):
+        read_plan(plan(["variable-types"], model=["ae"]))
+    with pytest.raises(ConfigError, match="cannot be measured of any run"):
+        read_plan(plan(["disentanglement"], **own))
+    read_plan(plan(["variable-types", "mig"], **other))  # of some runs
+    read_plan(plan(["regime", "disentanglement"], **own))  # of a group, what applies
+
+
+def test_values_that_an_assay_does_not_take_are_refused_before_anything_is_trained():
+    def plan(samples=200, **options):
+        assay = {"names": ["variable-types", "intrinsic-dimension"], "samples": samples}
+        return {**grid(), "assay": {**assay, "options": options}}
+
+    with pytest.raises(ConfigError, match=r"\[assay\].*alpha=0.5 must lie between 0 and 0.5"):
+        read_plan(plan(**{"variable-types": {"alpha": 0.5}}))
+    read_plan(plan(**{"variable-types": {"alpha": 0.2}}))
+    # More than the trial has, and fewer than there will be.
+    read_plan(plan(1000, **{"intrinsic-dimension": {"neighbours": 400}}))

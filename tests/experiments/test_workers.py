@@ -15,7 +15,14 @@ import pytest
 import tasks
 
 from zscope.errors import ConfigError, Terminated
-from zscope.experiments.workers import Outcome, ThisProcess, check_jobs, run_all, workers
+from zscope.experiments.workers import (
+    Outcome,
+    ThisProcess,
+    check_executor,
+    check_jobs,
+    run_all,
+    workers,
+)
 
 HERE = Path(__file__).parent
 
@@ -36,6 +43,26 @@ def test_workers_are_other_processes_with_one_thread_that_import_only_what_they_
     results = [outcome.result for outcome in run_all(two, tasks.about_this_process, range(4))]
     assert os.getpid() not in {process for process, _, _ in results}
     assert {about[1:] for about in results} == {("1", False)}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_tick_comes_while_an_item_runs(jobs, two):
+    ticks = []
+    executor: Executor = ThisProcess() if jobs == 1 else two
+    run_all(executor, time.sleep, [0.7], tick=lambda: ticks.append(time.monotonic()))
+    assert ticks
+
+
+def test_what_takes_no_work_is_refused():
+    closed = ThreadPoolExecutor(1)
+    closed.shutdown()
+    for executor in (5, closed):
+        with pytest.raises(ConfigError, match="takes no work.*leave it out"):
+            check_executor(executor)
+    with ThreadPoolExecutor(1) as executor:
+        assert check_executor(executor, jobs=None) is executor
+        with pytest.raises(ConfigError, match="jobs=2 has no effect"):
+            check_executor(executor, jobs=2)
 
 
 def test_one_job_runs_in_this_process():

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from zscope.errors import ConfigError, MissingExtra, ZscopeError
 from zscope.interrupts import (
@@ -105,6 +105,25 @@ def workers(
         raise
     finally:
         pool.shutdown()
+
+
+def check_executor(executor: Any, **others: Any) -> Executor:
+    """An executor that can take work; refuses other places for the work beside it."""
+    for name, value in others.items():
+        if value is not None:
+            raise ConfigError(
+                f"workers: the work goes to the executor that was given, so {name}={value!r:.60} "
+                "has no effect. Leave one of them out."
+            )
+    try:
+        executor.submit(int).cancel()
+    except (AttributeError, TypeError, RuntimeError) as error:
+        raise ConfigError(
+            f"workers: executor={executor!r:.60} takes no work ({type(error).__name__}: {error}). "
+            "Expected one of concurrent.futures that is open, for instance "
+            "ProcessPoolExecutor(2), or leave it out."
+        ) from error
+    return cast(Executor, executor)
 
 
 def check_jobs(jobs: Any) -> int:
@@ -266,8 +285,9 @@ def run_all(
 ) -> list[Outcome]:
     """Call a function on every item; the outcomes are in the order of the items.
 
-    `done` is called with the number of an item and its outcome as soon as it is known, and `tick`
-    about every half second, both in this thread. An item whose worker dies goes to another one,
+    `done` is called with the number of an item and its outcome as soon as it is known, in this
+    thread, and `tick` about every half second: in this thread too, unless that is where the items
+    run. An item whose worker dies goes to another one,
     up to three times. Ctrl-C and SIGTERM are passed on to the workers, which save the runs they
     are training; then KeyboardInterrupt or Terminated is raised.
     """
@@ -275,7 +295,8 @@ def run_all(
     work = _Work(_adopt(executor), function, items)
     last = time.monotonic()
     # In this process the signals reach the item itself, which raises.
-    with nullcontext(Interrupts()) if here else watch_interrupts() as interrupted:
+    ticking = nullcontext() if tick is None or not here else _ticking(tick)
+    with ticking, nullcontext(Interrupts()) if here else watch_interrupts() as interrupted:
         try:
             while len(work.outcomes) < len(items):
                 if interrupted.is_set():
@@ -287,13 +308,31 @@ def run_all(
                 finished = work.next()
                 if finished is not None and done is not None:
                     done(*finished)
-                if tick is not None and time.monotonic() - last >= TICK:
+                if tick is not None and not here and time.monotonic() - last >= TICK:
                     tick()
                     last = time.monotonic()
         except BaseException:
             work.stop()
             raise
     return [work.outcomes[index] for index in range(len(items))]
+
+
+@contextmanager
+def _ticking(tick: Callable[[], None]) -> Iterator[None]:
+    """Call it about every half second while the items of this process run."""
+    ended = threading.Event()
+
+    def call() -> None:
+        while not ended.wait(TICK):
+            tick()
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class _Work:

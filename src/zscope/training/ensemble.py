@@ -129,6 +129,7 @@ def train_together(
         else:
             members.train(as_dataset(data), progress, monitor)
         if members.error is not None:
+            members.error.members = members.failures
             raise members.error
         return runs
 
@@ -153,6 +154,7 @@ class Members:
             model.scaling = self.config.scaling
         self.going = [k for k, run in enumerate(runs) if run.status != "failed"]
         self.error: TrainingError | None = None
+        self.failures: dict[str, TrainingError] = {}  # by the name of the run
         if failed := [run.name for run in runs if run.status == "failed"]:
             self.error = TrainingError(
                 f"train_ensemble: {len(failed)} of {len(runs)} runs ({', '.join(failed)}) failed "
@@ -252,9 +254,11 @@ class Members:
             name = f"seed {self.configs[k].seed}" if path is None else path.name
             failure = TrainingError(f"{error} This is run {k + 1} of {len(self.runs)} ({name}).")
             self.error = self.error or failure
+            self.failures[name] = failure
             self.going.remove(k)
             self.runs[k].status = "failed"
             if not self.going or path is None:
+                failure.members = self.failures
                 raise failure from error
             others = "The other goes on." if len(self.going) == 1 else "The others go on."
             print(f"{failure} {others}", file=sys.stderr)

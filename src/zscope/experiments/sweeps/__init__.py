@@ -29,8 +29,16 @@ from zscope.collection import runs as find_runs
 from zscope.errors import RunError, ZscopeError
 from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
-from zscope.experiments.sweeps.task import Item, Row, is_complete, owner_of, steps_done, work
-from zscope.experiments.workers import Outcome, run_all, workers
+from zscope.experiments.sweeps.task import (
+    Item,
+    Row,
+    is_complete,
+    owner_of,
+    read_failure,
+    steps_done,
+    work,
+)
+from zscope.experiments.workers import Outcome, check_executor, run_all, workers
 from zscope.files import append, as_path, lock, locked_by, write_whole
 from zscope.files import sweep as delete_leftovers
 from zscope.results import duration
@@ -102,12 +110,12 @@ class Sweep:
         return is_complete(self.folder / name, self.entries[name].snapshots, self.assay)
 
     def failures(self) -> dict[str, str]:
-        """The runs that failed, and the first line of why."""
-        reasons = {}
+        """The runs that failed, in training or in measuring what is asked now, and why."""
+        reasons: dict[str, str] = {}
         for file in sorted(self.failed_folder.glob("*.txt")):
             if file.stem in self.entries:
-                with suppress(OSError):
-                    reasons[file.stem] = file.read_text(errors="replace").split("\n", 1)[0]
+                reason = read_failure(file, self.assay)
+                reasons |= {} if reason is None else {file.stem: reason}
         return reasons
 
     def status(self) -> Status:
@@ -263,10 +271,12 @@ def sweep(
             inside = state.folder.resolve().is_relative_to(out.resolve())
             folders = [out] if inside else [out, state.folder]
             places: dict[str, Any] = {"folders": folders, "files": checked.files}
-            return executor or stack.enter_context(workers(**wanted, **places))
+            if executor is not None:
+                return check_executor(executor, **wanted)
+            return stack.enter_context(workers(**wanted, **places))
 
         # A plan or workers that are refused are refused before anything is written.
-        active = pool() if pending else None
+        active = pool() if pending or executor is not None else None
         with lock(out, "sweep", wait=True):
             if _stamp(out) != before:
                 # Whoever was faster has decided which runs are trained together.

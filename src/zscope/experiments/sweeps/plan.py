@@ -28,7 +28,8 @@ Which runs are trained together as one ensemble is decided here, by the configur
 import itertools
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,14 +40,16 @@ from torch import nn
 
 from zscope import data as datasets
 from zscope import models
-from zscope.assays.run import choose, refuse_unused, requests
+from zscope.assays import CATALOGUE
+from zscope.assays.parts import unmet
+from zscope.assays.run import assay_name, choose, measure, refuse_unused, requests
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
 from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import with_defaults
 from zscope.files import as_path, open_regular
-from zscope.recording import SAMPLES
+from zscope.recording import SAMPLES, Recording, record
 from zscope.sampling import whole
 from zscope.training.checks import check_first_batch
 from zscope.training.config import TrainConfig
@@ -63,6 +66,8 @@ TOGETHER = 10
 """Runs that are trained together at most."""
 SMALL = 250_000
 """Weights of a model up to which several are trained together: beyond, arithmetic dominates."""
+FEW, TRIAL = 8, 256
+"""Observations that show whether an assay applies, and on which its options are tried."""
 MOST = 1_000_000
 """Runs of a plan."""
 
@@ -252,15 +257,15 @@ class _Entries:
 
     def __init__(self, name: str, content: dict[str, Any]) -> None:
         self.name = name
-        self.shared = self._table("train", content.get("train", {}))
-        grid = self._table("grid", content.get("grid", {}))
+        self.shared = self._table("[train]", content.get("train", {}))
+        grid = self._table("[grid]", content.get("grid", {}))
         self.grid = {key: self._values(key, value) for key, value in grid.items()}
         self.varying = [key for key, values in self.grid.items() if len(values) > 1]
         runs = content.get("run", [])
         runs = [runs] if isinstance(runs, dict) else runs
         if not isinstance(runs, list):
             raise ConfigError(f"{name}: [[run]] is {runs!r:.60}; expected tables: [[run]]")
-        self.single = [self._table(f"[run] {k}", run) for k, run in enumerate(runs, 1)]
+        self.single = [self._table(f"[[run]] {k}", run) for k, run in enumerate(runs, 1)]
         count = 1
         for values in self.grid.values():
             count *= len(values)
@@ -283,8 +288,10 @@ class _Entries:
         firsts = {key: values[0] for key, values in self.grid.items()}
         fields = {**firsts, **self.shared, **run}
         model = fields.get("model")
-        if isinstance(model, str):
-            known = models.entry(model).options
+        known = None
+        with suppress(ZscopeError):  # what is no model is refused when the run is made
+            known = models.entry(model).options if isinstance(model, str) else None
+        if known is not None:
             fields = {
                 key: value
                 for key, value in fields.items()
@@ -297,7 +304,7 @@ class _Entries:
 
     def _table(self, place: str, table: Any) -> dict[str, Any]:
         if not isinstance(table, dict):
-            raise ConfigError(f"{self.name}: [{place}] is {table!r:.60}; expected fields by name.")
+            raise ConfigError(f"{self.name}: {place} is {table!r:.60}; expected fields by name.")
         pairs: list[tuple[str, Any]] = []
         for key, value in table.items():
             if key == "options" and isinstance(value, dict):
@@ -308,7 +315,7 @@ class _Entries:
         for key, value in ((key.replace("-", "_"), value) for key, value in pairs):
             if key in flat:
                 raise ConfigError(
-                    f"{self.name}: [{place}] gives {key} twice, as {flat[key]!r:.60} and as "
+                    f"{self.name}: {place} gives {key} twice, as {flat[key]!r:.60} and as "
                     f"{value!r:.60}. Remove one of them."
                 )
             flat[key] = value
@@ -317,7 +324,7 @@ class _Entries:
             if key not in known and not key.startswith("options."):
                 hint = did_you_mean(key, [*known, "options.NAME"])
                 raise ConfigError(
-                    f"{self.name}: [{place}] has a field {key!r}, which no run has. {hint} Options "
+                    f"{self.name}: {place} has a field {key!r}, which no run has. {hint} Options "
                     f'of a model are written "options.{key}".'
                 )
         return flat
@@ -336,6 +343,7 @@ class _Builder:
         self.name, self.root = name, root
         self._data: dict[str, Dataset] = {}
         self._shapes: dict[str, bool] = {}
+        self._examples: list[tuple[TrainConfig, Dataset]] = []  # a run of each shape
 
     def run(self, fields: dict[str, Any], line: str) -> PlannedRun:
         try:
@@ -383,6 +391,7 @@ class _Builder:
         shape = self._shape(config, fields["data"])
         if shape not in self._shapes:
             self._shapes[shape] = self._check(config, dataset)
+            self._examples.append((config, dataset))
         hashed = address(config)
         described = {**_plain(config), "data": fields["data"]}
         return PlannedRun(
@@ -397,6 +406,14 @@ class _Builder:
             loaded = datasets.load(name, root=self.root, **options)
             self._data[key] = loaded if split is None else loaded.split(split)[0]
         return self._data[key]
+
+    def recordings(self, samples: int) -> Iterator[Recording]:
+        """What an untrained model makes of its data, for each shape."""
+        for config, dataset in self._examples:
+            assert config.model is not None
+            model = models.from_recipe(config.model.model_dump())
+            model.scaling = config.scaling
+            yield record(model, dataset, samples=min(samples, len(dataset)))
 
     def _shape(self, config: TrainConfig, data: str) -> str:
         """What the time of a step depends on."""
@@ -456,6 +473,8 @@ def _read_assay(name: str, table: Any, builder: _Builder) -> Measured | None:
         measured = Measured(chosen, options=options, **numbers)
         refuse_unused(options, chosen)
         missing = [each for each in chosen if each not in measured.requests]
+        _refuse_unmeasurable(measured, table.get("names"), builder)
+        _try_options(measured, builder)
     except ZscopeError as error:
         raise ConfigError(f"{name}: [assay] {error}") from None
     if missing:
@@ -464,6 +483,40 @@ def _read_assay(name: str, table: Any, builder: _Builder) -> Measured | None:
             "could not be kept. Use numbers and words."
         )
     return measured
+
+
+def _refuse_unmeasurable(measured: Measured, names: Any, builder: _Builder) -> None:
+    """Refuse assays that apply to no run of the plan, before all of them are trained."""
+    named = [names] if isinstance(names, str) else list(names or ())
+    single = {assay_name(name) for name in named} & set(CATALOGUE)
+    reasons: dict[str, str] = {}
+    left = set(measured.names)
+    for recording in builder.recordings(FEW):
+        now = {name: unmet(CATALOGUE[name], recording) for name in measured.names if name in left}
+        reasons |= {name: reason for name, reason in now.items() if reason is not None}
+        left = {name for name, reason in now.items() if reason is not None}
+        if not left:
+            return
+    all_of_them = left == set(measured.names)
+    for name in measured.names:
+        if name in left and (name in single or all_of_them):
+            raise ConfigError(
+                f"{name} cannot be measured of any run: {reasons[name]}, or leave it out."
+            )
+
+
+def _try_options(measured: Measured, builder: _Builder) -> None:
+    """Refuse values of options that an assay does not take, on an untrained model."""
+    for name, values in measured.options.items():
+        names = [entry.name for entry in choose([name]) if entry.name in measured.names]
+        for samples in (TRIAL, measured.samples):  # a value may need more samples than a trial has
+            try:
+                measure(next(builder.recordings(samples)), names, options={name: values})
+            except ConfigError:
+                if samples == measured.samples or measured.samples <= TRIAL:
+                    raise
+            else:
+                break
 
 
 def _refuse_duplicates(name: str, runs: list[PlannedRun]) -> None:

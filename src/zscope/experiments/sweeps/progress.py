@@ -1,6 +1,7 @@
 """The progress of a sweep: a live table in a terminal, a few lines in a log."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ class Watch:
 
     def __init__(self, sweep: "Sweep", report: Report | None = None) -> None:
         self.sweep, self.report, self._next = sweep, report, 0.0
+        self._busy = threading.Lock()
 
     def __enter__(self) -> "Watch":
         return self
@@ -32,11 +34,16 @@ class Watch:
         return None
 
     def tick(self) -> None:
+        """Report, if it is time and no other thread is at it."""
         begun = time.monotonic()
-        if self.report is not None and begun > self._next:
+        if self.report is None or begun <= self._next or not self._busy.acquire(blocking=False):
+            return
+        try:
             self.report(self.sweep, self.sweep.status())
             ended = time.monotonic()
             self._next = ended + max(LOOK, SHARE * (ended - begun))
+        finally:
+            self._busy.release()
 
 
 class Lines(Watch):

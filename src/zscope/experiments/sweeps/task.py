@@ -5,6 +5,7 @@ two that want it, one trains it and the other leaves it. A run that was begun is
 worker needs are the package and the folder of runs.
 """
 
+import hashlib
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ from zscope import data as datasets
 from zscope import models, store
 from zscope.assays.run import measure, stamp
 from zscope.data.dataset import Dataset
-from zscope.errors import DataError, Locked, RunError, ZscopeError
+from zscope.errors import DataError, Locked, RunError, TrainingError, ZscopeError
 from zscope.experiments.sweeps.address import DIGITS, LEFT_OUT, address, data_hash
 from zscope.experiments.sweeps.plan import Measured, snapshots
 from zscope.experiments.training import train_config, train_together
@@ -39,9 +40,13 @@ __all__ = [
     "is_measured",
     "is_trained",
     "owner_of",
+    "read_failure",
     "steps_done",
     "work",
 ]
+
+
+MEASURING = "in measuring the request"
 
 
 @dataclass(frozen=True)
@@ -71,19 +76,18 @@ def work(item: Item) -> Row:
     """Train and measure the runs of an item; what goes wrong with one is its result."""
     row = Row({})
     begun, done = time.monotonic(), steps_done(item)
-    failure: Exception | None = None
     try:
-        _train(item)
+        failures = _train(item)
     except Locked as error:
         reasons = dict.fromkeys(item.configs, str(error))
         return Row(dict.fromkeys(item.configs, "elsewhere"), reasons)
     except Exception as error:
-        failure = error
+        failures = dict.fromkeys(item.configs, error)
     trained, steps = time.monotonic(), steps_done(item) - done
     for name in item.configs:
         # Of several that are trained together one may fail, and the others finish.
-        if failure is not None and not is_trained(Path(item.runs) / name):
-            _fail(item, row, name, failure)
+        if name in failures and not is_trained(Path(item.runs) / name):
+            _fail(item, row, name, failures[name])
             continue
         try:
             if not is_trained(Path(item.runs) / name, snapshots(TrainConfig(**item.configs[name]))):
@@ -92,7 +96,7 @@ def work(item: Item) -> Row:
         except Locked as error:
             row.states[name], row.reasons[name] = "elsewhere", str(error)
         except Exception as error:
-            _fail(item, row, name, error)
+            _fail(item, row, name, error, measuring=True)
         else:
             row.states[name] = "done"
             with suppress(OSError):
@@ -100,8 +104,8 @@ def work(item: Item) -> Row:
     return replace(row, seconds=trained - begun, steps=steps, measuring=time.monotonic() - trained)
 
 
-def _fail(item: Item, row: Row, name: str, error: Exception) -> None:
-    row.states[name], row.reasons[name] = "failed", _record_failure(item, name, error)
+def _fail(item: Item, row: Row, name: str, error: Exception, *, measuring: bool = False) -> None:
+    row.states[name], row.reasons[name] = "failed", _record_failure(item, name, error, measuring)
 
 
 def is_trained(path: Path, wanted: Collection[int] = ()) -> bool:
@@ -146,19 +150,40 @@ def is_complete(path: Path, wanted: Collection[int], assay: Measured | None) -> 
     return is_trained(path, wanted) and is_measured(path, assay)
 
 
-def _train(item: Item) -> None:
-    """Train the runs of an item that are not finished, in the company in which they began."""
+def _train(item: Item) -> dict[str, Exception]:
+    """Train the runs of an item that are not finished, in the company in which they began.
+
+    Returns what went wrong, by the name of the run.
+    """
     folder = Path(item.runs)
     configs = {name: TrainConfig(**each) for name, each in item.configs.items()}
+    failures: dict[str, Exception] = {}
     for name, config in configs.items():
-        _describe_finished(item, name, config)
+        try:
+            _describe_finished(item, name, config)
+        except Locked:
+            raise
+        except ZscopeError as error:
+            failures[name] = error
     unfinished = [
-        name for name, each in configs.items() if not is_trained(folder / name, snapshots(each))
+        name
+        for name, each in configs.items()
+        if name not in failures and not is_trained(folder / name, snapshots(each))
     ]
     for name in unfinished:
         _check_data(item, name, configs[name])
     for members in _companies(folder, unfinished):
-        _train_members(item, members, configs)
+        try:
+            _train_members(item, members, configs)
+        except Locked:
+            raise
+        except Exception as error:
+            own = error.members if isinstance(error, TrainingError) else {}
+            failures |= {name: own.get(name, error) for name in members if name in configs}
+            for name in members:
+                if name in configs:
+                    _describe_finished(item, name, configs[name])
+    return failures
 
 
 def _companies(folder: Path, names: Sequence[str]) -> list[list[str]]:
@@ -360,13 +385,13 @@ def steps_done(item: Item) -> int:
     return total
 
 
-def _record_failure(item: Item, name: str, error: Exception) -> str:
+def _record_failure(item: Item, name: str, error: Exception, measuring: bool) -> str:
     """Write failed/RUN.txt: why, the configuration, where, and the traceback; returns why."""
     text = " ".join(str(error).split()) or type(error).__name__
     reason = text if isinstance(error, ZscopeError) else f"{type(error).__name__}: {text}"
     lines = [
         reason,
-        "",
+        f"{MEASURING} {request_hash(item.assay)}" if measuring else "",
         f"host {platform.node()}, process {os.getpid()}",
         json.dumps(item.configs[name], indent=2),
         "",
@@ -375,6 +400,22 @@ def _record_failure(item: Item, name: str, error: Exception) -> str:
     with suppress(ZscopeError):  # a full disk: the reason still reaches whoever waits
         write_whole(Path(item.failed) / f"{name}.txt", "\n".join(lines).encode())
     return reason
+
+
+def request_hash(assay: Measured | None) -> str:
+    """What changes when something else is measured."""
+    asked = None if assay is None else assay.requests
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_failure(file: Path, assay: Measured | None) -> str | None:
+    """The first line of why a run failed; None if that was in measuring something else."""
+    with suppress(OSError):
+        reason, _, rest = file.read_text(errors="replace").partition("\n")
+        line = rest.partition("\n")[0]
+        if not line.startswith(MEASURING) or line == f"{MEASURING} {request_hash(assay)}":
+            return reason
+    return None
 
 
 def owner_of(item: Item) -> str | None:
