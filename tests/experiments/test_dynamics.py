@@ -69,6 +69,9 @@ def test_dimensions_are_followed_and_say_when_they_settled(run, followed):
              for s, v in ((0, 4.0), (1, 2.0), (2, 3.0), (3, 3.1))]  # fmt: skip
     made = type(result)([0, 1, 2, 3], ["x"], table)
     assert made.settled == {"x": 2}
+    assert "step 2" in repr(made)
+    table[-1]["value"] = 9.0  # it still changes
+    assert "not yet" in repr(made)
 
 
 def test_correlations_are_those_of_the_library(run, followed):
@@ -109,6 +112,13 @@ def test_types_come_from_the_history(run, followed):
 def test_every_part_has_a_figure(followed):
     for part in followed.results.values():
         assert part.plot() is not None
+    largest = followed.results["correlations"].tracking.correlations.abs().amax(2)
+    image = followed.results["correlations"].plot().images[0].get_array()
+    np.testing.assert_allclose(image, largest.T, atol=1e-6)
+    notes = [
+        text.get_text() for ax in followed.results["alignment"].plot().axes for text in ax.texts
+    ]
+    assert "shaded: 95 % interval" in notes
     with pytest.raises(Undefined, match="5 figures.*one by one"):
         followed.plot()
 

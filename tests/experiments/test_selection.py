@@ -100,6 +100,17 @@ def test_one_seed_has_no_udr_which_is_said(data):
     assert "needs 3 models" in single.missing["distance-to-orthogonality with mig"]
 
 
+def test_collapsed_models_that_are_ranked_first_are_flagged(data):
+    silent = [world(torch.eye(3, dtype=torch.float64) * 0.2, noise=0.99) for _ in range(2)]
+    result = zs.select_models({"collapsed": silent, "good": [rotated(0), rotated(1)]}, data, **FEW)
+    assert {row["group"]: row["used"] for row in result.table} == {"collapsed": 0, "good": 3}
+    assert result.table[0]["group"] == "collapsed"  # identical, so their UDR is the largest
+    assert any("is ranked first and uses no latents" in flag for flag in result.flags)
+    assert "in units of chance" in repr(result)
+    fine = zs.select_models({"good": [rotated(0), rotated(1)]}, data, **FEW)
+    assert not any("ranked first" in flag for flag in fine.flags)
+
+
 def test_correlations_that_are_missing_are_hatched(data):
     models = {"only": [aligned(0)], "also": [rotated(1)], "pair": [rotated(0), rotated(2)]}
     result = zs.select_models(models, data, **FEW)
@@ -163,7 +174,8 @@ def test_the_command_prints_a_table(zscope, trained_family):
     words = ("select", *two, "--samples", 100, "--scores", "mig,sap")
     code, out, err = zscope(*words)
     assert code == 0, err
-    assert out.split()[:5] == ["rank", "run", "seed", "udr", "distance-to-orthogonality"]
+    expected = ["rank", "run", "seed", "used", "udr", "distance-to-orthogonality"]
+    assert out.split()[:6] == expected
     code, out, err = zscope(*words, "--csv", "--rank", "mig")
     assert code == 0, err
     header = out.splitlines()[0].split(",")

@@ -8,8 +8,10 @@ import typer
 from made_runs import make_run, write_sweep
 from typer.testing import CliRunner
 
+from zscope import plots
 from zscope.cli.report import report
 from zscope.errors import ConfigError
+from zscope.report import family
 from zscope.report.family import family_report, has_runs
 
 
@@ -57,6 +59,29 @@ def test_the_page_has_the_table_the_figures_and_what_differs(saved):
     assert text.count("<img ") == 4  # two scores, their correlation, and both
     assert "<b>model</b>" not in text
     assert not re.search(r'(src|href)="(?!data:|#|runs/)', text)
+
+
+def test_scores_with_short_names_are_drawn_and_others_named(tmp_path, monkeypatch):
+    for k, beta in enumerate((0.5, 1, 2)):
+        scores = {"variable-types": {"active": 6, "passive": k}, "mig": k, "sap": -k}
+        make_run(tmp_path / str(k), options={"beta": float(beta)}, scores=scores)
+    text = family.page(family_report(str(tmp_path), ["passive", "mig"]), tmp_path / "page.html")
+    assert "<figcaption>passive</figcaption>" in text
+    assert "<figcaption>passive against mig, each run</figcaption>" in text
+    assert "<span>beta: 0.5, 1, 2</span>" in text
+    monkeypatch.setattr(family, "SCORES", 1)
+    text = family.page(family_report(str(tmp_path), ["mig", "passive", "sap"]), tmp_path / "p.html")
+    assert "Not drawn, to keep the page short: passive, sap." in text
+
+
+def test_a_figure_that_cannot_be_drawn_says_why_beside_the_others():
+    def fail():
+        raise ConfigError("plots: there are no finished runs.")
+
+    drawings = {"mig": fail, "sap": lambda: plots.heatmap([[1.0]])}
+    item = family._draw("Scores", drawings, 1_000_000)
+    assert [caption for _, _, caption in item["figures"]] == ["sap"]
+    assert item["undrawn"] == "mig: plots: there are no finished runs."
 
 
 def test_failed_runs_have_their_first_line(saved):

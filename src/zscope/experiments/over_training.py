@@ -89,8 +89,14 @@ class DimensionsOverTraining(Tabular):
         for layer in self.layers:
             values = self.of(layer)
             cells = [f"{values[s]:.2f}" if s in values else "none" for s in self.steps]
-            table.append([layer, *cells, f"step {settled[layer]}" if layer in settled else ""])
-        return "\n".join([text_table(table), *_reasons(self.missing)])
+            table.append([layer, *cells, self._settled_text(settled.get(layer))])
+        note = f"settled: within {SETTLED:.0%} of the last value from this step on"
+        return "\n".join([text_table(table), note.replace("%", " %"), *_reasons(self.missing)])
+
+    def _settled_text(self, step: int | None) -> str:
+        if step is None:
+            return ""
+        return "not yet" if step == self.steps[-1] and len(self.steps) > 1 else f"step {step}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,17 +120,19 @@ class CorrelationsOverTraining(Tabular):
         ]
 
     def plot(self, ax: Any = None) -> Any:
-        """The largest correlation of each latent with another one, over training."""
-        from zscope.plots import step_lines
+        """The largest correlation of each latent with another one, over training.
 
-        largest = self.tracking.correlations.abs().amax(2)
+        Two latents that correlate have the same number, so that lines would hide each other.
+        """
+        from zscope.plots import heatmap
+
+        largest = self.tracking.correlations.abs().amax(2).T
         names = [f"{k} {kind}".strip() for k, kind in enumerate(self._types())]
-        series = {
-            name: dict(zip(self.steps, largest[:, k].tolist(), strict=True))
-            for k, name in enumerate(names)
-        }
-        line = self.tracking.threshold
-        return step_lines(series, x="step", y="largest |ρ| with another latent", line=line, ax=ax)
+        return heatmap(
+            largest, rows=names, columns=[f"{step:,}" for step in self.steps], x="step",
+            y="latent, and its type at the end" if self.types else "latent",
+            label="largest |ρ| with another latent", limit=1.0, ax=ax,
+        )  # fmt: skip
 
     def _types(self) -> list[str]:
         return self.types or [""] * len(self.tracking.counts)
@@ -165,13 +173,14 @@ class ScoresOverTraining(Tabular):
         return list(dict.fromkeys(row["assay"] for row in self.table))
 
     def plot(self, ax: Any = None) -> Any:
-        """A panel for each assay: the score with its interval, and chance as a dashed line."""
+        """A panel for each assay: the score with its 95 % interval, and chance as a dashed line."""
         from zscope.plots import score_panels, step_lines
 
         if ax is not None:
             first = self.assays[0]
             return step_lines({first: self.of(first)}, x="step", y=first, ax=ax)
-        return score_panels(self.table, x="step", titles={"polarisation": "Δ_KL (polarisation)"})
+        titles = {"polarisation": r"polarisation, $\Delta_{KL}$"}
+        return score_panels(self.table, x="step", titles=titles)
 
     def __repr__(self) -> str:
         steps = list(dict.fromkeys(row["step"] for row in self.table))
@@ -188,7 +197,7 @@ class ScoresOverTraining(Tabular):
 
 @dataclass(frozen=True, eq=False)
 class TypesOverTraining(Tabular):
-    """Counts of latents by type, at every logged step."""
+    """Counts of latents by type, in the batch of every logged step."""
 
     columns = ("step", "active", "mixed", "passive")
 
@@ -208,7 +217,7 @@ class TypesOverTraining(Tabular):
         series = {
             name: dict(zip(self.steps, counts, strict=True)) for name, counts in kinds.items()
         }
-        return step_lines(series, x="step", y="latents", ax=ax)
+        return step_lines(series, x="step", y="latents, by their type in a batch", ax=ax)
 
     def __repr__(self) -> str:
         """Up to ten of the steps, with the first and the last."""
@@ -216,7 +225,8 @@ class TypesOverTraining(Tabular):
         if len(rows) > 10:
             rows = [rows[round(k * (len(rows) - 1) / 9)] for k in range(10)]
         table = [list(self.columns), *([str(value) for value in row.values()] for row in rows)]
-        return text_table(table)
+        note = "in the batch of each step; on the data: zscope assay RUN variable-types"
+        return f"{text_table(table)}\n{note}"
 
 
 def _reasons(missing: Mapping[str, str]) -> list[str]:

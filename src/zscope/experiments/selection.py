@@ -53,7 +53,8 @@ DIGITS = 9
 class Selection(Tabular):
     """The models, best first, with all criteria and scores; None where there is no value."""
 
-    table: list[dict[str, Any]]  # rank, run, group, seed, then a value for each criterion and score
+    # rank, run, group, seed, latents in use, then a value for each criterion and score
+    table: list[dict[str, Any]]
     ranked_by: str
     criteria: list[str]
     scores: list[str]
@@ -114,7 +115,10 @@ class Selection(Tabular):
         reasons: dict[str, list[str]] = {}
         for place, reason in self.missing.items():
             reasons.setdefault(reason, []).append(place)
-        notes = [f"ranked by {self.ranked_by}, {self.samples} samples", *self.flags]
+        notes = [f"ranked by {self.ranked_by}, {self.samples} samples; used: latents in use"]
+        if any(row[DISTANCE] is not None for row in self.table):
+            notes.append(f"{DISTANCE}: in units of chance, the smallest is best")
+        notes += self.flags
         notes += [f"none for {_first(places)}: {reason}" for reason, places in reasons.items()]
         return "\n\n".join([*parts, "\n".join(notes)])
 
@@ -168,10 +172,11 @@ def select_models(
         rows = []
         for model in group:
             clock(model.name)
-            recording, outcome = _measure(
+            recording, used, outcome = _measure(
                 model, own_data(model.target), wanted, options, samples, seed
             )
             row = {"rank": 0, "run": model.name, "group": model.group, "seed": model.seed}
+            row |= {"used": used}
             values = _values(outcome)
             columns |= dict.fromkeys((key for key in values if key not in columns), True)
             rows.append(row | values)
@@ -183,6 +188,7 @@ def select_models(
         table += rows
     ranked_by = _ranking(rank, columns, table)
     table = _sorted(table, ranked_by, columns)
+    flags += _collapsed(table)
     agreement, reasons = _correlations(table, columns)
     return Selection(
         table=table,
@@ -230,8 +236,8 @@ def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
 
 def _measure(
     model: _Model, data: Dataset, scores: list[str], options: Options, samples: int, seed: int
-) -> tuple[Recording, Measurements]:
-    """What can be measured of one model alone; and its codes, without the model and the data."""
+) -> tuple[Recording, int, Measurements]:
+    """The codes of a model, without it and the data; its latents in use; and its scores."""
     autoencoder = model.load()
     recording = record(autoencoder, data, samples=samples, seed=seed)
     names = [DISTANCE, *scores]
@@ -241,7 +247,7 @@ def _measure(
         options={name: own for name, own in options.items() if name in names},
         kept=None if model.target is None else results_of(model.target, autoencoder),
     )
-    return Recording(None, recording.posterior, seed=seed), outcome
+    return Recording(None, recording.posterior, seed=seed), len(recording.used), outcome
 
 
 def _values(outcome: Measurements) -> dict[str, float]:
@@ -305,7 +311,7 @@ def _sorted(
     table: list[dict[str, Any]], ranked_by: str, columns: Mapping[str, bool]
 ) -> list[dict[str, Any]]:
     """Best first, those without a value last; all rows with the same columns."""
-    names = ["rank", "run", "group", "seed", *columns]
+    names = ["rank", "run", "group", "seed", "used", *columns]
     sign = -1 if columns[ranked_by] else 1
 
     def order(row: dict[str, Any]) -> tuple[bool, float]:
@@ -318,6 +324,18 @@ def _sorted(
         value = row[ranked_by]
         row["rank"] = None if value is None else values.index(value) + 1
     return rows
+
+
+def _collapsed(table: list[dict[str, Any]]) -> list[str]:
+    """A warning if a model that has nothing to disentangle is ranked first."""
+    first = [row for row in table if row["rank"] == 1 and row["used"] < 2]
+    if not first:
+        return []
+    amount = "one latent" if first[0]["used"] else "no latents"
+    return [
+        f"{first[0]['run']} is ranked first and uses {amount}: runs that have collapsed may agree "
+        "with each other, and are not disentangled. See the column used, and leave such runs out."
+    ]
 
 
 def _correlations(

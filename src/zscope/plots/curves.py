@@ -70,12 +70,11 @@ def step_lines(
     *,
     x: str = "",
     y: str = "",
-    line: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Named lines, {name: {position: value}}, each with positions of its own.
 
-    `line` is a level to mark. The axis of values begins at 0 if no value is negative.
+    The axis of values begins at 0 if no value is negative.
     """
     if not series or not all(series.values()):
         raise ConfigError(
@@ -90,10 +89,9 @@ def step_lines(
         marker = "o" if len(places) <= 12 else None
         ax.plot(places, numbers, color=colour, marker=marker, markersize=3, label=name)
         ends.append((places[-1], numbers[-1], name, colour))
-    if line is not None:
-        ax.axhline(line, color=theme.GREY, linewidth=0.8, linestyle="--")
     ax.set(xlabel=x, ylabel=y)
     _from_zero(ax, [value for values in series.values() for value in values.values()])
+    ax.xaxis.set_major_locator(_round_ticks())
     if many:
         ax.legend(fontsize=theme.SMALL, loc="center left", bbox_to_anchor=(1.01, 0.5))
     else:
@@ -107,6 +105,7 @@ def score_panels(
 ) -> Figure:
     """A panel for each score of a long table: value, interval and chance against the column `x`.
 
+    A line above each panel says that 95 % intervals are shaded, where there are some.
     `titles` are for assays that are known by another name.
     """
     names = dict.fromkeys((row["assay"], row["measure"]) for row in table)
@@ -137,11 +136,21 @@ def score_panels(
             end = (chance[-1][x], chance[-1]["chance"], "chance", theme.GREY)
             end_labels(ax, [end])
         name = (titles or {}).get(assay, assay)
-        ax.set_title(name if measure == "score" else f"{name}, {measure}", fontsize=theme.NORMAL)
+        name = name if measure == "score" else f"{name}, {measure}"
+        ax.set_title(name, fontsize=theme.NORMAL, pad=12)
+        ax.annotate(
+            "shaded: 95 % interval" if banded else "", (0, 1), (0, 3), xycoords="axes fraction",
+            textcoords="offset points", fontsize=theme.SMALL, color=theme.GREY,
+        )  # fmt: skip
         ax.set_xlabel(x)
         _from_zero(ax, values)
-        ax.xaxis.set_major_locator(MaxNLocator(4))
+        ax.xaxis.set_major_locator(_round_ticks(4))
     return figure
+
+
+def _round_ticks(most: int = 6) -> MaxNLocator:
+    """Ticks at few round whole numbers."""
+    return MaxNLocator(most, integer=True, steps=[1, 2, 5, 10])
 
 
 def _from_zero(ax: Axes, values: Sequence[float]) -> None:

@@ -16,7 +16,9 @@ from zscope.documents import is_run
 from zscope.errors import MissingExtra, ZscopeError
 from zscope.report.build import files_of, write_all
 from zscope.report.page import TEMPLATES
+from zscope.results import listed
 from zscope.tables import Table, numbers_of, table
+from zscope.tables.pairs import key_text
 
 __all__ = ["FamilyReport", "family_report", "files_of_family", "has_runs"]
 
@@ -110,7 +112,7 @@ def page(report: FamilyReport, place: Path) -> str:
     )  # fmt: skip
     from zscope import __version__
 
-    listed = list(_linked(report.runs, place.absolute().parent))
+    links = list(_linked(report.runs, place.absolute().parent))
     return environment.get_template("sweep.html").render(
         report=report,
         version=__version__,
@@ -121,9 +123,9 @@ def page(report: FamilyReport, place: Path) -> str:
         figures=list(_figures(report)),
         problems=report.problems[:LISTED],
         more_problems=max(0, len(report.problems) - LISTED),
-        runs=listed[:LISTED],
-        more_runs=max(0, len(listed) - LISTED),
-        example=next((path for path, address, _ in listed if not address), None),
+        runs=links[:LISTED],
+        more_runs=max(0, len(links) - LISTED),
+        example=next((path for path, address, _ in links if not address), None),
         style=(TEMPLATES / "report.css").read_text("utf-8"),
     )
 
@@ -135,7 +137,7 @@ def _facts(collection: Runs) -> list[str]:
     if collection.missing:
         facts.append(f"{len(collection.missing):,} not begun")
     for name in collection.varying():
-        levels = [str(each) for each in collection.levels(name) if each is not None]
+        levels = [key_text(each) for each in collection.levels(name) if each is not None]
         few = len(levels) <= LEVELS
         facts.append(f"{name}: {', '.join(levels)}" if few else f"{len(levels)} values of {name}")
     return facts
@@ -163,9 +165,13 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
 
     collection = report.runs.select(status="finished")
     settings = set(collection.columns.fields.values())
-    named = [name for name in report.table.columns if name not in settings]
+    columns = {name: collection.columns.resolve(name, "report") for name in report.table.columns}
     # A score that is the same in all runs has nothing to show that the table does not.
-    scores = [name for name in named if len(collection.levels(name)) > 1]
+    scores = [
+        name
+        for name, column in columns.items()
+        if column not in settings and len(collection.levels(column)) > 1
+    ]
     axis, line, panel = _axes(collection)
     room = ROOM
     drawings: list[tuple[str, Drawings]] = []
@@ -186,13 +192,17 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
         other = next((s for s in scores if s.split(".")[0] != scores[0].split(".")[0]), scores[1])
         matrix = partial(plots.rank_correlations, collection, scores)
         points = partial(plots.score_scatter, collection, scores[0], other, line)
+        named_points = f"{scores[0]} against {other}, each run"
         drawings.append(
-            ("Scores against each other", {"rank correlations": matrix, "over runs": points})
+            ("Scores against each other", {"rank correlations": matrix, named_points: points})
         )
     for title, parts in drawings:
         item = _draw(title, parts, room)
         room -= sum(len(address) for address, _, _ in item["figures"])
         yield item
+    if axis is not None and (rest := scores[SCORES:]):
+        why = f"Not drawn, to keep the page short: {listed(rest)}. See the end of the page."
+        yield {"title": f"{len(rest)} more scores", "figures": [], "undrawn": why}
 
 
 def _axes(collection: Runs) -> tuple[str | None, str | None, str | None]:
@@ -214,20 +224,21 @@ def _parts(collection: Runs, panel: str | None) -> dict[str, Runs]:
     if panel is None:
         return {"": collection}
     groups = list(collection.groups(panel))[:LEVELS]
-    return {f"{panel}: {key[panel]}": group for key, group in groups}
+    return {f"{panel}: {key_text(key[panel])}": group for key, group in groups}
 
 
 def _draw(title: str, drawings: Drawings, room: int) -> dict[str, Any]:
     from zscope.report import pictures
 
+    if room <= 0:
+        reason = "The figure was left out to keep the page small."
+        return {"title": title, "figures": [], "undrawn": reason}
     figures: list[Drawing] = []
-    reason = "" if room > 0 else "The figure was left out to keep the page small."
+    reasons: dict[str, None] = {}
     for caption, draw in drawings.items():
-        if room <= 0:
-            break
         try:
             address, width = pictures.figure(draw(), f"{title}-{caption}")
             figures.append((address, width, caption))
         except ZscopeError as error:
-            reason = str(error)
-    return {"title": title, "figures": figures, "undrawn": reason if not figures else ""}
+            reasons[f"{caption}: {error}" if caption else str(error)] = None
+    return {"title": title, "figures": figures, "undrawn": " ".join(reasons)}
