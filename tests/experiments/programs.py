@@ -179,9 +179,12 @@ def slurm(folder: Path) -> Iterator[Path]:
         for command in (["slurmctld"], ["slurmd", "-N", host]):
             subprocess.run(command, env=environment, check=True, capture_output=True)
         wait_until(lambda: "idle" in output("sinfo", "-h", "-o", "%T", env=environment))
-        yield configuration
+        try:
+            yield configuration
+        finally:  # without its daemons, nobody would end a job
+            subprocess.run(["scancel", "-u", "root"], env=environment, check=False, timeout=30)
+            wait_until(lambda: not output("squeue", "-h", env=environment).strip())
     finally:
-        subprocess.run(["scancel", "-u", "root"], env=environment, check=False, timeout=30)
         for file in ("slurmd.pid", "slurmctld.pid", "munge/pid"):
             stop_by_file(folder / file)
 

@@ -157,6 +157,32 @@ def test_a_worker_that_is_asked_to_end_saves_its_run_and_another_one_resumes_it(
     assert [seed for seed, _ in starts(tmp_path)].count("0") == 2
 
 
+SLOW_TO_BEGIN = """
+import time
+from pathlib import Path
+import torch
+
+def set_num_threads(number):
+    Path("begins").touch()
+    time.sleep(3)
+
+torch.set_num_threads = set_num_threads
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_asked_to_end_while_it_begins_ends(dask, tmp_path):
+    """It imports torch then, for seconds. As with a job of SLURM, the scheduler closes too."""
+    (tmp_path / "slow_to_begin.py").write_text(SLOW_TO_BEGIN)
+    dask.add_worker()
+    with workers(cluster=dask.address):
+        late = dask.add_worker("--no-nanny", "--preload", "slow_to_begin.py")
+        wait_until((tmp_path / "begins").exists)
+        late.terminate()
+        dask.scheduler.terminate()
+        assert late.wait(30) == 0
+
+
 STOPPED = """
 import sys, tasks
 from pathlib import Path

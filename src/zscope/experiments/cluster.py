@@ -372,12 +372,14 @@ class SaveAtTheEnd(WorkerPlugin):
     own_process = False
 
     def setup(self, worker: Any) -> None:
-        import torch
-
-        torch.set_num_threads(1)
         self.own_process = threading.current_thread() is threading.main_thread()
         if self.own_process:
             signal.signal(signal.SIGTERM, partial(self._handle, worker))
+        # Takes seconds. With Dask's handler, a worker that is asked to end in them and loses its
+        # scheduler too, as a job at the end of its program, would close only half and stay.
+        import torch
+
+        torch.set_num_threads(1)
 
     def _handle(self, worker: Any, number: int, frame: Any) -> None:
         signal.signal(number, signal.SIG_IGN)
