@@ -46,7 +46,7 @@ from zscope.experiments.trials import (
     read_trials,
     size_of,
 )
-from zscope.experiments.workers import Outcome, check_executor, check_jobs, run_all, workers
+from zscope.experiments.workers import Outcome, check_jobs, run_all, workers
 from zscope.files import lock
 from zscope.recording import SAMPLES
 from zscope.sampling import whole
@@ -162,9 +162,7 @@ def fondue(
         where: dict[str, Any] = {"jobs": count, "cluster": cluster, "options": cluster_options}
         where["folders"] = [] if out is None else [Path(out)]
         where["files"] = list(datasets.files_of(dataset.recipe or {}).values())
-        others = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
-        given = None if executor is None else check_executor(executor, **others)
-        pool = workers(**where) if given is None else nullcontext(given)
+        pool = nullcontext(executor) if executor else workers(**where)
         watch = _Watch(searches, pace, progress)
         with pool as active:
             answers = _at_once(searches, active, watch, out)
