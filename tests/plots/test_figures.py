@@ -711,8 +711,9 @@ class TestFamilies:
 
     def test_runs_with_the_same_settings_are_no_single_runs(self, tmp_path):
         for k in range(2):
-            make_run(tmp_path / str(k), options={"beta": 1}, scores={"mig": k})
-            make_run(tmp_path / f"{k}-2", options={"beta": 2}, scores={"mig": k})
+            for beta in (1, 2):
+                make_run(tmp_path / f"{beta}-{k}", options={"beta": beta}, scores={"mig": k},
+                         log_every=50 + k)  # fmt: skip
         title = plots.score_lines(zs.runs(tmp_path), "mig", "beta").get_title("left")
         assert title.startswith("mean of runs with the same settings (n = 2)")
 
