@@ -118,6 +118,43 @@ def test_select_and_groups(folder):
         runs.select(betta=1)
 
 
+def test_levels_of_a_column(folder):
+    runs = zs.runs(folder)
+    assert runs.levels("options.beta") == runs.levels("beta") == [1, 4, None]
+    with pytest.raises(ConfigError, match="levels: no column is called 'nope'"):
+        runs.levels("nope")
+    with pytest.raises(ConfigError, match="Did you mean beta"):
+        runs.levels("betta")
+
+
+def test_a_split_is_called_as_in_a_plan(tmp_path):
+    for k, first in enumerate((0.5, 0.8)):
+        path = make_run(tmp_path / f"a{k}")
+        content = store.read_json(path / "run.json")
+        content["config"]["data"]["split"] = {"fractions": [first, 1 - first], "seed": 0, "part": 0}
+        store.write_json(path / "run.json", content)
+    make_run(tmp_path / "b")
+    runs = zs.runs(tmp_path)
+    assert runs.varying() == ["split"]  # and not the seed that only split data have
+    assert runs.levels("split") == ["0.5,0.5", "0.8,0.19999999999999996", None]
+    assert len(runs.select(split="0.5,0.5")) == 1
+
+
+def test_words_of_a_plan_that_stand_for_settings_are_columns(tmp_path):
+    plan = []
+    for k, epochs in enumerate((2, 4)):
+        fields = {"epochs": epochs, "preset": "structural-2023", "steps": 10 * epochs,
+                  "options.hidden": [16]}  # fmt: skip
+        plan += [{"name": f"{name}{k}", "fields": fields} for name in ("a", "later")]
+        make_run(tmp_path / "runs" / f"a{k}", steps=10 * epochs, options={"decoder_hidden": 8})
+    write_sweep(tmp_path, [], runs=plan)
+    runs = zs.runs(tmp_path)
+    assert runs.varying() == ["steps"]
+    assert (runs.levels("epochs"), runs.levels("preset")) == ([2, 4], ["structural-2023"])
+    assert runs.select(epochs=2, hidden="16").missing == ["later0"]
+    assert runs.levels("options.decoder-hidden") == runs.levels("decoder-hidden") == [8]
+
+
 def test_iterating_opens_the_runs(folder):
     runs = zs.runs(folder)
     for path in runs.paths:

@@ -7,10 +7,11 @@ import re
 
 import numpy as np
 import pytest
-from made_runs import make_run, write_sweep
+from made_runs import make_run, write_scores, write_sweep
 from scipy import stats
 
 import zscope as zs
+from zscope.collection import as_runs
 from zscope.errors import ConfigError, RunError
 from zscope.tables import Table, table
 from zscope.tables.formats import number_with_error, tex_text
@@ -58,9 +59,31 @@ def test_a_difference_is_called_on_its_side_and_repeatably():
     assert difference_of([-each for each in values]).verdict == "below"
     assert difference_of(values) == above
     assert difference_of([1.0, 1.0]).verdict == "undecided"  # fewer than three pairs
-    assert difference_of([1.0, 1.0, 1.0]).verdict == "above"
     assert difference_of([0.0, 0.0, 0.0]).verdict == "undecided"
     assert difference_of([]) is None
+
+
+@pytest.mark.parametrize("value", [1.0, 0.1 + 0.2])
+def test_equal_differences_have_no_spread_and_are_called_by_their_number(value):
+    """Chance gives five of one sign in one of 16 cases, six in one of 32."""
+    for count in (3, 4, 5):
+        difference = difference_of([value] * count)
+        assert (difference.verdict, difference.is_range) == ("undecided", True)
+        assert difference_of([-value] * count).verdict == "undecided"
+    assert difference_of([value] * 6).verdict == "above"
+    assert difference_of([-value] * 6).verdict == "below"
+    assert difference_of([0.0] * 20).verdict == "undecided"
+    # Equal but for rounding is equal; a spread that is real is judged by it.
+    assert difference_of([value, value, value * (1 + 1e-15)]).verdict == "undecided"
+    assert difference_of([value, value * 1.01, value * 1.02]).verdict == "above"
+
+
+def test_without_a_difference_equal_counts_are_called_in_one_of_twenty():
+    """The negative control for integers: pairs that differ by one, with either sign."""
+    for count in (3, 4, 5, 6):
+        worlds = [[1.0 if k >> bit & 1 else -1.0 for bit in range(count)] for k in range(2**count)]
+        called = sum(difference_of(each).verdict != "undecided" for each in worlds)
+        assert called / len(worlds) <= 0.05
 
 
 def test_the_bootstrap_is_that_of_scipy_with_many_pairs():
@@ -161,8 +184,9 @@ def test_paired_within_groups_and_with_few_pairs(runs):
         ("beta-vae", "mig", 4), ("beta-vae", "sap", 3),
         ("factor_vae", "mig", 3), ("factor_vae", "sap", 2),
     ]  # fmt: skip
-    assert [row["verdict"] for row in result.rows] == ["above", "undecided", "above", "undecided"]
-    assert result.rows[3]["interval"] == "range"
+    # All differences of mig are 0.3, and those of sap 0: too few to be called.
+    assert [row["verdict"] for row in result.rows] == ["undecided"] * 4
+    assert [row["interval"] for row in result.rows] == ["range"] * 4
     assert "(range)" in repr(result)
 
 
@@ -268,6 +292,7 @@ def test_latex_is_escaped_and_balanced(runs, tmp_path):
         ("-0.5 to 1.2e-05", r"$-$0.5 to 1.2$\times 10^{-5}$"),
         ("beta-vae − ae-2", r"beta-vae $-$ ae-2"),
         ("4e12-abc", "4e12-abc"),
+        ("a|b <c>", r"a\textbar{}b \textless{}c\textgreater{}"),
         ("{x}^2~$\\", r"\{x\}\^{}2\~{}\$\textbackslash{}"),
     ],
 )
@@ -296,3 +321,117 @@ def test_a_wide_table_is_divided_with_its_keys_repeated(runs):
     assert text.count("model") == 2
     lines = [line for line in text.splitlines() if line.startswith(("model", "beta", "factor"))]
     assert max(map(len, lines)) <= 45
+
+
+def ask(*names, given=None, **options):
+    """The parts of sweep.json that say what is measured."""
+    requests = {
+        name: {"assay": name, "options": options.get(name, "[]"), "asked": 5000, "seed": 0}
+        for name in names
+    }
+    assay = {"names": list(names), "requests": requests}
+    return {"assay": assay, "plan": {"assay": {"names": list(given or names)}}}
+
+
+def test_what_a_sweep_asked_for_is_a_column_even_without_a_value(tmp_path):
+    reason = "Not applicable: two factors are needed."
+    for seed in range(2):
+        path = make_run(tmp_path / "runs" / f"a{seed}", seed=seed, scores={"mig": 0.1})
+        write_scores(path, {"dci": {}, "modularity": {}}, missing=reason)
+    out = write_sweep(tmp_path, ["a0", "a1"], **ask("mig", "dci", "modularity"))
+    result = table(zs.runs(out))
+    assert result.columns == ("mig", "dci", "modularity")
+    assert result.cells[1][2:] == ["-", "-"]
+    assert result.rows[0]["dci"] is None
+    line = "2 of 2 runs have no dci, modularity: Not applicable: two factors are needed"
+    assert line in result.notes
+    assert table(out, ["dci", "mig"]).columns == ("dci", "mig")
+    assert line.replace(", modularity", "") in table(out, ["dci", "mig"]).notes
+    with pytest.raises(ConfigError, match=r"dci.x was measured, and no run has a value. Not appl"):
+        table(out, ["dci.x"])
+    # An assay of a group is named in one line, and has no column.
+    write_sweep(tmp_path, ["a0", "a1"], **ask("mig", "dci", "modularity", given=["mig", "group"]))
+    result = table(zs.runs(out))
+    assert result.columns == ("mig",)
+    assert "Asked for with a group, and no run has a score: dci, modularity" in result.notes
+
+
+def test_reasons_stand_beside_the_column_that_some_runs_have(tmp_path):
+    for data in ("digits", "sprites"):
+        for seed in range(2):
+            path = make_run(tmp_path / "runs" / f"{data}{seed}", data=data, seed=seed)
+            many = data == "sprites"
+            write_scores(path, {"dci": {"d": 0.1, "c": 0.2} if many else {}},
+                         missing=None if many else "Not applicable: one factor.")  # fmt: skip
+    names = ["digits0", "digits1", "sprites0", "sprites1"]
+    out = write_sweep(tmp_path, names, **ask("dci"))
+    result = table(out)
+    assert [row[2:] for row in result.cells[1:]] == [["-", "-"], ["0.100", "0.200"]]
+    assert "2 of 4 runs have no dci.d, dci.c: Not applicable: one factor" in result.notes
+    notes = table(out, paired="seed").notes
+    assert "2 of 4 runs have no dci.d, dci.c: Not applicable: one factor" in notes
+
+
+def test_a_sweep_shows_no_value_that_it_did_not_ask_for(tmp_path):
+    for seed in range(3):
+        make_run(tmp_path / "runs" / f"a{seed}", seed=seed, scores={"mig": 0.1, "sap": 0.5})
+    write_scores(tmp_path / "runs" / "a0", {"mig": 0.9}, options="[('bins', 10)]")
+    names = [f"a{seed}" for seed in range(3)]
+    out = write_sweep(tmp_path, names, **ask("mig", mig="[('bins', 10)]"))
+    result = table(out)
+    assert (result.rows[0]["mig"], result.rows[0]["mig.n"]) == (0.9, 1)
+    assert result.rows[0]["sap.n"] == 3  # measured by hand: the newest
+    (note,) = [note for note in result.notes if "have no mig" in note]
+    assert note.startswith("2 of 3 runs have no mig: measured with other options or samples: start")
+    write_sweep(tmp_path, names, **ask("mig", mig="[('bins', 99)]"))
+    assert table(out).cells[1][-1] == "-"
+    assert table(tmp_path / "runs").rows[0]["mig.n"] == 3  # no sweep: the newest, with a note
+    assert any("options of mig differs" in note for note in table(tmp_path / "runs").notes)
+
+
+def test_a_run_that_is_there_twice_counts_once(tmp_path):
+    for sweep in ("one", "two"):
+        for seed in range(3):
+            make_run(tmp_path / sweep / f"s{seed}", seed=seed, scores={"mig": 0.1 * seed},
+                     environment={"address": f"hash-{seed}"})  # fmt: skip
+    alone, both = table(tmp_path / "one"), table(tmp_path)
+    assert both.rows == alone.rows
+    line = ("3 runs left out as copies of others (same configuration and seed), the first by name "
+            "is counted")  # fmt: skip
+    assert line in both.notes
+    runs = zs.runs(tmp_path)
+    assert [row["run"] for row in runs.rows] == ["one/s0", "one/s1", "one/s2"]
+    assert {name: copy.of for name, copy in runs.copies.items()} == {
+        f"two/s{seed}": f"one/s{seed}" for seed in range(3)
+    }
+    assert "copies of other runs, left out: 3" in repr(runs)
+    # Scores that only a copy has are those of the run.
+    write_scores(tmp_path / "two" / "s1", {"sap": 0.7})
+    assert zs.runs(tmp_path).rows[1]["sap"] == 0.7
+    # Other numbers are said, and an unfinished copy is none.
+    make_run(tmp_path / "w" / "s0", seed=0, scores={"mig": 0.3}, environment={"address": "hash-0"})
+    make_run(tmp_path / "x" / "s0", status="running", environment={"address": "hash-0"})
+    notes = table(tmp_path).notes
+    assert any(note.endswith("counted; 1 of them have other numbers: w/s0") for note in notes)
+    assert any("not finished, left out: x/s0" in note for note in notes)
+
+
+def test_equal_configurations_are_one_run_and_different_addresses_are_not(tmp_path):
+    make_run(tmp_path / "a", scores={"mig": 0.1})
+    make_run(tmp_path / "b", scores={"mig": 0.1}, checkpoint_every=7, snapshots=[50])
+    assert [*zs.runs(tmp_path).copies] == ["b"]
+    make_run(tmp_path / "c", scores={"mig": 0.1}, environment={"address": "one"})
+    assert [*zs.runs(tmp_path).copies] == ["b", "c"]  # trained by hand, and by a sweep
+    make_run(tmp_path / "d", data="own.npy", environment={"address": "two"})
+    make_run(tmp_path / "e", data="own.npy", environment={"address": "three"})  # another content
+    assert [*zs.runs(tmp_path).copies] == ["b", "c"]
+
+
+def test_tables_of_a_path_of_nothing_and_of_other_things(runs, tmp_path):
+    assert table(str(runs.folder), ["mig"]).rows == table(runs, ["mig"]).rows
+    assert table(runs.folder, ["mig"]).rows == table(runs, ["mig"]).rows
+    with pytest.raises(ConfigError, match=r"table: got a int; expected runs .* zs.runs\(FOLDER\)"):
+        as_runs("table", 3)
+    for columns in (None, ["mig"]):
+        with pytest.raises(RunError, match="table: nothing was selected"):
+            table(runs.select(beta=7), columns)

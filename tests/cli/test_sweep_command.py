@@ -293,6 +293,9 @@ def test_a_damaged_run_is_said_and_costs_only_itself(trained, sweep, damage):
     code, out, err = sweep()
     assert (code, err) == (1, ""), out
     assert f"failed: {first}: " in out
+    if damage == "cut":
+        advice = f"delete the folder {place.absolute()} and start the same sweep with --retry"
+        assert advice in out
     assert content_of(place) == before  # nothing of it was overwritten
     assert status("out").done == [second]
 
@@ -318,6 +321,9 @@ def test_a_full_disk_in_the_middle_is_said_and_the_sweep_goes_on_later(sweep):
     assert (code, err) == (1, "")
     assert f"failed: {first}: " in out
     assert "The disk is full" in out
+    assert "start the same sweep again with --retry-failed" in out
+    assert "resume=True" not in out
+    assert "zscope train" not in out
     assert status("out").done == [second]
     assert not list(Path("out").rglob(".part-*")) + list(Path("out").rglob(".lock"))
     assert sweep("--retry-failed")[0] == 0

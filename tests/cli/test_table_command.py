@@ -144,3 +144,13 @@ def test_the_plan_of_a_sweep_is_never_replaced(run, out):
 def test_a_folder_that_is_not_there(run, tmp_path):
     with pytest.raises(RunError, match="there is no folder"):
         run(target=tmp_path / "none")
+
+
+def test_a_list_is_one_value_of_a_setting(run, tmp_path):
+    for hidden in ([64], [64, 64], [32]):
+        name = "-".join(map(str, hidden))
+        make_run(tmp_path / "runs" / name, options={"hidden": hidden}, scores={"mig": len(hidden)})
+    printed, _ = run("--by", "hidden", "--where", "hidden=64,64", target=tmp_path / "runs")
+    assert printed.splitlines()[1].split() == ["64,64", "1", "2"]
+    printed, _ = run("--by", "hidden", "--where", "hidden=64,32", target=tmp_path / "runs")
+    assert [line.split()[0] for line in printed.splitlines()[1:3]] == ["32", "64"]

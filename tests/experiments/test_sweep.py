@@ -391,3 +391,18 @@ def test_workers_must_see_all_folders_and_files_of_a_sweep(tmp_path, monkeypatch
     assert asked["folders"] == [tmp_path / "out", *folders.values()]
     assert asked["files"] == [tmp_path / "labels.npy", tmp_path / "rows.npy"]
     assert not (tmp_path / "out").exists()
+
+
+def test_runs_that_failed_for_one_reason_are_one_line():
+    names = [f"vae-helix-s{k}-{k:012x}" for k in range(9000)]
+    nan = {name: f"train: {name}: NaN in step {k}, with {names[0]}" for k, name in enumerate(names)}
+    state = sweeps.Status(failed={**nan, "other": "the disk is full"})
+    first, second, third = str(state).splitlines()
+    assert first == "0 of 9,001 runs done, 9,001 failed"
+    assert second == f"  failed   {names[0]}: {nan[names[0]]} (and 8,999 more runs like it)"
+    assert third == "  failed   other: the disk is full"
+    assert len(state.to_dict()["failed"]) == 9001
+    words = {f"run {chr(97 + k)}": f"reason {chr(97 + k)}" for k in range(26)}
+    lines = sweeps.Status(failed=words).reasons()
+    assert len(lines) == 21
+    assert lines[-1] == "6 more runs, for other reasons: see --json"

@@ -5,9 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from zscope.assays import CATALOGUE
+from zscope.collection.columns import WORDS, columns_of
+from zscope.collection.index import fields_of
 from zscope.errors import ConfigError
 from zscope.experiments.sweeps.address import address
-from zscope.experiments.sweeps.plan import read_plan
+from zscope.experiments.sweeps.plan import OWN, SETTINGS, read_plan
 
 TRAIN = {"steps": 20, "latents": 2, "options.hidden": [8]}
 EXAMPLE = """
@@ -304,3 +307,22 @@ def test_values_that_an_assay_does_not_take_are_refused_before_anything_is_train
     read_plan(plan(**{"variable-types": {"alpha": 0.2}}))
     # More than the trial has, and fewer than there will be.
     read_plan(plan(1000, **{"intrinsic-dimension": {"neighbours": 400}}))
+
+
+def test_every_field_of_a_plan_is_a_column_by_its_name():
+    given = {
+        "model": "beta-vae", "data": "helix", "latents": 2, "epochs": 1, "rate": 1e-3, "batch": 32,
+        "split": [0.8, 0.2], "seed": 3, "optimiser": "adam", "schedule": "halving",
+        "halve_every": 5, "warmup": 2, "clip": 1.0, "precision": "float32", "device": "cpu",
+        "devices": 1, "log_every": 10, "checkpoint_every": 10, "snapshots": [3],
+        "snapshot_every": 5, "options.hidden": [6], "options.beta": 2.0,
+    }  # fmt: skip
+    (run,) = read_plan({"run": given}).runs
+    words = {key: run.fields[key] for key in WORDS if key in run.fields}
+    fields = {**fields_of(run.config.model_dump()), **words}
+    columns = columns_of([{"fields": fields}])
+    assert {*given, "steps", "preset"} >= {*OWN, *SETTINGS}  # none is forgotten here
+    for name in given:
+        assert columns.resolve(name) in (name, name.removeprefix("options."))
+    assert run.fields["split"] == fields["split"] == [0.8, 0.2]
+    assert not {*OWN, *SETTINGS} & {*CATALOGUE}  # nor would an assay take its name

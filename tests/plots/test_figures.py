@@ -711,8 +711,9 @@ class TestFamilies:
 
     def test_runs_with_the_same_settings_are_no_single_runs(self, tmp_path):
         for k in range(2):
-            make_run(tmp_path / str(k), options={"beta": 1}, scores={"mig": k})
-            make_run(tmp_path / f"{k}-2", options={"beta": 2}, scores={"mig": k})
+            for beta in (1, 2):
+                make_run(tmp_path / f"{beta}-{k}", options={"beta": beta}, scores={"mig": k},
+                         log_every=50 + k)  # fmt: skip
         title = plots.score_lines(zs.runs(tmp_path), "mig", "beta").get_title("left")
         assert title.startswith("mean of runs with the same settings (n = 2)")
 
@@ -749,6 +750,31 @@ class TestFamilies:
         assert "ρ = \u22121.00 over 18 runs" in ax.get_title("left")
         assert [text.get_text() for text in ax.get_legend().get_texts()] == ["ae", "vae"]
         renders(ax)
+
+    def test_the_legend_lies_beside_the_points(self, runs):
+        ax = plots.score_scatter(runs, "sap", "mig", "model")
+        ax.figure.canvas.draw()
+        assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
+        assert ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
+
+    def test_two_points_have_no_correlation_however_often_they_occur(self, tmp_path):
+        for k in range(4):
+            make_run(tmp_path / str(k), seed=k, scores={"mig": k % 2, "sap": k % 2})
+        ax = plots.score_scatter(tmp_path, "sap", "mig")  # a folder will do
+        assert ax.get_title("left") == "4 runs, too few or constant for a correlation"
+        with pytest.raises(Undefined, match="of 2 scores, 0 vary"):
+            plots.rank_correlations(tmp_path)
+
+    def test_a_setting_with_one_value_has_bars_and_equal_runs_nothing(self, tmp_path):
+        for k in range(3):
+            make_run(tmp_path / str(k), seed=k, options={"beta": 1}, scores={"mig": k, "sap": 3})
+        assert (
+            plots.score_lines(tmp_path, "mig", "beta")
+            .get_title("left")
+            .endswith("(n = 3); bar: 95 % interval")
+        )
+        title = plots.score_lines(tmp_path, "sap", "beta").get_title("left")
+        assert title == "mean over seed (n = 3), which all have the same value"
 
     def test_the_matrix_of_rank_correlations(self, runs):
         ax = plots.rank_correlations(runs)

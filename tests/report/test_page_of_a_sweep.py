@@ -74,6 +74,32 @@ def test_scores_with_short_names_are_drawn_and_others_named(tmp_path, monkeypatc
     assert "Not drawn, to keep the page short: passive, sap." in text
 
 
+def test_too_few_points_and_constant_scores_are_said_and_not_drawn(tmp_path):
+    for k, beta in enumerate((1, 1, 2, 2)):
+        scores = {"mig": beta, "sap": -beta, "irs": 0.5, **({"dci": 0.1} if k else {})}
+        make_run(tmp_path / str(k), seed=k, options={"beta": beta}, scores=scores)
+    text = family.page(family_report(str(tmp_path)), tmp_path / "page.html")
+    assert text.count("<img ") == 2  # the scores against β
+    assert "the runs have 2 different points, and fewer than 3 say nothing" in text
+    assert "Not drawn, because they have one value in all runs: irs, dci." in text
+
+
+def test_problems_with_one_reason_are_one_row(tmp_path):
+    make_run(tmp_path / "runs" / "good", scores={"mig": 0.1})
+    names = [f"vae-digits-s{k}-{k:012x}" for k in range(40)]
+    (tmp_path / "failed").mkdir()
+    for k, name in enumerate(names):
+        reason = f"{name}: the loss became NaN in step {k}, see runs/{names[0]}.\nTraceback"
+        (tmp_path / "failed" / f"{name}.txt").write_text(reason)
+    out = write_sweep(tmp_path, ["good", *names, "later", "later-2"])
+    content = family_report(str(out))
+    text = family.page(content, tmp_path / "page.html")
+    assert re.search(rf"<code>{names[0]}</code> and 39 more</th><td>failed</td>", text)
+    assert text.count("the loss became NaN") == 1
+    assert "<code>later</code> and 1 more</th><td>not begun</td>" in text
+    assert len(content.to_dict()["problems"]) == 42
+
+
 def test_a_figure_that_cannot_be_drawn_says_why_beside_the_others():
     def fail():
         raise ConfigError("plots: there are no finished runs.")

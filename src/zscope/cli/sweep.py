@@ -185,8 +185,8 @@ def print_status(state: Any, *, json: bool, quiet: bool, out: Path) -> None:
 
         print(dumps(state.to_dict()))
     else:
-        for name, reason in state.failed.items():
-            print(f"failed: {name}: {reason}")
+        for line in state.reasons():
+            print(f"failed: {line}")
         if not quiet:
             print(f"{state.counts()}.")
             if state.done:

@@ -160,12 +160,14 @@ def _where(runs: "Runs", conditions: list[str] | None) -> "Runs":
                 "beta=1,4."
             )
         column = runs.columns.resolve(name.strip(), "table: --where")
-        wanted: Any = [value(part.strip()) for part in text.split(",")]
+        levels = runs.levels(column)
+        # A list is one value, as it is printed: split=0.8,0.2.
+        parts = [text] if text.strip() in levels else text.split(",")
+        wanted: Any = [value(part.strip()) if len(parts) > 1 else part for part in parts]
         selected = runs.select(**{column: wanted})
         if not len(selected):
             raise ConfigError(
-                f"table: no run has {condition}. Values of {name.strip()}: "
-                f"{listed(runs.levels(column))}."
+                f"table: no run has {condition}. Values of {name.strip()}: {listed(levels)}."
             )
         runs = selected
     return runs

@@ -17,10 +17,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zscope.collection.columns import Columns, choose_entries, columns_of, follows_model, rows_of
-from zscope.collection.index import read_all, stamps_below, stamps_of
+from zscope.collection.columns import (
+    WORDS,
+    Columns,
+    choose_entries,
+    columns_of,
+    follows_another,
+    rows_of,
+)
+from zscope.collection.copies import Copy, merge_copies
+from zscope.collection.index import cell, read_all, stamps_below, stamps_of
 from zscope.documents import is_run, read_json
-from zscope.errors import MissingExtra, RunError
+from zscope.errors import ConfigError, MissingExtra, RunError
 from zscope.files import as_path
 from zscope.results import html_table, text_table
 
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 
     from zscope.store import Run
 
-__all__ = ["Runs", "runs", "sort_key"]
+__all__ = ["Runs", "as_runs", "runs", "sort_key"]
 
 Row = dict[str, Any]
 
@@ -39,7 +47,11 @@ WIDEST = 8
 
 
 def runs(path: str | Path) -> "Runs":
-    """The runs of a sweep, all runs in a folder and the folders below it, or a single run."""
+    """The runs of a sweep, all runs in a folder and the folders below it, or a single run.
+
+    Runs with the same address or the same configuration are one run: the first is taken, with
+    the scores that only its copies have, and `.copies` names the others.
+    """
     path = as_path("runs", path)
     if (path / "sweep.json").is_file():
         return _runs_of_sweep(path)
@@ -59,24 +71,39 @@ def runs(path: str | Path) -> "Runs":
     return _collect(path, stamps, whole=True)
 
 
+def as_runs(who: str, value: Any) -> "Runs":
+    """Runs as they are, or those at a path."""
+    if isinstance(value, Runs):
+        return value
+    if isinstance(value, str | Path):
+        return runs(value)
+    raise ConfigError(
+        f"{who}: got a {type(value).__name__}; expected runs or the folder of some: zs.runs(FOLDER)"
+    )
+
+
 def _runs_of_sweep(path: Path) -> "Runs":
     content = read_json(path / "sweep.json")
     try:
         names = [str(each["name"]) for each in content["runs"]]
         folder = path / content.get("runs_folder", "runs")
         assay = dict(content.get("assay") or {})
-    except (KeyError, TypeError, ValueError) as error:
+        fields: dict[str, Row] = {
+            str(each["name"]): dict(each.get("fields") or {}) for each in content["runs"]
+        }
+        assay["asked"] = ((content.get("plan") or {}).get("assay") or {}).get("names")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(
             f"runs: {path / 'sweep.json'} has no list of runs ({type(error).__name__}: {error}). "
             "Was it edited? Write it again: zscope sweep run FILE --out " + str(path)
         ) from None
     stamps = stamps_of(folder, names)
-    collection = _collect(folder, stamps, whole=False, assay=assay)
+    collection = _collect(folder, stamps, whole=False, assay=assay, fields=fields)
     short = collection.columns.fields
     planned = {
-        each["name"]: {short.get(k, k): v for k, v in (each.get("fields") or {}).items()}
-        for each in content["runs"]
-        if each["name"] not in stamps
+        name: {short.get(k, k): cell(v) for k, v in fields[name].items()}
+        for name in names
+        if name not in stamps
     }
     return replace(collection, planned=planned, failed=_failures(path / "failed", names))
 
@@ -95,24 +122,33 @@ def _failures(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def _collect(
-    folder: Path, stamps: Mapping[str, str], *, whole: bool, assay: dict[str, Any] | None = None
+    folder: Path,
+    stamps: Mapping[str, str],
+    *,
+    whole: bool,
+    assay: dict[str, Any] | None = None,
+    fields: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> "Runs":
-    records = read_all(folder, stamps, whole=whole)
-    columns = columns_of(records.values())
+    """The runs with these stamps; `assay` and `fields` are what a plan says of them."""
+    found = read_all(folder, stamps, whole=whole)
+    for name, words in (fields or {}).items():
+        own = found.get(name, {}).get("fields")
+        if own is not None:
+            own |= {key: cell(words[key]) for key in WORDS if key in words}
+    records, copies = merge_copies(found)
     assay = assay or {}
+    columns = columns_of(records.values(), map(str, assay.get("names") or ()))
     rows = rows_of(records, columns, lambda entries: _choose(entries, assay))
-    return Runs(folder, records, columns, rows, assay)
+    return Runs(folder, records, columns, rows, assay, copies=copies)
 
 
-def _choose(entries: Sequence[Row], assay: Mapping[str, Any]) -> Row:
-    """Of measurements of one assay, oldest first: the newest of those that a sweep asks for."""
-    if len(entries) == 1:
-        return entries[0]
+def _choose(entries: Sequence[Row], assay: Mapping[str, Any]) -> Row | None:
+    """Of measurements of one assay, oldest first: the newest, or of a sweep that asks for it the
+    newest of those that it asks for."""
     request = (assay.get("requests") or {}).get(entries[0]["assay"])
-    if not isinstance(request, Mapping):
-        return entries[-1]
-    asked = [e for e in entries if all(e.get(key) == value for key, value in request.items())]
-    return (asked or list(entries))[-1]
+    if isinstance(request, Mapping):
+        entries = [e for e in entries if all(e.get(key) == v for key, v in request.items())]
+    return entries[-1] if entries else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,6 +162,7 @@ class Runs:
     assay: Mapping[str, Any]  # how a sweep measures
     planned: dict[str, Row] = field(default_factory=dict)  # settings of runs not begun
     failed: dict[str, str] = field(default_factory=dict)  # first line of the reason
+    copies: dict[str, Copy] = field(default_factory=dict)  # left out, as other runs are the same
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -170,7 +207,9 @@ class Runs:
             for run, row in self.planned.items()
             if all(name not in row or _is_one_of(row[name], values) for name, values in wanted)
         }
-        return replace(self, rows=rows, planned=planned)
+        chosen = {row["run"] for row in rows}
+        copies = {name: copy for name, copy in self.copies.items() if copy.of in chosen}
+        return replace(self, rows=rows, planned=planned, copies=copies)
 
     def groups(self, *fields: str) -> Iterator[tuple[Row, "Runs"]]:
         """Runs with the same values in these columns: (values by name, runs), in order."""
@@ -183,7 +222,8 @@ class Runs:
 
     def levels(self, column: str) -> list[Any]:
         """The different values of a column, None if a run has none."""
-        return sorted({row.get(column) for row in self.rows}, key=sort_key)
+        name = self.columns.resolve(column, "levels")
+        return sorted({row.get(name) for row in self.rows}, key=sort_key)
 
     def varying(self) -> list[str]:
         """Settings, seeds too, that are not the same in all runs that can be read.
@@ -202,7 +242,7 @@ class Runs:
         return [
             short
             for long, short in fields
-            if len(levels[short]) > 1 and not follows_model(long, levels[short], models)
+            if len(levels[short]) > 1 and not follows_another(long, levels[short], models)
         ]
 
     def scores(self) -> list[str]:
@@ -213,6 +253,22 @@ class Runs:
         """What was measured of a run, by assay: its scores, or why there are none (`missing`), the
         number of samples, and how many latents are in use (`used`)."""
         return choose_entries(self.records[run], lambda entries: _choose(entries, self.assay))
+
+    def asked(self) -> list[str]:
+        """The assays that a sweep asks for by their names, and not with a group of them."""
+        given = self.assay.get("asked")
+        names = [given] if isinstance(given, str) else given or ()
+        single = {str(name).replace("_", "-") for name in names}
+        return [name for name in self.columns.asked if name in single]
+
+    def why_not(self, run: str, assay: str) -> str:
+        """Why a run has no score of an assay: "" if nothing says so."""
+        entry = self.entries(run).get(assay)
+        if entry is not None:
+            return str(entry.get("missing") or "").rstrip(".")
+        if any(each["assay"] == assay for each in self.records[run].get("entries", ())):
+            return "measured with other options or samples: start the sweep again to measure it"
+        return "not measured" if assay in self.columns.asked else ""
 
     def differences(self, columns: Sequence[str] | None = None) -> list[str]:
         """What else differs between the runs and could change their numbers, a line each.
@@ -264,6 +320,8 @@ class Runs:
             more.append(f"… {len(self) - SHOWN:,} more runs: .rows or .to_frame()")
         if self.missing:
             more.append(f"planned and not begun: {len(self.missing):,}, see .missing")
+        if self.copies:
+            more.append(f"copies of other runs, left out: {len(self.copies):,}, see .copies")
         names = [*self.varying(), *self.scores()][:WIDEST]
         if not self.rows:
             return title, [], more

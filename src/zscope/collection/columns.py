@@ -15,17 +15,20 @@ from typing import Any
 from zscope.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "Columns", "choose_entries", "columns_of", "follows_model", "rows_of", "score_name"
+    "WORDS", "Columns", "choose_entries", "columns_of", "follows_another", "rows_of", "score_name"
 ]  # fmt: skip
 
 Row = dict[str, Any]
 
 ABOUT = ("run", "status", "step")
 OPTIONS = "data.options."
+SPLIT = "data.split."
 FOLLOWS = ("shape", OPTIONS)
 """Settings that follow from the data, which have them in their name."""
-ASIDE = ("log_every", "checkpoint_every", "snapshot_every", "device")
+ASIDE = ("log_every", "checkpoint_every", "snapshots", "snapshot_every", "device")
 """Settings that are not meant to change a result."""
+WORDS = ("epochs", "preset")
+"""Fields of a plan that stand for other settings, which have columns of their own."""
 COUNTED = ("active", "mixed", "passive")
 """Types of latents: an assay counts them on the data, the history in a batch."""
 
@@ -39,15 +42,19 @@ class Columns:
     history: list[str]
     first: dict[str, str]  # an assay: its first measure
     without: dict[str, str] = field(default_factory=dict)  # an assay that has none: why
+    asked: tuple[str, ...] = ()  # assays that a sweep asks for: columns even without a value
 
     def resolve(self, name: str, who: str = "runs") -> str:
         """The short name of a column; ConfigError if there is none, or several."""
         if name in ABOUT or name in self.scores or name in self.history:
             return name
-        if name in self.fields or name in self.fields.values():
+        short = self.fields.values()
+        if name in self.fields or name in short:
             return self.fields.get(name, name)
         if name in self.first:
             return self.first[name]
+        if name in self.asked:
+            return name
         history = [each for each in self.history if each.rpartition(".")[2] not in COUNTED]
         tiers: list[Iterable[str]] = [self.fields, self.scores, history]
         for tier in tiers:
@@ -64,7 +71,9 @@ class Columns:
                 "number: that of the last batch that was logged. Measure it on the data (zscope "
                 f"assay RUN variable-types), or ask for history.{name}."
             )
-        if reason := self.without.get(name):
+        if (plain := name.replace("-", "_")) != name and plain in {*self.fields, *short}:
+            return self.fields.get(plain, plain)  # a plan may say options.decoder-hidden
+        if reason := self.without.get(name.partition(".")[0]):
             raise ConfigError(
                 f"{who}: {name} was measured, and no run has a value. {reason.rstrip('.')}. Leave "
                 "it out."
@@ -79,27 +88,33 @@ class Columns:
     def suggest(self, name: str) -> str:
         """The end of an error about an unknown column."""
         known = {*ABOUT, *self.fields.values(), *self.scores, *self.first, *self.history}
+        known |= {*self.asked}
         return did_you_mean(name, known | {each.rpartition(".")[2] for each in self.scores})
 
     def is_setting(self, column: str) -> bool:
         """Whether runs that differ in this setting are meant to be different."""
         long = {short: long for long, short in self.fields.items()}.get(column)
-        return long is not None and not long.startswith(FOLLOWS) and long not in ASIDE
+        return long is not None and not long.startswith(FOLLOWS) and long not in {*ASIDE, *WORDS}
 
     def is_seed(self, column: str) -> bool:
         return column in ("seed", "options.seed")
 
 
-def follows_model(field: str, levels: Collection[Any], models: int) -> bool:
-    """Whether an option is that of some models alone, always with one value: the model says it.
+def follows_another(field: str, levels: Collection[Any], models: int) -> bool:
+    """Whether a setting is that of some models or of split data alone, always with one value.
 
-    `levels` are the different values, None of runs without it; `models` how many models there are.
+    The model, or the split, says it. `levels` are the different values, None of runs without it;
+    `models` how many models there are.
     """
-    return models > 1 and field.startswith("options.") and len(set(levels) - {None}) == 1
+    own = (models > 1 and field.startswith("options.")) or field.startswith(SPLIT)
+    return own and len(set(levels) - {None}) == 1
 
 
-def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
-    """The columns of runs, in the order in which the runs have them."""
+def columns_of(records: Iterable[Mapping[str, Any]], asked: Iterable[str] = ()) -> Columns:
+    """The columns of runs, in the order in which the runs have them.
+
+    `asked` are the assays that a sweep measures.
+    """
     fields: dict[str, None] = {}
     measures: dict[str, dict[str, None]] = {}
     reasons: dict[str, str] = {}
@@ -123,7 +138,7 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> Columns:
     history = [f"history.{key}" for key in last]
     without = {assay: reason for assay, reason in reasons.items() if assay not in first}
     short = _short_names(fields, {*ABOUT, *scores, *first})
-    return Columns(short, scores, history, first, without)
+    return Columns(short, scores, history, first, without, tuple(asked))
 
 
 def _rank(field: str) -> int:
@@ -152,9 +167,9 @@ def _short_names(fields: Iterable[str], taken: set[str]) -> dict[str, str]:
 def rows_of(
     records: Mapping[str, Mapping[str, Any]],
     columns: Columns,
-    choose: Callable[[Sequence[Row]], Row],
+    choose: Callable[[Sequence[Row]], Row | None],
 ) -> list[Row]:
-    """Each run as a plain dict of what it has; `choose` takes one of several entries."""
+    """Each run as a plain dict of what it has; `choose` takes one of several entries, or none."""
     keys = [_data_key(record.get("fields", {})) for record in records.values()]
     data = _data_names(keys)
     rows = []
@@ -180,13 +195,14 @@ def rows_of(
 
 
 def choose_entries(
-    record: Mapping[str, Any], choose: Callable[[Sequence[Row]], Row]
+    record: Mapping[str, Any], choose: Callable[[Sequence[Row]], Row | None]
 ) -> dict[str, Row]:
-    """One entry for each assay that was measured of a run."""
+    """One entry for each assay that was measured of a run, as far as one is chosen."""
     entries: dict[str, list[Row]] = {}
     for entry in record.get("entries", ()):
         entries.setdefault(entry["assay"], []).append(entry)
-    return {assay: choose(each) for assay, each in entries.items()}
+    chosen = {assay: choose(each) for assay, each in entries.items()}
+    return {assay: entry for assay, entry in chosen.items() if entry is not None}
 
 
 def _data_key(fields: Mapping[str, Any]) -> tuple[str, str]:

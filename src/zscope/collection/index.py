@@ -7,6 +7,7 @@ replaces the old one by a rename and is never changed in place, so that it needs
 several processes may read and write it at once, on network file systems too.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -21,12 +22,12 @@ from zscope.documents import Damaged, read_json, read_run_file
 from zscope.errors import RunError, ZscopeError
 from zscope.files import open_regular, require_regular, writing
 
-__all__ = ["FILE", "fields_of", "read_all", "stamps_below", "stamps_of"]
+__all__ = ["FILE", "LEFT_OUT", "cell", "fields_of", "read_all", "stamps_below", "stamps_of"]
 
 Record = dict[str, Any]
 
 FILE = ".index.sqlite"
-VERSION = 2
+VERSION = 3
 DEPTH = 4
 """How many folders deep runs are looked for."""
 MOST = 20_000
@@ -39,6 +40,8 @@ ENTRY = ("assay", "options", "asked", "samples", "used", "seed", "scores", "miss
          "source", "time")  # fmt: skip
 """What is read of a measurement."""
 SKIPPED = ("scaling", "snapshots", "model", "data")
+LEFT_OUT = frozenset({"snapshots", "snapshot_every", "checkpoint_every", "device", "scaling"})
+"""Settings that do not make another run: they are no part of its address."""
 
 
 def stamps_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
@@ -180,8 +183,9 @@ def read_record(path: Path) -> Record:
     record: Record = {
         "status": run["status"],
         "step": run["step"],
-        "fields": {key: _cell(value) for key, value in fields_of(run["config"]).items()},
+        "fields": {key: cell(value) for key, value in fields_of(run["config"]).items()},
         "environment": _environment(run["environment"]),
+        **_identity(run),
     }
     for name, read in (("entries", _entries), ("last", _last_row)):
         try:
@@ -191,31 +195,45 @@ def read_record(path: Path) -> Record:
     return {**record, "problems": problems} if problems else record
 
 
+def _identity(run: Mapping[str, Any]) -> Record:
+    """What tells whether two runs are the same one: the address that a sweep has given it, and a
+    hash of its configuration. A model or data of one's own have none."""
+    config, address = run["config"], run["environment"].get("address")
+    identity = {"address": address} if isinstance(address, str) else {}
+    if config.get("model") and config.get("data"):
+        plain = {key: value for key, value in config.items() if key not in LEFT_OUT}
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+        identity["config"] = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return identity
+
+
 def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a run as one level, with names such as options.beta."""
+    """The configuration of a run as one level, by the names that a plan uses: options.beta."""
     model, data = config.get("model") or {}, config.get("data") or {}
-    split = data.get("split") or {}
+    split = dict(data.get("split") or {})
     fields = {
         "model": model.get("name"),
         "data": data.get("name"),
         "latents": model.get("latents"),
         **{f"options.{key}": value for key, value in (model.get("options") or {}).items()},
         **{f"data.options.{key}": value for key, value in (data.get("options") or {}).items()},
+        "split": split.pop("fractions", None),
         **{f"data.split.{key}": value for key, value in split.items()},
         "shape": model.get("shape"),
         **{key: value for key, value in config.items() if key not in SKIPPED},
     }
+    fields["snapshots"] = config.get("snapshots") or None
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _cell(value: Any) -> Any:
+def cell(value: Any) -> Any:
     """A setting as a number, a truth value or a text."""
     if isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, list):
-        return ",".join(str(_cell(item)) for item in value)
+        return ",".join(str(cell(item)) for item in value)
     return json.dumps(value, sort_keys=True)
 
 

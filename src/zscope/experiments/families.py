@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from zscope import store
+from zscope.collection import Runs
 from zscope.collection import runs as collect
-from zscope.collection.columns import follows_model
+from zscope.collection.columns import follows_another
 from zscope.collection.index import fields_of as flatten
 from zscope.errors import ConfigError, RunError, did_you_mean, listed_names
 from zscope.results import listed
 
 __all__ = ["Family", "Member", "families", "fields_of", "find_members", "pairs_by", "resolve"]
 
-IGNORED = {"shape", "log_every", "checkpoint_every", "snapshot_every", "device"}
+IGNORED = {"shape", "log_every", "checkpoint_every", "snapshots", "snapshot_every", "device"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +64,15 @@ def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
     """The finished runs in a folder of runs, or of several; and why others are left out."""
     several = isinstance(runs, Iterable) and not isinstance(runs, str | bytes | Path | Mapping)
     targets = list(runs) if several else [runs]
-    folders = list(dict.fromkeys(path for target in targets for path in _runs_in(who, target)))
+    found = [_runs_in(who, target) for target in targets]
+    folders = list(dict.fromkeys(path for each in found for path in each.paths))
     names = _names(folders)
-    members, notes = [], []
+    members: list[Member] = []
+    notes = [
+        f"{name} is left out: the same run as {copy.of}."
+        for each in found
+        for name, copy in each.copies.items()
+    ]
     for name, path in zip(names, folders, strict=True):
         try:
             run = store.open_run(path)
@@ -86,15 +93,15 @@ def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
     return members, notes
 
 
-def _runs_in(who: str, target: Any) -> list[Path]:
-    """The folders of runs at a path: itself, those in it, or those in a folder of it."""
+def _runs_in(who: str, target: Any) -> Runs:
+    """The runs at a path: itself, those in it, or those in a folder of it."""
     path = target.path if isinstance(target, store.Run) else target
     if not isinstance(path, str | Path):
         raise ConfigError(
             f"{who}: got a {type(target).__name__}; expected a folder of runs or the folders of "
             "several runs. Train with out=FOLDER."
         )
-    return collect(path).paths
+    return collect(path)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -175,7 +182,9 @@ def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
         for key in keys
     }
     return [
-        key for key in keys if len(levels[key]) > 1 and not follows_model(key, levels[key], models)
+        key
+        for key in keys
+        if len(levels[key]) > 1 and not follows_another(key, levels[key], models)
     ]
 
 

@@ -1,6 +1,7 @@
 """Figures of many runs: a score against a setting, two scores, and all of their correlations."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -9,14 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from zscope.collection import Runs
+from zscope.collection import Runs, as_runs
 from zscope.errors import ConfigError, Undefined
 from zscope.plots import theme
 from zscope.plots.curves import end_labels
 from zscope.plots.matrices import heatmap
 from zscope.results import listed
 from zscope.tables import numbers_of
-from zscope.tables.statistics import Mean, mean_of, rank_correlation
+from zscope.tables.statistics import ENOUGH, Mean, mean_of, rank_correlation
 
 __all__ = ["panels", "rank_correlations", "score_lines", "score_scatter"]
 
@@ -27,9 +28,10 @@ MARKERS = "osD^vP*X"
 
 @theme.themed
 def panels(
-    runs: Runs, scores: Sequence[str], against: str, line: str | None = None
+    runs: Runs | str | Path, scores: Sequence[str], against: str, line: str | None = None
 ) -> Axes | Figure:
     """A panel for each score: lines against a setting, points against another score."""
+    runs = as_runs("plots", runs)
     column = runs.columns.resolve(against, "plots")
     draw = score_lines if column in runs.columns.fields.values() else score_scatter
     if len(scores) == 1:
@@ -50,14 +52,20 @@ def panels(
 
 @theme.themed
 def score_lines(
-    runs: Runs, score: str, against: str, line: str | None = None, *, ax: Axes | None = None
+    runs: Runs | str | Path,
+    score: str,
+    against: str,
+    line: str | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Axes:
     """The mean of a score at each value of a numeric field, a line for each level of another.
 
     Shaded are the 95 % t-intervals of the means over the other runs; of two runs their range, and
-    nothing of a single one. The note above the axes says which of these there are. Values that
-    grow by factors are drawn at even distances.
+    nothing of a single one. Where the field has a single value they are bars. The note above the
+    axes says which of these there are. Values that grow by factors are drawn at even distances.
     """
+    runs = as_runs("plots", runs)
     column, x, group = _columns(runs, score, against, line)
     finished = runs.select(status="finished")
     rows = [row for row in finished.rows if row.get(column) is not None and x in row]
@@ -81,7 +89,8 @@ def score_lines(
         _line(ax, positions, means, colours[k], MARKERS[k % len(MARKERS)], _name(level, group))
         ends.append((positions[-1], means[-1].value, _name(level, group), colours[k]))
         drawn += means
-    _scale(ax, sorted({at for values in levels.values() for at in values}))
+    places = sorted({at for values in levels.values() for at in values})
+    _scale(ax, places)
     ax.set(xlabel=runs.columns.label(against), ylabel=runs.columns.label(score))
     ax.yaxis.set_major_locator(_ticks())
     if len(order) > LABELLED:
@@ -89,12 +98,12 @@ def score_lines(
     else:
         end_labels(ax, ends)
     others = [name for name in finished.varying() if name not in (x, group)]
-    _note(ax, _about_means(drawn, others))
+    _note(ax, _about_means(drawn, others, "shaded" if len(places) > 1 else "bar"))
     return ax
 
 
-def _about_means(means: Sequence[Mean], others: Sequence[str]) -> str:
-    """What the points are means of, and what is shaded around them."""
+def _about_means(means: Sequence[Mean], others: Sequence[str], how: str) -> str:
+    """What the points are means of, and what is drawn around them: `how` says as what."""
     counts = {mean.n for mean in means}
     fewest, most = min(counts), max(counts)
     if most == 1:
@@ -104,7 +113,9 @@ def _about_means(means: Sequence[Mean], others: Sequence[str]) -> str:
     kinds += ["range of 2 runs"] if 2 in counts else []
     none = " (none for single runs)" if fewest == 1 else ""
     number = f"{most}" if fewest == most else f"{fewest} to {most}"
-    return f"mean {over} (n = {number}); shaded: {' or '.join(kinds)}{none}"
+    if all(mean.low == mean.high for mean in means):
+        return f"mean {over} (n = {number}), which all have the same value"
+    return f"mean {over} (n = {number}); {how}: {' or '.join(kinds)}{none}"
 
 
 def _ticks() -> MaxNLocator:
@@ -179,15 +190,20 @@ def _note(ax: Axes, text: str) -> None:
 
 @theme.themed
 def score_scatter(
-    runs: Runs, score: str, against: str, line: str | None = None, *, ax: Axes | None = None
+    runs: Runs | str | Path,
+    score: str,
+    against: str,
+    line: str | None = None,
+    *,
+    ax: Axes | None = None,
 ) -> Axes:
     """Two scores of each finished run, coloured by the levels of a field, with their rank
     correlation (Spearman) over all runs."""
+    runs = as_runs("plots", runs)
     column, x, group = _columns(runs, score, against, line)
+    finished = runs.select(status="finished")
     rows = [
-        row
-        for row in runs.select(status="finished").rows
-        if numbers_of([row.get(column)]) and numbers_of([row.get(x)])
+        row for row in finished.rows if numbers_of([row.get(column)]) and numbers_of([row.get(x)])
     ]
     if not rows:
         raise ConfigError(
@@ -211,22 +227,35 @@ def score_scatter(
     ax.xaxis.set_major_locator(_ticks())
     ax.yaxis.set_major_locator(_ticks())
     if group is not None:
-        ax.legend(fontsize=theme.SMALL, handletextpad=0.2, ncols=1 + len(levels) // 9)
-    correlation = rank_correlation([row[x] for row in rows], [row[column] for row in rows])
-    strength = "undefined" if correlation is None else theme.number(correlation)
-    _note(ax, f"Spearman's ρ = {strength} over {len(rows):,} runs")
+        _legend(ax, len(levels))
+    correlation = _correlation(finished, x, column)
+    _note(
+        ax,
+        f"{len(rows):,} runs, too few or constant for a correlation"
+        if correlation is None
+        else f"Spearman's ρ = {theme.number(correlation)} over {len(rows):,} runs",
+    )
     return ax
+
+
+def _legend(ax: Axes, count: int) -> None:
+    """A legend beside the axes: among the points, its markers would be taken for some of them."""
+    ax.legend(
+        fontsize=theme.SMALL, handletextpad=0.2, ncols=1 + (count - 1) // 16,
+        loc="upper left", bbox_to_anchor=(1.01, 1.0),
+    )  # fmt: skip
 
 
 @theme.themed
 def rank_correlations(
-    runs: Runs, scores: Sequence[str] | None = None, *, ax: Axes | None = None
+    runs: Runs | str | Path, scores: Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """Spearman's rank correlation between scores over finished runs, as a matrix.
 
-    Scores that are constant, or that share fewer than three runs with another, are left out,
-    which the note above the matrix says.
+    Scores that are constant, or that have fewer than three different points with another, are
+    left out, which the note above the matrix says.
     """
+    runs = as_runs("plots", runs)
     names = runs.scores() if scores is None else scores
     keys = {runs.columns.label(n, "plots"): runs.columns.resolve(n, "plots") for n in names}
     finished = runs.select(status="finished")
@@ -266,8 +295,9 @@ def _correlated(runs: Runs, keys: dict[str, str]) -> tuple[list[str], list[str]]
 
 
 def _correlation(runs: Runs, first: str, second: str) -> float | None:
+    """The rank correlation of two scores; None of fewer than three different points."""
     pairs = _pairs(runs, first, second)
-    return rank_correlation(*zip(*pairs, strict=True)) if pairs else None
+    return rank_correlation(*zip(*pairs, strict=True)) if len(set(pairs)) >= ENOUGH else None
 
 
 def _pairs(runs: Runs, first: str, second: str) -> list[tuple[float, float]]:

@@ -12,13 +12,15 @@ from typing import Any
 from urllib.parse import quote
 
 from zscope.collection import Runs, runs
+from zscope.collection.reasons import Reason, group_reasons
 from zscope.documents import is_run
-from zscope.errors import MissingExtra, ZscopeError
+from zscope.errors import MissingExtra, Undefined, ZscopeError
 from zscope.report.build import files_of, write_all
 from zscope.report.page import TEMPLATES
 from zscope.results import listed
 from zscope.tables import Table, numbers_of, table
 from zscope.tables.pairs import key_text
+from zscope.tables.statistics import ENOUGH
 
 __all__ = ["FamilyReport", "family_report", "files_of_family", "has_runs"]
 
@@ -63,6 +65,14 @@ class FamilyReport:
             if name not in seen
         ]
         return [*failed, *damaged, *rest]
+
+    @property
+    def grouped_problems(self) -> list[tuple[Reason, str]]:
+        """The problems of the same state and reason as one, and the state."""
+        states: dict[str, dict[str, str]] = {}
+        for name, state, reason in self.problems:
+            states.setdefault(state, {})[name] = reason
+        return [(each, state) for state, group in states.items() for each in group_reasons(group)]
 
     def to_dict(self) -> dict[str, Any]:
         names = ("run", "status", "reason")
@@ -121,8 +131,8 @@ def page(report: FamilyReport, place: Path) -> str:
         table=report.table,
         facts=_facts(report.runs),
         figures=list(_figures(report)),
-        problems=report.problems[:LISTED],
-        more_problems=max(0, len(report.problems) - LISTED),
+        problems=report.grouped_problems[:LISTED],
+        more_problems=max(0, len(report.grouped_problems) - LISTED),
         runs=links[:LISTED],
         more_runs=max(0, len(links) - LISTED),
         example=next((path for path, address, _ in links if not address), None),
@@ -167,11 +177,13 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
     settings = set(collection.columns.fields.values())
     columns = {name: collection.columns.resolve(name, "report") for name in report.table.columns}
     # A score that is the same in all runs has nothing to show that the table does not.
-    scores = [
-        name
+    measured = {
+        name: {*collection.levels(column)} - {None}
         for name, column in columns.items()
-        if column not in settings and len(collection.levels(column)) > 1
-    ]
+        if column not in settings
+    }
+    scores = [name for name, values in measured.items() if len(values) > 1]
+    constant = [name for name, values in measured.items() if len(values) == 1]
     axis, line, panel = _axes(collection)
     room = ROOM
     drawings: list[tuple[str, Drawings]] = []
@@ -191,7 +203,7 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
     if len(scores) > 1:
         other = next((s for s in scores if s.split(".")[0] != scores[0].split(".")[0]), scores[1])
         matrix = partial(plots.rank_correlations, collection, scores)
-        points = partial(plots.score_scatter, collection, scores[0], other, line)
+        points = partial(_points, collection, scores[0], other, line)
         named_points = f"{scores[0]} against {other}, each run"
         drawings.append(
             ("Scores against each other", {"rank correlations": matrix, named_points: points})
@@ -200,9 +212,27 @@ def _figures(report: FamilyReport) -> Iterator[dict[str, Any]]:
         item = _draw(title, parts, room)
         room -= sum(len(address) for address, _, _ in item["figures"])
         yield item
+    if constant:
+        why = f"Not drawn, because they have one value in all runs: {listed(constant)}."
+        yield {"title": "Constant scores", "figures": [], "undrawn": why}
     if axis is not None and (rest := scores[SCORES:]):
         why = f"Not drawn, to keep the page short: {listed(rest)}. See the end of the page."
         yield {"title": f"{len(rest)} more scores", "figures": [], "undrawn": why}
+
+
+def _points(collection: Runs, score: str, against: str, line: str | None) -> Any:
+    """Two scores of each run, unless there are too few points to say anything."""
+    from zscope import plots
+
+    names = [collection.columns.resolve(name, "report") for name in (score, against)]
+    points = {tuple(row.get(name) for name in names) for row in collection.rows}
+    different = sum(None not in point for point in points)
+    if different < ENOUGH:
+        raise Undefined(
+            f"not drawn: the runs have {different} different points, and fewer than {ENOUGH} say "
+            "nothing about how two scores go together. Train or measure more runs."
+        )
+    return plots.score_scatter(collection, score, against, line)
 
 
 def _axes(collection: Runs) -> tuple[str | None, str | None, str | None]:

@@ -7,14 +7,15 @@ How means, intervals and verdicts are computed: `zscope.tables.statistics`.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zscope.collection import Runs
+from zscope.collection import Runs, as_runs
 from zscope.errors import ConfigError, MissingExtra, RunError, listed_names
 from zscope.files import write_whole
 from zscope.results import html_table, listed, text_table
@@ -28,7 +29,14 @@ from zscope.tables.formats import (
     plain_number,
 )
 from zscope.tables.pairs import ABSENT, key_text, match, numbers_of
-from zscope.tables.statistics import Difference, Mean, difference_of, mean_of
+from zscope.tables.statistics import (
+    ENOUGH,
+    EQUAL,
+    Difference,
+    Mean,
+    difference_of,
+    mean_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +48,8 @@ Row = dict[str, Any]
 FORMATS = {"csv": ".csv", "parquet": ".parquet", "json": ".json", "md": ".md", "tex": ".tex"}
 MANY = 20
 """Comparisons from which it is said that some are called by chance."""
+REASONS = 3
+"""Reasons that a note gives why runs have no score."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -141,7 +151,7 @@ def format_of(path: Path) -> str:
 
 
 def table(
-    runs: Runs,
+    runs: Runs | str | Path,
     columns: Sequence[str] | None = None,
     by: Sequence[str] | None = None,
     paired: str | None = None,
@@ -150,10 +160,17 @@ def table(
 ) -> Table:
     """Means of `columns` over finished runs with the same values in the fields `by`.
 
-    By default all scores, by all settings that vary except the seed. With `paired`, the
-    differences between the levels of that field, of runs that agree in everything else. `seed`
-    is that of the bootstrap.
+    `runs` are those of `zs.runs`, or their folder. By default all scores, and assays that a sweep
+    asks for even if no run has a value, by all settings that vary except the seed. With `paired`,
+    the differences between the levels of that field, of runs that agree in everything else.
+    `seed` is that of the bootstrap.
     """
+    runs = as_runs("table", runs)
+    if not runs.rows and not runs.planned:
+        raise RunError(
+            f"table: nothing was selected: none of the runs in {runs.folder} has these settings. "
+            "See the values of a setting with runs.levels(NAME)."
+        )
     names = default_columns(runs) if columns is None else listed_names("table", "columns", columns)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"table: seed={seed!r:.60}; expected a whole number of at least 0.")
@@ -174,19 +191,47 @@ def table(
         result = _differences(finished, keys, [each for each in fields if each != pair], pair, seed)
     logged = [label for label, column in keys.items() if column in runs.columns.history]
     notes = [f"{listed(logged)}: of the last batch that was logged in training"] if logged else []
-    notes += [*_left_out(runs), *finished.differences(list(keys.values()))]
+    notes += [*(_empty(runs) if columns is None else []), *_copies(runs), *_left_out(runs)]
+    notes += finished.differences(list(keys.values()))
     return replace(result, notes=[*result.notes, *notes])
 
 
 def default_columns(runs: Runs) -> list[str]:
-    """All scores; the loss, where nothing was measured."""
+    """All scores, and assays that were asked for by name; the loss, where nothing was measured."""
     names = runs.scores() or [each for each in runs.columns.history if each == "history.loss"]
+    measured = _measured(runs)
+    names += [name for name in runs.asked() if name not in measured]
     if not names:
         raise RunError(
             f"table: none of the {len(runs):,} runs in {runs.folder} has a score. Measure them "
             "first: zscope assay RUN, or an [assay] table in the file of the sweep."
         )
     return names
+
+
+def _measured(runs: Runs) -> set[str]:
+    """The assays that at least one run has a score of."""
+    return {name.partition(".")[0] for name in runs.scores()}
+
+
+def _empty(runs: Runs) -> list[str]:
+    """A line about assays of a group that was asked for, of which no run has a score."""
+    named = {*_measured(runs), *runs.asked()}
+    names = [name for name in runs.columns.asked if name not in named]
+    return [f"Asked for with a group, and no run has a score: {listed(names)}"] if names else []
+
+
+def _copies(runs: Runs) -> list[str]:
+    """A line about runs that are there more than once."""
+    copies = runs.copies
+    if not copies:
+        return []
+    others = [name for name, copy in copies.items() if not copy.agrees]
+    differ = f"; {len(others):,} of them have other numbers: {listed(others, 3)}" if others else ""
+    return [
+        f"{_count(copies, 'run')} left out as {'a copy' if len(copies) == 1 else 'copies'} of "
+        f"others (same configuration and seed), the first by name is counted{differ}"
+    ]
 
 
 def _finished(runs: Runs) -> Runs:
@@ -213,7 +258,7 @@ def _left_out(runs: Runs) -> list[str]:
     return lines
 
 
-def _count(items: Sequence[Any], noun: str) -> str:
+def _count(items: Sized, noun: str) -> str:
     return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
@@ -223,7 +268,6 @@ def _means(runs: Runs, keys: dict[str, str], by: list[str]) -> Table:
     cells = [[*by, "n"]]
     cells += [[*map(key_text, key.values()), f"{len(group):,}"] for key, group in groups]
     means: list[Mean] = []
-    notes = []
     for label, column in keys.items():
         values = [[each[column] for each in group.rows if each.get(column) is not None]
                   for _, group in groups]  # fmt: skip
@@ -236,10 +280,33 @@ def _means(runs: Runs, keys: dict[str, str], by: list[str]) -> Table:
             rows[k] |= _plain_mean(label, column_means[k], text)
             partly = 0 < len(values[k]) < len(group)
             cells[k + 1].append(text + (f" (n={len(values[k])})" if partly else ""))
-        if without := len(runs) - sum(map(len, values)):
-            notes.append(f"{without:,} of {len(runs):,} runs have no {label}")
-    notes = [*_notes_of_means(runs, by, means), *notes]
+    notes = [*_notes_of_means(runs, by, means), *_lacking(runs, keys)]
     return Table(tuple(by), tuple(keys), "", rows, cells, len(by), notes)
+
+
+def _lacking(runs: Runs, keys: dict[str, str]) -> list[str]:
+    """How many runs have no value in a column, and why; columns with equal lines share one."""
+    lines: dict[tuple[int, str], list[str]] = {}
+    for label, column in keys.items():
+        if without := [row["run"] for row in runs.rows if row.get(column) is None]:
+            reasons = _reasons(runs, without, column)
+            lines.setdefault((len(without), reasons), []).append(label)
+    return [
+        f"{count:,} of {len(runs):,} runs have no {listed(labels)}{reasons}"
+        for (count, reasons), labels in lines.items()
+    ]
+
+
+def _reasons(runs: Runs, names: Sequence[str], column: str) -> str:
+    """Why these runs have no value in a column of scores, the most frequent reasons first."""
+    counts = Counter(runs.why_not(name, column.partition(".")[0]) for name in names)
+    reasons = [(reason, count) for reason, count in counts.most_common() if reason]
+    if not reasons:
+        return ""
+    alone = len(counts) == 1
+    texts = [reason if alone else f"{reason} ({count:,})" for reason, count in reasons[:REASONS]]
+    more = [f"and {len(reasons) - REASONS} other reasons"] if len(reasons) > REASONS else []
+    return f": {'; '.join([*texts, *more])}"
 
 
 def _mean_texts(means: Sequence[Mean | None]) -> list[str]:
@@ -326,8 +393,8 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
     about = [
         f"Differences of runs that agree in {listed(pairs_by) if pairs_by else 'everything else'}; "
         "the interval is a bootstrap over pairs, never narrower than the t-interval",
-        "above, below: the interval excludes 0; fewer than 3 pairs are always undecided, with "
-        "their range",
+        f"above, below: the interval excludes 0; fewer than {ENOUGH} pairs, and fewer than {EQUAL} "
+        "with equal differences, are always undecided, with their range",
     ]
     if alone - partnered:
         about.append(f"Runs without a partner: {len(alone - partnered):,}")
@@ -336,7 +403,8 @@ def _differences(runs: Runs, keys: dict[str, str], by: list[str], field: str, se
             f"{len(rows):,} comparisons: where there is no difference, about one in 20 is still "
             "called above or below"
         )
-    return Table(tuple(by), tuple(keys), field, rows, cells, len(by) + 2, [*about, *notes])
+    about += [*notes, *_lacking(runs, keys)]
+    return Table(tuple(by), tuple(keys), field, rows, cells, len(by) + 2, about)
 
 
 def _plain_difference(difference: Difference | None) -> Row:

@@ -87,7 +87,7 @@ def tex_text(text: str) -> str:
     escapes: dict[str, str | int | None] = {mark: f"\\{mark}" for mark in "&%$#_{}"}
     escapes |= {"\\": r"\textbackslash{}", "^": r"\^{}", "~": r"\~{}"}
     escapes |= {"±": r"$\pm$", "−": "$-$", "…": r"\ldots{}", "×": r"$\times$"}
-    escapes |= {"β": r"$\beta$", "<": r"\textless{}", ">": r"\textgreater{}"}
+    escapes |= {"β": r"$\beta$", "|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}"}
     text = text.translate(str.maketrans(escapes))
     text = re.sub(r"(?<![\w.])(-?\d+(?:\.\d+)?)e([+-]?)0*(\d+)(?![\w.-])", _power, text)
     return re.sub(r"(?<![\w.${])-(?=\d)", "$-$", text)  # a minus, not a hyphen

@@ -11,6 +11,8 @@ The mean of n >= 3 paired differences has a percentile bootstrap interval. Perce
 resampled means are too narrow for few pairs, so they are taken further out (the percentiles at
 Φ(±sqrt(n / (n - 1)) t(0.975, n - 1))), and the interval is never narrower than the t-interval
 above: three differences of one sign, which chance gives in a quarter of all cases, are no proof.
+Differences that are all equal, as those of counts may be, do not say how far others would spread:
+their range is given, and they are called by a sign test at 5 %, which needs six of them.
 
 Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69, 2015.
 """
@@ -23,11 +25,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["ENOUGH", "Difference", "Mean", "difference_of", "mean_of", "rank_correlation",
+__all__ = ["ENOUGH", "EQUAL", "Difference", "Mean", "difference_of", "mean_of", "rank_correlation",
            "rank_test"]  # fmt: skip
 
 ENOUGH = 3
 """Values, or pairs, from which an interval is computed."""
+EQUAL = 6
+"""Equal differences from which they are called: chance gives n of one sign with 2 / 2^n."""
+ROUNDING = 1e-9
+"""Relative spread of differences that are equal but for rounding."""
 RESAMPLES = 4000
 AT_ONCE = 2_000_000
 """Numbers that are drawn at a time."""
@@ -49,12 +55,26 @@ class Mean:
 
 @dataclass(frozen=True)
 class Difference(Mean):
-    """The mean difference of pairs, and its 95 % interval or (of fewer than three) their range."""
+    """The mean difference of pairs, and its 95 % interval or (of fewer than three, or of equal
+    ones) their range."""
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether all differences are the same, so that they have no spread to judge by."""
+        return self.high - self.low <= ROUNDING * abs(self.value)
+
+    @property
+    def is_range(self) -> bool:
+        return self.n < ENOUGH or self.are_equal
 
     @property
     def verdict(self) -> str:
-        """above, below or undecided: whether the interval excludes 0, and on which side."""
-        if self.is_range or self.low <= 0 <= self.high:
+        """above, below or undecided: whether the interval excludes 0, and on which side.
+
+        Fewer than three pairs are undecided, and fewer than six that are all equal.
+        """
+        few = self.n < (EQUAL if self.are_equal else ENOUGH)
+        if few or self.low <= 0 <= self.high:
             return "undecided"
         return "above" if self.low > 0 else "below"
 
@@ -80,15 +100,17 @@ def _half_width(values: np.ndarray) -> float:
 
 
 def difference_of(values: Sequence[float], seed: int = 0) -> Difference | None:
-    """The mean of paired differences with its bootstrap interval; None of no pairs."""
+    """The mean of paired differences with its bootstrap interval; None of no pairs.
+
+    Fewer than three differences, and differences that are all equal, have their range instead.
+    """
     if not values:
         return None
     array = np.asarray(values, dtype=float)
     centre = float(array.mean())
-    if len(array) < ENOUGH:
-        return Difference(centre, float(array.min()), float(array.max()), len(array))
-    if (array == array[0]).all():
-        return Difference(float(array[0]), float(array[0]), float(array[0]), len(array))
+    spread = Difference(centre, float(array.min()), float(array.max()), len(array))
+    if spread.is_range:
+        return spread
     half = _half_width(array)
     low, high = _bootstrap(array, seed)
     return Difference(centre, min(low, centre - half), max(high, centre + half), len(array))

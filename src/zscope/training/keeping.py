@@ -20,6 +20,7 @@ from zscope.training.config import TrainConfig
 
 __all__ = [
     "History",
+    "Unwritten",
     "begin",
     "delete_old_checkpoints",
     "how_to_resume",
@@ -197,6 +198,10 @@ def how_to_resume(path: Path | None, config: TrainConfig, root: str | None) -> s
     return shlex.join(["zscope", "train", "--out", str(path), "--resume", *options])
 
 
+class Unwritten(RunError):
+    """A run that cannot be written any more, with how to resume it; its cause says why."""
+
+
 @contextmanager
 def resumable(how: str | None) -> Iterator[None]:
     """If the run cannot be written any more, say how to resume it."""
@@ -205,7 +210,9 @@ def resumable(how: str | None) -> Iterator[None]:
     except RunError as error:
         if how is None:
             raise
-        raise RunError(f"{error} The run can be resumed from its last checkpoint: {how}") from error
+        raise Unwritten(
+            f"{error} The run can be resumed from its last checkpoint: {how}"
+        ) from error
 
 
 def environment() -> dict[str, Any]:

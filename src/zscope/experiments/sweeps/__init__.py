@@ -26,6 +26,7 @@ from typing import Any
 from zscope import store
 from zscope.collection import Runs
 from zscope.collection import runs as find_runs
+from zscope.collection.reasons import group_reasons
 from zscope.errors import RunError, ZscopeError
 from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
@@ -50,6 +51,8 @@ __all__ = [
 
 AGAIN = 2.0
 """Seconds between two looks at runs that other processes work on."""
+SHOWN = 20
+"""Reasons why runs failed that are printed."""
 TRY = 60.0
 """Seconds after which it is tried whether they still do."""
 
@@ -89,8 +92,15 @@ class Status:
     def __str__(self) -> str:
         lines = [self.counts()]
         lines += [f"  running  {name}  {text}" for name, text in self.running.items()]
-        lines += [f"  failed   {name}  {reason}" for name, reason in self.failed.items()]
+        lines += [f"  failed   {line}" for line in self.reasons()]
         return "\n".join(lines)
+
+    def reasons(self) -> list[str]:
+        """A line for each reason why runs failed, with the first of them; at most SHOWN."""
+        reasons = group_reasons(self.failed)
+        lines = [f"{each.run}: {each.line}" for each in reasons[:SHOWN]]
+        rest = sum(1 + each.others for each in reasons[SHOWN:])
+        return [*lines, f"{rest:,} more runs, for other reasons: see --json"] if rest else lines
 
 
 class Sweep:

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from zscope import data as datasets
+from zscope.collection.index import LEFT_OUT
 from zscope.errors import DataError
 from zscope.files import open_regular
 from zscope.training.config import TrainConfig
 
 __all__ = ["LEFT_OUT", "address", "content_hash", "data_hash", "run_name"]
 
-LEFT_OUT = frozenset({"snapshots", "snapshot_every", "checkpoint_every", "device", "scaling"})
-"""Settings of a run that are not part of its address."""
 DIGITS = 12
 
 

@@ -43,6 +43,7 @@ from zscope import models
 from zscope.assays import CATALOGUE
 from zscope.assays.parts import unmet
 from zscope.assays.run import assay_name, choose, measure, refuse_unused, requests
+from zscope.collection.columns import WORDS
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
@@ -393,7 +394,8 @@ class _Builder:
             self._shapes[shape] = self._check(config, dataset)
             self._examples.append((config, dataset))
         hashed = address(config)
-        described = {**_plain(config), "data": fields["data"]}
+        words = {key: fields[key] for key in WORDS if fields.get(key) is not None}
+        described = {**_plain(config), "data": fields["data"], **words}
         return PlannedRun(
             run_name(config, hashed), hashed, config, described, line, shape, self._shapes[shape]
         )
@@ -562,6 +564,8 @@ def _plain(config: TrainConfig) -> dict[str, Any]:
     assert config.model is not None
     fields: dict[str, Any] = {"model": config.model.name, "latents": config.model.latents}
     fields |= {f"options.{key}": value for key, value in config.model.options.items()}
+    if config.data is not None and config.data.split is not None:
+        fields["split"] = config.data.split.fractions
     rest = config.model_dump(include=set(SETTINGS))
     return fields | {key: value for key, value in rest.items() if value not in (None, [])}
 

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from zscope.collection.reasons import group_reasons
+
 if TYPE_CHECKING:
     from zscope.experiments.sweeps import Status, Sweep
 
@@ -88,7 +90,7 @@ class Live(Watch):
             table.add_row(Text(name), Text(text, style="dim"))
         if len(status.running) > SHOWN:
             table.add_row(Text(f"… {len(status.running) - SHOWN} more"), "")
-        for name, reason in list(status.failed.items())[:3]:
+        for name, reason, _ in group_reasons(status.failed)[:3]:
             table.add_row(Text(name, style="red"), Text(reason, overflow="ellipsis", no_wrap=True))
         self._live.update(table)
 

@@ -32,6 +32,7 @@ from zscope.loading import load, run_data
 from zscope.recording import record
 from zscope.store import weights_checksum
 from zscope.training.config import TrainConfig
+from zscope.training.keeping import Unwritten
 
 __all__ = [
     "Item",
@@ -387,7 +388,7 @@ def steps_done(item: Item) -> int:
 
 def _record_failure(item: Item, name: str, error: Exception, measuring: bool) -> str:
     """Write failed/RUN.txt: why, the configuration, where, and the traceback; returns why."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_with_remedy(item, name, error).split()) or type(error).__name__
     reason = text if isinstance(error, ZscopeError) else f"{type(error).__name__}: {text}"
     lines = [
         reason,
@@ -400,6 +401,21 @@ def _record_failure(item: Item, name: str, error: Exception, measuring: bool) ->
     with suppress(ZscopeError):  # a full disk: the reason still reaches whoever waits
         write_whole(Path(item.failed) / f"{name}.txt", "\n".join(lines).encode())
     return reason
+
+
+def _with_remedy(item: Item, name: str, error: Exception) -> str:
+    """The text of an error, with what is to be done in a sweep and not for a single run."""
+    if isinstance(error, Unwritten):
+        return (
+            f"{error.__cause__} Then start the same sweep again with --retry-failed: the run goes "
+            "on from its last checkpoint."
+        )
+    if isinstance(error, store.Damaged):
+        return (
+            f"{error} To train it again, delete the folder {Path(item.runs) / name} and start the "
+            "same sweep with --retry-failed."
+        )
+    return str(error)
 
 
 def request_hash(assay: Measured | None) -> str:
