@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from worlds import random_rotation
+from worlds import World, random_rotation
 
 import zscope as zs
 from zscope.assays.similarity.layers import layer_similarities
@@ -57,12 +57,28 @@ def test_models_that_are_rotated_and_scaled_copies_are_the_same():
     assert stretched.maps[0].spreads == {}
 
 
+@pytest.mark.parametrize(("std", "spread"), [(0.5, 1.0), (1.0, 1.0), (1.0, 1e-3)])
+def test_a_model_next_to_itself_has_noise_of_its_own(std, spread):
+    """CKA of m + s e and m + s e', with m of variance v: (v / (v + s^2))^2, and its root."""
+    share = spread**2 / (spread**2 + std**2)
+    model = World(lambda z: z, lambda x: spread * x, 4, std=std)
+    many = zs.compare_runs([model, model, model], rows(800), control=False).maps[0]
+    for measure, expected in (("cka", share**2), ("procrustes", share)):
+        for name in ("sampled", "output"):
+            # Procrustes is not debiased: of two noises it is about sqrt(4 / 800).
+            assert many.cell(name, measure) == pytest.approx(expected, abs=0.09)
+        assert many.cell("mean", measure) == pytest.approx(1, abs=1e-5)
+    two = zs.compare(model, model, rows(800), control=False, extractor=None).heatmap
+    values = dict(zip(two.shared, two.diagonal.tolist(), strict=True))
+    assert values["sampled"] == pytest.approx(share**2, abs=0.09)
+
+
 def test_the_mean_over_pairs_is_that_of_single_comparisons(trained_family):
     paths = [trained_family / name for name in LOW]
     result = zs.compare_runs(paths, **FEW)
     (found,) = result.maps
     observed = choose_observations(zs.data.load("helix"), 60, 0)
-    layers = [model_activations(zs.load(path), observed) for path in paths]
+    layers = [model_activations(zs.load(path), observed, draw=k) for k, path in enumerate(paths)]
     pairs = [layer_similarities(a, b) for a, b in combinations(layers, 2)]
     assert found.pairs == list(combinations(LOW, 2))
     for measure in ("cka", "procrustes", "smaller"):
@@ -93,9 +109,9 @@ def test_layers_of_two_models_are_alive_at_once(trained_family, monkeypatch):
     alive, most, loads = weakref.WeakSet(), [], []
     original = comparison_of_runs.layers_of
 
-    def tracked(model, observed):
+    def tracked(*arguments):
         most.append(len(alive) + 1)
-        layers = Tracked(original(model, observed))
+        layers = Tracked(original(*arguments))
         alive.add(layers)
         loads.append(1)
         return layers

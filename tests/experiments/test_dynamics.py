@@ -31,8 +31,11 @@ def checkpoint(run, step):
 def test_layers_are_compared_with_the_final_model(run, followed):
     maps = followed.results["similarity"].maps
     assert [each.step for each in maps] == STEPS
-    for name in maps[-1].shared:
+    with_noise = {"sampled", "decoder.layers.0", "decoder.layers.2", "output"}
+    assert with_noise < set(maps[-1].shared)
+    for name in set(maps[-1].shared) - with_noise:
         assert maps[-1].cell(name) == pytest.approx(1, abs=1e-5)
+    assert all(0.1 < maps[-1].cell(name) < 1 for name in with_noise)
     settling = zs.compare(run, samples=100)  # CKA alone, by another route
     for each, values in zip(maps, settling.similarity, strict=True):
         for name, value in zip(settling.layers, values, strict=True):
@@ -40,6 +43,22 @@ def test_layers_are_compared_with_the_final_model(run, followed):
     assert maps[1].cell("mean") < 1
     frame = followed.results["similarity"].to_frame()
     assert len(frame) == sum(len(e.row_layers) * len(e.column_layers) for e in maps)
+
+
+def test_samples_of_a_collapsed_model_do_not_settle_at_the_last_step(tmp_path):
+    """They are noise at all steps, and the final model has nothing in common with its own."""
+    helix = zs.data.load("helix")
+    model = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(8,), beta=100.0)
+    zs.train(model, helix, steps=60, rate=2e-2, snapshot_every=20, out=tmp_path / "run",
+             progress=False)  # fmt: skip
+    maps = zs.dynamics(tmp_path / "run", "similarity", samples=400).results["similarity"].maps
+    settling = zs.compare(tmp_path / "run", samples=400)
+    noisy = ["sampled", *(name for name in maps[-1].shared if name.startswith("decoder"))]
+    assert len(noisy) > 2
+    for name in noisy:
+        assert abs(maps[-1].cell(name)) < 0.05
+        assert abs(settling.similarity[-1, settling.layers.index(name)]) < 0.05
+    assert maps[-1].cell("mean") == pytest.approx(1, abs=1e-5)
 
 
 def test_dimensions_of_layers_that_are_known():

@@ -141,7 +141,8 @@ class Settling(Result):
     """CKA of each layer at some steps of training with the same layer at the end.
 
     Step 0 is the untrained model: a layer that is no closer to its final state later has
-    learned nothing beyond what its architecture and the input give it.
+    learned nothing beyond what its architecture and the input give it. The final model has noise
+    of its own: where samples of the posterior enter, its similarity with itself is below 1.
     """
 
     similarity: Float[Tensor, "steps layers"]
@@ -206,7 +207,9 @@ def compare(
     observed = choose_observations(dataset, samples, seed)
     # One after the other, so that only one model's activations are in memory at a time.
     decode = all(autoencoder.decodes for autoencoder in autoencoders)
-    (layers, latents), (other_layers, other) = (_prepare(a, observed, decode) for a in autoencoders)
+    (layers, latents), (other_layers, other) = (
+        _prepare(a, observed, decode, draw) for draw, a in enumerate(autoencoders)
+    )
     untrained = None
     if control:
         untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, decode)[0]
@@ -289,7 +292,7 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, options: Any) -> 
     stages = stages_of("compare", Path(run))
     kept = {step for step, _ in store.checkpoints(Path(run))}
     stages = {step: stage for step, stage in stages.items() if step == 0 or step in kept}
-    final_layers = _prepare(final, observed)[0]
+    final_layers = _prepare(final, observed, draw=1)[0]
     heatmaps = [
         similarity_heatmap(_prepare(stage(), observed)[0], final_layers, **options)
         for stage in stages.values()
@@ -335,19 +338,25 @@ def choose_observations(data: Dataset, samples: int, seed: int) -> Dataset:
     return data.subset(choose_rows(len(data), samples, seed))
 
 
-def model_activations(model: Autoencoder, data: Dataset, decode: bool = True) -> dict[str, Tensor]:
-    """The outputs of every layer of a model, which sees the data in its own units."""
+def model_activations(
+    model: Autoencoder, data: Dataset, decode: bool = True, draw: int = 0
+) -> dict[str, Tensor]:
+    """The outputs of every layer of a model, which sees the data in its own units.
+
+    Models that are compared need draws of their own: they may be one and the same.
+    """
     every = slice(0, len(data))
     data = data.in_units(model.scaling)
     x = data.batch(every)
-    return activations(model, x, auxiliary=auxiliary_of(model, data, every, x), decode=decode)
+    auxiliary = auxiliary_of(model, data, every, x)
+    return activations(model, x, auxiliary=auxiliary, decode=decode, draw=draw)
 
 
 def _prepare(
-    model: Autoencoder, data: Dataset, decode: bool = True
+    model: Autoencoder, data: Dataset, decode: bool = True, draw: int = 0
 ) -> tuple[dict[str, Layer], dict[str, Tensor]]:
     """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
-    outputs = model_activations(model, data, decode)
+    outputs = model_activations(model, data, decode, draw)
     latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
     return prepare_layers(outputs), latents
 

@@ -148,6 +148,7 @@ class _Source(NamedTuple):
     name: str
     target: Any
     stages: dict[int | None, Load]
+    draw: int  # of noise: another one for each, as two of them may be the same model
 
 
 class _Group(NamedTuple):
@@ -215,7 +216,7 @@ def _map(
         stage = source.stages[step] if step in source.stages else list(source.stages.values())[-1]
         model = stage()
         check_shape(source.name, model, observed)
-        return layers_of(model, observed)
+        return layers_of(model, observed, source.draw)
 
     layers = _Layers(prepare)
     pairs: dict[tuple[str, str], PairOfModels] = {}
@@ -246,9 +247,9 @@ def _map(
     return average(group.label, step, named, **controls)
 
 
-def layers_of(model: Autoencoder, observed: Dataset) -> dict[str, Layer]:
+def layers_of(model: Autoencoder, observed: Dataset, draw: int = 0) -> dict[str, Layer]:
     """The layers of a model, in at most as many columns as there are samples."""
-    outputs = model_activations(model, observed)
+    outputs = model_activations(model, observed, draw=draw)
     prepared: dict[str, Layer] = {}
     for name in list(outputs):  # the activations of images are large: each goes as it is done
         prepared |= prepare_layers({name: outputs.pop(name)}, narrow=True)
@@ -298,7 +299,8 @@ def _every_two(targets: Any, checkpoints: bool) -> tuple[list[_Group], list[str]
         )
     names = _names_of(targets)
     sources = [
-        _source(name, target, checkpoints) for name, target in zip(names, targets, strict=True)
+        _source(name, target, checkpoints, draw)
+        for draw, (name, target) in enumerate(zip(names, targets, strict=True))
     ]
     pairs = list(combinations(sources, 2))
     return [_Group("", pairs, _steps(pairs, checkpoints))], [], []
@@ -314,7 +316,7 @@ def _by_fields(
     for family in pairs_by("compare", members, fields):
         for member in family.members:
             if member.name not in sources:
-                sources[member.name] = _source(member.name, member.path, checkpoints)
+                sources[member.name] = _source(member.name, member.path, checkpoints, len(sources))
         pairs = [(sources[a.name], sources[b.name]) for a, b in family.pairs]
         groups.append(_Group(family.label, pairs, _steps(pairs, checkpoints)))
     alone = [member.name for member in members if member.name not in sources]
@@ -332,11 +334,11 @@ def _by_fields(
     return groups, fields, flags
 
 
-def _source(name: str, target: Any, checkpoints: bool) -> _Source:
+def _source(name: str, target: Any, checkpoints: bool, draw: int) -> _Source:
     if not checkpoints:
-        return _Source(name, target, {None: partial(load, target)})
+        return _Source(name, target, {None: partial(load, target)}, draw)
     stages = stages_of("compare", run_folder("compare", target))
-    return _Source(name, target, dict(stages.items()))
+    return _Source(name, target, dict(stages.items()), draw)
 
 
 def _steps(pairs: Sequence[tuple[_Source, _Source]], checkpoints: bool) -> list[int | None]:

@@ -124,17 +124,23 @@ def _choose(parts: str | Sequence[str] | None) -> list[str]:
 
 
 def similarity(folder: Path, observed: Dataset, seed: int, clock: Clock) -> Tabular:
-    """Every layer at each step with every layer of the final model."""
+    """Every layer at each step with every layer of the final model.
+
+    The final model has noise of its own, also next to itself: with the same noise on both sides
+    the last step alone would be 1 for samples of the posterior and for what is decoded from them,
+    while no other step can come near, and the same noise at all steps would make collapsed models
+    similar that have nothing in common. So the last step is the most that the others can reach.
+    """
     stages = stages_of(WHO, folder)
     last = max(stages)
     clock("similarity, the final model")
-    final = layers_of(stages[last](), observed)
+    final = layers_of(stages[last](), observed, draw=1)
     maps = []
     for step, load in stages.items():
         clock(f"similarity, step {step}")
-        layers = final if step == last else layers_of(load(), observed)
         pair = (f"step {step}", f"step {last}")
-        maps.append(average("", step, {pair: layer_similarities(layers, final)}))
+        similarities = layer_similarities(layers_of(load(), observed), final)
+        maps.append(average("", step, {pair: similarities}))
     return SimilarityOverTraining(maps, last, len(observed))
 
 
