@@ -221,7 +221,8 @@ class TypesOverTraining(Tabular):
         series = {
             name: dict(zip(self.steps, counts, strict=True)) for name, counts in kinds.items()
         }
-        return step_lines(series, x="step", y="latents, by their type in a batch", ax=ax)
+        label = "latents, by their type in a batch"
+        return step_lines(series, x="step", y=label, apart=True, ax=ax)
 
     def __repr__(self) -> str:
         """Up to ten of the steps, with the first and the last."""
