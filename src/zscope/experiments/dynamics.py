@@ -23,9 +23,9 @@ from zscope.assays.run import measure
 from zscope.assays.similarity.layers import layer_similarities
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean, listed_names
-from zscope.experiments.comparison import SAMPLES, choose_observations, model_activations
 from zscope.experiments.comparison_of_runs import layers_of
 from zscope.experiments.layer_maps import average
+from zscope.experiments.observed import SAMPLES, choose_observations, model_activations
 from zscope.experiments.over_training import (
     CorrelationsOverTraining,
     DimensionsOverTraining,
@@ -67,8 +67,8 @@ class Dynamics(Result):
 
     def __repr__(self) -> str:
         parts = [f"{part}\n{result!r}" for part, result in self.results.items()]
-        parts += [f"{part}: {reason}" for part, reason in self.missing.items()]
-        return "\n\n".join([f"{self.run}, {self.samples} samples", *parts])
+        head = f"{self.run}, {self.samples} samples" if self.samples else self.run
+        return "\n\n".join([head, *parts, *_reasons(self.missing)])
 
 
 def dynamics(
@@ -91,8 +91,9 @@ def dynamics(
     folder = run_folder(WHO, run)
     opened = store.open_run(folder)
     observed: Dataset | None = None
-    if names != ["types"]:
+    if names != ["types"] or data is not None:
         dataset = as_dataset(run_data(folder) if data is None else data)
+        _check_shape(opened, dataset)
         observed = choose_observations(dataset, samples, seed)
     stages = len(store.checkpoints(folder)) + 2
     clock = Clock(sum(1 if name == "types" else stages for name in names), progress)
@@ -106,9 +107,27 @@ def dynamics(
                 raise
             missing[name] = str(error)
     if not results:
-        raise Undefined("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
+        raise Undefined("\n".join(_reasons(missing)))
     count = 0 if observed is None else len(observed)
     return Dynamics(opened.name, results, missing, count)
+
+
+def _reasons(missing: dict[str, str]) -> list[str]:
+    """Each reason once, with the parts it is about."""
+    parts: dict[str, list[str]] = {}
+    for part, reason in missing.items():
+        parts.setdefault(reason, []).append(part)
+    return [f"{', '.join(own)}: {reason}" for reason, own in parts.items()]
+
+
+def _check_shape(run: store.Run, data: Dataset) -> None:
+    shape = (run.config.get("model") or {}).get("shape")
+    if shape is not None and tuple(shape) != data.shape:
+        raise ConfigError(
+            f"{WHO}: {run.name} takes observations of shape {tuple(shape)}, but those of "
+            f"{data.name} have shape {data.shape}. Choose data that fit with --data (data=), or "
+            "leave it out: the run knows its own."
+        )
 
 
 def _choose(parts: str | Sequence[str] | None) -> list[str]:
