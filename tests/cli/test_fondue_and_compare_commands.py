@@ -343,7 +343,8 @@ def test_two_runs_are_compared_layer_by_layer(zscope, runs, tmp_path):
     code, out, err = zscope("compare", *runs, "--samples", 300, "--figure", "heat.png")
     assert code == 0, err
     lines = out.splitlines()
-    assert lines[0].split() == ["layer", "CKA", "untrained", "shuffled"]
+    columns = ["layer", "CKA", "Procrustes", "smaller of both", "untrained", "shuffled"]
+    assert re.split(" {2,}", lines[0]) == columns
     assert any(line.startswith("mean ") for line in lines)
     assert "procrustes" in out
     assert (tmp_path / "heat.png").read_bytes().startswith(b"\x89PNG")
@@ -353,6 +354,24 @@ def test_two_runs_are_compared_layer_by_layer(zscope, runs, tmp_path):
     recorded = [zs.record(zs.load(run), zs.data.load("helix"), samples=300).codes for run in runs]
     assert heat["matrix"][row][column] == pytest.approx(cka(*recorded).score, abs=1e-5)
     assert abs(heat["null"][row][column]) < 0.1
+
+
+def test_two_runs_have_the_layer_maps_of_many(runs):
+    two = compare(*runs, samples=100, extractor=None)
+    (many,) = zs.compare_runs(runs, samples=100).maps
+    assert two.layers.pairs == many.pairs == [("run0", "run1")]
+    for measure in ("cka", "procrustes", "smaller"):
+        for part in ("means", "untrained", "shuffled"):
+            assert getattr(two.layers, part)[measure].equal(getattr(many, part)[measure])
+    assert repr(many).split("\n", 1)[1] in repr(two)
+    figure = two.plot()
+    texts = {text.get_text() for ax in figure.axes for text in ax.texts}
+    texts |= {text.get_text() for text in figure.texts}
+    assert {"layers of run0", "layers of run1", "encoder", "latents", "decoder"} <= texts
+    titles = [ax.get_title("left") for ax in figure.axes[:3]]
+    assert titles == ["CKA", "Procrustes", "smaller of both"]
+    with pytest.raises(ConfigError, match=r"similarity-heatmap\.null cannot be set.*--no-control"):
+        compare(*runs, options={"similarity-heatmap": {"null": True}})
 
 
 def test_samples_of_both_models_are_judged_by_the_same_features(zscope, runs):
@@ -447,6 +466,13 @@ def test_what_cannot_be_compared_is_refused(zscope, runs, tmp_path):
         ((runs[0], "pictures"), "second model takes observations of shape (1, 8, 8)"),
         ((runs[0], runs[1], "--samples", -5), "samples=-5"),
         (("nowhere", runs[0]), "there is no run at nowhere"),
+        (("nowhere", *runs), "there is no run at nowhere"),
+        ((runs[0], "--no-control"), "--no-control has no effect on the checkpoints of one run"),
+        ((runs[0], "--checkpoints", "--plain"), "--plain has no effect"),
+        ((runs[0], "--extractor", "inception"), "--extractor has no effect"),
+        ((*runs, "--data-option", "noise=3"), "--data-option noise=3 needs --data"),
+        ((*runs, runs[0], "--data-option", "noise=3"), "--data-option noise=3 needs --data"),
+        ((runs[0], "--checkpoints", "--data-option", "noise=3"), "noise=3 needs --data"),
     ):
         code, _, err = zscope("compare", *words)
         assert (code, message in err) == (1, True), err

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from worlds import random_rotation
+from worlds import World, random_rotation
 
 import zscope as zs
 from zscope.assays.similarity.layers import layer_similarities
@@ -57,12 +57,28 @@ def test_models_that_are_rotated_and_scaled_copies_are_the_same():
     assert stretched.maps[0].spreads == {}
 
 
+@pytest.mark.parametrize(("std", "spread"), [(0.5, 1.0), (1.0, 1.0), (1.0, 1e-3)])
+def test_a_model_next_to_itself_has_noise_of_its_own(std, spread):
+    """CKA of m + s e and m + s e', with m of variance v: (v / (v + s^2))^2, and its root."""
+    share = spread**2 / (spread**2 + std**2)
+    model = World(lambda z: z, lambda x: spread * x, 4, std=std)
+    many = zs.compare_runs([model, model, model], rows(800), control=False).maps[0]
+    for measure, expected in (("cka", share**2), ("procrustes", share)):
+        for name in ("sampled", "output"):
+            # Procrustes is not debiased: of two noises it is about sqrt(4 / 800).
+            assert many.cell(name, measure) == pytest.approx(expected, abs=0.09)
+        assert many.cell("mean", measure) == pytest.approx(1, abs=1e-5)
+    two = zs.compare(model, model, rows(800), control=False, extractor=None).heatmap
+    values = dict(zip(two.shared, two.diagonal.tolist(), strict=True))
+    assert values["sampled"] == pytest.approx(share**2, abs=0.09)
+
+
 def test_the_mean_over_pairs_is_that_of_single_comparisons(trained_family):
     paths = [trained_family / name for name in LOW]
     result = zs.compare_runs(paths, **FEW)
     (found,) = result.maps
     observed = choose_observations(zs.data.load("helix"), 60, 0)
-    layers = [model_activations(zs.load(path), observed) for path in paths]
+    layers = [model_activations(zs.load(path), observed, draw=k) for k, path in enumerate(paths)]
     pairs = [layer_similarities(a, b) for a, b in combinations(layers, 2)]
     assert found.pairs == list(combinations(LOW, 2))
     for measure in ("cka", "procrustes", "smaller"):
@@ -93,9 +109,9 @@ def test_layers_of_two_models_are_alive_at_once(trained_family, monkeypatch):
     alive, most, loads = weakref.WeakSet(), [], []
     original = comparison_of_runs.layers_of
 
-    def tracked(model, observed):
+    def tracked(*arguments):
         most.append(len(alive) + 1)
-        layers = Tracked(original(model, observed))
+        layers = Tracked(original(*arguments))
         alive.add(layers)
         loads.append(1)
         return layers
@@ -163,6 +179,19 @@ def test_every_step_that_all_runs_have_gets_a_map(family):
     assert result.maps[-1].means["smaller"].equal(final.means["smaller"])
     assert not result.maps[0].means["smaller"].equal(final.means["smaller"])
     assert "step 40" in repr(result)
+    assert "shuffled" not in repr(result)
+    many = zs.compare_runs([family / name for name in LOW], checkpoints=True, **FEW)
+    first, last = many.maps[0], many.maps[-1]
+    place = first.row_layers.index("mean")
+    spread = float(first.spreads["smaller"][place, place])
+    (line,) = [line for line in repr(many).splitlines() if line.startswith("mean ")]
+    assert f" {first.cell('mean'):.3f} ± {spread:.3f} " in line
+    assert line.endswith(
+        f" {last.untrained['smaller'][place, place]:.3f}"
+        f"     {last.shuffled['smaller'][place, place]:.3f}"
+    )
+    assert "(mean ± standard deviation over pairs)" in repr(many)
+    assert "of a group, at the last step" in repr(many)
     assert sum(len(ax.images) for ax in result.plot().axes) == 9  # three measures, three steps
 
 
@@ -199,6 +228,54 @@ def test_runs_without_a_partner_or_an_end_are_named(family):
     assert any("damaged is left out: store: " in flag for flag in result.flags)
     assert "b4-s1 is left out: interrupted, step 60." in result.flags
     assert any("No other run differs from b4-s0 in seed alone" in f for f in result.flags)
+
+
+def test_a_damaged_model_is_left_out_of_a_folder_and_refused_by_name(family):
+    file = family / LOW[1] / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-40])
+    result = zs.compare_runs(family, by="seed", control=False, samples=30)
+    assert result.maps[0].pairs == [(LOW[0], LOW[2])]
+    (flag,) = [flag for flag in result.flags if flag.startswith(f"{LOW[1]} is left out: ")]
+    assert "model.safetensors" in flag
+    assert flag in repr(result)
+    with pytest.raises(RunError, match="model.safetensors"):
+        zs.compare_runs([family / name for name in LOW], samples=30)
+    with pytest.raises(ConfigError, match=f"no two of the 1 runs.*{LOW[1]} is left out"):
+        zs.compare_runs([family / name for name in LOW[:2]], by="seed")
+
+
+def test_layers_that_not_all_models_have_are_named(tmp_path):
+    models = [
+        zs.models.build("vae", shape=(4,), latents=2, hidden=hidden, seed=seed)
+        for seed, hidden in enumerate([(8, 8), (8,), (8, 8)])
+    ]
+    models.append(zs.models.build("ae", shape=(4,), latents=2, hidden=(8, 8), seed=3))
+    result = zs.compare_runs(models, rows(60), control=False)
+    (found,) = result.maps
+    shallow = {"encoder.trunk.2", "decoder.layers.4"} & set(found.left_out)
+    assert shallow
+    assert {"variance", "sampled"} <= set(found.left_out)
+    assert not set(found.left_out) & set(found.shared)
+    line = f"left out, because not all runs have them: {', '.join(found.unshared)}"
+    assert line in repr(result)
+    assert result.to_dict()["maps"][0]["left_out"] == found.left_out
+    drawn = " ".join(text.get_text() for text in result.plot().texts)
+    assert "left out, because not all runs have them" in drawn.replace("\n", " ")
+    # Two models have a map of all their layers; the table shows those they share.
+    two = zs.compare(*models[:2], rows(60), control=False, extractor=None)
+    assert two.layers.left_out == []
+    assert "not all runs have them: " in repr(two)
+    same = zs.compare_runs([models[0], models[2]], rows(60), control=False)
+    assert "left out" not in repr(same)
+
+
+def test_a_model_without_a_decoder_among_others_leaves_the_encoders():
+    build = zs.models.build
+    models = [build("vae", shape=(4,), latents=2, hidden=(8,), seed=k) for k in range(2)]
+    models.append(build("classifier", shape=(4,), latents=2, hidden=(8,), seed=2))
+    result = zs.compare_runs(models, rows(60), control=False)
+    assert not any(name.startswith(("decoder", "output")) for name in result.maps[0].column_layers)
+    assert any(flag.startswith("The encoders alone are compared") for flag in result.flags)
 
 
 def test_models_with_other_observations_are_refused_at_once(trained_family):

@@ -31,8 +31,11 @@ def checkpoint(run, step):
 def test_layers_are_compared_with_the_final_model(run, followed):
     maps = followed.results["similarity"].maps
     assert [each.step for each in maps] == STEPS
-    for name in maps[-1].shared:
+    with_noise = {"sampled", "decoder.layers.0", "decoder.layers.2", "output"}
+    assert with_noise < set(maps[-1].shared)
+    for name in set(maps[-1].shared) - with_noise:
         assert maps[-1].cell(name) == pytest.approx(1, abs=1e-5)
+    assert all(0.1 < maps[-1].cell(name) < 1 for name in with_noise)
     settling = zs.compare(run, samples=100)  # CKA alone, by another route
     for each, values in zip(maps, settling.similarity, strict=True):
         for name, value in zip(settling.layers, values, strict=True):
@@ -40,6 +43,22 @@ def test_layers_are_compared_with_the_final_model(run, followed):
     assert maps[1].cell("mean") < 1
     frame = followed.results["similarity"].to_frame()
     assert len(frame) == sum(len(e.row_layers) * len(e.column_layers) for e in maps)
+
+
+def test_samples_of_a_collapsed_model_do_not_settle_at_the_last_step(tmp_path):
+    """They are noise at all steps, and the final model has nothing in common with its own."""
+    helix = zs.data.load("helix")
+    model = zs.models.build("beta-vae", shape=(3,), latents=2, hidden=(8,), beta=100.0)
+    zs.train(model, helix, steps=60, rate=2e-2, snapshot_every=20, out=tmp_path / "run",
+             progress=False)  # fmt: skip
+    maps = zs.dynamics(tmp_path / "run", "similarity", samples=400).results["similarity"].maps
+    settling = zs.compare(tmp_path / "run", samples=400)
+    noisy = ["sampled", *(name for name in maps[-1].shared if name.startswith("decoder"))]
+    assert len(noisy) > 2
+    for name in noisy:
+        assert abs(maps[-1].cell(name)) < 0.05
+        assert abs(settling.similarity[-1, settling.layers.index(name)]) < 0.05
+    assert maps[-1].cell("mean") == pytest.approx(1, abs=1e-5)
 
 
 def test_dimensions_of_layers_that_are_known():
@@ -129,12 +148,34 @@ def test_a_run_without_checkpoints_has_types_alone(run, tmp_path):
     result = zs.dynamics(copy, samples=50)
     assert list(result.results) == ["types"]
     assert "--snapshot-every" in result.missing["alignment"]
+    assert repr(result).count("has 0 checkpoints") == 1
+    assert "\nsimilarity, dimension, correlations, alignment: dynamics: " in repr(result)
     with pytest.raises(RunError, match="has 0 checkpoints"):
         zs.dynamics(copy, "dimension")
     with pytest.raises(ConfigError, match="no part is called 'type'. Did you mean types"):
         zs.dynamics(copy, "type")
     with pytest.raises(ConfigError, match="expected the folder of a run"):
         zs.dynamics(zs.load(run))
+
+
+def test_data_of_another_shape_are_refused_once(zscope, run):
+    with pytest.raises(ConfigError, match=r"of shape .3,., but those of digits.*.1, 8, 8."):
+        zs.dynamics(run, data=zs.data.load("digits"))
+    code, out, err = zscope("dynamics", run, "--data", "digits")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+
+
+def test_lines_of_types_do_not_hide_each_other(followed):
+    made = type(followed.results["types"])([0, 1, 2], [4, 2, 2], [0, 0, 0], [0, 2, 0])
+    ax = made.plot()
+    values = np.array([line.get_ydata() for line in ax.lines])
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        assert (abs(values[first] - values[second]) > 0.01 * 4).all()
+    assert abs(values - np.array([made.active, made.mixed, made.passive])).max() < 0.25
+    assert ax.get_ylim()[0] < values.min() - 0.02 * 4  # the axis runs below all lines
+    ax.figure.canvas.draw()
+    bottom = ax.get_window_extent().y0
+    assert all(text.get_window_extent().y0 >= bottom - 1 for text in ax.texts)
 
 
 def test_a_deterministic_model_has_no_types(tmp_path):
@@ -162,6 +203,7 @@ def test_the_command_prints_draws_and_refuses(zscope, run, tmp_path):
     for words, message in (
         ((run, "--csv"), "--csv prints one table"),
         ((run, "typse"), "Did you mean types"),
+        ((run, "--data-option", "noise=3"), "--data-option noise=3 needs --data"),
         (("nowhere", "types"), "there is no run at nowhere"),
         ((run, "types", "--figure", "over.xyz"), "figures are saved as"),
     ):

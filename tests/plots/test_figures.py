@@ -259,6 +259,11 @@ class TestCurves:
         assert texts(ax) == ["two", "one"]  # from below
         assert ax.texts[0].get_color() == ax.lines[1].get_color()
 
+    def test_the_legend_of_many_lines_is_beside_the_axes(self):
+        ax = plots.lines({f"line {k}": [k, 9 - k] for k in range(10)})
+        ax.figure.canvas.draw()
+        assert ax.get_legend().get_window_extent().x0 >= ax.get_window_extent().x1
+
     def test_names_of_lines_that_end_together_do_not_overlap(self):
         ax = plots.lines({name: [0, 1 + k / 1000] for k, name in enumerate("abcde")})
         renders(ax)

@@ -59,12 +59,12 @@ def compare(
 ) -> None:
     """Compare models layer by layer: two of them, many runs, or the checkpoints of one run.
 
-    Two models are compared by CKA, with their latents and their samples: samples are compared
-    with the data by Fréchet distance, with the same features for both.
+    Layers are compared by CKA, by Procrustes and by the smaller of both. Of more than two runs, or
+    runs chosen with --by, every two are compared: the mean over pairs with its standard deviation.
+    With --checkpoints there is a map for each step.
 
-    More than two, or runs chosen with --by, are compared pair by pair, by CKA, by Procrustes and
-    by the smaller of both: the mean over pairs with its standard deviation. With --checkpoints
-    there is a map for each step.
+    Of two models, latents and samples are compared too: samples with the data by Fréchet distance,
+    with the same features for both.
 
     With a single run, its checkpoints are compared with its final model, which shows when
     each layer settled; zscope train --snapshot-every keeps checkpoints.
@@ -94,6 +94,11 @@ def compare(
     sources = (data, data_option, root)
     if by is None:
         _refuse_folders_of_runs(targets)
+    if by is None and len(targets) == 1:
+        _refuse_for_one_run({
+            "--plain": plain and checkpoints, "--no-control": not control,
+            "--extractor": extractor not in ("random", "none"),
+        })  # fmt: skip
     if by is None and not checkpoints and len(targets) <= 2:
         more = {"debiased": not plain, "control": control, "options": options,
                 "extractor": None if extractor == "none" else extractor}  # fmt: skip
@@ -114,12 +119,9 @@ def _two(targets: list[str], sources: tuple[Any, Any, Any], settings: dict[str, 
     from zscope.loading import load
 
     first, *others = targets
-    autoencoder = load(first)  # before its data, so that a missing run is reported first
+    load(first)  # before its data, so that a missing run is reported first
     return experiments.compare(
-        autoencoder if others else first,
-        others[0] if others else None,
-        data_for(first, *sources),
-        **settings,
+        first, others[0] if others else None, data_for(first, *sources), **settings
     )
 
 
@@ -136,17 +138,17 @@ def _many(
     from zscope.cli.targets import data_for
     from zscope.report.progress import show_progress
 
-    data, _, root = sources
+    data, options, root = sources
     with show_progress(None) as progress:
         if by is None and len(targets) == 1:
-            named = data is not None or root is not None
+            named = data is not None or options or root is not None
             observed = data_for(targets[0], *sources) if named else None
             return experiments.dynamics(
                 targets[0], "similarity", observed, **settings, progress=progress
             )
         return experiments.compare_runs(
             targets,
-            None if data is None else data_for(_first_run(targets), *sources),
+            data_for(_first_run(targets), *sources) if data is not None or options else None,
             root=root,
             by=by,
             checkpoints=checkpoints,
@@ -175,6 +177,18 @@ def _refuse_folders_of_runs(targets: list[str]) -> None:
             raise ConfigError(
                 f"compare: {target} is a folder of {count} runs, not a run. Name single runs, or "
                 f"say what the runs to compare may differ in: zscope compare --by seed {target}"
+            )
+
+
+def _refuse_for_one_run(options: dict[str, bool]) -> None:
+    """Of a single run with its checkpoints there are no controls, no samples and no plain maps."""
+    from zscope.errors import ConfigError
+
+    for option, is_given in options.items():
+        if is_given:
+            raise ConfigError(
+                f"compare: {option} has no effect on the checkpoints of one run. Leave it out, or "
+                "name further runs."
             )
 
 

@@ -186,8 +186,14 @@ def data_for(
 ) -> "Dataset":
     """The dataset that is named, or the run's own (its held-out part if there is one)."""
     from zscope import data as datasets
+    from zscope.errors import ConfigError
     from zscope.loading import run_data, table_options
 
+    if options and data is None:
+        raise ConfigError(
+            f"--data-option {options[0]} needs --data: the data of a run have the options that it "
+            "was trained with. Add --data NAME, or leave --data-option out."
+        )
     if data is not None:
         given = {**table_options(target, data), **settings(options, "--data-option")}
         return datasets.load(data, root=root, **given)

@@ -1,18 +1,19 @@
 """Compare two models: the similarity of all their layers and of their latents.
 
 The activations of both models are recorded by hooks on the same observations, each model with
-noise of its own. The heatmap comes with two controls: the first model against an untrained one
-of the same architecture with other initial weights (layers near the input agree whatever was
-learned), and against shuffled samples (the level of no agreement). Models that started from
-the same weights agree for that reason too; the result is then flagged. The latent means are
-also compared by every assay of two representations: of CKA and Procrustes quote the smaller.
+noise of its own. Every two layers are compared by CKA, by Procrustes and by the smaller of both,
+as those of many runs are (`compare_runs`). The maps come with two controls: the first model
+against an untrained one of the same architecture with other initial weights (layers near the input
+agree whatever was learned), and against shuffled samples (the level of no agreement). Models that
+started from the same weights agree for that reason too; the result is then flagged. The latent
+means are also compared by every assay of two representations: of CKA and Procrustes quote the
+smaller.
 Before stitching one model's decoder to the other's encoder, check the similarity of the means:
 if it is low, stitching will fail.
 
 The samples of both models are compared with the data by the features of one extractor.
 """
 
-import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from zscope import models, store
+from zscope import store
 from zscope.assays.generation.quality import SampleQuality
 from zscope.assays.regime.tracking import CorrelationTracking, correlation_tracking
 from zscope.assays.run import Options, check_options, measure, refuse_unused
 from zscope.assays.run import compare as compare_recordings
-from zscope.assays.similarity.activations import activations
 from zscope.assays.similarity.heatmap import (
     Layer,
     SimilarityHeatmap,
@@ -35,21 +35,30 @@ from zscope.assays.similarity.heatmap import (
 )
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset, as_dataset
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError
+from zscope.experiments.comparison_of_runs import map_of_two, names_of
+from zscope.experiments.layer_maps import LayerMap, plot_maps
+from zscope.experiments.observed import (
+    SAMPLES,
+    check_shape,
+    choose_observations,
+    model_activations,
+    untrained_copy,
+)
 from zscope.experiments.stages import run_folder, stages_of
 from zscope.loading import load, run_data
-from zscope.randomness import named_generator, seed_of
-from zscope.recording import Recording, auxiliary_of, choose_rows, record
+from zscope.recording import Recording, record
 from zscope.results import Measure, Result, Scored, frame_of, rows, text_table
 from zscope.sampling import whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "Settling", "compare", "correlations_over_training"]
+__all__ = [
+    "SAMPLES", "Comparison", "Settling", "compare", "correlations_over_training", "layer_heatmap",
+    "untrained_copy",
+]  # fmt: skip
 
-SAMPLES = 2000
-"""Observations that two models are compared on by default."""
 QUALITY, HEATMAP = "sample-quality", "similarity-heatmap"
 EXTRACTORS = ("random", "inception")
 """Extractors that have a name; any other text is a model."""
@@ -57,11 +66,12 @@ EXTRACTORS = ("random", "inception")
 
 @dataclass(frozen=True, eq=False)
 class Comparison(Scored):
-    """The heatmap of all layers, and further similarities of the latent means."""
+    """The maps of all layers, and further similarities of the latent means."""
 
     why_no_interval = why_no_chance = "each similarity states its own"
 
-    heatmap: SimilarityHeatmap
+    layers: LayerMap
+    heatmap: SimilarityHeatmap  # the CKA of `layers`
     latents: dict[str, Scored]  # assay -> similarity of the latent means
     missing: dict[str, str]  # assay -> why it has no answer
     samples: int
@@ -70,7 +80,9 @@ class Comparison(Scored):
     quality: dict[str, SampleQuality] = field(default_factory=dict)  # "first", "second" -> samples
 
     def plot(self, ax: Any = None) -> Any:
-        return self.heatmap.plot(ax)
+        """CKA, Procrustes and the smaller of both, for every two layers."""
+        ((first, second),) = self.layers.pairs
+        return plot_maps([self.layers], x=f"layers of {second}", y=f"layers of {first}", ax=ax)
 
     def measures(self) -> list[Measure]:
         """The similarities of the latent means, by assay."""
@@ -93,23 +105,8 @@ class Comparison(Scored):
 
     def __repr__(self) -> str:
         latents = [("latent means", "score"), *self._latent_similarities()]
-        tables = [text_table(self._layers()), text_table(latents, left=2), *self._qualities()]
+        tables = [self.layers.text(), text_table(latents, left=2), *self._qualities()]
         return "\n".join([*tables, f"{self.samples} samples", *self.flags])
-
-    def _layers(self) -> list[list[str]]:
-        """The layers that both models have: similarity and controls."""
-        heatmap = self.heatmap
-        rows = [["layer", "CKA", "untrained", "shuffled"]]
-        for name in heatmap.shared:
-            row, column = heatmap.rows.index(name), heatmap.columns.index(name)
-            untrained = shuffled = ""
-            if heatmap.control is not None and name in heatmap.control_columns:
-                place = heatmap.control_columns.index(name)
-                untrained = f"{float(heatmap.control[row, place]):.3f}"
-            if heatmap.null is not None:
-                shuffled = f"{float(heatmap.null[row, column]):.3f}"
-            rows.append([name, f"{float(heatmap.matrix[row, column]):.3f}", untrained, shuffled])
-        return rows
 
     def _qualities(self) -> list[str]:
         """The Fréchet distances of both models' samples to the data, by the same features."""
@@ -141,7 +138,8 @@ class Settling(Result):
     """CKA of each layer at some steps of training with the same layer at the end.
 
     Step 0 is the untrained model: a layer that is no closer to its final state later has
-    learned nothing beyond what its architecture and the input give it.
+    learned nothing beyond what its architecture and the input give it. The final model has noise
+    of its own: where samples of the posterior enter, its similarity with itself is below 1.
     """
 
     similarity: Float[Tensor, "steps layers"]
@@ -194,6 +192,11 @@ def compare(
     whole("compare", samples=samples, seed=seed)
     own = check_options(options)
     layer_options = {"debiased": debiased, **own.pop(HEATMAP, {})}
+    if controls := [name for name in layer_options if name != "debiased"]:
+        raise ConfigError(
+            f"compare: {HEATMAP}.{controls[0]} cannot be set here. The controls come together: "
+            "control=True or False (--control, --no-control)."
+        )
     autoencoders = [load(target) for target in (first, second) if target is not None]
     dataset = as_dataset(run_data(first) if data is None else data)
     if second is None:
@@ -202,19 +205,13 @@ def compare(
             first, autoencoders[0], choose_observations(dataset, samples, seed), layer_options
         )
     for number, autoencoder in zip(("first", "second"), autoencoders, strict=True):
-        check_shape(f"the {number} model", autoencoder, dataset)
+        check_shape(f"the {number} model", autoencoder.observation_shape, dataset)
     observed = choose_observations(dataset, samples, seed)
-    # One after the other, so that only one model's activations are in memory at a time.
-    decode = all(autoencoder.decodes for autoencoder in autoencoders)
-    (layers, latents), (other_layers, other) = (_prepare(a, observed, decode) for a in autoencoders)
-    untrained = None
-    if control:
-        untrained = _prepare(untrained_copy(autoencoders[0], seed=seed), observed, decode)[0]
-    defaults = {"control": untrained, "null": control}
-    generator = named_generator(seed, HEATMAP)
-    heatmap = similarity_heatmap(
-        layers, other_layers, **{**defaults, **layer_options}, generator=generator
-    )
+    layers = map_of_two(
+        names_of([first, second]), autoencoders, observed, debiased=layer_options["debiased"],
+        control=seed if control else None,
+    )  # fmt: skip
+    latents, other = (_latents(model, observed) for model in autoencoders)
     recordings = [_recording(each, seed) for each in (latents, other)]
     quality_options = {"extractor": extractor, **own.pop(QUALITY, {})}
     outcome = compare_recordings(recordings, options=own, debiased=debiased)
@@ -223,7 +220,8 @@ def compare(
         flags.append(f"The encoders alone are compared: no decoder in {', '.join(encoders)}.")
     quality, reasons = _sample_qualities(autoencoders, observed, quality_options, seed)
     return Comparison(
-        heatmap,
+        layers,
+        _cka_of(layers, len(observed), layer_options["debiased"]),
         {name: result for name, result in outcome.results.items() if isinstance(result, Scored)},
         outcome.missing | reasons,
         samples=len(observed),
@@ -289,9 +287,9 @@ def _settling(run: Any, final: Autoencoder, observed: Dataset, options: Any) -> 
     stages = stages_of("compare", Path(run))
     kept = {step for step, _ in store.checkpoints(Path(run))}
     stages = {step: stage for step, stage in stages.items() if step == 0 or step in kept}
-    final_layers = _prepare(final, observed)[0]
+    final_layers = _prepare(final, observed, draw=1)
     heatmaps = [
-        similarity_heatmap(_prepare(stage(), observed)[0], final_layers, **options)
+        similarity_heatmap(_prepare(stage(), observed), final_layers, **options)
         for stage in stages.values()
     ]
     diagonals = [dict(zip(h.shared, h.diagonal, strict=True)) for h in heatmaps]
@@ -314,63 +312,34 @@ def correlations_over_training(
     return correlation_tracking(codes, threshold=threshold)
 
 
-def check_shape(who: str, autoencoder: Autoencoder, data: Dataset) -> None:
-    """Refuse a model that takes other observations."""
-    shape = autoencoder.observation_shape or data.shape
-    if tuple(shape) != data.shape:
-        raise ConfigError(
-            f"compare: {who} takes observations of shape {tuple(shape)}, but those of {data.name} "
-            f"have shape {data.shape}. All models must see the same observations: choose data "
-            "that fit them with --data (data=), or compare models of the same data."
-        )
+def layer_heatmap(first: Autoencoder, second: Autoencoder, observed: Dataset) -> SimilarityHeatmap:
+    """CKA alone of the layers of two models: Procrustes of wide layers takes minutes."""
+    decode = first.decodes and second.decodes
+    layers = [_prepare(model, observed, decode, k) for k, model in enumerate((first, second))]
+    return similarity_heatmap(*layers)
 
 
-def choose_observations(data: Dataset, samples: int, seed: int) -> Dataset:
-    """Some rows of the data, with their factors."""
-    if min(samples, len(data)) < 4:
-        raise Undefined(
-            f"compare: samples={samples} of the {len(data)} observations of {data.name}; expected "
-            f"at least 4, and some hundreds for reliable numbers ({SAMPLES} is usual)."
-        )
-    return data.subset(choose_rows(len(data), samples, seed))
+def _cka_of(layers: LayerMap, samples: int, debiased: bool) -> SimilarityHeatmap:
+    return SimilarityHeatmap(
+        matrix=layers.means["cka"],
+        null=layers.shuffled.get("cka"),
+        control=layers.untrained.get("cka"),
+        rows=layers.row_layers,
+        columns=layers.column_layers,
+        control_columns=layers.untrained_layers,
+        debiased=debiased,
+        samples=samples,
+    )
 
 
-def model_activations(model: Autoencoder, data: Dataset, decode: bool = True) -> dict[str, Tensor]:
-    """The outputs of every layer of a model, which sees the data in its own units."""
-    every = slice(0, len(data))
-    data = data.in_units(model.scaling)
-    x = data.batch(every)
-    return activations(model, x, auxiliary=auxiliary_of(model, data, every, x), decode=decode)
+def _latents(model: Autoencoder, data: Dataset) -> dict[str, Tensor]:
+    """Mean and variance of the latents."""
+    outputs = model_activations(model, data, decode=False)
+    return {name: values for name, values in outputs.items() if name in ("mean", "variance")}
 
 
 def _prepare(
-    model: Autoencoder, data: Dataset, decode: bool = True
-) -> tuple[dict[str, Layer], dict[str, Tensor]]:
-    """The layers of a model, ready to be compared; mean and variance of its latents as they are."""
-    outputs = model_activations(model, data, decode)
-    latents = {name: values for name, values in outputs.items() if name in ("mean", "variance")}
-    return prepare_layers(outputs), latents
-
-
-def untrained_copy(autoencoder: Autoencoder, *, seed: int = 0) -> Autoencoder:
-    """The same architecture with fresh weights, as a control.
-
-    A model of zscope is built again; in any other, every module that can reset its parameters
-    does so. The weights differ from those that any model is likely to have started from: next
-    to its own initial weights, a model that learned little would look as if it had learned
-    nothing. The global random state is left unchanged.
-    """
-    recipe = autoencoder.recipe
-    if recipe is not None:
-        options = {**recipe.get("options", {}), "seed": seed_of(seed, 7) % 2**31}
-        built = models.from_recipe({**recipe, "options": options}).eval()
-        built.scaling = autoencoder.scaling
-        return built
-    twin = copy.deepcopy(autoencoder)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed_of(seed, 7))
-        for module in twin.modules():
-            reset = getattr(module, "reset_parameters", None)
-            if callable(reset):
-                reset()
-    return twin
+    model: Autoencoder, data: Dataset, decode: bool = True, draw: int = 0
+) -> dict[str, Layer]:
+    """The layers of a model, ready to be compared."""
+    return prepare_layers(model_activations(model, data, decode, draw))

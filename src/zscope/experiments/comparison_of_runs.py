@@ -9,7 +9,8 @@ Pairs that differ in the same way are averaged (`zscope.experiments.layer_maps`)
 first one against an untrained model of its architecture, and the first pair with the samples of
 one model shuffled, which is the level of no agreement (not 0 for Procrustes).
 
-The layers of two models are in memory at a time, however many runs there are.
+The layers of two models are in memory at a time, however many runs there are, and a third time
+those of one while its samples are shuffled.
 """
 
 import json
@@ -29,15 +30,15 @@ from zscope.assays.similarity.layers import PairOfModels, layer_similarities
 from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
-from zscope.experiments.comparison import (
+from zscope.experiments.families import Member, find_members, pairs_by, resolve
+from zscope.experiments.layer_maps import LayerMap, average, plot_maps, steps_table
+from zscope.experiments.observed import (
     SAMPLES,
     check_shape,
     choose_observations,
     model_activations,
     untrained_copy,
 )
-from zscope.experiments.families import find_members, pairs_by, resolve
-from zscope.experiments.layer_maps import LayerMap, average, plot_maps, steps_table
 from zscope.experiments.records import Clock, Tabular, Watch
 from zscope.experiments.stages import Load, run_folder, stages_of
 from zscope.loading import load, run_data
@@ -45,10 +46,10 @@ from zscope.randomness import named_generator
 from zscope.results import listed, text_table
 from zscope.sampling import whole
 
-__all__ = ["ComparisonOfRuns", "DataOf", "compare_runs", "layers_of"]
+__all__ = ["ComparisonOfRuns", "DataOf", "compare_runs", "layers_of", "map_of_two", "names_of"]
 
 AT_ONCE = 2
-"""Models whose layers are in memory at a time."""
+"""Models whose layers are kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +126,16 @@ class ComparisonOfRuns(Tabular):
                 parts += self._pairs_table(maps[0])
                 continue
             count = f"{len(maps[0].pairs)} pair{'' if len(maps[0].pairs) == 1 else 's'}"
-            head = ", ".join(filter(None, [group, count, "the smaller of CKA and Procrustes"]))
+            spread = " (mean ± standard deviation over pairs)" if maps[0].spreads else ""
+            measure = f"the smaller of CKA and Procrustes{spread}"
+            head = ", ".join(filter(None, [group, count, measure]))
             parts.append(f"{head}\n{steps_table(maps)}")
         notes = [f"{len(self.runs)} runs, {self.samples} samples"]
-        if any(each.untrained for each in self.maps) and len(self.maps) == len(self.groups):
-            notes.append("untrained, shuffled: the smaller of both for the first run of a group")
+        if any(each.controls for each in self.maps):
+            last = "" if len(self.maps) == len(self.groups) else ", at the last step"
+            notes.append(
+                f"untrained, shuffled: the smaller of both for the first run of a group{last}"
+            )
         return "\n\n".join([*parts, "\n".join([*notes, *self.flags])])
 
     def _pairs_table(self, last: LayerMap) -> list[str]:
@@ -148,12 +154,29 @@ class _Source(NamedTuple):
     name: str
     target: Any
     stages: dict[int | None, Load]
+    draw: int  # of noise: another one for each, as two of them may be the same model
 
 
 class _Group(NamedTuple):
     label: str
     pairs: list[tuple[_Source, _Source]]
     steps: list[int | None]
+
+
+class _Settings(NamedTuple):
+    observed: Dataset
+    debiased: bool
+    control: int | None  # the seed of the controls; None for none
+    decode: bool
+
+
+class _About(NamedTuple):
+    """What has to be known of a model before any is compared."""
+
+    name: str
+    shape: tuple[int, ...] | None  # of its observations
+    decodes: bool
+    seed: Any  # of its initial weights; None if it is not known
 
 
 def compare_runs(
@@ -183,39 +206,58 @@ def compare_runs(
         groups, fields, flags = _every_two(targets, checkpoints)
     else:
         groups, fields, flags = _by_fields(targets, by, checkpoints)
+    # All models before any data, so that a run that is missing is reported as such.
+    known = {id(one): _about(one) for group in groups for pair in group.pairs for one in pair}
+    if by is None:
+        flags += _shared_starts(list(known.values()))
     own_data = DataOf(data, root)
-    if by is None:  # runs that agree in their configuration take the same observations
-        flags += _check_models(groups[0], own_data(groups[0].pairs[0][0].target))
     clock = Clock(sum(len(group.pairs) * len(group.steps) for group in groups), progress)
     maps: list[LayerMap] = []
     count = 0
     for group in groups:
         dataset = own_data(group.pairs[0][0].target)
+        own = list({id(one): known[id(one)] for pair in group.pairs for one in pair}.values())
+        for each in own:
+            check_shape(each.name, each.shape, dataset)
+        bare = [each.name for each in own if not each.decodes]
+        if bare and len(bare) < len(own):
+            flags.append(f"The encoders alone are compared: no decoder in {listed(bare, 6)}.")
         observed = choose_observations(dataset, samples, seed)
         count = len(observed)
         for step in group.steps:
             final = control and step == group.steps[-1]
-            maps.append(_map(group, step, observed, debiased, seed if final else None, clock))
+            settings = _Settings(observed, debiased, seed if final else None, decode=not bare)
+            maps.append(_map(group, step, settings, clock))
     names = dict.fromkeys(one.name for group in groups for pair in group.pairs for one in pair)
     return ComparisonOfRuns(maps, list(names), fields, count, debiased, flags)
 
 
-def _map(
-    group: _Group,
-    step: int | None,
+def map_of_two(
+    names: Sequence[str],
+    models: Sequence[Autoencoder],
     observed: Dataset,
+    *,
     debiased: bool,
     control: int | None,
-    clock: Clock,
 ) -> LayerMap:
-    """The map of one group at one step; `control` is the seed of its controls."""
+    """The map of two models that are loaded; `control` is the seed of its controls, if any."""
+    first, second = (
+        _Source(name, model, {None: partial(load, model)}, draw)
+        for draw, (name, model) in enumerate(zip(names, models, strict=True))
+    )
+    decode = all(model.decodes for model in models)
+    settings = _Settings(observed, debiased, control, decode)
+    return _map(_Group("", [(first, second)], [None]), None, settings, Clock(1, None))
+
+
+def _map(group: _Group, step: int | None, settings: _Settings, clock: Clock) -> LayerMap:
+    """The map of one group at one step."""
+    observed, debiased, control, decode = settings
 
     def prepare(source: _Source) -> dict[str, Layer]:
         # The final model is the last stage, whatever its step.
         stage = source.stages[step] if step in source.stages else list(source.stages.values())[-1]
-        model = stage()
-        check_shape(source.name, model, observed)
-        return layers_of(model, observed)
+        return layers_of(stage(), observed, source.draw, decode)
 
     layers = _Layers(prepare)
     pairs: dict[tuple[str, str], PairOfModels] = {}
@@ -240,15 +282,17 @@ def _map(
         layers.keep_only(first)
         fresh = untrained_copy(list(first.stages.values())[-1](), seed=control)
         controls["untrained"] = layer_similarities(
-            layers(first), layers_of(fresh, observed), debiased=debiased
+            layers(first), layers_of(fresh, observed, 0, decode), debiased=debiased
         )
     named = {(a.name, b.name): pairs[a.name, b.name] for a, b in group.pairs}
     return average(group.label, step, named, **controls)
 
 
-def layers_of(model: Autoencoder, observed: Dataset) -> dict[str, Layer]:
+def layers_of(
+    model: Autoencoder, observed: Dataset, draw: int = 0, decode: bool = True
+) -> dict[str, Layer]:
     """The layers of a model, in at most as many columns as there are samples."""
-    outputs = model_activations(model, observed)
+    outputs = model_activations(model, observed, decode, draw)
     prepared: dict[str, Layer] = {}
     for name in list(outputs):  # the activations of images are large: each goes as it is done
         prepared |= prepare_layers({name: outputs.pop(name)}, narrow=True)
@@ -296,9 +340,10 @@ def _every_two(targets: Any, checkpoints: bool) -> tuple[list[_Group], list[str]
             f"compare: got {seen}; expected two models or more, as a list. For a folder of runs, "
             "say what they may differ in: by='seed' (--by seed)."
         )
-    names = _names_of(targets)
+    names = names_of(targets)
     sources = [
-        _source(name, target, checkpoints) for name, target in zip(names, targets, strict=True)
+        _source(name, target, checkpoints, draw)
+        for draw, (name, target) in enumerate(zip(names, targets, strict=True))
     ]
     pairs = list(combinations(sources, 2))
     return [_Group("", pairs, _steps(pairs, checkpoints))], [], []
@@ -307,14 +352,19 @@ def _every_two(targets: Any, checkpoints: bool) -> tuple[list[_Group], list[str]
 def _by_fields(
     targets: Any, by: str | Sequence[str], checkpoints: bool
 ) -> tuple[list[_Group], list[str], list[str]]:
-    members, flags = find_members("compare", targets)
-    fields = resolve("compare", by, members)
+    found, flags = find_members("compare", targets)
+    fields = resolve("compare", by, found)
+    members = _whole(found, flags)
     sources: dict[str, _Source] = {}
     groups = []
-    for family in pairs_by("compare", members, fields):
+    try:
+        found_pairs = pairs_by("compare", members, fields)
+    except ConfigError as error:
+        raise ConfigError(" ".join([str(error), *flags[:3]])) from None
+    for family in found_pairs:
         for member in family.members:
             if member.name not in sources:
-                sources[member.name] = _source(member.name, member.path, checkpoints)
+                sources[member.name] = _source(member.name, member.path, checkpoints, len(sources))
         pairs = [(sources[a.name], sources[b.name]) for a, b in family.pairs]
         groups.append(_Group(family.label, pairs, _steps(pairs, checkpoints)))
     alone = [member.name for member in members if member.name not in sources]
@@ -332,11 +382,11 @@ def _by_fields(
     return groups, fields, flags
 
 
-def _source(name: str, target: Any, checkpoints: bool) -> _Source:
+def _source(name: str, target: Any, checkpoints: bool, draw: int) -> _Source:
     if not checkpoints:
-        return _Source(name, target, {None: partial(load, target)})
+        return _Source(name, target, {None: partial(load, target)}, draw)
     stages = stages_of("compare", run_folder("compare", target))
-    return _Source(name, target, dict(stages.items()))
+    return _Source(name, target, dict(stages.items()), draw)
 
 
 def _steps(pairs: Sequence[tuple[_Source, _Source]], checkpoints: bool) -> list[int | None]:
@@ -358,7 +408,7 @@ def _steps(pairs: Sequence[tuple[_Source, _Source]], checkpoints: bool) -> list[
     return [*steps]
 
 
-def _names_of(targets: Sequence[Any]) -> list[str]:
+def names_of(targets: Sequence[Any]) -> list[str]:
     """Names of runs and models, each another one."""
     names = []
     for target in targets:
@@ -380,24 +430,40 @@ def _names_of(targets: Sequence[Any]) -> list[str]:
     return [f"{text} ({k + 1})" for k, text in enumerate(texts)]
 
 
-def _check_models(group: _Group, data: Dataset) -> list[str]:
-    """Load every model once, so that one that is missing or does not fit is found at the start.
+def _whole(members: Sequence[Member], flags: list[str]) -> list[Member]:
+    """The runs whose model can be loaded; `flags` gets a line for each other one."""
+    whole_ones = []
+    for member in members:
+        try:
+            load(member.path)
+        except RunError as error:
+            flags.append(f"{member.name} is left out: {error}")
+        else:
+            whole_ones.append(member)
+    if not whole_ones:
+        raise RunError(
+            f"compare: none of the {len(members)} models can be loaded. {' '.join(flags[:3])}"
+        )
+    return whole_ones
 
-    Returns a flag if some started from the same weights.
-    """
+
+def _about(source: _Source) -> _About:
+    model = list(source.stages.values())[-1]()
+    seed = None if model.recipe is None else model.recipe.get("options", {}).get("seed")
+    return _About(source.name, model.observation_shape, model.decodes, seed)
+
+
+def _shared_starts(models: Sequence[_About]) -> list[str]:
+    """A flag for models that started from the same weights."""
     seeds: dict[str, list[str]] = {}
-    sources = {id(one): one for pair in group.pairs for one in pair}
-    for source in sources.values():
-        model = list(source.stages.values())[-1]()
-        check_shape(source.name, model, data)
-        if (recipe := model.recipe) is not None:
-            seed = recipe.get("options", {}).get("seed")
-            seeds.setdefault(str(seed), []).append(source.name)
-    shared = {seed: names for seed, names in seeds.items() if len(names) > 1}
+    for each in models:
+        if each.seed is not None:
+            seeds.setdefault(str(each.seed), []).append(each.name)
     return [
         f"{', '.join(names)} started from the weights of seed {seed}, which makes them similar by "
         "itself. To see the effect of training alone, train with different seeds."
-        for seed, names in shared.items()
+        for seed, names in seeds.items()
+        if len(names) > 1
     ]
 
 

@@ -23,9 +23,9 @@ from zscope.assays.run import measure
 from zscope.assays.similarity.layers import layer_similarities
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, Undefined, ZscopeError, did_you_mean, listed_names
-from zscope.experiments.comparison import SAMPLES, choose_observations, model_activations
 from zscope.experiments.comparison_of_runs import layers_of
 from zscope.experiments.layer_maps import average
+from zscope.experiments.observed import SAMPLES, choose_observations, model_activations
 from zscope.experiments.over_training import (
     CorrelationsOverTraining,
     DimensionsOverTraining,
@@ -67,8 +67,8 @@ class Dynamics(Result):
 
     def __repr__(self) -> str:
         parts = [f"{part}\n{result!r}" for part, result in self.results.items()]
-        parts += [f"{part}: {reason}" for part, reason in self.missing.items()]
-        return "\n\n".join([f"{self.run}, {self.samples} samples", *parts])
+        head = f"{self.run}, {self.samples} samples" if self.samples else self.run
+        return "\n\n".join([head, *parts, *_reasons(self.missing)])
 
 
 def dynamics(
@@ -91,8 +91,9 @@ def dynamics(
     folder = run_folder(WHO, run)
     opened = store.open_run(folder)
     observed: Dataset | None = None
-    if names != ["types"]:
+    if names != ["types"] or data is not None:
         dataset = as_dataset(run_data(folder) if data is None else data)
+        _check_shape(opened, dataset)
         observed = choose_observations(dataset, samples, seed)
     stages = len(store.checkpoints(folder)) + 2
     clock = Clock(sum(1 if name == "types" else stages for name in names), progress)
@@ -106,9 +107,27 @@ def dynamics(
                 raise
             missing[name] = str(error)
     if not results:
-        raise Undefined("\n".join(f"{name}: {reason}" for name, reason in missing.items()))
+        raise Undefined("\n".join(_reasons(missing)))
     count = 0 if observed is None else len(observed)
     return Dynamics(opened.name, results, missing, count)
+
+
+def _reasons(missing: dict[str, str]) -> list[str]:
+    """Each reason once, with the parts it is about."""
+    parts: dict[str, list[str]] = {}
+    for part, reason in missing.items():
+        parts.setdefault(reason, []).append(part)
+    return [f"{', '.join(own)}: {reason}" for reason, own in parts.items()]
+
+
+def _check_shape(run: store.Run, data: Dataset) -> None:
+    shape = (run.config.get("model") or {}).get("shape")
+    if shape is not None and tuple(shape) != data.shape:
+        raise ConfigError(
+            f"{WHO}: {run.name} takes observations of shape {tuple(shape)}, but those of "
+            f"{data.name} have shape {data.shape}. Choose data that fit with --data (data=), or "
+            "leave it out: the run knows its own."
+        )
 
 
 def _choose(parts: str | Sequence[str] | None) -> list[str]:
@@ -124,17 +143,23 @@ def _choose(parts: str | Sequence[str] | None) -> list[str]:
 
 
 def similarity(folder: Path, observed: Dataset, seed: int, clock: Clock) -> Tabular:
-    """Every layer at each step with every layer of the final model."""
+    """Every layer at each step with every layer of the final model.
+
+    The final model has noise of its own, also next to itself: with the same noise on both sides
+    the last step alone would be 1 for samples of the posterior and for what is decoded from them,
+    while no other step can come near, and the same noise at all steps would make collapsed models
+    similar that have nothing in common. So the last step is the most that the others can reach.
+    """
     stages = stages_of(WHO, folder)
     last = max(stages)
     clock("similarity, the final model")
-    final = layers_of(stages[last](), observed)
+    final = layers_of(stages[last](), observed, draw=1)
     maps = []
     for step, load in stages.items():
         clock(f"similarity, step {step}")
-        layers = final if step == last else layers_of(load(), observed)
         pair = (f"step {step}", f"step {last}")
-        maps.append(average("", step, {pair: layer_similarities(layers, final)}))
+        similarities = layer_similarities(layers_of(load(), observed), final)
+        maps.append(average("", step, {pair: similarities}))
     return SimilarityOverTraining(maps, last, len(observed))
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from zscope.assays.similarity.layers import MEASURES, PairOfModels, blocks_of
 from zscope.errors import Undefined
@@ -18,7 +20,7 @@ from zscope.experiments.records import Tabular
 from zscope.results import text_table
 from zscope.types import Matrix
 
-__all__ = ["TITLES", "LayerMap", "average", "plot_maps", "steps_table"]
+__all__ = ["TITLES", "LayerMap", "average", "left_out_text", "plot_maps", "steps_table"]
 
 TITLES = {"cka": "CKA", "procrustes": "Procrustes", "smaller": "smaller of both"}
 MOST_STEPS = 6
@@ -43,14 +45,20 @@ class LayerMap(Tabular):
     spreads: dict[str, Matrix]  # the standard deviation over pairs; empty for a single pair
     pairs: list[tuple[str, str]]
     latents: list[float]  # for each pair, the smaller similarity of the latent means
-    untrained: dict[str, Matrix] = field(default_factory=dict)  # the first model and a fresh one
+    # The first model and an untrained one; its columns are untrained_layers.
+    untrained: dict[str, Float[Tensor, "rows others"]] = field(default_factory=dict)
     shuffled: dict[str, Matrix] = field(default_factory=dict)  # the first pair, rows shuffled
     untrained_layers: list[str] = field(default_factory=list)  # columns of `untrained`
+    left_out: list[str] = field(default_factory=list)  # layers that not all models have
 
     @property
     def shared(self) -> list[str]:
         """The layers that both models have."""
         return [name for name in self.row_layers if name in self.column_layers]
+
+    @property
+    def controls(self) -> list[str]:
+        return [name for name in ("untrained", "shuffled") if getattr(self, name)]
 
     def cell(self, name: str, measure: str = "smaller") -> float:
         """The similarity of the layer of this name in both models."""
@@ -79,30 +87,43 @@ class LayerMap(Tabular):
     def plot(self, ax: Any = None) -> Any:
         return plot_maps([self], ax=ax)
 
+    @property
+    def unshared(self) -> list[str]:
+        """The layers that not all models have, on both sides of the pairs."""
+        every = dict.fromkeys([*self.row_layers, *self.column_layers, *self.left_out])
+        return [name for name in every if name not in self.shared]
+
     def __repr__(self) -> str:
-        """The layers that both models have, with the controls."""
-        header = ["layer", *TITLES.values()]
-        header += [name for name in ("untrained", "shuffled") if getattr(self, name)]
-        table = [header]
-        for name in self.shared:
-            cells = [name]
-            for measure, means in self.means.items():
-                spread = self.spreads.get(measure)
-                more = "" if spread is None else f" ± {self._at(spread, name):.3f}"
-                cells.append(f"{self._at(means, name):.3f}{more}")
-            if self.untrained:
-                known = name in self.untrained_layers
-                control = self.untrained["smaller"]
-                cells.append(
-                    f"{self._at(control, name, self.untrained_layers):.3f}" if known else ""
-                )
-            if self.shuffled:
-                cells.append(f"{self._at(self.shuffled['smaller'], name):.3f}")
-            table.append(cells)
         count = f"{len(self.pairs)} pair{'' if len(self.pairs) == 1 else 's'}"
         spread_note = " (mean ± standard deviation over pairs)" if self.spreads else ""
         place = ", ".join(filter(None, [self.group, self._step_text(), f"{count}{spread_note}"]))
-        return f"{place}\n{text_table(table)}"
+        return f"{place}\n{self.text()}"
+
+    def text(self) -> str:
+        """The layers that both models have, with the controls."""
+        table = [["layer", *TITLES.values(), *self.controls]]
+        for name in self.shared:
+            cells = [name]
+            cells += [self.cell_text(name, measure) for measure in MEASURES]
+            table.append([*cells, *self.control_texts(name)])
+        return "\n".join([text_table(table), *left_out_text(self.unshared)])
+
+    def cell_text(self, name: str, measure: str = "smaller") -> str:
+        """The mean of a cell of the diagonal, with its spread if there is one."""
+        spread = self.spreads.get(measure)
+        more = "" if spread is None else f" ± {self._at(spread, name):.3f}"
+        return f"{self.cell(name, measure):.3f}{more}"
+
+    def control_texts(self, name: str) -> list[str]:
+        """The smaller similarity of a layer in each control."""
+        cells = []
+        if self.untrained:
+            known = name in self.untrained_layers
+            control = self.untrained["smaller"]
+            cells.append(f"{self._at(control, name, self.untrained_layers):.3f}" if known else "")
+        if self.shuffled:
+            cells.append(f"{self._at(self.shuffled['smaller'], name):.3f}")
+        return cells
 
     def _step_text(self) -> str:
         return "" if self.step is None else "untrained" if self.step == 0 else f"step {self.step:,}"
@@ -114,7 +135,10 @@ def average(
     pairs: Mapping[tuple[str, str], PairOfModels],
     **controls: Any,
 ) -> LayerMap:
-    """The map of several pairs of models: the layers that all first and all second ones have."""
+    """The map of several pairs of models: the layers that all first and all second ones have.
+
+    The names of the others are kept in `left_out`.
+    """
     results = list(pairs.values())
     rows = [name for name in results[0].rows if all(name in each.rows for each in results)]
     columns = [name for name in results[0].columns if all(name in each.columns for each in results)]
@@ -127,6 +151,10 @@ def average(
         name: torch.stack([_part(each, name, rows, columns) for each in results])
         for name in MEASURES
     }
+    every_row = dict.fromkeys(name for each in results for name in each.rows)
+    every_column = dict.fromkeys(name for each in results for name in each.columns)
+    left_out = [name for name in every_row if name not in rows]
+    left_out += [name for name in every_column if name not in columns]
     single = len(results) == 1
     with_latents = "mean" in rows and "mean" in columns
     place = (rows.index("mean"), columns.index("mean")) if with_latents else (0, 0)
@@ -139,6 +167,7 @@ def average(
         spreads={} if single else {name: stack.std(0) for name, stack in stacks.items()},
         pairs=list(pairs),
         latents=stacks["smaller"][:, *place].tolist() if with_latents else [],
+        left_out=list(dict.fromkeys(left_out)),
         **_controls(rows, columns, **controls),
     )
 
@@ -167,11 +196,25 @@ def _controls(
 
 
 def steps_table(maps: Sequence[LayerMap]) -> str:
-    """The smaller similarity of each layer, step by step, for the maps of one group."""
+    """The smaller similarity of each layer, step by step, for the maps of one group.
+
+    The controls are those of the last step.
+    """
     layers = [name for name in maps[0].shared if all(name in each.shared for each in maps)]
-    table = [["layer", *(f"step {each.step}" for each in maps)]]
-    table += [[name, *(f"{each.cell(name):.3f}" for each in maps)] for name in layers]
-    return text_table(table)
+    table = [["layer", *(f"step {each.step}" for each in maps), *maps[-1].controls]]
+    for name in layers:
+        cells = [each.cell_text(name) for each in maps]
+        table.append([name, *cells, *maps[-1].control_texts(name)])
+    every = dict.fromkeys(name for each in maps for name in [*each.shared, *each.unshared])
+    rest = [name for name in every if name not in layers]
+    return "\n".join([text_table(table), *left_out_text(rest)])
+
+
+def left_out_text(layers: Sequence[str]) -> list[str]:
+    """A line about layers that are not shown, if there are any."""
+    if not layers:
+        return []
+    return [f"left out, because not all runs have them: {', '.join(layers)}"]
 
 
 def plot_maps(
@@ -196,6 +239,9 @@ def plot_maps(
         groups.setdefault(each.group, []).append(each)
     shown = dict(list(groups.items())[:MOST_GROUPS])
     note = "" if len(shown) == len(groups) else f"{len(shown)} of {len(groups)} groups"
+
+    rest = dict.fromkeys(name for each in maps for name in each.left_out)
+    note = ", ".join(filter(None, [note, *left_out_text([*rest])]))
 
     def panel(each: LayerMap, measure: str, title: str) -> Panel:
         return Panel(each.means[measure], each.row_layers, each.column_layers, title)

@@ -23,7 +23,8 @@ class SimilarityOverTraining(Tabular):
 
     At step 0 the model is untrained, which is the control: a layer that is no more similar later
     has learned nothing beyond what its architecture and the input give it. The map of the last
-    step compares the final model with itself.
+    step compares the final model with itself under other noise, which is the most that the other
+    steps can reach.
     """
 
     columns = LayerMap.columns
@@ -43,7 +44,10 @@ class SimilarityOverTraining(Tabular):
         return plot_maps(self.maps, **names, ax=ax)
 
     def __repr__(self) -> str:
-        note = "the smaller of CKA and Procrustes with the final model; step 0 is untrained"
+        note = (
+            "the smaller of CKA and Procrustes with the final model; step 0 is untrained, the last "
+            "is the final model with other noise"
+        )
         return f"{steps_table(self.maps)}\n{note}"
 
 
@@ -217,7 +221,8 @@ class TypesOverTraining(Tabular):
         series = {
             name: dict(zip(self.steps, counts, strict=True)) for name, counts in kinds.items()
         }
-        return step_lines(series, x="step", y="latents, by their type in a batch", ax=ax)
+        label = "latents, by their type in a batch"
+        return step_lines(series, x="step", y=label, apart=True, ax=ax)
 
     def __repr__(self) -> str:
         """Up to ten of the steps, with the first and the last."""

@@ -15,6 +15,8 @@ from zscope.plots import theme
 __all__ = ["lines", "score_panels", "step_lines", "traversal_errors"]
 
 MOST_PANELS = 24
+APART = 0.015
+"""Between lines that are drawn apart, of the range of values."""
 
 
 @theme.themed
@@ -30,7 +32,7 @@ def lines(
 ) -> Axes:
     """Named lines, {name: values} (or an array with one line per row), at the positions `at`.
 
-    Up to 8 lines are labelled at their right ends, more of them in a legend.
+    Up to 8 lines are labelled at their right ends, more of them in a legend beside the axes.
     """
     if not isinstance(series, Mapping):
         rows = np.atleast_2d(theme.array(series))
@@ -41,7 +43,8 @@ def lines(
             f"lines: of {len(arrays)} lines, some are empty or have values that are not finite. "
             "Pass finite values for every line."
         )
-    ax = theme.axes(ax, theme.COLUMN, 2.3)
+    many = len(arrays) > 8
+    ax = theme.axes(ax, theme.PAGE * 0.75 if many else theme.COLUMN, 2.6 if many else 2.3)
     colours = theme.categories(len(arrays))
     ends = []
     for colour, (name, values) in zip(colours, arrays.items(), strict=True):
@@ -57,8 +60,9 @@ def lines(
         ends.append((positions[-1], values[-1], name, colour))
     ax.set(xlabel=x, ylabel=y)
     theme.title(ax, title)
-    if len(arrays) > 8:
-        ax.legend(list(arrays), ncols=2, fontsize=theme.SMALL)
+    if many:
+        names, place = list(arrays), (1.01, 0.5)
+        ax.legend(names, fontsize=theme.SMALL, loc="center left", bbox_to_anchor=place)
     else:
         end_labels(ax, ends)
     return ax
@@ -70,11 +74,13 @@ def step_lines(
     *,
     x: str = "",
     y: str = "",
+    apart: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Named lines, {name: {position: value}}, each with positions of its own.
 
-    The axis of values begins at 0 if no value is negative.
+    The axis of values begins at 0 if no value is negative. With `apart`, lines are moved up or
+    down a little, so that none hides another one where both have the same values.
     """
     if not series or not all(series.values()):
         raise ConfigError(
@@ -84,13 +90,17 @@ def step_lines(
     many = len(series) > 8
     ax = theme.axes(ax, theme.PAGE * 0.75 if many else theme.COLUMN * 1.15, 2.6)
     ends = []
-    for colour, (name, values) in zip(theme.categories(len(series)), series.items(), strict=True):
-        places, numbers = list(values), [float(value) for value in values.values()]
+    every = [value for values in series.values() for value in values.values()]
+    step = APART * (max(every) - min(0, *every) or 1) if apart else 0
+    colours = theme.categories(len(series))
+    for k, (colour, (name, values)) in enumerate(zip(colours, series.items(), strict=True)):
+        shift = step * ((len(series) - 1) / 2 - k)
+        places, numbers = list(values), [float(value) + shift for value in values.values()]
         marker = "o" if len(places) <= 12 else None
         ax.plot(places, numbers, color=colour, marker=marker, markersize=3, label=name)
         ends.append((places[-1], numbers[-1], name, colour))
     ax.set(xlabel=x, ylabel=y)
-    _from_zero(ax, [value for values in series.values() for value in values.values()])
+    _from_zero(ax, every)
     ax.xaxis.set_major_locator(_round_ticks())
     if many:
         ax.legend(fontsize=theme.SMALL, loc="center left", bbox_to_anchor=(1.01, 0.5))
@@ -156,7 +166,7 @@ def _round_ticks(most: int = 6) -> MaxNLocator:
 def _from_zero(ax: Axes, values: Sequence[float]) -> None:
     """Let an axis of positive values begin just below 0; whole numbers have whole ticks."""
     if min(values) >= 0:
-        ax.set_ylim(-0.03 * (ax.get_ylim()[1] or 1), ax.get_ylim()[1])
+        ax.set_ylim(-0.06 * (ax.get_ylim()[1] or 1), ax.get_ylim()[1])
     if all(float(value).is_integer() for value in values):
         ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
 
@@ -245,6 +255,9 @@ def end_labels(
         push = np.where(tight, (1.1 * size - gaps) / 2, 0.0)
         positions[:-1] -= push
         positions[1:] += push
+    for k in range(len(positions)):  # none over the axis below
+        least = 0.6 * size if k == 0 else positions[k - 1] + 1.05 * size
+        positions[k] = max(positions[k], least)
     for (x, y, name, colour), position in zip(ends, positions, strict=True):
         shift = position - (y - low) / (high - low) * points
         ax.annotate(

@@ -38,6 +38,7 @@ def activations(
     auxiliary: Tensor | np.ndarray | None = None,
     decode: bool = True,
     batch: int = 256,
+    draw: int = 0,
     generator: Generator | None = None,
 ) -> dict[str, Tensor]:
     """Layer name -> samples x features (float32, on the CPU), in the order of the forward pass.
@@ -45,9 +46,11 @@ def activations(
     `auxiliary` has a row for each observation, for models whose encoder takes one (iVAE).
     With `decode=False`, and for models without a decoder, the layers of the encoder alone.
     The decoder gets a sample of the posterior, as in training. Without a generator the noise
-    is seeded by the model's own means: the same model gives the same numbers again, and two
-    models never share their noise. Shared noise would make the samples of two models that
-    learned nothing look similar (CKA .99 of pure noise).
+    is seeded by the model's own means and by `draw`: the same call gives the same numbers again,
+    and two models never share their noise. Shared noise would make the samples of two models
+    that learned nothing look similar (CKA .99 of pure noise). So would a model next to itself:
+    give both another `draw`. Their similarity is then below 1, and the most that any other model
+    can reach: of two pure noises it is about 0.
     """
     observations = as_tensor(observations, "activations")
     if observations.ndim < 2 or len(observations) == 0 or observations.is_complex():
@@ -56,6 +59,7 @@ def activations(
             f"{observations.dtype}; expected real numbers, a row for each of at least one sample."
         )
     whole("activations", 1, batch=batch)
+    whole("activations", 0, draw=draw)
     auxiliary = None if auxiliary is None else as_tensor(auxiliary)
     source = generator
     decode = decode and autoencoder.decodes
@@ -79,7 +83,7 @@ def activations(
             encoder = list(outputs)
             outputs.clear()
             if source is None:
-                source = Generator().manual_seed(_fingerprint(posterior.mean))
+                source = Generator().manual_seed(_seed_of_noise(posterior.mean, draw))
             z = posterior.sample(source)
             decoded = [("output", autoencoder.decode(z))] if decode else []
             parts = [("input", x), *encoder, ("mean", posterior.mean)]
@@ -150,7 +154,7 @@ def _by_name(parts: list[tuple[str, Any]], count: int) -> dict[str, Tensor]:
     return layers
 
 
-def _fingerprint(means: Tensor) -> int:
-    """A seed that differs from model to model."""
+def _seed_of_noise(means: Tensor, draw: int) -> int:
+    """A seed that differs from model to model and from draw to draw."""
     content = means.detach().double().cpu().contiguous().numpy().tobytes()
-    return seed_of(5, int.from_bytes(sha256(content).digest()[:4]))
+    return seed_of(5, int(draw) << 32 | int.from_bytes(sha256(content).digest()[:4]))

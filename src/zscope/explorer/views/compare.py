@@ -8,8 +8,8 @@ import torch
 from zscope.assays.engine import decode_and_respond
 from zscope.assays.similarity.heatmap import SimilarityHeatmap
 from zscope.errors import ConfigError
-from zscope.experiments.comparison import Comparison
-from zscope.experiments.comparison import compare as compare_models
+from zscope.experiments.comparison import SAMPLES, layer_heatmap
+from zscope.experiments.observed import check_shape, choose_observations
 from zscope.explorer.rendering import LARGE
 from zscope.explorer.session import Session, Subject
 from zscope.explorer.views.latents import Sample, sample
@@ -99,11 +99,12 @@ def _reconstruction(
 
 
 def _layer_similarity(session: Session, other: Subject) -> SimilarityHeatmap:
-    """As `zs.compare` of the two models on the same data."""
+    """The CKA of `zs.compare` of the two models on the same data."""
     first, second = (one.copy.autoencoder for one in (session.subject, other))
-    result = compare_models(first, second, session.dataset, seed=session.seed, control=False)
-    assert isinstance(result, Comparison)  # of two models
-    return result.heatmap
+    for number, model in (("first", first), ("second", second)):
+        check_shape(f"the {number} model", model.observation_shape, session.dataset)
+    observed = choose_observations(session.dataset, SAMPLES, session.seed)
+    return layer_heatmap(first, second, observed)
 
 
 def _layer_name(name: str) -> str:
