@@ -10,6 +10,7 @@ import torch
 from worlds import World, random_rotation
 
 import zscope as zs
+from zscope.assays import CATALOGUE
 from zscope.errors import ConfigError, RunError
 from zscope.experiments import selection
 
@@ -52,7 +53,8 @@ def test_aligned_models_win_by_every_criterion(data):
         "rotated": [rotated(seed) for seed in range(3)],
         "aligned": [aligned(seed) for seed in range(3)],
     }
-    result = zs.select_models(models, data, **FEW)
+    scores = ["mig", "alignment-gap"]  # of the one the largest is best, of the other the smallest
+    result = zs.select_models(models, data, samples=600, scores=scores)
     assert (result.ranked_by, [row["rank"] for row in result.table[:3]]) == ("udr", [1, 1, 1])
     assert [row["group"] for row in result.table] == 3 * ["aligned"] + 3 * ["rotated"]
     for row in result.table[:3]:
@@ -63,8 +65,9 @@ def test_aligned_models_win_by_every_criterion(data):
         assert row["udr"] < 0.8
         assert row["distance-to-orthogonality"] > 0.3  # chance is 1
         assert row["mig"] < 0.75
-    assert result.correlation("udr", "mig") > 0.7
-    assert result.correlation("distance-to-orthogonality", "mig") > 0.7  # smaller is better
+    for criterion in ("udr", "distance-to-orthogonality"):  # of which the smallest is best
+        for score in scores:
+            assert result.correlation(criterion, score) > 0.7, (criterion, score)
     # The same number as of the codes at hand.
     codes = [zs.record(model, data, samples=600).codes for model in models["rotated"]]
     direct = zs.assays.udr(codes, variances=[torch.full_like(each, 0.05**2) for each in codes])
@@ -76,6 +79,27 @@ def test_aligned_models_win_by_every_criterion(data):
         by_distance.table[0]["distance-to-orthogonality"]
         <= by_distance.table[-1]["distance-to-orthogonality"]
     )
+
+
+def test_models_are_ranked_by_distances_the_other_way_round(data):
+    def shrinking(share):  # the more it shrinks what it decodes, the further from the data
+        return World(lambda z: z * share, lambda x: x, 3, std=torch.full((3,), 0.05))
+
+    models = {"worst": [shrinking(0.2)], "best": [shrinking(1)], "second": [shrinking(0.6)]}
+    name = "sample-quality.Fréchet-distance-reconstructions"
+    result = zs.select_models(
+        models, data, rank="sample-quality", samples=100, scores=["sample-quality"]
+    )
+    assert (result.ranked_by, result.best) == (name, "best 0")
+    distances = [row[name] for row in result.table]
+    assert distances == sorted(distances)
+    assert [row["rank"] for row in result.table] == [1, 2, 3]
+
+
+def test_every_score_of_disentanglement_says_which_way_is_better():
+    entries = [each for each in CATALOGUE.values() if each.group == "disentanglement"]
+    assert {each.better for each in entries} == {"higher"}
+    assert {each.better for each in CATALOGUE.values()} == {"higher", "lower", ""}
 
 
 def test_groups_of_equal_quality_are_not_told_apart(data):
@@ -159,6 +183,7 @@ def test_what_cannot_be_selected_is_refused(data, tmp_path):
     for more, message in (
         ({"rank": "mgi"}, "no model has a value of 'mgi'"),
         ({"scores": ["mgi"]}, "no assay is called 'mgi'. Did you mean"),
+        ({"scores": ["response"]}, "cannot be ranked by response.*Choose from .*mig"),
         ({"options": {"dci": {"flavour": "dlib"}}}, "dci has options, but is not measured"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -18,7 +18,10 @@ def select(
     ] = None,
     scores: Annotated[
         str | None,
-        Option(metavar="ASSAYS", help="Scores that use factors, to stand beside: a,b,c."),
+        Option(
+            metavar="ASSAYS",
+            help="Scores to stand beside (default: mig,dci,sap,factor-vae-score).",
+        ),
     ] = None,
     data: DataName = None,
     data_option: DataOption = None,

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zscope.assays.run import Measurements, Options, choose, measure
+from zscope.assays.run import Measurements, Options, choose, lower_is_better, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
 from zscope.collection.columns import score_name
@@ -147,12 +147,14 @@ def select_models(
 
     `runs` is a folder of runs, several runs, or models of one's own by group: {"beta 4": [model,
     model]}. Runs that agree in everything but the seed are a group. `rank` is the column that
-    orders the table, by default UDR; `scores` are assays that need factors. `options` are by
-    assay: {"udr": {"similarity": "spearman"}}. `data` are by default those of each group; `root`
-    is where datasets are kept.
+    orders the table, by default UDR; `scores` are further assays by which models can be ranked,
+    by default some that use factors. `options` are by assay: {"udr": {"similarity": "spearman"}}.
+    `data` are by default those of each group; `root` is where datasets are kept.
     """
     whole("select", samples=samples, seed=seed)
-    wanted = [entry.name for entry in choose(SCORES if scores is None else scores)]
+    chosen = [entry.name for entry in choose(SCORES if scores is None else scores)]
+    wanted = [name for name in chosen if name not in CRITERIA]  # these are measured anyway
+    low = {name: lower_is_better("select", name) for name in (*CRITERIA, *wanted)}
     options = dict(options or {})
     unknown = [name for name in options if name not in {*CRITERIA, *wanted}]
     if unknown:
@@ -165,7 +167,7 @@ def select_models(
     clock = Clock(sum(len(group) for group in groups), progress)
     table: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
-    columns: dict[str, bool] = {name: name != DISTANCE for name in CRITERIA}  # larger is better
+    columns: dict[str, bool] = {name: low[name] for name in CRITERIA}  # the smallest is best
     count = 0
     for group in groups:
         recordings: list[Recording] = []
@@ -178,7 +180,7 @@ def select_models(
             row = {"rank": 0, "run": model.name, "group": model.group, "seed": model.seed}
             row |= {"used": used}
             values = _values(outcome)
-            columns |= dict.fromkeys((key for key in values if key not in columns), True)
+            columns |= {key: low[key.partition(".")[0]] for key in values}
             rows.append(row | values)
             recordings.append(recording)
             missing |= {f"{name} of {model.name}": why for name, why in _reasons(outcome).items()}
@@ -312,7 +314,7 @@ def _sorted(
 ) -> list[dict[str, Any]]:
     """Best first, those without a value last; all rows with the same columns."""
     names = ["rank", "run", "group", "seed", "used", *columns]
-    sign = -1 if columns[ranked_by] else 1
+    sign = 1 if columns[ranked_by] else -1
 
     def order(row: dict[str, Any]) -> tuple[bool, float]:
         value = row.get(ranked_by)
@@ -344,10 +346,10 @@ def _correlations(
     """The rank correlation of each criterion with each score; why there is none."""
     agreement, missing = [], {}
     for criterion in CRITERIA:
-        sign = 1 if columns[criterion] else -1
         for score in columns:
             if score in CRITERIA:
                 continue
+            sign = 1 if columns[criterion] == columns[score] else -1
             both = [(row[criterion], row[score]) for row in table]
             pairs = [pair for pair in both if None not in pair]
             result = rank_test(*zip(*pairs, strict=True)) if pairs else None
