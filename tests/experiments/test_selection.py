@@ -178,6 +178,25 @@ def test_runs_are_grouped_by_everything_but_the_seed(trained_family):
     assert udr == sorted(udr, reverse=True)
 
 
+def test_runs_of_different_data_are_not_ranked_together(family, zscope):
+    noisy = zs.data.load("helix", noise=0.5)
+    for seed in range(2):
+        model = zs.models.build("beta-vae", shape=(3,), latents=3, hidden=(16,), seed=seed)
+        zs.train(model, noisy, steps=5, seed=seed, progress=False, out=family / f"noisy-s{seed}")
+    message = r"2 datasets.*: helix, helix\?noise=0.5\. Select one.*--where 'data=helix'"
+    with pytest.raises(ConfigError, match=message):
+        zs.select_models(family, samples=100, scores=["mig"])
+    words = ("select", family, "--samples", 50, "--scores", "mig", "--json")
+    code, out, err = zscope(*words, "--where", "data=helix?noise=0.5")
+    assert code == 0, err
+    assert {row["run"] for row in json.loads(out)["table"]} == {"noisy-s0", "noisy-s1"}
+    code, _, err = zscope(*words, "--where", "data=rooms")
+    assert (code, "no run has data=rooms. Values of data: helix" in err) == (1, True)
+    # Measured on the same data, they can be compared.
+    both = [family / "noisy-s0", family / "b0.01-s0"]
+    assert len(zs.select_models(both, noisy, samples=50, scores=["mig"]).table) == 2
+
+
 def test_what_cannot_be_selected_is_refused(data, tmp_path):
     models = {"a": [aligned(0), aligned(1)]}
     for more, message in (

@@ -14,6 +14,7 @@ Duan et al., "Unsupervised model selection for variational disentangled represen
 ICLR 2020; Zietlow 2022, section 3.3.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,16 +24,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zscope.assays.run import Measurements, Options, choose, lower_is_better, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
-from zscope.collection.columns import score_name
+from zscope.collection.columns import data_names, score_name
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, Undefined
 from zscope.experiments.comparison_of_runs import DataOf
-from zscope.experiments.families import families, find_members
+from zscope.experiments.families import Member, families, find_members
 from zscope.experiments.records import Clock, Tabular, Watch
 from zscope.kept import results_of
 from zscope.loading import load
 from zscope.recording import SAMPLES, Recording, record
-from zscope.results import Scored, frame_of, text_table
+from zscope.results import Scored, frame_of, listed, text_table
 from zscope.sampling import whole
 from zscope.tables.statistics import ENOUGH, rank_test
 
@@ -149,7 +150,8 @@ def select_models(
     model]}. Runs that agree in everything but the seed are a group. `rank` is the column that
     orders the table, by default UDR; `scores` are further assays by which models can be ranked,
     by default some that use factors. `options` are by assay: {"udr": {"similarity": "spearman"}}.
-    `data` are by default those of each group; `root` is where datasets are kept.
+    `data` are by default those of the runs, which must be the same; `root` is where datasets are
+    kept.
     """
     whole("select", samples=samples, seed=seed)
     chosen = [entry.name for entry in choose(SCORES if scores is None else scores)]
@@ -162,7 +164,7 @@ def select_models(
             f"select: {unknown[0]} has options, but is not measured; measured: "
             f"{', '.join([*CRITERIA, *wanted])}. Add it to the scores, or leave its options out."
         )
-    groups, flags = _groups(runs)
+    groups, flags = _groups(runs, one_dataset=data is None)
     own_data = DataOf(data, root)
     clock = Clock(sum(len(group) for group in groups), progress)
     table: list[dict[str, Any]] = []
@@ -204,8 +206,8 @@ def select_models(
     )
 
 
-def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
-    """The models of each group, and what is left out."""
+def _groups(runs: Any, *, one_dataset: bool) -> tuple[list[list[_Model]], list[str]]:
+    """The models of each group, and what is left out; `one_dataset`: they are to have the same."""
     if isinstance(runs, Mapping):
         for name, own in runs.items():
             if not isinstance(own, Sequence) or isinstance(own, str | bytes):
@@ -224,6 +226,8 @@ def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
             raise ConfigError("select: got no models. Give a folder of runs, or models by group.")
         return [group for group in groups if group], []
     members, notes = find_members("select", runs)
+    if one_dataset:
+        _check_data(members)
     groups = []
     for family in families(members, ["seed"]):
         seeds = [(each, each.fields.get("seed")) for each in family.members]
@@ -234,6 +238,18 @@ def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
             ]
         )
     return groups, notes
+
+
+def _check_data(members: Sequence[Member]) -> None:
+    """Refuse runs of several datasets: neither their scores nor their ranks can be compared."""
+    counts = Counter(data_names([member.fields for member in members]))
+    if len(counts) > 1:
+        first = next(iter(counts))
+        raise ConfigError(
+            f"select: the runs are of {len(counts)} datasets, whose scores cannot be compared: "
+            f"{listed(counts, 6)}. Select one, for instance with --where 'data={first}' (in Python "
+            f"zs.runs(FOLDER).select(data={first!r}).paths)."
+        )
 
 
 def _measure(
