@@ -11,7 +11,7 @@ from worlds import World, random_rotation
 
 import zscope as zs
 from zscope.assays import CATALOGUE
-from zscope.errors import ConfigError, RunError
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments import selection
 
 SCALES = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
@@ -143,6 +143,26 @@ def test_correlations_that_are_missing_are_hatched(data):
     assert len(ax.patches) == 1
 
 
+def test_why_there_is_no_correlation_to_draw_is_said_as_it_is(data):
+    bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
+    for observed, models, scores, reason in (
+        (bare, [aligned(0)], ["mig"], "factors"),
+        (data, [aligned(0)], [], "No scores were asked for"),
+        (data, 3 * [aligned(0)], ["mig"], "all with the same distance-to-orthogonality and mig"),
+    ):
+        groups = {str(k): [model] for k, model in enumerate(models)}  # without UDR
+        result = zs.select_models(groups, observed, samples=100, scores=scores)
+        with pytest.raises(Undefined, match=f"no rank correlation to draw. .*{reason}"):
+            result.plot()
+
+
+def test_scores_that_are_criteria_are_measured_once(data):
+    models = {"a": [aligned(0)], "b": [rotated(0)]}
+    result = zs.select_models(models, data, samples=100, scores=["udr", "mig", *selection.CRITERIA])
+    assert result.scores == ["mig"]
+    assert "Not applicable" not in repr(result)
+
+
 def test_without_factors_there_are_criteria_alone(data):
     bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
     result = zs.select_models({"a": [aligned(0), aligned(1)]}, bare, **FEW)
@@ -195,6 +215,29 @@ def test_runs_of_different_data_are_not_ranked_together(family, zscope):
     # Measured on the same data, they can be compared.
     both = [family / "noisy-s0", family / "b0.01-s0"]
     assert len(zs.select_models(both, noisy, samples=50, scores=["mig"]).table) == 2
+
+
+def test_damaged_models_are_left_out_which_is_said(family):
+    three = [family / name for name in ("b4-s0", "b4-s1", "b0.01-s0")]
+    weights = three[0] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    result = zs.select_models(three, samples=50, scores=["mig"])
+    assert {row["run"] for row in result.table} == {"b4-s1", "b0.01-s0"}
+    assert any(flag.startswith("b4-s0 is left out: ") for flag in result.flags)
+    assert "one run" in result.missing["udr of b4-s1"]
+    with pytest.raises(RunError, match="no model can be used. b4-s0 is left out"):
+        zs.select_models(three[0], samples=50, scores=["mig"])
+
+
+def test_the_table_is_printed_also_if_there_is_no_figure(zscope, trained_family, tmp_path):
+    words = ("select", trained_family / "b0.01-s0", "--samples", 50, "--scores", "mig")
+    code, out, err = zscope(*words, "--figure", "none.png")
+    assert (code, out.split()[:2]) == (1, ["rank", "run"])
+    assert "no rank correlation to draw" in err
+    assert "1 model has both" in err
+    code, out, err = zscope(*words, "--figure", "none.png", "--csv")
+    assert (code, out.split(",")[:2]) == (1, ["rank", "run"])
+    assert not (tmp_path / "none.png").exists()
 
 
 def test_what_cannot_be_selected_is_refused(data, tmp_path):

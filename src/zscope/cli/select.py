@@ -61,6 +61,7 @@ def select(
     from zscope.experiments.families import find_members
     from zscope.recording import SAMPLES
     from zscope.report.progress import show_progress
+    from zscope.report.tables import as_csv
 
     try_figure("select: --figure", figure)
     check_output("select", json=json, csv=csv)
@@ -83,12 +84,8 @@ def select(
             seed=seed,
             progress=progress,
         )
-    if csv:
-        from zscope.report.tables import as_csv
-
-        print(as_csv(result.records(), list(result.records()[0])).decode(), end="")
-        return
-    print_with_figure(result, figure, json=json)
+    table = as_csv(result.records(), list(result.records()[0])) if csv else None
+    print_with_figure(result, figure, json=json, csv=table)
 
 
 def _selected(targets: list[str], where: list[str]) -> list[str]:

@@ -26,14 +26,14 @@ from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
 from zscope.collection.columns import data_names, score_name
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments.comparison_of_runs import DataOf
 from zscope.experiments.families import Member, families, find_members
 from zscope.experiments.records import Clock, Tabular, Watch
 from zscope.kept import results_of
 from zscope.loading import load
 from zscope.recording import SAMPLES, Recording, record
-from zscope.results import Scored, frame_of, listed, text_table
+from zscope.results import Scored, counted, frame_of, listed, text_table
 from zscope.sampling import whole
 from zscope.tables.statistics import ENOUGH, rank_test
 
@@ -92,14 +92,21 @@ class Selection(Tabular):
         rows = self.criteria
         columns = list(dict.fromkeys(each["score"] for each in self.agreement))
         if not self.agreement:
-            raise Undefined(
-                "select: there are no rank correlations to draw. They need factors, and at least "
-                f"{ENOUGH} models. The table itself is in .to_frame()."
-            )
+            raise Undefined(f"select: there is no rank correlation to draw. {self._why_none()}")
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
         matrix = [[known.get((row, column)) for column in columns] for row in rows]
         return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
                        diverging=True, empty="too few models, or constant", ax=ax)  # fmt: skip
+
+    def _why_none(self) -> str:
+        """Why there is no rank correlation at all."""
+        places = [
+            f"{criterion} with {score}" for score in self.scores[:1] for criterion in CRITERIA
+        ]
+        if not self.scores:
+            places = [p for p in self.missing if p.partition(" of ")[0] not in CRITERIA][:1]
+        reasons = [f"{place}: {self.missing[place]}" for place in places]
+        return " ".join(reasons) or "No scores were asked for. Name some, such as mig."
 
     def __repr__(self) -> str:
         names = list(self.table[0])
@@ -170,26 +177,43 @@ def select_models(
     table: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
     columns: dict[str, bool] = {name: low[name] for name in CRITERIA}  # the smallest is best
-    count = 0
+    counts: set[int] = set()
     for group in groups:
+        measured: list[_Model] = []
         recordings: list[Recording] = []
         rows = []
         for model in group:
             clock(model.name)
+            dataset = own_data(model.target)
+            try:
+                autoencoder = model.load()
+            except RunError as error:
+                flags.append(f"{model.name} is left out: {error}")
+                continue
             recording, used, outcome = _measure(
-                model, own_data(model.target), wanted, options, samples, seed
+                autoencoder, model.target, dataset, wanted, options, samples, seed
             )
+            del autoencoder  # one is in memory at a time
             row = {"rank": 0, "run": model.name, "group": model.group, "seed": model.seed}
             row |= {"used": used}
             values = _values(outcome)
             columns |= {key: low[key.partition(".")[0]] for key in values}
+            measured.append(model)
             rows.append(row | values)
             recordings.append(recording)
             missing |= {f"{name} of {model.name}": why for name, why in _reasons(outcome).items()}
             flags += [warning for warning in outcome.warnings if warning not in flags]
-            count = len(recording)
-        missing |= _agreement_of_seeds(group, recordings, rows, options.get(UDR, {}))
+            counts.add(len(recording))
+        if measured:
+            missing |= _agreement_of_seeds(measured, recordings, rows, options.get(UDR, {}))
         table += rows
+    if not table:
+        raise RunError(f"select: no model can be used. {' '.join(flags[:3])}")
+    if len(counts) > 1:
+        flags.append(
+            f"Models were measured on {min(counts):,} to {max(counts):,} samples, because their "
+            "data have different sizes."
+        )
     ranked_by = _ranking(rank, columns, table)
     table = _sorted(table, ranked_by, columns)
     flags += _collapsed(table)
@@ -202,7 +226,7 @@ def select_models(
         agreement=agreement,
         missing=missing | reasons,
         flags=flags,
-        samples=count,
+        samples=min(counts),
     )
 
 
@@ -253,17 +277,22 @@ def _check_data(members: Sequence[Member]) -> None:
 
 
 def _measure(
-    model: _Model, data: Dataset, scores: list[str], options: Options, samples: int, seed: int
+    autoencoder: Autoencoder,
+    target: Any,
+    data: Dataset,
+    scores: list[str],
+    options: Options,
+    samples: int,
+    seed: int,
 ) -> tuple[Recording, int, Measurements]:
     """The codes of a model, without it and the data; its latents in use; and its scores."""
-    autoencoder = model.load()
     recording = record(autoencoder, data, samples=samples, seed=seed)
     names = [DISTANCE, *scores]
     outcome = measure(
         recording,
         names,
         options={name: own for name, own in options.items() if name in names},
-        kept=None if model.target is None else results_of(model.target, autoencoder),
+        kept=None if target is None else results_of(target, autoencoder),
     )
     return Recording(None, recording.posterior, seed=seed), len(recording.used), outcome
 
@@ -312,7 +341,7 @@ def _ranking(rank: str | None, columns: Mapping[str, bool], table: list[dict[str
     if rank is None:
         if not known:
             raise Undefined(
-                f"select: none of the {len(table)} models has a value of any criterion. Do they "
+                f"select: {counted(len(table), 'model')} without a value of any criterion. Do they "
                 "use their latents, and are there two seeds of each? See: zscope assay RUN"
             )
         return known[0]
@@ -370,8 +399,11 @@ def _correlations(
             pairs = [pair for pair in both if None not in pair]
             result = rank_test(*zip(*pairs, strict=True)) if pairs else None
             if result is None:
-                seen = f"{len(pairs)} models have both"
-                seen += ", all with the same value" if len(pairs) >= ENOUGH else ""
+                seen = f"{counted(len(pairs), 'model')} {'has' if len(pairs) == 1 else 'have'} both"
+                both_columns = zip((criterion, score), zip(*pairs, strict=True), strict=False)
+                same = [name for name, values in both_columns if len(set(values)) == 1]
+                if len(pairs) >= ENOUGH and same:
+                    seen += f", all with the same {' and '.join(same)}"
                 missing[f"{criterion} with {score}"] = (
                     f"a rank correlation needs {ENOUGH} models with different values; {seen}."
                 )
