@@ -29,6 +29,7 @@ __all__ = [
     "Measure",
     "Result",
     "Scored",
+    "counted",
     "duration",
     "frame_of",
     "html_table",
@@ -358,6 +359,11 @@ def listed(items: Iterable[object], most: int = 12) -> str:
     if len(texts) > most:
         return f"{', '.join(texts[:most])}, … ({len(texts)} in all)"
     return ", ".join(texts) or "none"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: "1 model", "2 models"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

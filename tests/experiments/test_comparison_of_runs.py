@@ -4,6 +4,7 @@ import dataclasses
 import json
 import weakref
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -329,9 +330,25 @@ def test_the_command_compares_many(zscope, trained_family, tmp_path):
     for words, message in (
         ((*paths, "--set", "cka.debiased=false"), "--set is for the comparison of two models"),
         ((*paths, "--extractor", "inception"), "--extractor is for the comparison of two"),
-        (("--by", "seed", paths[0]), "no two of the 1 runs agree"),
+        (("--by", "seed", paths[0]), "further runs that differ in seed"),
         ((*paths[:2], "nowhere"), "there is no run at nowhere"),
         ((trained_family,), "is a folder of 5 runs, not a run"),
     ):
         code, out, err = zscope("compare", *words)
         assert (code, out, message in err) == (1, "", True), err
+
+
+def test_a_label_says_what_differs_and_no_more():
+    sprites = {"data": "sprites", "data.options.resolution": 16, "data.options.shape": 2}
+    fields = [
+        {"data": "digits", "options.beta": 1.0},
+        {**sprites, "options.beta": 1.0},
+        {**sprites, "options.beta": 1.0, "data.options.shape": 3},
+    ]
+    members = [families.Member(f"run {k}", Path(), own) for k, own in enumerate(fields)]
+    assert [each.label for each in families.families(members, ["seed"])] == [
+        "data digits", "data sprites, shape 2", "data sprites, shape 3"
+    ]  # fmt: skip
+    assert [each.label for each in families.families(members[:2], ["seed"])] == [
+        "data digits", "data sprites"
+    ]  # fmt: skip

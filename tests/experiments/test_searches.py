@@ -253,6 +253,7 @@ def test_searches_for_beta_that_cannot_be_are_refused(rows, tmp_path):
         ([1, 2], {"model": "ae"}, "ae is deterministic"),
         ([1, 2], {"model": "vae"}, "^search_beta: .*beta"),
         ([1, 2], {"options": {"beta": 2}}, "is what is searched for"),
+        ([1, 2], {"score": "loss"}, "^search_beta: models cannot be ranked by loss"),
     ):
         with pytest.raises(ConfigError, match=text):
             search_beta(rows, betas, latents=2, out=tmp_path / "none", **more)

@@ -10,7 +10,8 @@ import torch
 from worlds import World, random_rotation
 
 import zscope as zs
-from zscope.errors import ConfigError, RunError
+from zscope.assays import CATALOGUE
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments import selection
 
 SCALES = torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)
@@ -52,7 +53,8 @@ def test_aligned_models_win_by_every_criterion(data):
         "rotated": [rotated(seed) for seed in range(3)],
         "aligned": [aligned(seed) for seed in range(3)],
     }
-    result = zs.select_models(models, data, **FEW)
+    scores = ["mig", "alignment-gap"]  # of the one the largest is best, of the other the smallest
+    result = zs.select_models(models, data, samples=600, scores=scores)
     assert (result.ranked_by, [row["rank"] for row in result.table[:3]]) == ("udr", [1, 1, 1])
     assert [row["group"] for row in result.table] == 3 * ["aligned"] + 3 * ["rotated"]
     for row in result.table[:3]:
@@ -63,8 +65,9 @@ def test_aligned_models_win_by_every_criterion(data):
         assert row["udr"] < 0.8
         assert row["distance-to-orthogonality"] > 0.3  # chance is 1
         assert row["mig"] < 0.75
-    assert result.correlation("udr", "mig") > 0.7
-    assert result.correlation("distance-to-orthogonality", "mig") > 0.7  # smaller is better
+    for criterion in ("udr", "distance-to-orthogonality"):  # of which the smallest is best
+        for score in scores:
+            assert result.correlation(criterion, score) > 0.7, (criterion, score)
     # The same number as of the codes at hand.
     codes = [zs.record(model, data, samples=600).codes for model in models["rotated"]]
     direct = zs.assays.udr(codes, variances=[torch.full_like(each, 0.05**2) for each in codes])
@@ -76,6 +79,27 @@ def test_aligned_models_win_by_every_criterion(data):
         by_distance.table[0]["distance-to-orthogonality"]
         <= by_distance.table[-1]["distance-to-orthogonality"]
     )
+
+
+def test_models_are_ranked_by_distances_the_other_way_round(data):
+    def shrinking(share):  # the more it shrinks what it decodes, the further from the data
+        return World(lambda z: z * share, lambda x: x, 3, std=torch.full((3,), 0.05))
+
+    models = {"worst": [shrinking(0.2)], "best": [shrinking(1)], "second": [shrinking(0.6)]}
+    name = "sample-quality.Fréchet-distance-reconstructions"
+    result = zs.select_models(
+        models, data, rank="sample-quality", samples=100, scores=["sample-quality"]
+    )
+    assert (result.ranked_by, result.best) == (name, "best 0")
+    distances = [row[name] for row in result.table]
+    assert distances == sorted(distances)
+    assert [row["rank"] for row in result.table] == [1, 2, 3]
+
+
+def test_every_score_of_disentanglement_says_which_way_is_better():
+    entries = [each for each in CATALOGUE.values() if each.group == "disentanglement"]
+    assert {each.better for each in entries} == {"higher"}
+    assert {each.better for each in CATALOGUE.values()} == {"higher", "lower", ""}
 
 
 def test_groups_of_equal_quality_are_not_told_apart(data):
@@ -119,6 +143,26 @@ def test_correlations_that_are_missing_are_hatched(data):
     assert len(ax.patches) == 1
 
 
+def test_why_there_is_no_correlation_to_draw_is_said_as_it_is(data):
+    bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
+    for observed, models, scores, reason in (
+        (bare, [aligned(0)], ["mig"], "factors"),
+        (data, [aligned(0)], [], "No scores were asked for"),
+        (data, 3 * [aligned(0)], ["mig"], "all with the same distance-to-orthogonality and mig"),
+    ):
+        groups = {str(k): [model] for k, model in enumerate(models)}  # without UDR
+        result = zs.select_models(groups, observed, samples=100, scores=scores)
+        with pytest.raises(Undefined, match=f"no rank correlation to draw. .*{reason}"):
+            result.plot()
+
+
+def test_scores_that_are_criteria_are_measured_once(data):
+    models = {"a": [aligned(0)], "b": [rotated(0)]}
+    result = zs.select_models(models, data, samples=100, scores=["udr", "mig", *selection.CRITERIA])
+    assert result.scores == ["mig"]
+    assert "Not applicable" not in repr(result)
+
+
 def test_without_factors_there_are_criteria_alone(data):
     bare = zs.data.from_arrays(data.batch(slice(None)).numpy())
     result = zs.select_models({"a": [aligned(0), aligned(1)]}, bare, **FEW)
@@ -154,11 +198,54 @@ def test_runs_are_grouped_by_everything_but_the_seed(trained_family):
     assert udr == sorted(udr, reverse=True)
 
 
+def test_runs_of_different_data_are_not_ranked_together(family, zscope):
+    noisy = zs.data.load("helix", noise=0.5)
+    for seed in range(2):
+        model = zs.models.build("beta-vae", shape=(3,), latents=3, hidden=(16,), seed=seed)
+        zs.train(model, noisy, steps=5, seed=seed, progress=False, out=family / f"noisy-s{seed}")
+    message = r"2 datasets.*: helix, helix\?noise=0.5\. Select one.*--where 'data=helix'"
+    with pytest.raises(ConfigError, match=message):
+        zs.select_models(family, samples=100, scores=["mig"])
+    words = ("select", family, "--samples", 50, "--scores", "mig", "--json")
+    code, out, err = zscope(*words, "--where", "data=helix?noise=0.5")
+    assert code == 0, err
+    assert {row["run"] for row in json.loads(out)["table"]} == {"noisy-s0", "noisy-s1"}
+    code, _, err = zscope(*words, "--where", "data=rooms")
+    assert (code, "no run has data=rooms. Values of data: helix" in err) == (1, True)
+    # Measured on the same data, they can be compared.
+    both = [family / "noisy-s0", family / "b0.01-s0"]
+    assert len(zs.select_models(both, noisy, samples=50, scores=["mig"]).table) == 2
+
+
+def test_damaged_models_are_left_out_which_is_said(family):
+    three = [family / name for name in ("b4-s0", "b4-s1", "b0.01-s0")]
+    weights = three[0] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:200])
+    result = zs.select_models(three, samples=50, scores=["mig"])
+    assert {row["run"] for row in result.table} == {"b4-s1", "b0.01-s0"}
+    assert any(flag.startswith("b4-s0 is left out: ") for flag in result.flags)
+    assert "one run" in result.missing["udr of b4-s1"]
+    with pytest.raises(RunError, match="no model can be used. b4-s0 is left out"):
+        zs.select_models(three[0], samples=50, scores=["mig"])
+
+
+def test_the_table_is_printed_also_if_there_is_no_figure(zscope, trained_family, tmp_path):
+    words = ("select", trained_family / "b0.01-s0", "--samples", 50, "--scores", "mig")
+    code, out, err = zscope(*words, "--figure", "none.png")
+    assert (code, out.split()[:2]) == (1, ["rank", "run"])
+    assert "no rank correlation to draw" in err
+    assert "1 model has both" in err
+    code, out, err = zscope(*words, "--figure", "none.png", "--csv")
+    assert (code, out.split(",")[:2]) == (1, ["rank", "run"])
+    assert not (tmp_path / "none.png").exists()
+
+
 def test_what_cannot_be_selected_is_refused(data, tmp_path):
     models = {"a": [aligned(0), aligned(1)]}
     for more, message in (
         ({"rank": "mgi"}, "no model has a value of 'mgi'"),
         ({"scores": ["mgi"]}, "no assay is called 'mgi'. Did you mean"),
+        ({"scores": ["response"]}, "cannot be ranked by response.*Choose from .*mig"),
         ({"options": {"dci": {"flavour": "dlib"}}}, "dci has options, but is not measured"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -43,7 +43,8 @@ class Entry:
     lowered. `uses` names assays whose default results the function needs: their passes are added
     unless these results exist already, or the option in front of the name is set:
     "causal=response-matrix". `compares` marks assays of two or more recordings, which `zscope
-    compare` runs.
+    compare` runs. `better` is "higher" or "lower" if all its scores are better that way, so that
+    models can be ranked by them.
     """
 
     question: str
@@ -55,6 +56,7 @@ class Entry:
     fewest: int = 8  # fewer of them are not worth measuring
     uses: tuple[str, ...] = ()
     compares: bool = False
+    better: str = ""
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
     module: str = ""  # where the function is

@@ -118,6 +118,22 @@ def choose(names: Iterable[str] | str | None) -> list[Entry]:
     return [CATALOGUE[name] for name in members]
 
 
+def lower_is_better(who: str, score: str) -> bool:
+    """Whether models with a low score (ASSAY or ASSAY.MEASURE) are the better ones.
+
+    ConfigError for a score of which neither a high nor a low value is known to be better.
+    """
+    name = score.partition(".")[0]
+    better = CATALOGUE[name].better if name in CATALOGUE else ""
+    if not better:
+        known = [each.name for each in CATALOGUE.values() if each.better and not each.compares]
+        raise ConfigError(
+            f"{who}: models cannot be ranked by {score}, of which neither high nor low values are "
+            f"known to be better. Choose from {', '.join(known)}."
+        )
+    return better == "lower"
+
+
 def check_options(options: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
     """Options by assay; ConfigError for an assay or an option that does not exist.
 

@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from zscope.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zscope.collection import Runs
 
 __all__ = [
     "AsCsv",
@@ -29,10 +32,12 @@ __all__ = [
     "Target",
     "Variances",
     "Weights",
+    "Where",
     "assay_options",
     "check_cluster",
     "check_output",
     "fractions",
+    "runs_where",
     "settings",
     "value",
     "value_or_model",
@@ -93,6 +98,10 @@ AssayOption = Annotated[
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
+Where = Annotated[
+    list[str] | None,
+    Option(metavar="NAME=VALUE,VALUE", help="Only runs with one of these; may be repeated."),
+]
 AsCsv = Annotated[bool, Option("--csv", help="Print the scores as CSV.")]
 
 
@@ -127,6 +136,31 @@ def check_output(command: str, *, json: bool, csv: bool) -> None:
         raise ConfigError(
             f"{command}: got --json and --csv, and only one of them can be printed. Leave one out."
         )
+
+
+def runs_where(command: str, runs: "Runs", conditions: list[str] | None) -> "Runs":
+    """The runs that fulfil every condition of --where NAME=VALUE,VALUE."""
+    from zscope.results import listed
+
+    for condition in conditions or []:
+        name, equals, text = condition.partition("=")
+        if not equals or not name.strip() or not text.strip():
+            raise ConfigError(
+                f"{command}: --where {condition!r} is not of the form NAME=VALUE, for instance "
+                "--where beta=1,4."
+            )
+        column = runs.columns.resolve(name.strip(), f"{command}: --where")
+        levels = runs.levels(column)
+        # A list is one value, as it is printed: split=0.8,0.2.
+        words = [text.strip()] if text.strip() in levels else None
+        wanted = words or [value(part.strip()) for part in text.split(",")]
+        selected = runs.select(**{column: wanted})
+        if not len(selected):
+            raise ConfigError(
+                f"{command}: no run has {condition}. Values of {name.strip()}: {listed(levels)}."
+            )
+        runs = selected
+    return runs
 
 
 def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from zscope.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zscope.errors import RunError
+    from zscope.errors import ZscopeError
     from zscope.results import Result
 
 __all__ = ["print_with_figure", "save_figures", "try_figure", "try_file", "try_folder"]
@@ -26,25 +26,30 @@ def try_figure(option: str, path: Path | None) -> None:
         try_file(option, path)
 
 
-def save_figures(figures: "dict[Path, Result]") -> "tuple[list[Path], RunError | None]":
+def save_figures(figures: "dict[Path, Result]") -> "tuple[list[Path], ZscopeError | None]":
     """Draw results into files; those that were saved, and why the next one was not."""
-    from zscope.errors import RunError
+    from zscope.errors import RunError, Undefined
     from zscope.plots import save
 
     saved: list[Path] = []
     for file, result in figures.items():
         try:
             save(result.plot(), file)
-        except RunError as error:  # the disk is full, say: the numbers are still printed
+        # The disk is full, say, or there is nothing to draw: the numbers are still printed.
+        except (RunError, Undefined) as error:
             return saved, error
         saved.append(file)
     return saved, None
 
 
-def print_with_figure(result: "Result", figure: Path | None, *, json: bool) -> None:
-    """Print a result for people or as JSON, and draw it."""
+def print_with_figure(
+    result: "Result", figure: Path | None, *, json: bool, csv: bytes | None = None
+) -> None:
+    """Print a result for people, as JSON or as the CSV that is given, and draw it."""
     saved, unsaved = save_figures({} if figure is None else {figure: result})
-    if json:
+    if csv is not None:
+        print(csv.decode(), end="")
+    elif json:
         from json import dumps
 
         print(dumps({**result.to_dict(), "figure": str(saved[0]) if saved else None}))

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from zscope.cli.options import AsJson, AssayOption, DataName, DataOption, Root, Seed
+from zscope.cli.options import AsJson, AssayOption, DataName, DataOption, Root, Seed, Where
+from zscope.errors import ConfigError
 
 __all__ = ["select"]
 
@@ -18,8 +19,12 @@ def select(
     ] = None,
     scores: Annotated[
         str | None,
-        Option(metavar="ASSAYS", help="Scores that use factors, to stand beside: a,b,c."),
+        Option(
+            metavar="ASSAYS",
+            help="Scores to stand beside (default: mig,dci,sap,factor-vae-score).",
+        ),
     ] = None,
+    where: Where = None,
     data: DataName = None,
     data_option: DataOption = None,
     samples: Annotated[int | None, Option(help="Observations to encode (default 10,000).")] = None,
@@ -35,13 +40,16 @@ def select(
     UDR: does a model agree with those that differ from it in the seed alone? It needs two seeds of
     each configuration or more. Distance to orthogonality, as a share of chance: does the decoder
     stretch space along the latent axes? Where the data have factors, the scores that use them
-    stand beside, with the rank correlation of each criterion with each score.
+    stand beside, with the rank correlation of each criterion with each score. All models must be
+    of the same data, because the scores of different data cannot be compared.
 
     Examples:
 
       zscope select runs
 
       zscope select runs --rank distance-to-orthogonality --csv
+
+      zscope select runs --where data=digits --where beta=1,4
 
       zscope select runs/a runs/b runs/c --scores mig,dci --json
     """
@@ -53,10 +61,13 @@ def select(
     from zscope.experiments.families import find_members
     from zscope.recording import SAMPLES
     from zscope.report.progress import show_progress
+    from zscope.report.tables import as_csv
 
     try_figure("select: --figure", figure)
     check_output("select", json=json, csv=csv)
     options = check_options(assay_options(set_))
+    if where:
+        runs = _selected(runs, where)
     observed = None
     if data is not None:
         first = find_members("select", runs)[0][0]
@@ -73,9 +84,21 @@ def select(
             seed=seed,
             progress=progress,
         )
-    if csv:
-        from zscope.report.tables import as_csv
+    table = as_csv(result.records(), list(result.records()[0])) if csv else None
+    print_with_figure(result, figure, json=json, csv=table)
 
-        print(as_csv(result.records(), list(result.records()[0])).decode(), end="")
-        return
-    print_with_figure(result, figure, json=json)
+
+def _selected(targets: list[str], where: list[str]) -> list[str]:
+    """The folders of the runs that fulfil the conditions, of which some targets may have none."""
+    from zscope.cli.options import runs_where
+    from zscope.collection import runs as read_runs
+
+    folders, refusals = [], []
+    for target in targets:
+        try:
+            folders += [str(path) for path in runs_where("select", read_runs(target), where).paths]
+        except ConfigError as error:
+            refusals.append(error)
+    if not folders:
+        raise refusals[0]
+    return folders

@@ -2,10 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from zscope.cli.options import Where
 from zscope.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,10 +35,7 @@ def table(
             help="Differences between the values of a setting, of runs that agree in all others.",
         ),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        Option(metavar="NAME=VALUE,VALUE", help="Only runs with one of these; may be repeated."),
-    ] = None,
+    where: Where = None,
     format: Annotated[
         str | None,
         Option(help="terminal, csv, parquet, json, md or tex (default: by the ending of FILE)."),
@@ -83,11 +81,12 @@ def table(
 
       zscope table runs/beta --plot mig,dci,sap -o correlations.pdf
     """
+    from zscope.cli.options import runs_where
     from zscope.collection import runs as read_runs
     from zscope.tables import table as make_table
 
     _check_output(format, plot, against, line, out)
-    collection = _where(read_runs(runs), where)
+    collection = runs_where("table", read_runs(runs), where)
     if plot is not None and out is not None:
         _draw(collection, _names(plot) or [], against, line, out)
     else:
@@ -145,32 +144,6 @@ def _names(text: str | None) -> list[str] | None:
     if text is None:
         return None
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _where(runs: "Runs", conditions: list[str] | None) -> "Runs":
-    """The runs that fulfil every condition NAME=VALUE,VALUE."""
-    from zscope.cli.options import value
-    from zscope.results import listed
-
-    for condition in conditions or []:
-        name, equals, text = condition.partition("=")
-        if not equals or not name.strip() or not text.strip():
-            raise ConfigError(
-                f"table: --where {condition!r} is not of the form NAME=VALUE, for instance --where "
-                "beta=1,4."
-            )
-        column = runs.columns.resolve(name.strip(), "table: --where")
-        levels = runs.levels(column)
-        # A list is one value, as it is printed: split=0.8,0.2.
-        parts = [text] if text.strip() in levels else text.split(",")
-        wanted: Any = [value(part.strip()) if len(parts) > 1 else part for part in parts]
-        selected = runs.select(**{column: wanted})
-        if not len(selected):
-            raise ConfigError(
-                f"table: no run has {condition}. Values of {name.strip()}: {listed(levels)}."
-            )
-        runs = selected
-    return runs
 
 
 def _draw(

@@ -7,6 +7,7 @@ except for the counts of types of latents: `passive` is always that of the assay
 the data, and `history.passive` that of a batch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -15,7 +16,8 @@ from typing import Any
 from zscope.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "WORDS", "Columns", "choose_entries", "columns_of", "follows_another", "rows_of", "score_name"
+    "WORDS", "Columns", "choose_entries", "columns_of", "data_names", "follows_another", "rows_of",
+    "score_name",
 ]  # fmt: skip
 
 Row = dict[str, Any]
@@ -170,10 +172,9 @@ def rows_of(
     choose: Callable[[Sequence[Row]], Row | None],
 ) -> list[Row]:
     """Each run as a plain dict of what it has; `choose` takes one of several entries, or none."""
-    keys = [_data_key(record.get("fields", {})) for record in records.values()]
-    data = _data_names(keys)
+    data = data_names([record.get("fields", {}) for record in records.values()])
     rows = []
-    for (name, record), dataset in zip(records.items(), keys, strict=True):
+    for (name, record), dataset in zip(records.items(), data, strict=True):
         row: Row = {"run": name, "status": record["status"]}
         if "step" in record:
             row["step"] = record["step"]
@@ -181,7 +182,7 @@ def rows_of(
             if short := columns.fields.get(long):
                 row[short] = value
         if "data" in row:
-            row["data"] = data[dataset]
+            row["data"] = dataset
         for entry in choose_entries(record, choose).values():
             for measure, value in (entry.get("scores") or {}).items():
                 if isinstance(value, int | float) and not isinstance(value, bool):
@@ -214,12 +215,12 @@ def _data_key(fields: Mapping[str, Any]) -> tuple[str, str]:
     return str(fields.get("data")), f"?{text}" if text else ""
 
 
-def _data_names(keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """How each dataset is called: one's own files by the last part of their path."""
-    keys = set(keys)
+def data_names(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How the data of each run are called, with their options.
+
+    One's own files are called by the last part of their path.
+    """
+    keys = [_data_key(each) for each in settings]
     lasts = {name: PurePath(name).name for name, _ in keys}
-    names = {
-        name: last if list(lasts.values()).count(last) == 1 else name
-        for name, last in lasts.items()
-    }
-    return {(name, options): names[name] + options for name, options in keys}
+    counts = Counter(lasts.values())
+    return [(lasts[name] if counts[lasts[name]] == 1 else name) + options for name, options in keys]

@@ -19,10 +19,10 @@ from typing import Any
 from zscope import store
 from zscope.collection import Runs
 from zscope.collection import runs as collect
-from zscope.collection.columns import follows_another
+from zscope.collection.columns import OPTIONS, follows_another
 from zscope.collection.index import fields_of as flatten
 from zscope.errors import ConfigError, RunError, did_you_mean, listed_names
-from zscope.results import listed
+from zscope.results import counted, listed
 
 __all__ = ["Family", "Member", "families", "fields_of", "find_members", "pairs_by", "resolve"]
 
@@ -87,8 +87,8 @@ def find_members(who: str, runs: Any) -> tuple[list[Member], list[str]]:
             members.append(Member(name, path, fields_of(run.config)))
     if not members:
         raise RunError(
-            f"{who}: none of the {len(folders)} runs can be used. {' '.join(notes[:3])} Resume "
-            "them with: zscope train --out RUN --resume"
+            f"{who}: {counted(len(folders), 'run')}, and none can be used. {' '.join(notes[:3])} "
+            "Resume them with: zscope train --out RUN --resume"
         )
     return members, notes
 
@@ -162,6 +162,11 @@ def pairs_by(who: str, members: Sequence[Member], by: Sequence[str]) -> list[Fam
             groups.setdefault(key, Family(label)).pairs.append((first, second))
     for group in groups.values():
         group.members = list({id(each): each for pair in group.pairs for each in pair}.values())
+    if len(members) == 1:
+        raise ConfigError(
+            f"{who}: there is one run, {members[0].name}, and nothing to compare it with. Train "
+            f"further runs that differ in {' and '.join(map(_short, by))}."
+        )
     if not groups:
         differing = _varying(members, [])
         raise ConfigError(
@@ -174,7 +179,8 @@ def pairs_by(who: str, members: Sequence[Member], by: Sequence[str]) -> list[Fam
 
 
 def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
-    """The fields in which runs differ, but those that are free to and those a model implies."""
+    """The fields in which runs differ, but those that are free to and those that the name of the
+    model or of the data implies."""
     keys = dict.fromkeys(key for member in members for key in member.fields if key not in free)
     models = len({str(member.fields.get("model")) for member in members})
     levels = {
@@ -184,8 +190,16 @@ def _varying(members: Sequence[Member], free: Sequence[str]) -> list[str]:
     return [
         key
         for key in keys
-        if len(levels[key]) > 1 and not follows_another(key, levels[key], models)
+        if len(levels[key]) > 1
+        and not follows_another(key, levels[key], models)
+        and not _follows_data(key, members)
     ]
+
+
+def _follows_data(key: str, members: Sequence[Member]) -> bool:
+    """Whether an option of the data has one value in all runs on data of the same name."""
+    values = {(member.fields.get("data"), _level(member.fields.get(key))) for member in members}
+    return key.startswith(OPTIONS) and len(values) == len({data for data, _ in values})
 
 
 def _level(value: Any) -> str:
@@ -193,7 +207,8 @@ def _level(value: Any) -> str:
 
 
 def _label(member: Member, shown: Sequence[str]) -> str:
-    return ", ".join(f"{_short(name)} {_text(member.fields.get(name))}" for name in shown)
+    own = [name for name in shown if name in member.fields]
+    return ", ".join(f"{_short(name)} {_text(member.fields[name])}" for name in own)
 
 
 def _text(value: Any) -> str:
@@ -201,7 +216,7 @@ def _text(value: Any) -> str:
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("options.")
+    return name.removeprefix("data.").removeprefix("options.")
 
 
 def _order(member: Member, free: Sequence[str]) -> list[tuple[bool, float, str]]:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from zscope import data as datasets
 from zscope import models
 from zscope.assays import CATALOGUE
+from zscope.assays.run import lower_is_better
 from zscope.collection import Runs
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, RunError, Undefined
@@ -33,9 +34,6 @@ from zscope.tables.statistics import ENOUGH, mean_of
 from zscope.training.config import RATE
 
 __all__ = ["BetaSearch", "ElbowCurve", "elbow_curve", "search_beta"]
-
-DISTANCE = "distance-to-orthogonality"
-"""The score of a model that is best when it is low."""
 
 Shown = Callable[[Any, Any], None] | bool | None
 
@@ -234,14 +232,15 @@ def search_beta(
 
     All β are trained, and `choice_of_beta` (see there for the rule, `needed` and `threshold`) is
     applied to the posteriors of `samples` observations, for every seed. With a `score`, an assay
-    such as "mig" or a column of `zs.runs`, the best one of the usable β is chosen instead of the
-    largest: the highest score, or the lowest distance-to-orthogonality. `data` and the workers
-    are those of `elbow_curve`; `out` is the folder of the sweep.
+    by which models can be ranked ("mig", "dci.completeness"), the best one of the usable β is
+    chosen instead of the largest: the highest mig, or the lowest distance-to-orthogonality. `data`
+    and the workers are those of `elbow_curve`; `out` is the folder of the sweep.
     """
     who = "search_beta"
     whole(who, seed=seed)
     whole(who, 1, seeds=seeds, latents=latents)
     chosen = _betas(who, betas)
+    low = score is not None and lower_is_better(who, score)
     if models.entry(model).posterior == "point":
         raise ConfigError(
             f"{who}: {model} is deterministic, so its latents have no variance to look at. Use a "
@@ -267,7 +266,6 @@ def search_beta(
         row = rows[beta, seed]
         posterior = record(load(runs.folder / row["run"]), dataset, samples=samples).posterior
         value = None if column is None else _value(who, row, column)
-        low = column is not None and column.startswith(DISTANCE)
         return Trial(posterior, None if low else value, value if low else None)
 
     found: dict[int, ChoiceOfBeta] = {}

@@ -14,25 +14,26 @@ Duan et al., "Unsupervised model selection for variational disentangled represen
 ICLR 2020; Zietlow 2022, section 3.3.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zscope.assays.run import Measurements, Options, choose, measure
+from zscope.assays.run import Measurements, Options, choose, lower_is_better, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
-from zscope.collection.columns import score_name
+from zscope.collection.columns import data_names, score_name
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, Undefined
+from zscope.errors import ConfigError, RunError, Undefined
 from zscope.experiments.comparison_of_runs import DataOf
-from zscope.experiments.families import families, find_members
+from zscope.experiments.families import Member, families, find_members
 from zscope.experiments.records import Clock, Tabular, Watch
 from zscope.kept import results_of
 from zscope.loading import load
 from zscope.recording import SAMPLES, Recording, record
-from zscope.results import Scored, frame_of, text_table
+from zscope.results import Scored, counted, frame_of, listed, text_table
 from zscope.sampling import whole
 from zscope.tables.statistics import ENOUGH, rank_test
 
@@ -91,14 +92,21 @@ class Selection(Tabular):
         rows = self.criteria
         columns = list(dict.fromkeys(each["score"] for each in self.agreement))
         if not self.agreement:
-            raise Undefined(
-                "select: there are no rank correlations to draw. They need factors, and at least "
-                f"{ENOUGH} models. The table itself is in .to_frame()."
-            )
+            raise Undefined(f"select: there is no rank correlation to draw. {self._why_none()}")
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
         matrix = [[known.get((row, column)) for column in columns] for row in rows]
         return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
                        diverging=True, empty="too few models, or constant", ax=ax)  # fmt: skip
+
+    def _why_none(self) -> str:
+        """Why there is no rank correlation at all."""
+        places = [
+            f"{criterion} with {score}" for score in self.scores[:1] for criterion in CRITERIA
+        ]
+        if not self.scores:
+            places = [p for p in self.missing if p.partition(" of ")[0] not in CRITERIA][:1]
+        reasons = [f"{place}: {self.missing[place]}" for place in places]
+        return " ".join(reasons) or "No scores were asked for. Name some, such as mig."
 
     def __repr__(self) -> str:
         names = list(self.table[0])
@@ -147,12 +155,15 @@ def select_models(
 
     `runs` is a folder of runs, several runs, or models of one's own by group: {"beta 4": [model,
     model]}. Runs that agree in everything but the seed are a group. `rank` is the column that
-    orders the table, by default UDR; `scores` are assays that need factors. `options` are by
-    assay: {"udr": {"similarity": "spearman"}}. `data` are by default those of each group; `root`
-    is where datasets are kept.
+    orders the table, by default UDR; `scores` are further assays by which models can be ranked,
+    by default some that use factors. `options` are by assay: {"udr": {"similarity": "spearman"}}.
+    `data` are by default those of the runs, which must be the same; `root` is where datasets are
+    kept.
     """
     whole("select", samples=samples, seed=seed)
-    wanted = [entry.name for entry in choose(SCORES if scores is None else scores)]
+    chosen = [entry.name for entry in choose(SCORES if scores is None else scores)]
+    wanted = [name for name in chosen if name not in CRITERIA]  # these are measured anyway
+    low = {name: lower_is_better("select", name) for name in (*CRITERIA, *wanted)}
     options = dict(options or {})
     unknown = [name for name in options if name not in {*CRITERIA, *wanted}]
     if unknown:
@@ -160,32 +171,49 @@ def select_models(
             f"select: {unknown[0]} has options, but is not measured; measured: "
             f"{', '.join([*CRITERIA, *wanted])}. Add it to the scores, or leave its options out."
         )
-    groups, flags = _groups(runs)
+    groups, flags = _groups(runs, one_dataset=data is None)
     own_data = DataOf(data, root)
     clock = Clock(sum(len(group) for group in groups), progress)
     table: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
-    columns: dict[str, bool] = {name: name != DISTANCE for name in CRITERIA}  # larger is better
-    count = 0
+    columns: dict[str, bool] = {name: low[name] for name in CRITERIA}  # the smallest is best
+    counts: set[int] = set()
     for group in groups:
+        measured: list[_Model] = []
         recordings: list[Recording] = []
         rows = []
         for model in group:
             clock(model.name)
+            dataset = own_data(model.target)
+            try:
+                autoencoder = model.load()
+            except RunError as error:
+                flags.append(f"{model.name} is left out: {error}")
+                continue
             recording, used, outcome = _measure(
-                model, own_data(model.target), wanted, options, samples, seed
+                autoencoder, model.target, dataset, wanted, options, samples, seed
             )
+            del autoencoder  # one is in memory at a time
             row = {"rank": 0, "run": model.name, "group": model.group, "seed": model.seed}
             row |= {"used": used}
             values = _values(outcome)
-            columns |= dict.fromkeys((key for key in values if key not in columns), True)
+            columns |= {key: low[key.partition(".")[0]] for key in values}
+            measured.append(model)
             rows.append(row | values)
             recordings.append(recording)
             missing |= {f"{name} of {model.name}": why for name, why in _reasons(outcome).items()}
             flags += [warning for warning in outcome.warnings if warning not in flags]
-            count = len(recording)
-        missing |= _agreement_of_seeds(group, recordings, rows, options.get(UDR, {}))
+            counts.add(len(recording))
+        if measured:
+            missing |= _agreement_of_seeds(measured, recordings, rows, options.get(UDR, {}))
         table += rows
+    if not table:
+        raise RunError(f"select: no model can be used. {' '.join(flags[:3])}")
+    if len(counts) > 1:
+        flags.append(
+            f"Models were measured on {min(counts):,} to {max(counts):,} samples, because their "
+            "data have different sizes."
+        )
     ranked_by = _ranking(rank, columns, table)
     table = _sorted(table, ranked_by, columns)
     flags += _collapsed(table)
@@ -198,12 +226,12 @@ def select_models(
         agreement=agreement,
         missing=missing | reasons,
         flags=flags,
-        samples=count,
+        samples=min(counts),
     )
 
 
-def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
-    """The models of each group, and what is left out."""
+def _groups(runs: Any, *, one_dataset: bool) -> tuple[list[list[_Model]], list[str]]:
+    """The models of each group, and what is left out; `one_dataset`: they are to have the same."""
     if isinstance(runs, Mapping):
         for name, own in runs.items():
             if not isinstance(own, Sequence) or isinstance(own, str | bytes):
@@ -222,6 +250,8 @@ def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
             raise ConfigError("select: got no models. Give a folder of runs, or models by group.")
         return [group for group in groups if group], []
     members, notes = find_members("select", runs)
+    if one_dataset:
+        _check_data(members)
     groups = []
     for family in families(members, ["seed"]):
         seeds = [(each, each.fields.get("seed")) for each in family.members]
@@ -234,18 +264,35 @@ def _groups(runs: Any) -> tuple[list[list[_Model]], list[str]]:
     return groups, notes
 
 
+def _check_data(members: Sequence[Member]) -> None:
+    """Refuse runs of several datasets: neither their scores nor their ranks can be compared."""
+    counts = Counter(data_names([member.fields for member in members]))
+    if len(counts) > 1:
+        first = next(iter(counts))
+        raise ConfigError(
+            f"select: the runs are of {len(counts)} datasets, whose scores cannot be compared: "
+            f"{listed(counts, 6)}. Select one, for instance with --where 'data={first}' (in Python "
+            f"zs.runs(FOLDER).select(data={first!r}).paths)."
+        )
+
+
 def _measure(
-    model: _Model, data: Dataset, scores: list[str], options: Options, samples: int, seed: int
+    autoencoder: Autoencoder,
+    target: Any,
+    data: Dataset,
+    scores: list[str],
+    options: Options,
+    samples: int,
+    seed: int,
 ) -> tuple[Recording, int, Measurements]:
     """The codes of a model, without it and the data; its latents in use; and its scores."""
-    autoencoder = model.load()
     recording = record(autoencoder, data, samples=samples, seed=seed)
     names = [DISTANCE, *scores]
     outcome = measure(
         recording,
         names,
         options={name: own for name, own in options.items() if name in names},
-        kept=None if model.target is None else results_of(model.target, autoencoder),
+        kept=None if target is None else results_of(target, autoencoder),
     )
     return Recording(None, recording.posterior, seed=seed), len(recording.used), outcome
 
@@ -294,7 +341,7 @@ def _ranking(rank: str | None, columns: Mapping[str, bool], table: list[dict[str
     if rank is None:
         if not known:
             raise Undefined(
-                f"select: none of the {len(table)} models has a value of any criterion. Do they "
+                f"select: {counted(len(table), 'model')} without a value of any criterion. Do they "
                 "use their latents, and are there two seeds of each? See: zscope assay RUN"
             )
         return known[0]
@@ -312,7 +359,7 @@ def _sorted(
 ) -> list[dict[str, Any]]:
     """Best first, those without a value last; all rows with the same columns."""
     names = ["rank", "run", "group", "seed", "used", *columns]
-    sign = -1 if columns[ranked_by] else 1
+    sign = 1 if columns[ranked_by] else -1
 
     def order(row: dict[str, Any]) -> tuple[bool, float]:
         value = row.get(ranked_by)
@@ -344,16 +391,19 @@ def _correlations(
     """The rank correlation of each criterion with each score; why there is none."""
     agreement, missing = [], {}
     for criterion in CRITERIA:
-        sign = 1 if columns[criterion] else -1
         for score in columns:
             if score in CRITERIA:
                 continue
+            sign = 1 if columns[criterion] == columns[score] else -1
             both = [(row[criterion], row[score]) for row in table]
             pairs = [pair for pair in both if None not in pair]
             result = rank_test(*zip(*pairs, strict=True)) if pairs else None
             if result is None:
-                seen = f"{len(pairs)} models have both"
-                seen += ", all with the same value" if len(pairs) >= ENOUGH else ""
+                seen = f"{counted(len(pairs), 'model')} {'has' if len(pairs) == 1 else 'have'} both"
+                both_columns = zip((criterion, score), zip(*pairs, strict=True), strict=False)
+                same = [name for name, values in both_columns if len(set(values)) == 1]
+                if len(pairs) >= ENOUGH and same:
+                    seen += f", all with the same {' and '.join(same)}"
                 missing[f"{criterion} with {score}"] = (
                     f"a rank correlation needs {ENOUGH} models with different values; {seen}."
                 )

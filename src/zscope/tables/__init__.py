@@ -8,7 +8,7 @@ How means, intervals and verdicts are computed: `zscope.tables.statistics`.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import combinations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zscope.collection import Runs, as_runs
 from zscope.errors import ConfigError, MissingExtra, RunError, listed_names
 from zscope.files import write_whole
-from zscope.results import html_table, listed, text_table
+from zscope.results import counted, html_table, listed, text_table
 from zscope.tables.formats import (
     as_csv,
     as_markdown,
@@ -229,8 +229,8 @@ def _copies(runs: Runs) -> list[str]:
     others = [name for name, copy in copies.items() if not copy.agrees]
     differ = f"; {len(others):,} of them have other numbers: {listed(others, 3)}" if others else ""
     return [
-        f"{_count(copies, 'run')} left out as {'a copy' if len(copies) == 1 else 'copies'} of "
-        f"others (same configuration and seed), the first by name is counted{differ}"
+        f"{counted(len(copies), 'run')} left out as {'a copy' if len(copies) == 1 else 'copies'} "
+        f"of others (same configuration and seed), the first by name is counted{differ}"
     ]
 
 
@@ -249,17 +249,15 @@ def _left_out(runs: Runs) -> list[str]:
     """What the table does not show of these runs, a line each."""
     lines = []
     if names := runs.unfinished:
-        lines.append(f"{_count(names, 'run')} not finished, left out: {listed(names, 3)}")
+        lines.append(f"{counted(len(names), 'run')} not finished, left out: {listed(names, 3)}")
     damaged = [row["run"] for row in runs.rows if row["status"] == "damaged"]
     if damaged:
-        lines.append(f"{_count(damaged, 'run')} damaged, left out: {listed(damaged, 3)}")
+        lines.append(f"{counted(len(damaged), 'run')} damaged, left out: {listed(damaged, 3)}")
     if runs.missing:
-        lines.append(f"{_count(runs.missing, 'planned run')} not begun: {listed(runs.missing, 3)}")
+        lines.append(
+            f"{counted(len(runs.missing), 'planned run')} not begun: {listed(runs.missing, 3)}"
+        )
     return lines
-
-
-def _count(items: Sized, noun: str) -> str:
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def _means(runs: Runs, keys: dict[str, str], by: list[str]) -> Table:

@@ -167,4 +167,5 @@ ENTRY = Entry(
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,
+    better="lower",
 )

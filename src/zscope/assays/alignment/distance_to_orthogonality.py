@@ -256,4 +256,5 @@ ENTRY = Entry(
     needs=("two latents",),
     passes="samples * latents",
     most=4_000,
+    better="lower",
 )

@@ -87,5 +87,6 @@ def _estimate(information: np.ndarray, possible: np.ndarray) -> Estimate:
 ENTRY = Entry(
     question="How much of the factors is encoded by latents that encode one factor each?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="DCIMIG",
 )

@@ -158,4 +158,5 @@ def mean_area(
 ENTRY = Entry(
     question="Can a linear classifier predict the factors from the codes?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
 )

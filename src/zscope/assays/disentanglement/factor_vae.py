@@ -184,5 +184,6 @@ def _least_varying(
 ENTRY = Entry(
     question="If one factor is fixed, does the latent that varies least identify it?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="FactorVAE score",
 )

@@ -171,5 +171,6 @@ def _estimate(
 ENTRY = Entry(
     question="Does a latent stay fixed while its factor is fixed and everything else changes?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="IRS",
 )

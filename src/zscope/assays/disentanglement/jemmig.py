@@ -100,5 +100,6 @@ def _plain(sample: Sample, _: np.random.Generator) -> Estimate:
 ENTRY = Entry(
     question="Is each factor encoded in one latent that encodes nothing else?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="JEMMIG",
 )

@@ -120,5 +120,6 @@ def correlations(first: np.ndarray, second: np.ndarray, *, ranks: bool) -> np.nd
 ENTRY = Entry(
     question="Can latents and factors be matched one to one so that each pair is correlated?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="MCC",
 )

@@ -98,5 +98,6 @@ def top_two(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 ENTRY = Entry(
     question="Is each factor encoded in one latent only?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="MIG",
 )

@@ -76,5 +76,6 @@ def _estimate(shares: np.ndarray) -> Estimate:
 ENTRY = Entry(
     question="Does each latent carry information about one factor only?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="MIG-sup",
 )

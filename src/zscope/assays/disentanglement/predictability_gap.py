@@ -181,4 +181,5 @@ def nearest(
 ENTRY = Entry(
     question="How much better does one latent predict a factor than any other?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
 )

@@ -188,5 +188,6 @@ def _squared_correlation(code: np.ndarray, values: np.ndarray) -> float:
 ENTRY = Entry(
     question="How much better does the best latent predict a factor than the second best?",
     takes=("codes", "factors", "variances=usage"),
+    better="higher",
     title="SAP",
 )

@@ -259,5 +259,6 @@ ENTRY = Entry(
     question="Do models that differ only in their seed learn the same latents?",
     takes=("codes",),
     compares=True,
+    better="higher",
     title="UDR",
 )

@@ -158,4 +158,5 @@ ENTRY = Entry(
     takes=("autoencoder", "observations", "posterior=posterior"),
     passes="4 * samples",
     most=5_000,
+    better="lower",
 )
