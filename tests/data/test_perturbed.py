@@ -1,6 +1,7 @@
 """Perturbed data: bounds and range, the file, the game between modifier and decoders."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from zscope.data.perturbed import (
 from zscope.errors import ConfigError, DataError, RunError
 from zscope.experiments.perturbation import choose, perturb
 from zscope.experiments.perturbation import game as playing
+from zscope.experiments.perturbation.evaluation import check_evaluation
 from zscope.experiments.perturbation.game import Choice, Game, converged, encode_factors
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
@@ -445,3 +447,52 @@ def test_the_command_writes_both_datasets(tmp_path):
     output = CliRunner().invoke(app, ["info", summary["dataset"]]).stdout
     assert "made from sprites (resolution=8, shape=1" in output
     assert "epsilon 0.1, rounds 25" in output
+
+
+SMALL = [
+    "perturb", "sprites", "--epsilon", "0.1", "--restarts", "2", "--steps", "3", "--rounds", "2",
+    "--set", "backbone=mlp", "--set", "hidden=4", "--batch", "16", "--quiet",
+]  # fmt: skip
+for option in ("resolution=8", "shape=1", "scale=2", "orientation=1", "position_x=6",
+               "position_y=6"):  # fmt: skip
+    SMALL += ["--data-option", option]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ("--model nosuch", "no model is called 'nosuch'"),
+        ("--model ae", "ae has no noise in its latents.*independent noise"),
+        ("--set bta=4", "no option 'bta'. Did you mean beta"),
+        ("--steps 0", "steps: .*greater than or equal to 1"),
+        ("--set likelihood=nosuch", "likelihood"),
+        ("--evaluate beta-vae --cluster foo", "'foo' is neither an address nor a kind"),
+        ("--evaluate beta-vae --cluster tcp://127.0.0.1:1 --cluster-option queue=a", "'queue'"),
+        ("--evaluate beta-vae --cluster slurm --cluster-option quue=a", "Did you mean queue"),
+        ("--evaluate beta-vae --scores udr", "udr is no score.*two or more models are needed"),
+        ("--evaluate beta-vae --scores mig,dci.nosuch", "'nosuch'. Known: dci.completeness"),
+        ("--evaluate ae --scores trace-gap", "trace-gap is no score.*deterministic"),
+        ("--evaluate ae --scores response-matrix", "response-matrix has no single number"),
+        ("--scores mig", "--scores mig .*no effect without --evaluate"),
+        ("--evaluate-seeds 3", "--evaluate-seeds 3 .*no effect without --evaluate"),
+        ("--jobs 2", "--jobs 2 .*no effect without --evaluate"),
+        ("--cluster slurm", "--cluster slurm .*no effect without --evaluate"),
+        ("--runs there", "--runs there .*no effect without --evaluate"),
+    ],
+)
+def test_a_wrong_command_trains_nothing_and_leaves_nothing(words, match, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zscope.experiments.perturbation.train_restarts", None)
+    wrong = CliRunner().invoke(app, [*SMALL, "--out", "p", *words.split()])
+    assert isinstance(wrong.exception, ConfigError)
+    assert re.search(match, str(wrong.exception)), wrong.exception
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_measures_that_only_a_trained_model_has_are_known_before(sprites, tmp_path):
+    given = {"out": tmp_path, "latents": 3, "options": OPTIONS}
+    for models in ("beta-vae", "ae"):
+        scores = "dci.completeness,mig,trace-gap" if models == "beta-vae" else "dci.completeness"
+        assert check_evaluation(sprites, models, scores, 1, **given)[1] == scores.split(",")
+    # What one of the models has is a column, and "none" for the others.
+    assert check_evaluation(sprites, "ae,beta-vae", "trace-gap", 1, **given)[1] == ["trace-gap"]

@@ -18,6 +18,7 @@ from zscope.cli.options import (
     check_cluster,
     settings,
 )
+from zscope.errors import ConfigError
 
 __all__ = ["perturb"]
 
@@ -54,7 +55,9 @@ def perturb(
         str | None,
         Option(help="With --evaluate: assays to compare (default: those of the source)."),
     ] = None,
-    evaluate_seeds: Annotated[int, Option(min=1, help="With --evaluate: seeds of each model.")] = 3,
+    evaluate_seeds: Annotated[
+        int | None, Option(min=1, help="With --evaluate: seeds of each model (default 3).")
+    ] = None,
     jobs: Annotated[
         int | None,
         Option(min=1, help="With --evaluate: processes on this machine (default: the cores)."),
@@ -106,9 +109,21 @@ def perturb(
         evaluation_work,
     )
     from zscope.experiments.whole import Whole
+    from zscope.experiments.workers import try_workers
     from zscope.plots import save
 
     check_cluster("perturb", jobs, cluster, cluster_option)
+    only = {"--scores": scores, "--evaluate-seeds": evaluate_seeds, "--jobs": jobs, "--runs": runs,
+            "--cluster": cluster}  # fmt: skip
+    given = [f"{name} {value}" for name, value in only.items() if value is not None]
+    if evaluate is None and given:
+        raise ConfigError(
+            f"perturb: {given[0]} is about models that are trained on the changed data, and has no "
+            "effect without --evaluate. Add --evaluate MODELS, or leave it out."
+        )
+    seeds = 3 if evaluate_seeds is None else evaluate_seeds
+    place: dict[str, Any] = {"jobs": jobs, "cluster": cluster}
+    cluster_options = settings(cluster_option, "--cluster-option")
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
     try_folder("perturb: --out", folder)
     if runs is not None:
@@ -117,16 +132,17 @@ def perturb(
     options = settings(set_, "--set")
     whole, table, columns = Whole(not quiet), None, scores or SCORES
     if evaluate is not None:
+        try_workers(**place, options=cluster_options)
         chosen, _ = check_evaluation(
             loaded,
             evaluate,
             columns,
-            evaluate_seeds,
+            seeds,
             out=folder,
             latents=latents,
             options=options,
         )
-        whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps))
+        whole.expect("evaluation", evaluation_work(len(chosen), seeds, steps))
     result = experiments.perturb(
         loaded,
         epsilon=epsilon,
@@ -152,12 +168,11 @@ def perturb(
             folder,
             evaluate,
             scores=columns,
-            seeds=evaluate_seeds,
+            seeds=seeds,
             data=loaded,
             runs=runs,
-            jobs=jobs,
-            cluster=cluster,
-            cluster_options=settings(cluster_option, "--cluster-option"),
+            **place,
+            cluster_options=cluster_options,
             progress=whole,
         )
     print_result(result, table, folder, model=model, quiet=quiet, json=json)

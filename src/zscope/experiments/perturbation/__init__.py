@@ -60,6 +60,7 @@ from zscope.data.perturbed import (
 from zscope.errors import ConfigError, DataError, RunError, Undefined
 from zscope.experiments.perturbation.game import Game, mean_losses, play
 from zscope.experiments.perturbation.restarts import (
+    check_restarts,
     choose,
     count_factors,
     in_own_units,
@@ -273,6 +274,7 @@ def perturb(
         "modifier_rate": float(modifier_rate),
         "seed": seed,
     }
+    check_restarts(data, settings, trained)
     whole = progress if isinstance(progress, Whole) else Whole(progress)
     _expect(whole, data, settings, trained is None)
     with lock(out, "perturb"):

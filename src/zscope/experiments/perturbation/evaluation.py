@@ -37,6 +37,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +46,32 @@ import torch
 
 from zscope import data as datasets
 from zscope import store
-from zscope.assays.run import choose
+from zscope.assays import CATALOGUE
+from zscope.assays.parts import unmet
+from zscope.assays.run import choose, measure
+from zscope.autoencoder import Posterior
 from zscope.collection import Runs
+from zscope.collection.columns import score_name
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
 from zscope.errors import ConfigError, DataError, RunError, did_you_mean, listed_names
 from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
-from zscope.experiments.perturbation.restarts import count_factors, in_own_units, with_message
+from zscope.experiments.perturbation.restarts import (
+    check_training,
+    count_factors,
+    in_own_units,
+    with_message,
+)
 from zscope.experiments.perturbation.table import Row, ScoreTable
 from zscope.experiments.sweeps import Status, Sweep, step_of, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.whole import Tick, Whole
 from zscope.files import as_path, lock
 from zscope.models import build_for, entry
-from zscope.recording import SAMPLES
+from zscope.recording import SAMPLES, Recording, record
 from zscope.sampling import whole as check_whole
+from zscope.training.loop import configure
 
 __all__ = [
     "SCORES", "check_evaluation", "evaluate_perturbation", "evaluation_work", "parse_model",
@@ -68,6 +79,8 @@ __all__ = [
 
 FOLDER = "evaluate"
 VERSIONS = ("original", "changed", "noise", "untrained")
+TRIAL = 256
+"""Observations on which scores are tried."""
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 
 Chosen = dict[str, tuple[str, dict[str, Any]]]
@@ -194,12 +207,12 @@ def check_evaluation(
     """
     check_whole("evaluate_perturbation", 1, seeds=seeds)
     data_text({"name": str(out.absolute())})  # refuses places that a plan cannot name
-    columns: dict[str, None] = {}
-    for name in _listed(scores, "scores"):
-        assay, dot, measure = name.replace("_", "-").partition(".")
-        columns |= dict.fromkeys(f"{each.name}{dot}{measure}" for each in choose([assay]))
+    data, asked = in_own_units(data), _listed(scores, "scores")
+    for name in asked:
+        choose([_parts(name)[0]])  # refuses unknown names
     chosen: Chosen = {}
     recipes: dict[str, Any] = {}
+    recordings = []
     for label in _listed(models, "models"):
         name, own = parse_model(label)
         if "seed" in own:
@@ -209,7 +222,8 @@ def check_evaluation(
             )
         known = {k: v for k, v in options.items() if k in entry(name).options and k != "seed"}
         own = {**known, **own}
-        recipe = build_for(name, data, latents=latents or count_factors(data), **own).recipe
+        model = build_for(name, data, latents=latents or count_factors(data), **own)
+        recipe = model.recipe
         for other, its in recipes.items():
             if its == recipe:
                 raise ConfigError(
@@ -217,7 +231,81 @@ def check_evaluation(
                     "options, so they would be the same runs. Leave one out."
                 )
         chosen[label], recipes[label] = (name, own), recipe
-    return chosen, list(columns)
+        check_training(model, data, configure(model, data, 1, None, None, None, 0, {}))
+        recordings += _trials(record(model, data, samples=min(TRIAL, len(data))))
+    return chosen, _columns(asked, recordings)
+
+
+def _columns(asked: Sequence[str], recordings: Sequence[Recording]) -> list[str]:
+    """The columns of the scores; refuses assays and measures that no model could have.
+
+    What an assay measures is found by trials. One that has no answer there may have one later, so
+    its measures are not checked. Of a group, assays without a score are left out.
+    """
+    columns: dict[str, None] = {}
+    for name in asked:
+        assay, part = _parts(name)
+        members = [each.name for each in choose([assay])]
+        known = {each: _measures(each, recordings) for each in members}
+        usable = [each for each, names in known.items() if not isinstance(names, str)]
+        if not usable:
+            reasons = dict.fromkeys(str(reason) for reason in known.values())
+            raise ConfigError(
+                f"evaluate_perturbation: {assay} is no score of these models and data: "
+                f"{'; '.join(reasons)}. Choose another score, such as mig or dci."
+            )
+        there = [each for each in usable if not part or _has(known[each], f"{each}.{part}")]
+        if not there:
+            names = [n for each in usable for n in known[each] or () if n != each]
+            hint = did_you_mean(f"{assay}.{part}", names) if names else "It has one score only."
+            raise ConfigError(
+                f"evaluate_perturbation: {assay} has no measure {part!r}. {hint} Or give "
+                f"{assay} alone."
+            )
+        columns |= dict.fromkeys(f"{each}.{part}" if part else each for each in there)
+    return list(columns)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The assay and the measure of a score."""
+    assay, _, measure = name.replace("_", "-").partition(".")
+    return assay, measure
+
+
+def _has(names: Any, column: str) -> bool:
+    return names is None or column in names
+
+
+def _trials(recording: Recording) -> list[Recording]:
+    """What an untrained model makes of data, and what a good one might: codes that are factors.
+
+    Some measures exist only if latents are in use and say something about the factors.
+    """
+    before, factors = recording.posterior, recording.factors
+    assert factors is not None
+    values = torch.from_numpy(np.asarray(factors.values, float))
+    values = values[:, (values != values[0]).any(0)]
+    if not values.shape[1]:
+        return [recording]
+    values = (values - values.mean(0)) / values.std(0)
+    mean = values[:, torch.arange(before.latents) % values.shape[1]].to(before.mean)
+    std = None if before.std is None else torch.full_like(mean, 0.01)
+    return [recording, replace(recording, posterior=Posterior(mean, std), shared={})]
+
+
+def _measures(assay: str, trials: Sequence[Recording]) -> list[str] | str | None:
+    """The columns an assay has, by trials; why it has none, or None if they cannot tell."""
+    needs = [unmet(CATALOGUE[assay], trial) for trial in trials]
+    if all(needs):
+        return str(needs[0])
+    outcomes = [measure(t, [assay]) for t, need in zip(trials, needs, strict=True) if not need]
+    results = [outcome.results[assay] for outcome in outcomes if assay in outcome.results]
+    if not results:
+        return None
+    names = dict.fromkeys(each.name for result in results for each in result.measures())
+    if not names:
+        return f"{assay} has no single number, only tables or figures"
+    return [score_name(assay, name) for name in names]
 
 
 def _assays(columns: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from zscope import models, store
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
-from zscope.errors import ConfigError, RunError, TrainingError
+from zscope.errors import RunError, TrainingError
 from zscope.interrupts import watch_interrupts
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
@@ -115,13 +115,6 @@ class Game(nn.Module):
         posteriors: dict[str, list[Posterior]] | None = None,
     ) -> None:
         super().__init__()
-        foreign = [type(m).__name__ for m in trained if not isinstance(m, Composed)]
-        if foreign:
-            raise ConfigError(
-                f"perturb: {foreign[0]} is not a model of zs.models, and its decoder cannot be "
-                "trained apart from its encoder. Give the number of restarts, or models built "
-                "with zs.models.build."
-            )
         self.data, self.epsilon = data, epsilon
         self.device = trained[0].place[0]
         self.fold = within_unit_range(data)
