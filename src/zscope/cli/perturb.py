@@ -86,11 +86,11 @@ def perturb(
     Says whether it worked: afterwards the entangled model must be cheaper than the other one,
     and cheaper than after the same training without a change.
 
-    --evaluate trains models on the original data, on the changed data, and on two controls that
-    add as much variance: noise, and an untrained change. It prints their scores and numbers of
-    latents in use, and writes them to OUT/evaluate/table.csv, .json and .md. OUT/evaluate is the
-    folder of a sweep: `zscope table` and `zscope sweep status` read it, sweeps may share its runs
-    (--runs), and what is finished is never trained again.
+    --evaluate trains models on the original data, on the changed data, and on two controls whose
+    change has the same variance: noise, and an untrained change. It prints their scores and
+    numbers of latents in use, and writes them to OUT/evaluate/table.csv, .json and .md.
+    OUT/evaluate is the folder of a sweep: `zscope table` and `zscope sweep status` read it, sweeps
+    may share its runs (--runs), and what is finished is never trained again.
 
     Examples:
 
@@ -108,6 +108,7 @@ def perturb(
         check_evaluation,
         evaluation_work,
     )
+    from zscope.experiments.perturbation.restarts import count_factors, few_latents
     from zscope.experiments.whole import Whole
     from zscope.experiments.workers import try_workers
     from zscope.plots import save
@@ -130,6 +131,9 @@ def perturb(
         try_folder("perturb: --runs", runs)
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     options = settings(set_, "--set")
+    factors = count_factors(loaded)
+    if latents is not None and latents < factors and not quiet:
+        print(few_latents(latents, factors), file=sys.stderr)
     whole, table, columns = Whole(not quiet), None, scores or SCORES
     if evaluate is not None:
         try_workers(**place, options=cluster_options)
@@ -200,11 +204,12 @@ def print_result(
 
 
 def print_change(result: Any, folder: Path, model: str) -> None:
-    from zscope.experiments.perturbation import alignment_lines, size_text
+    from zscope.experiments.perturbation import NOISE, alignment_lines, size_text
 
     scores = ", ".join(f"{score:.2f}" for score in result.scores)
     before, after = result.gap
     print(f"MIG of {len(result.scores)} models: {scores}")
+    print(f"latents in use: {', '.join(map(str, result.active))}")
     print(f"entangled: {_models(result.entangled)}; disentangled: {_models(result.disentangled)}")
     print(
         f"loss of the entangled minus loss of the disentangled: {before:+.2f} before, "
@@ -221,7 +226,7 @@ def print_change(result: Any, folder: Path, model: str) -> None:
     print(f"Examples: {folder / 'examples.png'}")
     print(f"Use it: zscope train {model} {folder / 'perturbed.npz'}")
     if result.control is not None:
-        print(f"Control with uniform noise: {folder / 'noise.npz'}")
+        print(f"Control, uniform {NOISE}: {folder / 'noise.npz'}")
 
 
 def _models(numbers: list[int]) -> str:

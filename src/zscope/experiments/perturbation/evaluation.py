@@ -2,12 +2,12 @@
 
     original    the data as they are
     changed     perturbed.npz
-    noise       uniform noise that adds as much variance as the change
-    untrained   a modifier with its initial weights that adds as much variance as the change
+    noise       uniform noise whose variance is that of the change (OUT/noise.npz has its ε)
+    untrained   the change of a modifier with its initial weights, with that variance too
 
 A score that falls on the changed data alone speaks for the change; one that falls on the noise
 too speaks for any disturbance, and one that falls on the untrained modifier for any function of
-the factors. "As much variance" is that of x' - x about its mean, measured after reflecting and
+the factors. The variance is that of x' - x about its mean, measured after reflecting and
 rounding; the amplitude of a control is whatever that takes and may exceed ε. The logits of the
 untrained modifier are shifted to mean 0 in each pixel and scaled to a standard deviation of 1
 before its tanh: with plain initial weights it is almost a constant.
@@ -27,7 +27,8 @@ of its own, and none of them trained twice, also if models, scores or seeds are 
 
 Scores are those of the runner on the training data, as in the source, and in the units of the data:
 tables are not standardised, since ε is not. A run that uses fewer latents than there are factors
-that vary is counted as pruned: its scores are not comparable.
+that vary is counted as pruned: its scores are not comparable. If there are fewer latents than
+factors, a flag says so, and runs are pruned that do not use all of them.
 
 Zietlow, PhD thesis, Tübingen 2022, tables 4.2-4.5. The source has the first three versions, with
 noise of equal ε.
@@ -60,6 +61,7 @@ from zscope.experiments.perturbation.game import RESUME, encode_factors, modifie
 from zscope.experiments.perturbation.restarts import (
     check_training,
     count_factors,
+    few_latents,
     in_own_units,
     with_message,
 )
@@ -151,7 +153,7 @@ def evaluate_perturbation(
             raise ConfigError(f"evaluate_perturbation: {text}") from None
         names = iter(each["name"] for each in store.read_json(folder / "sweep.json")["runs"])
         of = {key: [next(names) for _ in each] for key, each in members.items()}
-        table = _table(found, of, columns, versions, count_factors(original))
+        table = _table(found, of, columns, versions, count_factors(original), latents)
         table.save(folder)
     return table
 
@@ -437,6 +439,7 @@ def _table(
     columns: list[str],
     versions: dict[str, Dataset],
     factors: int,
+    latents: int,
 ) -> ScoreTable:
     """The scores of the runs that belong to each model and version."""
     cells = {row["run"]: row for row in found.rows}
@@ -452,7 +455,7 @@ def _table(
         }
         counts = [next((e.get("used") for e in entries[name]), None) for name in own]
         active = [float(count) for count in counts if isinstance(count, int)]
-        pruned = sum(count < factors for count in active)
+        pruned = sum(count < min(factors, latents) for count in active)
         rows.append(Row(label, version, len(names), values, active, pruned))
     missing = {
         f"{each['assay']}: {each['missing']}": None
@@ -472,5 +475,10 @@ def _table(
         if name != "original"
     }
     distances = {name: each.distance for name, each in alignment.items()}
+    chance = next((each.chance for each in alignment.values()), None)
     flags = [*missing, *reasons]
-    return ScoreTable(columns, rows, sizes, distances, factors, found.failed, flags)
+    if latents < factors:
+        flags.insert(0, few_latents(latents, factors))
+    return ScoreTable(
+        columns, rows, sizes, distances, factors, found.failed, flags, chance, latents
+    )

@@ -63,6 +63,25 @@ class Choice:
     entangled: list[int]
     disentangled: list[int]
     flags: list[str]
+    chance: float = 0.0  # the largest MIG of a chosen restart whose codes were permuted
+
+    @property
+    def mig(self) -> dict[str, float]:
+        """The mean MIG of both sides, and that of chance."""
+        sides = {"entangled": self.entangled, "disentangled": self.disentangled}
+        means = {side: float(np.mean([self.scores[k] for k in n])) for side, n in sides.items()}
+        return {**means, "chance": self.chance}
+
+    @property
+    def no_difference(self) -> str | None:
+        """Why the two sides say nothing about entanglement; None if their MIG differs."""
+        low, high = (self.mig[side] for side in SIDES)
+        if high - low > self.chance:
+            return None
+        return (
+            f"the chosen restarts do not differ in MIG ({low:.3f} and {high:.3f}; permuted codes "
+            f"reach {self.chance:.3f}), so the result says nothing about entanglement"
+        )
 
 
 class Modifier(nn.Module):

@@ -32,8 +32,8 @@ from zscope.training.loop import configure, pick_device
 from zscope.types import Codes
 
 __all__ = [
-    "check_restarts", "check_training", "choose", "count_factors", "in_own_units", "train_restarts",
-    "with_message",
+    "check_restarts", "check_training", "choose", "count_factors", "few_latents", "in_own_units",
+    "train_restarts", "with_message",
 ]  # fmt: skip
 
 FEW = 8
@@ -138,27 +138,39 @@ def with_message(message: str) -> Iterator[None]:
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
     """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
-    needed = count_factors(data)
-    scores, active = [], []
+    factors = count_factors(data)
+    latents = min(model.latents for model in trained)
+    needed = min(factors, latents)
+    results, active = [], []
     for model in trained:
         recording = record(model, data)
-        variances = recording.posterior.variance
-        # The source's rule for over-pruned models (Zietlow 2022, chapter 4), not `recording.used`.
-        active.append(int((variances.double().mean(0) < 0.8).sum()))
-        factors = recording.factors
-        assert factors is not None
-        kinds = list(data.factor_kinds)
-        scores.append(mig(recording.codes, factors, variances=variances, kinds=kinds).score)
+        active.append(len(recording.used))
+        results.append(mig(recording))
+    scores = [result.score for result in results]
     order = sorted(range(len(scores)), key=lambda k: scores[k])
     usable = [k for k in order if active[k] >= needed]
-    flags = []
+    flags = [] if needed == factors else [few_latents(latents, factors)]
     if len(usable) < 2 * pairs:
+        enough = (
+            f"all {needed} latents" if flags else f"as many latents as there are factors ({needed})"
+        )
         flags.append(
-            f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
-            f"({needed}), so restarts with fewer were chosen too. β may be too large."
+            f"Only {len(usable)} of {len(order)} restarts use {enough}, so restarts with fewer "
+            "were chosen too. β may be too large, or the training too short."
         )
         usable = order
-    return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
+    sides = usable[:pairs], usable[-pairs:][::-1]
+    chance = max(max(results[k].shuffled) for side in sides for k in side)
+    return Choice(scores, active, *sides, flags, chance)
+
+
+def few_latents(latents: int, factors: int) -> str:
+    """What to say of models that cannot have a latent for each factor."""
+    return (
+        f"The models have {latents} latents and the data {factors} factors, so no model can have a "
+        f"latent for each factor, which limits all scores; a run counts as pruned if it uses fewer "
+        f"than {latents}. Use {factors} latents or more."
+    )
 
 
 def count_factors(data: Dataset) -> int:
