@@ -1,6 +1,7 @@
 """Perturbed data: bounds and range, the file, the game between modifier and decoders."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -22,8 +23,9 @@ from zscope.data.perturbed import (
     write_scaled,
 )
 from zscope.errors import ConfigError, DataError, RunError
-from zscope.experiments.perturbation import choose, perturb
+from zscope.experiments.perturbation import choose, perturb, size_text
 from zscope.experiments.perturbation import game as playing
+from zscope.experiments.perturbation.evaluation import check_evaluation
 from zscope.experiments.perturbation.game import Choice, Game, converged, encode_factors
 
 OPTIONS = {"backbone": "mlp", "hidden": [24], "beta": 0.5}
@@ -189,14 +191,30 @@ def test_the_size_of_a_change_is_its_closed_form():
     assert size.largest == pytest.approx(0.4, abs=1e-4)
     assert size.rms == pytest.approx(np.sqrt((0.3**2 + 0.4**2) / 3), abs=1e-4)
     assert size.variance == pytest.approx(0.3**2, abs=1e-4)  # a constant shift has none
-    assert size.added_variance == pytest.approx(0.09 / x.var(0).sum(), rel=1e-3)
+    assert size.relative_variance == pytest.approx(0.09 / x.var(0).sum(), rel=1e-3)
+    rise = (x + change).var(0).sum() / x.var(0).sum() - 1
+    assert size.added_variance == pytest.approx(rise, abs=1e-5)
     assert size.first_direction == pytest.approx(1, abs=1e-4)
     even = np.stack([0.1 * sign, 0.1 * np.where(np.arange(40) % 4 > 1, 1, -1), 0 * sign], 1)
     assert change_size(rows_of(x), rows_of(x + even)).first_direction == pytest.approx(0.5, abs=1e-3)  # fmt: skip # noqa: E501
     none = change_size(rows_of(x), rows_of(x))
     assert (none.rms, none.variance, none.first_direction) == (0, 0, None)
     constant = change_size(rows_of(np.ones((4, 2))), rows_of(np.ones((4, 2)) + 1))
+    assert constant.relative_variance is None
     assert constant.added_variance is None
+
+
+def test_a_change_can_take_variance_away():
+    pictures = np.zeros((40, 1, 4, 4), np.float32)
+    pictures[::2] = 1.0
+    data = zs.data.from_arrays(pictures, np.arange(40) % 2)
+    greyer = zs.data.from_arrays(0.1 + 0.8 * pictures, np.arange(40) % 2)
+    size = change_size(data, greyer)
+    assert size.relative_variance == pytest.approx(0.2**2, rel=1e-4)
+    assert size.added_variance == pytest.approx(0.8**2 - 1, rel=1e-4)
+    text = size_text(size)
+    assert "variance of the change 4.0 % of that of the data, 100 % of it in one direction" in text
+    assert "the variance of the data changes by -36.0 %" in text
 
 
 # Half of the rows moved by 0.1 have a variance of 0.1²/4. Noise from -a to a has a²/3, and a²/12
@@ -257,7 +275,43 @@ def test_the_least_and_the_most_disentangled_are_chosen(sprites, trained):
     assert pruned.active[0] == 2
     assert 0 not in (*pruned.entangled, *pruned.disentangled)
     few = choose([Pruned(), Pruned(), trained[0]], sprites, 1)
-    assert "Only 1 of 3 restarts" in few.flags[0]
+    assert "Only 1 of 3 restarts use as many latents as there are factors (3)" in few.flags[0]
+
+
+def test_latents_are_counted_as_everywhere(sprites, trained):
+    chosen = choose(trained, sprites, 1)
+    assert chosen.active == [len(zs.record(model, sprites).used) for model in trained]
+
+    class Wide(zs.Autoencoder):
+        """Posteriors of variance 0.9, which tell much about x all the same."""
+
+        latents = 3
+
+        def encode(self, x, auxiliary=None):
+            before = trained[0].encode(x)
+            mean = 9 * before.mean
+            return zs.Posterior(mean, torch.full_like(mean, 0.9**0.5))
+
+    assert choose([Wide(), *trained], sprites, 1).active[0] == 3
+
+
+def test_fewer_latents_than_factors_are_not_called_a_large_beta(sprites, trained):
+    class Narrow(zs.Autoencoder):
+        latents = 2
+
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def encode(self, x, auxiliary=None):
+            before = self.model.encode(x)
+            return zs.Posterior(before.mean[:, :2], before.std[:, :2])
+
+    chosen = choose([Narrow(model) for model in trained], sprites, 1)
+    assert chosen.active == [2, 2, 2]
+    (flag,) = chosen.flags
+    assert "2 latents and the data 3 factors" in flag
+    assert "Use 3 latents or more" in flag
 
 
 def game_of(sprites, trained, epsilon=0.1):
@@ -434,7 +488,8 @@ def test_the_command_writes_both_datasets(tmp_path):
     assert again.exit_code == 0, again.output
     assert "largest change of a pixel" in again.stdout
     assert "after as many without a change" in again.stdout
-    assert "The change failed" in again.stdout
+    # After five steps no latent is in use, and no restart is more entangled than another.
+    assert "The change cannot be judged: the chosen restarts do not differ in MIG" in again.stdout
     assert "untrained" in again.stdout
     assert "one seed, no interval" in again.stdout
     for file in ("examples.png", "evaluate/table.csv", "evaluate/table.json", "evaluate/table.md"):
@@ -445,3 +500,52 @@ def test_the_command_writes_both_datasets(tmp_path):
     output = CliRunner().invoke(app, ["info", summary["dataset"]]).stdout
     assert "made from sprites (resolution=8, shape=1" in output
     assert "epsilon 0.1, rounds 25" in output
+
+
+SMALL = [
+    "perturb", "sprites", "--epsilon", "0.1", "--restarts", "2", "--steps", "3", "--rounds", "2",
+    "--set", "backbone=mlp", "--set", "hidden=4", "--batch", "16", "--quiet",
+]  # fmt: skip
+for option in ("resolution=8", "shape=1", "scale=2", "orientation=1", "position_x=6",
+               "position_y=6"):  # fmt: skip
+    SMALL += ["--data-option", option]
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ("--model nosuch", "no model is called 'nosuch'"),
+        ("--model ae", "ae has no noise in its latents.*independent noise"),
+        ("--set bta=4", "no option 'bta'. Did you mean beta"),
+        ("--steps 0", "steps: .*greater than or equal to 1"),
+        ("--set likelihood=nosuch", "likelihood"),
+        ("--evaluate beta-vae --cluster foo", "'foo' is neither an address nor a kind"),
+        ("--evaluate beta-vae --cluster tcp://127.0.0.1:1 --cluster-option queue=a", "'queue'"),
+        ("--evaluate beta-vae --cluster slurm --cluster-option quue=a", "Did you mean queue"),
+        ("--evaluate beta-vae --scores udr", "udr is no score.*two or more models are needed"),
+        ("--evaluate beta-vae --scores mig,dci.nosuch", "'nosuch'. Known: dci.completeness"),
+        ("--evaluate ae --scores trace-gap", "trace-gap is no score.*deterministic"),
+        ("--evaluate ae --scores response-matrix", "response-matrix has no single number"),
+        ("--scores mig", "--scores mig .*no effect without --evaluate"),
+        ("--evaluate-seeds 3", "--evaluate-seeds 3 .*no effect without --evaluate"),
+        ("--jobs 2", "--jobs 2 .*no effect without --evaluate"),
+        ("--cluster slurm", "--cluster slurm .*no effect without --evaluate"),
+        ("--runs there", "--runs there .*no effect without --evaluate"),
+    ],
+)
+def test_a_wrong_command_trains_nothing_and_leaves_nothing(words, match, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("zscope.experiments.perturbation.train_restarts", None)
+    wrong = CliRunner().invoke(app, [*SMALL, "--out", "p", *words.split()])
+    assert isinstance(wrong.exception, ConfigError)
+    assert re.search(match, str(wrong.exception)), wrong.exception
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_measures_that_only_a_trained_model_has_are_known_before(sprites, tmp_path):
+    given = {"out": tmp_path, "latents": 3, "options": OPTIONS}
+    for models in ("beta-vae", "ae"):
+        scores = "dci.completeness,mig,trace-gap" if models == "beta-vae" else "dci.completeness"
+        assert check_evaluation(sprites, models, scores, 1, **given)[1] == scores.split(",")
+    # What one of the models has is a column, and "none" for the others.
+    assert check_evaluation(sprites, "ae,beta-vae", "trace-gap", 1, **given)[1] == ["trace-gap"]

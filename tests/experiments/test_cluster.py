@@ -31,7 +31,7 @@ from programs import (
 import zscope as zs
 from zscope.errors import ConfigError, MissingExtra, ResourceError
 from zscope.experiments.slurm import slurm_settings
-from zscope.experiments.workers import Outcome, run_all, workers
+from zscope.experiments.workers import Outcome, run_all, try_workers, workers
 
 STEPS = 1500  # of a training: two seconds
 
@@ -56,6 +56,8 @@ def refuse(match: str, error: type[Exception] = ConfigError, **settings) -> None
 )
 def test_what_no_cluster_has_is_refused(cluster, options, match):
     refuse(match, cluster=cluster, options=options)
+    with pytest.raises(ConfigError, match=match):
+        try_workers(cluster=cluster, options=options)
 
 
 def test_a_job_is_one_worker_with_one_thread_that_takes_the_place_of_its_shell(tmp_path):

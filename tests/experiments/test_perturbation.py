@@ -78,6 +78,34 @@ def test_the_verdict_needs_a_gap_below_0_and_below_that_without_a_change(
     assert f"{without + noisy(0)[-50:].mean():+.2f} after the same game" in verdict.sentence
 
 
+def test_restarts_that_do_not_differ_say_nothing_about_entanglement():
+    game = rounds(noisy(-1.0)), rounds(noisy(0.5))
+    for scores, chance, words in (
+        ([0.0, 0.0], 0.0, "do not differ in MIG (0.000 and 0.000; permuted codes reach 0.000)"),
+        ([0.010, 0.014], 0.006, "(0.010 and 0.014; permuted codes reach 0.006)"),
+    ):
+        chosen = Choice(scores, [2, 2], [0], [1], [], chance)
+        verdict = judge(*game, chosen.no_difference)
+        assert not verdict.worked
+        assert words in verdict.sentence
+        assert "says nothing about entanglement" in verdict.sentence
+        assert verdict.difference.mean == pytest.approx(-1.5)
+    assert Choice([0.010, 0.017], [2, 2], [0], [1], [], 0.006).no_difference is None
+    several = Choice([0.0, 0.1, 0.2, 0.3], [2] * 4, [0, 1], [3, 2], [], 0.01)
+    assert several.mig == pytest.approx({"entangled": 0.05, "disentangled": 0.25, "chance": 0.01})
+
+
+def test_equal_restarts_are_not_said_to_work(data, trained, tmp_path):
+    result = perturb(
+        data, epsilon=0.1, out=tmp_path / "out", restarts=[trained[0], trained[0]], rounds=30,
+        batch=18, modifier_rate=1e-2, control=False, progress=False,
+    )  # fmt: skip
+    assert result.scores[0] == result.scores[1]
+    assert not result.verdict.worked
+    assert any("says nothing about entanglement" in flag for flag in result.flags)
+    assert result.to_dict()["mig"]["entangled"] == result.scores[0]
+
+
 @pytest.mark.parametrize("count", [2, 24])
 def test_few_rounds_are_too_few_for_a_verdict(count):
     verdict = judge(rounds([-1] * count), rounds([1] * count))
@@ -234,6 +262,8 @@ def test_a_failure_is_a_flag_with_what_to_do_and_numbers_are_saved(data, trained
     assert saved["alignment"]["original"]["distance"] == pytest.approx(0, abs=0.05)
     assert result.alignment["noise"].distance > result.alignment["original"].distance
     assert "size of the change" in dict(result.summary())
+    assert "noise of the same ε" in dict(result.summary())["alignment"]
+    assert {"rms", "relative_variance", "added_variance", "first_direction"} <= set(saved["size"])
 
 
 def test_data_without_a_grid_say_why_there_is_no_alignment(tmp_path):
@@ -268,7 +298,7 @@ def test_the_picture_says_by_how_much_a_change_is_amplified(data, trained, tmp_p
     )  # fmt: skip
     labels = [label.get_text() for label in result.plot().get_yticklabels()]
     factor = int(0.5 / max(result.largest, result.noise.largest))
-    assert labels == ["original", "changed", f"its change × {factor}", "noise", f"its change × {factor}"]  # fmt: skip # noqa: E501
+    assert labels == ["original", "changed", f"its change × {factor}", "noise of the same ε", f"its change × {factor}"]  # fmt: skip # noqa: E501
 
 
 # Restarts

@@ -106,11 +106,26 @@ def test_scores_are_those_of_the_runner_on_the_training_data(table, finished, or
     assert table.cell("ae", "original", "dci.completeness").count == 2
 
 
-def test_pruned_runs_are_those_that_use_fewer_latents_than_there_are_factors(finished):
+def test_fewer_latents_than_factors_are_a_flag_and_no_pruning(finished, table):
+    assert not any("latents and the data" in flag for flag in table.flags)
     few = evaluate_perturbation(finished, "ae", scores="mig", seeds=1, latents=1, **QUICK)
     assert [row.active for row in few.rows] == [[1.0]] * 4
-    assert [row.pruned for row in few.rows] == [1] * 4
+    assert [row.pruned for row in few.rows] == [0] * 4
     assert few.factors == 2
+    assert "The models have 1 latents and the data 2 factors" in few.flags[0]
+    assert "fewer latents in use than the 1 that there are" in few.caption()
+
+
+def test_pruned_runs_are_those_that_use_fewer_latents_than_there_are_factors(finished, table):
+    found = zs.runs(finished / "evaluate")
+    (name,) = runs_of(finished, model="ae", data="planes.npz", seed=0)
+    versions = {"original": zs.data.load(finished / "perturbed.npz")}
+    used = found.entries(name)["mig"]["used"]
+    for factors, latents, pruned in ((used, used, 0), (used + 1, 9, 1), (used + 1, used, 0)):
+        own = evaluation._table(
+            found, {("ae", "original"): [name]}, ["mig"], versions, factors, latents
+        )
+        assert (own.rows[0].active, own.rows[0].pruned) == ([used], pruned)
 
 
 def test_controls_add_as_much_variance_as_the_change(table, finished, original):
@@ -312,9 +327,9 @@ def small_table(seeds=3):
     values = [0.1, 0.2, 0.3][:seeds]
     rows = [Row("vae", "original", seeds, {"mig": values}, [2.0] * seeds, 0)]
     rows += [Row("vae", "changed", seeds, {"mig": values[:1]}, [1.0] * seeds, seeds)]
-    size = {"largest": 0.1, "rms": 0.05, "variance": 1, "added_variance": 0.07,
-            "first_direction": None, "rows": 9}  # fmt: skip
-    return ScoreTable(["mig"], rows, {"changed": size}, {"original": 0.1}, 2, {"changed/vae-s1": "no disk"}, ["a flag"])  # fmt: skip # noqa: E501
+    size = {"largest": 0.1, "rms": 0.05, "variance": 1, "relative_variance": 0.07,
+            "added_variance": -0.108, "first_direction": None, "rows": 9}  # fmt: skip
+    return ScoreTable(["mig"], rows, {"changed": size}, {"original": 0.1}, 2, {"changed/vae-s1": "no disk"}, ["a flag"], chance=0.55)  # fmt: skip # noqa: E501
 
 
 def test_the_table_is_written_in_three_formats(tmp_path):
@@ -333,7 +348,10 @@ def test_the_table_is_written_in_three_formats(tmp_path):
     assert "| vae | original | 0.20 (-0.05 to 0.45) | 2.00 (2.00 to 2.00) | 0 of 3 |" in text
     assert "| vae | changed | 0.10 of 1 |" in text
     assert "mean over 3 seeds (95 % t-interval)" in text
-    assert "| changed | 0.1000 | 0.0500 | 7.0% | none | none |" in text
+    assert "| changed | 0.1000 | 0.0500 | 7.0 % | none | -10.8 % | none |" in text
+    for each in (text, table.text()):
+        assert "the variance of the change, not its ε; distance: 0 aligned, 0.55 random" in each
+    assert content["distance_of_chance"] == 0.55
     assert "range: fewer than 3 seeds" in small_table(2).caption()
     assert table.text().splitlines()[-1] == "failed: changed/vae-s1: no disk"
     assert table.cell("vae", "original", "active").mean == 2

@@ -18,6 +18,7 @@ from zscope.cli.options import (
     check_cluster,
     settings,
 )
+from zscope.errors import ConfigError
 
 __all__ = ["perturb"]
 
@@ -54,7 +55,9 @@ def perturb(
         str | None,
         Option(help="With --evaluate: assays to compare (default: those of the source)."),
     ] = None,
-    evaluate_seeds: Annotated[int, Option(min=1, help="With --evaluate: seeds of each model.")] = 3,
+    evaluate_seeds: Annotated[
+        int | None, Option(min=1, help="With --evaluate: seeds of each model (default 3).")
+    ] = None,
     jobs: Annotated[
         int | None,
         Option(min=1, help="With --evaluate: processes on this machine (default: the cores)."),
@@ -83,11 +86,11 @@ def perturb(
     Says whether it worked: afterwards the entangled model must be cheaper than the other one,
     and cheaper than after the same training without a change.
 
-    --evaluate trains models on the original data, on the changed data, and on two controls that
-    add as much variance: noise, and an untrained change. It prints their scores and numbers of
-    latents in use, and writes them to OUT/evaluate/table.csv, .json and .md. OUT/evaluate is the
-    folder of a sweep: `zscope table` and `zscope sweep status` read it, sweeps may share its runs
-    (--runs), and what is finished is never trained again.
+    --evaluate trains models on the original data, on the changed data, and on two controls whose
+    change has the same variance: noise, and an untrained change. It prints their scores and
+    numbers of latents in use, and writes them to OUT/evaluate/table.csv, .json and .md.
+    OUT/evaluate is the folder of a sweep: `zscope table` and `zscope sweep status` read it, sweeps
+    may share its runs (--runs), and what is finished is never trained again.
 
     Examples:
 
@@ -105,28 +108,45 @@ def perturb(
         check_evaluation,
         evaluation_work,
     )
+    from zscope.experiments.perturbation.restarts import count_factors, few_latents
     from zscope.experiments.whole import Whole
+    from zscope.experiments.workers import try_workers
     from zscope.plots import save
 
     check_cluster("perturb", jobs, cluster, cluster_option)
+    only = {"--scores": scores, "--evaluate-seeds": evaluate_seeds, "--jobs": jobs, "--runs": runs,
+            "--cluster": cluster}  # fmt: skip
+    given = [f"{name} {value}" for name, value in only.items() if value is not None]
+    if evaluate is None and given:
+        raise ConfigError(
+            f"perturb: {given[0]} is about models that are trained on the changed data, and has no "
+            "effect without --evaluate. Add --evaluate MODELS, or leave it out."
+        )
+    seeds = 3 if evaluate_seeds is None else evaluate_seeds
+    place: dict[str, Any] = {"jobs": jobs, "cluster": cluster}
+    cluster_options = settings(cluster_option, "--cluster-option")
     folder = out or Path("perturbed") / f"{Path(dataset).stem}-{epsilon:g}"
     try_folder("perturb: --out", folder)
     if runs is not None:
         try_folder("perturb: --runs", runs)
     loaded = load(dataset, root=root, **settings(data_option, "--data-option"))
     options = settings(set_, "--set")
+    factors = count_factors(loaded)
+    if latents is not None and latents < factors and not quiet:
+        print(few_latents(latents, factors), file=sys.stderr)
     whole, table, columns = Whole(not quiet), None, scores or SCORES
     if evaluate is not None:
+        try_workers(**place, options=cluster_options)
         chosen, _ = check_evaluation(
             loaded,
             evaluate,
             columns,
-            evaluate_seeds,
+            seeds,
             out=folder,
             latents=latents,
             options=options,
         )
-        whole.expect("evaluation", evaluation_work(len(chosen), evaluate_seeds, steps))
+        whole.expect("evaluation", evaluation_work(len(chosen), seeds, steps))
     result = experiments.perturb(
         loaded,
         epsilon=epsilon,
@@ -152,12 +172,11 @@ def perturb(
             folder,
             evaluate,
             scores=columns,
-            seeds=evaluate_seeds,
+            seeds=seeds,
             data=loaded,
             runs=runs,
-            jobs=jobs,
-            cluster=cluster,
-            cluster_options=settings(cluster_option, "--cluster-option"),
+            **place,
+            cluster_options=cluster_options,
             progress=whole,
         )
     print_result(result, table, folder, model=model, quiet=quiet, json=json)
@@ -185,11 +204,12 @@ def print_result(
 
 
 def print_change(result: Any, folder: Path, model: str) -> None:
-    from zscope.experiments.perturbation import alignment_lines, size_text
+    from zscope.experiments.perturbation import NOISE, alignment_lines, size_text
 
     scores = ", ".join(f"{score:.2f}" for score in result.scores)
     before, after = result.gap
     print(f"MIG of {len(result.scores)} models: {scores}")
+    print(f"latents in use: {', '.join(map(str, result.active))}")
     print(f"entangled: {_models(result.entangled)}; disentangled: {_models(result.disentangled)}")
     print(
         f"loss of the entangled minus loss of the disentangled: {before:+.2f} before, "
@@ -206,7 +226,7 @@ def print_change(result: Any, folder: Path, model: str) -> None:
     print(f"Examples: {folder / 'examples.png'}")
     print(f"Use it: zscope train {model} {folder / 'perturbed.npz'}")
     if result.control is not None:
-        print(f"Control with uniform noise: {folder / 'noise.npz'}")
+        print(f"Control, uniform {NOISE}: {folder / 'noise.npz'}")
 
 
 def _models(numbers: list[int]) -> str:

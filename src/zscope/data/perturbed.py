@@ -15,7 +15,10 @@ back by one unit in the last place where rounding exceeded epsilon. After writin
 is read again and the largest change is checked.
 
 Controls: uniform noise of the same epsilon (`write_noisy`), and changes of any shape whose
-amplitude is chosen so that they add as much variance as another change (`write_scaled`).
+amplitude is chosen so that x' - x has as much variance as that of another change
+(`write_scaled`). The variance of the data themselves may rise or fall by more: a change is a
+function of the factors, as the data are, so the two are correlated (Var x' = Var x + Var d +
+2 Cov(x, d)), and reflection darkens white and lightens black.
 
 The file is an .npz with images, factors, their names and kinds, the names of features, and
 the provenance as JSON: `zs.data.load("perturbed.npz")` reads it like any other.
@@ -61,7 +64,8 @@ class ChangeSize:
     largest: float  # max |x' - x|
     rms: float  # root mean square of x' - x over all values
     variance: float  # of x' - x about its mean observation, summed over features
-    added_variance: float | None  # the same, in units of the variance of the data
+    relative_variance: float | None  # the same, in units of the variance of the data
+    added_variance: float | None  # variance of x' minus that of x, in the same units; may be < 0
     first_direction: float | None  # share of the first principal direction in that variance
     rows: int  # observations from which the first direction was found
 
@@ -215,7 +219,7 @@ def noise_of(data: Dataset, seed: int) -> Change:
 def write_scaled(
     path: str | Path, data: Dataset, shape: Change, like: Dataset, *, about: dict[str, Any]
 ) -> Dataset:
-    """A control: x + a shape, with `a` such that it adds as much variance as `like` has over x.
+    """A control: x + a shape, with `a` such that x' - x has as much variance as `like` - x.
 
     `shape` returns values from -1 to 1. The amplitude `a` may exceed the largest change of
     `like`; it is at most 1 for data from 0 to 1. Variances are compared after reflecting and
@@ -250,16 +254,17 @@ def change_size(original: Dataset, changed: Dataset) -> ChangeSize:
     """The size of a change and the shape of its spread, over all observations."""
     largest = largest_change(original, changed)
     first = np.asarray(original.images[np.arange(1)]).astype(np.float64)
-    sums = {name: np.zeros(original.shape) for name in ("d", "dd", "x", "xx")}
+    sums = {name: np.zeros(original.shape) for name in ("d", "dd", "x", "xx", "xd")}
     scale = 255.0 if np.dtype(original.images.dtype) == np.uint8 else 1.0
     for rows, part in _pieces(original.images):
         d = _difference(part, np.asarray(changed.images[rows]))
         x = (part.astype(np.float64) - first) / scale  # less rounding in the variance below
-        for name, values in (("d", d), ("dd", d * d), ("x", x), ("xx", x * x)):
+        for name, values in (("d", d), ("dd", d * d), ("x", x), ("xx", x * x), ("xd", x * d)):
             sums[name] += values.sum(0)
     means = {name: total / len(original) for name, total in sums.items()}
     variance = float((means["dd"] - means["d"] ** 2).clip(min=0).sum())
     of_data = float((means["xx"] - means["x"] ** 2).clip(min=0).sum())
+    covariance = float((means["xd"] - means["x"] * means["d"]).sum())
     rows = _some_rows(original)
     d = _difference(np.asarray(original.images[rows]), np.asarray(changed.images[rows]))
     spectrum = np.linalg.svd((d - d.mean(0)).reshape(len(rows), -1), compute_uv=False) ** 2
@@ -268,7 +273,8 @@ def change_size(original: Dataset, changed: Dataset) -> ChangeSize:
         largest=largest,
         rms=float(np.sqrt(means["dd"].mean())),
         variance=variance,
-        added_variance=variance / of_data if of_data > 0 else None,
+        relative_variance=variance / of_data if of_data > 0 else None,
+        added_variance=(variance + 2 * covariance) / of_data if of_data > 0 else None,
         first_direction=float(spectrum[0]) / total if total > 0 else None,
         rows=len(rows),
     )

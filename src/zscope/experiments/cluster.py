@@ -46,6 +46,7 @@ __all__ = [
     "seconds_to_wait",
     "short",
     "source_of_worker",
+    "try_cluster",
 ]
 
 TIMEOUT = 10.0  # seconds to reach a scheduler
@@ -65,7 +66,7 @@ def connect(
     files: Sequence[Path] = (),
 ) -> Iterator["ClusterWorkers"]:
     """The workers of a cluster, until the block ends."""
-    options = {name.replace("-", "_"): value for name, value in options.items()}
+    options = checked_options(cluster, options)
     places = Places(
         [str(folder.absolute()) for folder in folders], [str(file.absolute()) for file in files]
     )
@@ -75,18 +76,39 @@ def connect(
 
             with slurm_client(options, folders[0] if folders else None) as client:
                 yield checked_workers(client, options, places, "slurm")
-        elif "://" in cluster:
-            check_options(options, {"wait"})
+        else:
             client = scheduler_client(cluster)
             try:
                 yield checked_workers(client, options, places, cluster)
             finally:
                 client.close()
-        else:
-            raise ConfigError(
-                f"workers: the cluster {cluster!r} is neither an address nor a kind of cluster. "
-                "Expected slurm, or the address of a Dask scheduler such as tcp://host:8786."
-            )
+
+
+def try_cluster(cluster: str, options: Mapping[str, Any]) -> None:
+    """Refuse a cluster that does not answer or would not take jobs; nothing is started."""
+    options = checked_options(cluster, options)
+    with quiet():
+        if cluster == "slurm":
+            from zscope.experiments.slurm import described_jobs
+
+            with described_jobs(options, None):
+                return
+        scheduler_client(cluster).close()
+
+
+def checked_options(cluster: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by the names that the code uses; refuses a cluster that cannot be one."""
+    options = {name.replace("-", "_"): value for name, value in options.items()}
+    if cluster == "slurm":
+        return options  # checked where the jobs are described
+    if "://" not in cluster:
+        raise ConfigError(
+            f"workers: the cluster {cluster!r} is neither an address nor a kind of cluster. "
+            "Expected slurm, or the address of a Dask scheduler such as tcp://host:8786."
+        )
+    check_options(options, {"wait"})
+    seconds_to_wait(options, WAIT["tcp"])
+    return options
 
 
 @contextmanager

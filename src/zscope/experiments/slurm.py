@@ -21,7 +21,7 @@ from distributed import Client
 from zscope.errors import ConfigError, MissingExtra, ResourceError
 from zscope.experiments.cluster import WAIT, check_options, seconds_to_wait, short
 
-__all__ = ["slurm_client", "slurm_settings"]
+__all__ = ["described_jobs", "slurm_client", "slurm_settings"]
 
 REPLACE = 5.0  # seconds between two looks for jobs that have ended; Dask sees them after 15 s
 
@@ -37,6 +37,20 @@ LISTS = {"job_extra_directives", "job_script_prologue", "worker_extra_args"}
 @contextmanager
 def slurm_client(options: Mapping[str, Any], folder: Path | None) -> Iterator[Client]:
     """A client whose workers are SLURM jobs; jobs that end are replaced until the block ends."""
+    with described_jobs(options, folder) as (jobs, cluster):
+        stop = threading.Event()
+        try:
+            cluster.scale(jobs=jobs)
+            threading.Thread(target=_replace_jobs, args=[cluster, jobs, stop], daemon=True).start()
+            with Client(cluster, set_as_default=False, name="zscope") as client:
+                yield client
+        finally:
+            stop.set()
+
+
+@contextmanager
+def described_jobs(options: Mapping[str, Any], folder: Path | None) -> Iterator[tuple[int, Any]]:
+    """How many jobs, and the SLURMCluster that could submit them: SLURM would take them."""
     if find_spec("dask_jobqueue") is None:
         raise MissingExtra("workers", "dask-jobqueue", "cluster")
     from dask_jobqueue.slurm import SLURMCluster
@@ -54,15 +68,10 @@ def slurm_client(options: Mapping[str, Any], folder: Path | None) -> Iterator[Cl
             f"workers: the SLURM jobs could not be described ({short(error)}). Correct the "
             "cluster options."
         ) from error
-    stop = threading.Event()
     try:
         check_job(cluster.job_script())
-        cluster.scale(jobs=jobs)
-        threading.Thread(target=_replace_jobs, args=[cluster, jobs, stop], daemon=True).start()
-        with Client(cluster, set_as_default=False, name="zscope") as client:
-            yield client
+        yield jobs, cluster
     finally:
-        stop.set()
         cluster.close()
 
 

@@ -38,7 +38,15 @@ from zscope.interrupts import (
     watch_interrupts,
 )
 
-__all__ = ["LocalWorkers", "Outcome", "Stoppable", "ThisProcess", "run_all", "workers"]
+__all__ = [
+    "LocalWorkers",
+    "Outcome",
+    "Stoppable",
+    "ThisProcess",
+    "run_all",
+    "try_workers",
+    "workers",
+]
 
 T = TypeVar("T")
 
@@ -74,24 +82,13 @@ def workers(
     Its workers must be able to write to `folders`, the first of which is for logs too, and to read
     `files`.
     """
+    _check_place(jobs, cluster, options)
     if cluster is not None:
-        if jobs is not None:
-            raise ConfigError(
-                f"workers: jobs={jobs} is the number of processes of this machine, but the work "
-                f"goes to {cluster}. Leave it out; for SLURM, give the cluster option jobs."
-            )
-        if find_spec("distributed") is None:
-            raise MissingExtra("workers", "distributed", "cluster")
         from zscope.experiments.cluster import connect
 
         with connect(cluster, options or {}, folders, files) as executor:
             yield executor
         return
-    if options:
-        raise ConfigError(
-            f"workers: there is no cluster to take the option {next(iter(options))!r}. Name one "
-            "(--cluster), or leave the option out."
-        )
     count = check_jobs(jobs)
     if count == 1:
         with _one_thread():
@@ -105,6 +102,39 @@ def workers(
         raise
     finally:
         pool.shutdown()
+
+
+def try_workers(
+    *,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuse workers that could not be had, before long work that comes first."""
+    _check_place(jobs, cluster, options)
+    if cluster is None:
+        check_jobs(jobs)
+        return
+    from zscope.experiments.cluster import try_cluster
+
+    try_cluster(cluster, options or {})
+
+
+def _check_place(jobs: int | None, cluster: str | None, options: Mapping[str, Any] | None) -> None:
+    """Refuse settings that contradict each other, and a cluster without the package for it."""
+    if cluster is not None:
+        if jobs is not None:
+            raise ConfigError(
+                f"workers: jobs={jobs} is the number of processes of this machine, but the work "
+                f"goes to {cluster}. Leave it out; for SLURM, give the cluster option jobs."
+            )
+        if find_spec("distributed") is None:
+            raise MissingExtra("workers", "distributed", "cluster")
+    elif options:
+        raise ConfigError(
+            f"workers: there is no cluster to take the option {next(iter(options))!r}. Name one "
+            "(--cluster), or leave the option out."
+        )
 
 
 def check_executor(executor: Any, **others: Any) -> Executor:

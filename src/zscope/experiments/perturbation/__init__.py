@@ -21,21 +21,24 @@ the disentanglement with it: it came from the data, not from the objective.
 5. The same game is played with ε = 0 for as many rounds: what the decoders gain by training
    longer is not the modifier's work. The change works if the gap ends below 0 *and* below that
    of the game with ε = 0, each with its 95 % interval over the last rounds; if not, `verdict`
-   says so.
+   says so. If the chosen restarts differ in MIG by no more than chance gives, there was nothing
+   to work against, and the verdict says that.
 6. The whole dataset is rewritten (`data/perturbed.py`: range, bounds, provenance), and a
    control is written with uniform noise of the same ε.
 
 Reported with it: the size of the change (largest, root mean square, variance, share of its first
-principal direction) and the alignment of the data with their factors before and after
-(`assays/alignment/dataset_alignment.py`), which is what the change is meant to destroy.
+principal direction), by how much the variance of the data changes, and the alignment of the data
+with their factors before and after (`assays/alignment/dataset_alignment.py`), which is what the
+change is meant to destroy.
 `evaluation.py` trains models on the original, the changed and two kinds of control data.
 
 Intermediate results are saved in a folder, and an interrupted run can be resumed.
 
 Zietlow, PhD thesis, Tübingen 2022, sections 4.2.2-4.3.3 and figure 4.2; Zietlow, Rolinek &
 Martius, "Demystifying inductive biases for β-VAE based architectures", ICML 2021. Not stated
-there and chosen here: ten restarts; runs that use fewer latents than there are factors are
-chosen only if there are not enough others; the stopping rule.
+there and chosen here: ten restarts; runs that use fewer latents than there are factors (or than
+the models have, if these are fewer) are chosen only if there are not enough others, where the
+latents in use are those of `recording.used`; the stopping rule.
 """
 
 import json
@@ -60,6 +63,7 @@ from zscope.data.perturbed import (
 from zscope.errors import ConfigError, DataError, RunError, Undefined
 from zscope.experiments.perturbation.game import Game, mean_losses, play
 from zscope.experiments.perturbation.restarts import (
+    check_restarts,
     choose,
     count_factors,
     in_own_units,
@@ -75,6 +79,8 @@ __all__ = ["FILE", "Perturbation", "perturb"]
 
 FILE = "perturbation.json"
 EXAMPLES = 8
+NOISE = "noise of the same ε"
+"""Of OUT/noise.npz; that of the evaluation has the variance of the change instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +91,10 @@ class Perturbation(Result):
     dataset: Dataset
     control: Dataset | None
     scores: list[float]  # MIG of each restart on the original data
-    active: list[int]  # latents of mean variance below 0.8 in each restart
+    active: list[int]  # latents in use in each restart
     entangled: list[int]  # restarts
     disentangled: list[int]
+    mig: dict[str, float]  # of the chosen restarts: both sides, and what chance gives
     before: dict[str, float]  # losses on the original data: entangled, disentangled, gap
     history: list[dict[str, Any]]  # the same on the perturbed data, for every round
     unchanged: list[dict[str, Any]]  # the same of the game with ε = 0
@@ -115,10 +122,11 @@ class Perturbation(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         before, after = self.gap
-        files = [("dataset", self.dataset), ("control with uniform noise", self.control)]
+        files = [("dataset", self.dataset), (f"control: {NOISE}", self.control)]
         return [
             *([("verdict", self.verdict.sentence)] if self.verdict.worked else []),  # else a flag
             (f"MIG of {len(self.scores)} restarts", ", ".join(f"{s:.2f}" for s in self.scores)),
+            ("latents in use", ", ".join(map(str, self.active))),
             ("entangled restarts", ", ".join(map(str, self.entangled))),
             ("disentangled restarts", ", ".join(map(str, self.disentangled))),
             (
@@ -144,6 +152,7 @@ class Perturbation(Result):
             "active": self.active,
             "entangled": self.entangled,
             "disentangled": self.disentangled,
+            "mig": self.mig,
             "gap": list(self.gap),
             "gap_without_change": self.unchanged_gap,
             "intervals": self.verdict.intervals(),
@@ -166,7 +175,7 @@ class Perturbation(Result):
         largest = max(s.largest for s in (self.size, self.noise) if s is not None)
         factor = max(1, int(0.5 / largest)) if largest else 1
         lines, names = [x], ["original"]
-        for name, data in (("changed", self.dataset), ("noise", self.control)):
+        for name, data in (("changed", self.dataset), (NOISE, self.control)):
             if data is not None:
                 other = data.batch(rows).numpy()
                 grey = 0.5 if x.ndim == 4 else 0.0
@@ -180,11 +189,20 @@ class Perturbation(Result):
 def size_text(size: ChangeSize) -> str:
     """The size of a change in one line."""
     parts = [f"root mean square {size.rms:.4f}"]
-    if size.added_variance is not None:
-        parts.append(f"adds {size.added_variance:.1%} of the variance of the data")
+    if size.relative_variance is not None:
+        parts.append(
+            f"variance of the change {percent(size.relative_variance)} of that of the data"
+        )
     if size.first_direction is not None:
-        parts.append(f"{size.first_direction:.0%} of that in one direction")
-    return ", ".join(parts)
+        parts.append(f"{percent(size.first_direction, 0)} of it in one direction")
+    text = ", ".join(parts)
+    if size.added_variance is None:
+        return text
+    return f"{text}; the variance of the data changes by {percent(size.added_variance, sign='+')}"
+
+
+def percent(share: float, digits: int = 1, *, sign: str = "") -> str:
+    return f"{100 * share:{sign}.{digits}f} %"
 
 
 def alignment_lines(alignment: dict[str, DatasetAlignment]) -> list[str]:
@@ -192,7 +210,10 @@ def alignment_lines(alignment: dict[str, DatasetAlignment]) -> list[str]:
     if not alignment:
         return []
     first = next(iter(alignment.values()))
-    values = ", ".join(f"{name} {each.distance:.2f}" for name, each in alignment.items())
+    names = {"noise": NOISE}
+    values = ", ".join(
+        f"{names.get(name, name)} {each.distance:.2f}" for name, each in alignment.items()
+    )
     return [
         f"distance of the factors to the principal directions of the data: {values} "
         f"(0 aligned, {first.chance:.2f} random; {first.samples:,} points)"
@@ -273,6 +294,7 @@ def perturb(
         "modifier_rate": float(modifier_rate),
         "seed": seed,
     }
+    check_restarts(data, settings, trained)
     whole = progress if isinstance(progress, Whole) else Whole(progress)
     _expect(whole, data, settings, trained is None)
     with lock(out, "perturb"):
@@ -333,7 +355,7 @@ def _perturb(
         )
         versions = {"original": data, "changed": perturbed, "noise": noisy}
         alignment, reasons = align(versions)
-        verdict = judge(history, unchanged)
+        verdict = judge(history, unchanged, choice.no_difference)
         result = Perturbation(
             original=data,
             dataset=perturbed,
@@ -342,6 +364,7 @@ def _perturb(
             active=choice.active,
             entangled=choice.entangled,
             disentangled=choice.disentangled,
+            mig=choice.mig,
             before=before,
             history=history,
             unchanged=unchanged,

@@ -2,12 +2,12 @@
 
     original    the data as they are
     changed     perturbed.npz
-    noise       uniform noise that adds as much variance as the change
-    untrained   a modifier with its initial weights that adds as much variance as the change
+    noise       uniform noise whose variance is that of the change (OUT/noise.npz has its ε)
+    untrained   the change of a modifier with its initial weights, with that variance too
 
 A score that falls on the changed data alone speaks for the change; one that falls on the noise
 too speaks for any disturbance, and one that falls on the untrained modifier for any function of
-the factors. "As much variance" is that of x' - x about its mean, measured after reflecting and
+the factors. The variance is that of x' - x about its mean, measured after reflecting and
 rounding; the amplitude of a control is whatever that takes and may exceed ε. The logits of the
 untrained modifier are shifted to mean 0 in each pixel and scaled to a standard deviation of 1
 before its tanh: with plain initial weights it is almost a constant.
@@ -27,7 +27,8 @@ of its own, and none of them trained twice, also if models, scores or seeds are 
 
 Scores are those of the runner on the training data, as in the source, and in the units of the data:
 tables are not standardised, since ε is not. A run that uses fewer latents than there are factors
-that vary is counted as pruned: its scores are not comparable.
+that vary is counted as pruned: its scores are not comparable. If there are fewer latents than
+factors, a flag says so, and runs are pruned that do not use all of them.
 
 Zietlow, PhD thesis, Tübingen 2022, tables 4.2-4.5. The source has the first three versions, with
 noise of equal ε.
@@ -37,6 +38,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +47,33 @@ import torch
 
 from zscope import data as datasets
 from zscope import store
-from zscope.assays.run import choose
+from zscope.assays import CATALOGUE
+from zscope.assays.parts import unmet
+from zscope.assays.run import choose, measure
+from zscope.autoencoder import Posterior
 from zscope.collection import Runs
+from zscope.collection.columns import score_name
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
 from zscope.errors import ConfigError, DataError, RunError, did_you_mean, listed_names
 from zscope.experiments.perturbation import FILE, align
 from zscope.experiments.perturbation.game import RESUME, encode_factors, modifier_for
-from zscope.experiments.perturbation.restarts import count_factors, in_own_units, with_message
+from zscope.experiments.perturbation.restarts import (
+    check_training,
+    count_factors,
+    few_latents,
+    in_own_units,
+    with_message,
+)
 from zscope.experiments.perturbation.table import Row, ScoreTable
 from zscope.experiments.sweeps import Status, Sweep, step_of, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.whole import Tick, Whole
 from zscope.files import as_path, lock
 from zscope.models import build_for, entry
-from zscope.recording import SAMPLES
+from zscope.recording import SAMPLES, Recording, record
 from zscope.sampling import whole as check_whole
+from zscope.training.loop import configure
 
 __all__ = [
     "SCORES", "check_evaluation", "evaluate_perturbation", "evaluation_work", "parse_model",
@@ -68,6 +81,8 @@ __all__ = [
 
 FOLDER = "evaluate"
 VERSIONS = ("original", "changed", "noise", "untrained")
+TRIAL = 256
+"""Observations on which scores are tried."""
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 
 Chosen = dict[str, tuple[str, dict[str, Any]]]
@@ -138,7 +153,7 @@ def evaluate_perturbation(
             raise ConfigError(f"evaluate_perturbation: {text}") from None
         names = iter(each["name"] for each in store.read_json(folder / "sweep.json")["runs"])
         of = {key: [next(names) for _ in each] for key, each in members.items()}
-        table = _table(found, of, columns, versions, count_factors(original))
+        table = _table(found, of, columns, versions, count_factors(original), latents)
         table.save(folder)
     return table
 
@@ -194,12 +209,12 @@ def check_evaluation(
     """
     check_whole("evaluate_perturbation", 1, seeds=seeds)
     data_text({"name": str(out.absolute())})  # refuses places that a plan cannot name
-    columns: dict[str, None] = {}
-    for name in _listed(scores, "scores"):
-        assay, dot, measure = name.replace("_", "-").partition(".")
-        columns |= dict.fromkeys(f"{each.name}{dot}{measure}" for each in choose([assay]))
+    data, asked = in_own_units(data), _listed(scores, "scores")
+    for name in asked:
+        choose([_parts(name)[0]])  # refuses unknown names
     chosen: Chosen = {}
     recipes: dict[str, Any] = {}
+    recordings = []
     for label in _listed(models, "models"):
         name, own = parse_model(label)
         if "seed" in own:
@@ -209,7 +224,8 @@ def check_evaluation(
             )
         known = {k: v for k, v in options.items() if k in entry(name).options and k != "seed"}
         own = {**known, **own}
-        recipe = build_for(name, data, latents=latents or count_factors(data), **own).recipe
+        model = build_for(name, data, latents=latents or count_factors(data), **own)
+        recipe = model.recipe
         for other, its in recipes.items():
             if its == recipe:
                 raise ConfigError(
@@ -217,7 +233,81 @@ def check_evaluation(
                     "options, so they would be the same runs. Leave one out."
                 )
         chosen[label], recipes[label] = (name, own), recipe
-    return chosen, list(columns)
+        check_training(model, data, configure(model, data, 1, None, None, None, 0, {}))
+        recordings += _trials(record(model, data, samples=min(TRIAL, len(data))))
+    return chosen, _columns(asked, recordings)
+
+
+def _columns(asked: Sequence[str], recordings: Sequence[Recording]) -> list[str]:
+    """The columns of the scores; refuses assays and measures that no model could have.
+
+    What an assay measures is found by trials. One that has no answer there may have one later, so
+    its measures are not checked. Of a group, assays without a score are left out.
+    """
+    columns: dict[str, None] = {}
+    for name in asked:
+        assay, part = _parts(name)
+        members = [each.name for each in choose([assay])]
+        known = {each: _measures(each, recordings) for each in members}
+        usable = [each for each, names in known.items() if not isinstance(names, str)]
+        if not usable:
+            reasons = dict.fromkeys(str(reason) for reason in known.values())
+            raise ConfigError(
+                f"evaluate_perturbation: {assay} is no score of these models and data: "
+                f"{'; '.join(reasons)}. Choose another score, such as mig or dci."
+            )
+        there = [each for each in usable if not part or _has(known[each], f"{each}.{part}")]
+        if not there:
+            names = [n for each in usable for n in known[each] or () if n != each]
+            hint = did_you_mean(f"{assay}.{part}", names) if names else "It has one score only."
+            raise ConfigError(
+                f"evaluate_perturbation: {assay} has no measure {part!r}. {hint} Or give "
+                f"{assay} alone."
+            )
+        columns |= dict.fromkeys(f"{each}.{part}" if part else each for each in there)
+    return list(columns)
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """The assay and the measure of a score."""
+    assay, _, measure = name.replace("_", "-").partition(".")
+    return assay, measure
+
+
+def _has(names: Any, column: str) -> bool:
+    return names is None or column in names
+
+
+def _trials(recording: Recording) -> list[Recording]:
+    """What an untrained model makes of data, and what a good one might: codes that are factors.
+
+    Some measures exist only if latents are in use and say something about the factors.
+    """
+    before, factors = recording.posterior, recording.factors
+    assert factors is not None
+    values = torch.from_numpy(np.asarray(factors.values, float))
+    values = values[:, (values != values[0]).any(0)]
+    if not values.shape[1]:
+        return [recording]
+    values = (values - values.mean(0)) / values.std(0)
+    mean = values[:, torch.arange(before.latents) % values.shape[1]].to(before.mean)
+    std = None if before.std is None else torch.full_like(mean, 0.01)
+    return [recording, replace(recording, posterior=Posterior(mean, std), shared={})]
+
+
+def _measures(assay: str, trials: Sequence[Recording]) -> list[str] | str | None:
+    """The columns an assay has, by trials; why it has none, or None if they cannot tell."""
+    needs = [unmet(CATALOGUE[assay], trial) for trial in trials]
+    if all(needs):
+        return str(needs[0])
+    outcomes = [measure(t, [assay]) for t, need in zip(trials, needs, strict=True) if not need]
+    results = [outcome.results[assay] for outcome in outcomes if assay in outcome.results]
+    if not results:
+        return None
+    names = dict.fromkeys(each.name for result in results for each in result.measures())
+    if not names:
+        return f"{assay} has no single number, only tables or figures"
+    return [score_name(assay, name) for name in names]
 
 
 def _assays(columns: Sequence[str]) -> list[str]:
@@ -349,6 +439,7 @@ def _table(
     columns: list[str],
     versions: dict[str, Dataset],
     factors: int,
+    latents: int,
 ) -> ScoreTable:
     """The scores of the runs that belong to each model and version."""
     cells = {row["run"]: row for row in found.rows}
@@ -364,7 +455,7 @@ def _table(
         }
         counts = [next((e.get("used") for e in entries[name]), None) for name in own]
         active = [float(count) for count in counts if isinstance(count, int)]
-        pruned = sum(count < factors for count in active)
+        pruned = sum(count < min(factors, latents) for count in active)
         rows.append(Row(label, version, len(names), values, active, pruned))
     missing = {
         f"{each['assay']}: {each['missing']}": None
@@ -384,5 +475,10 @@ def _table(
         if name != "original"
     }
     distances = {name: each.distance for name, each in alignment.items()}
+    chance = next((each.chance for each in alignment.values()), None)
     flags = [*missing, *reasons]
-    return ScoreTable(columns, rows, sizes, distances, factors, found.failed, flags)
+    if latents < factors:
+        flags.insert(0, few_latents(latents, factors))
+    return ScoreTable(
+        columns, rows, sizes, distances, factors, found.failed, flags, chance, latents
+    )

@@ -20,7 +20,7 @@ from zscope import models, store
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import reflect, within_unit_range
-from zscope.errors import ConfigError, RunError, TrainingError
+from zscope.errors import RunError, TrainingError
 from zscope.interrupts import watch_interrupts
 from zscope.models.composed import Composed
 from zscope.models.layers import initialise
@@ -63,6 +63,25 @@ class Choice:
     entangled: list[int]
     disentangled: list[int]
     flags: list[str]
+    chance: float = 0.0  # the largest MIG of a chosen restart whose codes were permuted
+
+    @property
+    def mig(self) -> dict[str, float]:
+        """The mean MIG of both sides, and that of chance."""
+        sides = {"entangled": self.entangled, "disentangled": self.disentangled}
+        means = {side: float(np.mean([self.scores[k] for k in n])) for side, n in sides.items()}
+        return {**means, "chance": self.chance}
+
+    @property
+    def no_difference(self) -> str | None:
+        """Why the two sides say nothing about entanglement; None if their MIG differs."""
+        low, high = (self.mig[side] for side in SIDES)
+        if high - low > self.chance:
+            return None
+        return (
+            f"the chosen restarts do not differ in MIG ({low:.3f} and {high:.3f}; permuted codes "
+            f"reach {self.chance:.3f}), so the result says nothing about entanglement"
+        )
 
 
 class Modifier(nn.Module):
@@ -115,13 +134,6 @@ class Game(nn.Module):
         posteriors: dict[str, list[Posterior]] | None = None,
     ) -> None:
         super().__init__()
-        foreign = [type(m).__name__ for m in trained if not isinstance(m, Composed)]
-        if foreign:
-            raise ConfigError(
-                f"perturb: {foreign[0]} is not a model of zs.models, and its decoder cannot be "
-                "trained apart from its encoder. Give the number of restarts, or models built "
-                "with zs.models.build."
-            )
         self.data, self.epsilon = data, epsilon
         self.device = trained[0].place[0]
         self.fold = within_unit_range(data)

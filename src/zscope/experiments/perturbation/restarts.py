@@ -13,15 +13,31 @@ from zscope.assays.disentanglement.mig import mig
 from zscope.autoencoder import Autoencoder, Trainable
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError
-from zscope.experiments.perturbation.game import RESUME, Choice
+from zscope.experiments.perturbation.game import (
+    RESUME,
+    Choice,
+    architecture_of,
+    encode_factors,
+    modifier_for,
+)
 from zscope.experiments.training import train, train_together
+from zscope.models.composed import Composed
 from zscope.monitor import regime
 from zscope.recording import record
+from zscope.training.checks import check_first_batch
+from zscope.training.config import TrainConfig
 from zscope.training.ensemble import can_train_together
-from zscope.training.loop import configure
+from zscope.training.feeding import Feed
+from zscope.training.loop import configure, pick_device
 from zscope.types import Codes
 
-__all__ = ["choose", "count_factors", "in_own_units", "train_restarts", "with_message"]
+__all__ = [
+    "check_restarts", "check_training", "choose", "count_factors", "few_latents", "in_own_units",
+    "train_restarts", "with_message",
+]  # fmt: skip
+
+FEW = 8
+"""Observations that show whether a model has noise in its latents."""
 
 
 def train_restarts(
@@ -48,13 +64,8 @@ def train_restarts(
         tick(rows / (count * (2 + steps // 100)))
         return regime(variances)
 
-    def build(seed: int) -> Trainable:
-        own = {**settings["options"], "seed": seed}
-        shape, latents = data.shape, settings["latents"]
-        return models.build(settings["model"], shape=shape, latents=latents, **own)
-
     paths = [folder / f"seed-{seed}" for seed in seeds]
-    untrained = [build(seed) for seed in seeds]
+    untrained = [_build(data, settings, seed) for seed in seeds]
     given: dict[str, Any] = {"monitor": monitor, "progress": False}
     if can_train_together(untrained[0].recipe, untrained[-1].recipe):
         settings_of = (steps, None, settings["batch"], settings["rate"])
@@ -74,6 +85,48 @@ def train_restarts(
     return [run.model for run in runs if run.model is not None]
 
 
+def _build(data: Dataset, settings: dict[str, Any], seed: int) -> Trainable:
+    own = {**settings["options"], "seed": seed}
+    shape, latents = data.shape, settings["latents"]
+    return models.build(settings["model"], shape=shape, latents=latents, **own)
+
+
+def check_restarts(
+    data: Dataset, settings: dict[str, Any], trained: Sequence[Autoencoder] | None
+) -> None:
+    """Refuse what could not be trained or used for the game, before anything is trained.
+
+    `trained` are the models that were given; None if they are to be trained.
+    """
+    if trained is None:
+        model = _build(data, settings, settings["seed"])
+        given = (settings["steps"], None, settings["batch"], settings["rate"], settings["seed"])
+        check_training(model, data, configure(model, data, *given, {}))
+        trained = [model]
+    for each in trained:
+        if not isinstance(each, Composed):
+            raise ConfigError(
+                f"perturb: {type(each).__name__} is not a model of zs.models, and its decoder "
+                "cannot be trained apart from its encoder. Give the number of restarts, or models "
+                "built with zs.models.build."
+            )
+        if record(each, data, samples=min(FEW, len(data))).posterior.std is None:
+            raise ConfigError(
+                f"perturb: {(each.recipe or {}).get('name', type(each).__name__)} has no noise in "
+                "its latents. The models must have independent noise there, as vae and beta-vae "
+                "have: the change works against the alignment that this noise causes."
+            )
+    architecture = architecture_of(trained[0], settings["options"])
+    modifier_for(data, encode_factors(data).shape[1], architecture, settings["seed"])
+
+
+def check_training(model: Trainable, data: Dataset, config: TrainConfig) -> None:
+    """Refuse what would fail in the first step."""
+    device = pick_device(config, 0)
+    Feed(model, data, device)
+    check_first_batch(model, data, config, device)
+
+
 @contextmanager
 def with_message(message: str) -> Iterator[None]:
     """Give an interrupt another message."""
@@ -85,32 +138,39 @@ def with_message(message: str) -> Iterator[None]:
 
 def choose(trained: Sequence[Autoencoder], data: Dataset, pairs: int) -> Choice:
     """The restarts with the lowest and with the highest MIG, leaving out over-pruned ones."""
-    needed = count_factors(data)
-    scores, active = [], []
+    factors = count_factors(data)
+    latents = min(model.latents for model in trained)
+    needed = min(factors, latents)
+    results, active = [], []
     for model in trained:
         recording = record(model, data)
-        if recording.posterior.std is None:
-            raise ConfigError(
-                "perturb: the models must have independent noise in their latents, as vae and "
-                "beta-vae have: the change works against the alignment that this noise causes."
-            )
-        variances = recording.posterior.variance
-        # The source's rule for over-pruned models (Zietlow 2022, chapter 4), not `recording.used`.
-        active.append(int((variances.double().mean(0) < 0.8).sum()))
-        factors = recording.factors
-        assert factors is not None
-        kinds = list(data.factor_kinds)
-        scores.append(mig(recording.codes, factors, variances=variances, kinds=kinds).score)
+        active.append(len(recording.used))
+        results.append(mig(recording))
+    scores = [result.score for result in results]
     order = sorted(range(len(scores)), key=lambda k: scores[k])
     usable = [k for k in order if active[k] >= needed]
-    flags = []
+    flags = [] if needed == factors else [few_latents(latents, factors)]
     if len(usable) < 2 * pairs:
+        enough = (
+            f"all {needed} latents" if flags else f"as many latents as there are factors ({needed})"
+        )
         flags.append(
-            f"Only {len(usable)} of {len(order)} restarts use as many latents as there are factors "
-            f"({needed}), so restarts with fewer were chosen too. β may be too large."
+            f"Only {len(usable)} of {len(order)} restarts use {enough}, so restarts with fewer "
+            "were chosen too. β may be too large, or the training too short."
         )
         usable = order
-    return Choice(scores, active, usable[:pairs], usable[-pairs:][::-1], flags)
+    sides = usable[:pairs], usable[-pairs:][::-1]
+    chance = max(max(results[k].shuffled) for side in sides for k in side)
+    return Choice(scores, active, *sides, flags, chance)
+
+
+def few_latents(latents: int, factors: int) -> str:
+    """What to say of models that cannot have a latent for each factor."""
+    return (
+        f"The models have {latents} latents and the data {factors} factors, so no model can have a "
+        f"latent for each factor, which limits all scores; a run counts as pruned if it uses fewer "
+        f"than {latents}. Use {factors} latents or more."
+    )
 
 
 def count_factors(data: Dataset) -> int:

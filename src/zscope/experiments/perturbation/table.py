@@ -50,7 +50,7 @@ class Row:
     runs: int  # how many were asked for
     scores: dict[str, list[float]]  # by column; a run without the score is left out
     active: list[float]  # latents in use, of each run
-    pruned: int  # runs that use fewer latents than there are factors
+    pruned: int  # runs that use fewer latents than there are factors, or than they have
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +64,8 @@ class ScoreTable(Result):
     factors: int  # that vary
     failed: dict[str, str]  # run -> why it has no scores
     flags: list[str]
+    chance: float | None = None  # the distance of random directions
+    latents: int | None = None  # of the models; None: as many as there are factors, or more
 
     def cell(self, model: str, version: str, column: str) -> Cell | None:
         """The mean and interval of a score, or of "active"; None if no run has it."""
@@ -72,7 +74,7 @@ class ScoreTable(Result):
 
     def cells(self) -> list[list[str]]:
         """The table as text, with a header."""
-        header = ["model", "data", *self.columns, "active latents", "pruned runs"]
+        header = ["model", "data", *self.columns, "latents in use", "pruned runs"]
         lines = [header]
         for row in self.rows:
             values = [*(row.scores[column] for column in self.columns), row.active]
@@ -86,27 +88,44 @@ class ScoreTable(Result):
         runs = max(row.runs for row in self.rows)
         interval = "95 % t-interval" if runs >= 3 else "range: fewer than 3 seeds have no interval"
         over = "one seed, no interval" if runs == 1 else f"mean over {runs} seeds ({interval})"
-        return f"{over}; pruned: fewer latents in use than the {self.factors} factors"
+        return f"{over}; pruned: fewer latents in use than the {self._needed()}"
+
+    def _needed(self) -> str:
+        if self.latents is not None and self.latents < self.factors:
+            return f"{self.latents} that there are"
+        return f"{self.factors} factors"
+
+    def versions_caption(self) -> str:
+        """What the sizes are."""
+        chance = "" if self.chance is None else f"; distance: 0 aligned, {self.chance:.2f} random"
+        return (
+            "variance of the change: of x' - x, in units of that of the data; variance of data: by "
+            "how much it changes. noise and untrained are in this folder, and have the variance of "
+            f"the change, not its ε{chance}"
+        )
 
     def versions(self) -> list[list[str]]:
         """The size of the change in each version as text, with a header."""
-        header = ["data", "largest change", "root mean square", "added variance",
-                  "in one direction", "distance to directions"]  # fmt: skip
+        header = ["data", "largest change", "root mean square", "variance of the change",
+                  "in one direction", "variance of data", "distance to directions"]  # fmt: skip
         lines = [header]
         for name in dict.fromkeys(row.version for row in self.rows):
             size, distance = self.sizes.get(name), self.distances.get(name)
-            numbers = ["", "", "", ""]
+            numbers = ["", "", "", "", ""]
             if size is not None:
-                shares = [size["added_variance"], size["first_direction"]]
+                signs = {"relative_variance": "", "first_direction": "", "added_variance": "+"}
                 numbers = [f"{size[key]:.4f}" for key in ("largest", "rms")]
-                numbers += ["none" if share is None else f"{share:.1%}" for share in shares]
+                numbers += [
+                    "none" if size[key] is None else f"{100 * size[key]:{sign}.1f} %"
+                    for key, sign in signs.items()
+                ]
             lines.append([name, *numbers, "none" if distance is None else f"{distance:.2f}"])
         return lines
 
     def text(self) -> str:
         """The table as the command prints it."""
         parts = [text_table(self.cells(), left=2), self.caption(), ""]
-        parts += [text_table(self.versions()), *self.flags]
+        parts += [text_table(self.versions()), self.versions_caption(), *self.flags]
         parts += [f"failed: {run}: {reason}" for run, reason in self.failed.items()]
         return "\n".join(parts)
 
@@ -130,7 +149,9 @@ class ScoreTable(Result):
             "rows": rows,
             "sizes": self.sizes,
             "distances": self.distances,
+            "distance_of_chance": self.chance,
             "factors": self.factors,
+            "latents": self.latents,
             "failed": self.failed,
             "flags": self.flags,
         }
@@ -165,8 +186,7 @@ class ScoreTable(Result):
         for cells in (self.cells(), self.versions()):
             lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells]  # fmt: skip  # noqa: E501
             parts += [lines[0], "|" + "---|" * len(cells[0]), *lines[1:], ""]
-            if cells[0][0] == "model":
-                parts += [self.caption(), ""]
+            parts += [self.caption() if cells[0][0] == "model" else self.versions_caption(), ""]
         parts += [f"- {flag}" for flag in self.flags]
         parts += [f"- failed: {run}: {reason}" for run, reason in self.failed.items()]
         return "\n".join(parts).rstrip() + "\n"

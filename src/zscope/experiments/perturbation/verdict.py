@@ -2,6 +2,9 @@
 
     gap = L_rec(entangled) - L_rec(disentangled)
 
+If the two sides do not differ in MIG by more than chance gives, the gap says nothing about
+entanglement, and the change is not called working whatever it is.
+
 Both games see the same batches and the same noise, so that their gaps are compared round by
 round, over the last rounds. The change worked if the gap is below 0, and below that of the game
 with ε = 0, each with its whole 95 % interval. If the game with ε = 0 ends below 0 already, the
@@ -45,6 +48,10 @@ REMEDY = (
     "Use a larger epsilon, more rounds or a larger modifier_rate, or other restarts (another seed, "
     "or more of them)."
 )
+OTHER_RESTARTS = (
+    "Use restarts of which some disentangle and some do not: more of them or another seed, more "
+    "steps, or another β."
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,15 @@ class Verdict:
         return {name: None if v is None else v.to_list() for name, v in values.items()}
 
 
-def judge(history: list[dict[str, Any]], unchanged: list[dict[str, Any]]) -> Verdict:
-    """The verdict on a game, from its rounds and those of the same game with ε = 0."""
+def judge(
+    history: list[dict[str, Any]],
+    unchanged: list[dict[str, Any]],
+    no_difference: str | None = None,
+) -> Verdict:
+    """The verdict on a game, from its rounds and those of the same game with ε = 0.
+
+    `no_difference` says why the two sides of the game do not differ in entanglement, if so.
+    """
     rounds = len(history)
     gaps, still = (
         np.array([row["gap"] for row in rows[-LOG_EVERY:]]) for rows in (history, unchanged)
@@ -98,6 +112,13 @@ def judge(history: list[dict[str, Any]], unchanged: list[dict[str, Any]]) -> Ver
         f"after {rounds:,} rounds the loss of the entangled model minus that of the disentangled "
         f"one is {gap}"
     )
+    if no_difference is not None:
+        return Verdict(
+            False,
+            f"The change cannot be judged: {no_difference}. For the record, {after}, and "
+            f"{without.mean:+.2f} after the same game with ε = 0. {OTHER_RESTARTS}",
+            *numbers,
+        )
     if gap.high >= 0:
         reason = "the entangled model is not cheaper than the disentangled one"
         sentence = (
