@@ -127,6 +127,7 @@ class Trials:
                 f"fondue: the model option {reserved[0]} cannot be set here: the search decides "
                 "the latents, and seed= (--seed) all random numbers. Leave it out."
             )
+        models.refuse_arguments(options or {})
         self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
         self.data = self.data.in_units(self.data.units_for_training())
         self.model, self.options = model, dict(options or {})
