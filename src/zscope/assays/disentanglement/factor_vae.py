@@ -184,5 +184,6 @@ def _least_varying(
 ENTRY = Entry(
     question="If one factor is fixed, does the latent that varies least identify it?",
     takes=("codes", "factors", "variances=usage"),
+    needs=("two factors",),
     title="FactorVAE score",
 )
