@@ -307,7 +307,7 @@ def test_a_search_that_settles_on_nothing_says_so(zscope, tmp_path, monkeypatch)
     monkeypatch.setattr(Trials, "_train", lambda self, n, steps, beta: n)
     monkeypatch.setattr(Trials, "_measure", lambda self, n: (9.0, ONE))
     code, out, err = zscope("fondue", "plane.npy", "--stable", "--out", "none", "--jobs", 1)
-    assert code == 0, err
+    assert code == 1, err
     assert out.startswith("no answer (collapsed): no model uses its latents and has an acceptable")
 
 
@@ -316,7 +316,7 @@ def test_a_collapsed_model_is_called_so(zscope, tmp_path):
     code, out, err = zscope("fondue", "faint.npy", "--steps", 60, "--rate", 0.03, "--set",
                             "backbone=linear", "--start", 1, "--seeds", 1,
                             "--data-option", "standardise=false")  # fmt: skip
-    assert (code, out.startswith("no answer (collapsed): no model uses")) == (0, True), err
+    assert (code, out.startswith("no answer (collapsed): no model uses")) == (1, True), err
     assert re.search(r"1 latent: gap 0\.\d+ ≤ 1 +collapsed +0 active, .*KL 0\.0\d nats", err)
 
 

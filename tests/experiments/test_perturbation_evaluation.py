@@ -370,6 +370,7 @@ def test_what_cannot_be_evaluated_is_refused_before_anything_is_trained(
         ("", "mig", "models is empty"),
         ("ae", "migg", "Did you mean mig"),
         ("ae?seed=3", "mig", "has a seed"),
+        ("ae?latents=3", "mig", "latents is not an option of a model"),
         ("ae,ae?hidden=[6]", "mig", "the same runs"),
     ):
         with pytest.raises(ConfigError, match=words):

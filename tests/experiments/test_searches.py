@@ -109,6 +109,25 @@ def test_what_is_wrong_is_refused_before_a_worker_starts(rows, tmp_path):
             fondue(loaded(rows), criterion="traces", executor=pool)
         with pytest.raises(ConfigError, match="ae is deterministic"):
             fondue(loaded(rows), model="ae", executor=pool)
+        for more, text in (
+            ({"limit": 0}, "limit=0"),
+            ({"steps": 0}, "steps=0"),
+            ({"threshold": float("nan")}, "threshold=nan"),
+            ({"start": 0}, "start=0; expected 1 to 512"),
+            ({"start": 600}, "start=600; expected 1 to 512"),
+            ({"start": 2, "search": "binary"}, "start=2 has no effect with the search binary"),
+            ({"samples": 2}, "samples=2; .* at least 10"),
+            ({"rate": -1}, "^fondue: rate"),
+            ({"options": {"bta": 3}}, "^fondue: .*no option 'bta'"),
+            ({"options": {"shape": 3}}, "shape is not an option of a model"),
+            ({"search": "beta", "latents": 0}, "latents=0"),
+            ({"search": "beta", "latents": 2, "model": "vae"}, "^fondue: .*no option 'beta'"),
+        ):
+            with pytest.raises(ConfigError, match=text):
+                fondue(loaded(rows), executor=pool, out=tmp_path / "none", **more)
+            with pytest.raises(ConfigError, match=text):
+                fondue(loaded(rows), out=tmp_path / "none", **more)
+        assert not (tmp_path / "none").exists()
     with pytest.raises(ConfigError, match="jobs=0"):
         fondue(loaded(rows), jobs=0)
 
@@ -190,7 +209,9 @@ def test_the_elbow_of_linear_data_is_at_their_dimension(tmp_path):
     assert all(low <= mean <= high for low, mean, high in
                zip(found.low, found.mean, found.high, strict=True))  # fmt: skip
     assert "knee" in repr(found)
-    assert found.plot().get_xlabel() == "latents"
+    assert "reconstruction, 1 latent " in repr(found)
+    axes = found.plot()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("latents", "reconstruction")
     rows_of = {(row["latents"], row["seed"]): row for row in zs.runs(tmp_path / "out").rows}
     assert len(rows_of) == 8
     assert found.mean[2] == pytest.approx(
@@ -203,16 +224,22 @@ def test_the_elbow_of_linear_data_is_at_their_dimension(tmp_path):
     assert short.mean == found.mean[:3]
     assert short.within == 3
     assert "Try larger sizes" in short.flags[0]
+    assert repr(short).count("Try larger sizes") == 1
 
 
 def test_elbows_that_cannot_be_are_refused(rows, tmp_path):
-    array = np.zeros((20, 3), np.float32)
+    array, digits = np.zeros((20, 3), np.float32), "digits"
     for data, sizes, more, text in (
         (rows, [2, 2, 4], {}, "at least three different"),
         (rows, [0, 2, 4], {}, r"sizes\[0\]=0"),
         (array, [1, 2, 3], {}, "a ndarray that cannot be loaded again"),
-        (rows, [1, 2, 3], {"model": "vea"}, "^elbow_curve: .*Did you mean vae"),
-        (rows, [1, 2, 3], {"options": {"bta": 1}}, "^elbow_curve: .*bta"),
+        (rows, [1, 2, 3], {"model": "vea"}, "^elbow: .*Did you mean vae"),
+        (rows, [1, 2, 3], {"options": {"bta": 1}}, "^elbow: .*bta"),
+        (rows, [1, 2, 3], {"options": {"latents": 1}}, "^elbow: .*latents is not an option"),
+        (rows, [1, 2, 3], {"score": "los"}, "^elbow: no score is called 'los'. Did you mean loss"),
+        (rows, [1, 2, 3], {"score": "passive"}, "^elbow: 'passive' was not measured"),
+        (digits, [1, 2, 3], {"score": "dci"}, "^elbow: dci cannot be measured: two factors"),
+        (digits, [1, 2, 3], {"score": "mig.gap"}, "no score is called 'mig.gap'. Did you mean mig"),
     ):
         with pytest.raises(ConfigError, match=text):
             inspect.unwrap(elbow_curve)(data, sizes, out=tmp_path / "none", **more)
@@ -235,7 +262,11 @@ def test_the_onset_is_where_linear_theory_prunes_the_weakest_latent(rows, tmp_pa
         np.testing.assert_allclose(np.sort(each.variances[2].numpy()), expected, rtol=0.25)
     assert found.flags == []
     assert "chosen β" in repr(found)
-    assert found.plot().get_xlabel() == "β"
+    axes = found.plot()
+    assert axes.get_xlabel() == "β"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "1.4", "2.5", "4"]
+    assert "chosen β = 1.4" in [text.get_text() for text in axes.texts]
+    assert all(float(tick).is_integer() for tick in axes.get_yticks())
     together = {tuple(run.environment["ensemble"]) for run in zs.runs(tmp_path)}
     assert len(together) == 1  # five β and two seeds in one ensemble
     assert len(next(iter(together))) == 10
@@ -244,6 +275,7 @@ def test_the_onset_is_where_linear_theory_prunes_the_weakest_latent(rows, tmp_pa
     )  # of the same runs
     assert (small.onset, small.chosen) == (None, 1)
     assert "no onset of the polarised regime" in small.flags[0]
+    assert repr(small).count("no onset of the polarised regime") == 1
 
 
 def test_searches_for_beta_that_cannot_be_are_refused(rows, tmp_path):
@@ -251,9 +283,13 @@ def test_searches_for_beta_that_cannot_be_are_refused(rows, tmp_path):
         ([1, 1], {}, "at least two different positive"),
         ([0, 1], {}, "at least two different positive"),
         ([1, 2], {"model": "ae"}, "ae is deterministic"),
-        ([1, 2], {"model": "vae"}, "^search_beta: .*beta"),
+        ([1, 2], {"model": "vae"}, "^beta: .*beta"),
         ([1, 2], {"options": {"beta": 2}}, "is what is searched for"),
-        ([1, 2], {"score": "loss"}, "^search_beta: models cannot be ranked by loss"),
+        ([1, 2], {"score": "loss"}, "^beta: models cannot be ranked by loss"),
+        ([1, 2], {"options": {"shape": 2}}, "^beta: .*shape is not an option of a model"),
+        ([1, 2], {"score": "nosuch"}, "^beta: no score is called 'nosuch'. Known: loss, "),
+        ([1, 2], {"needed": 3}, "^beta: needed=3, but the model has 2 latents"),
+        ([1, 2], {"threshold": 2}, "^beta: threshold=2"),
     ):
         with pytest.raises(ConfigError, match=text):
             search_beta(rows, betas, latents=2, out=tmp_path / "none", **more)

@@ -390,3 +390,9 @@ def test_a_seed_that_would_stand_for_another_is_refused():
 def test_a_model_that_no_memory_holds_is_refused_with_its_size():
     with pytest.raises(ResourceError, match="latents=2000000000 .* weights. needs .* TB of memory"):
         zs.models.build("vae", shape=(4,), latents=2_000_000_000, hidden=1_000_000)
+
+
+def test_arguments_are_no_options_of_a_recipe():
+    recipe = small("vae").recipe
+    with pytest.raises(ConfigError, match="latents is not an option of a model; it is a setting"):
+        zs.models.from_recipe({**recipe, "options": {**recipe["options"], "latents": 3}})

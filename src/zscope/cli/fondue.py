@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from zscope.cli.options import (
     AsJson,
@@ -145,6 +145,8 @@ def fondue(
     )
     figure = draw(result, folder)
     print_result(result, folder, figure, json=json)
+    if not result.answers:
+        raise Exit(1)
 
 
 class Trace:
@@ -165,6 +167,7 @@ class Trace:
     def __call__(self, report: Any) -> None:
         import sys
 
+        from zscope.assays.dimension.fondue import latents_text
         from zscope.results import duration
 
         size = latents_text(report.latents)
@@ -195,15 +198,13 @@ class Trace:
         print(line.ljust(60) if live else line, file=sys.stderr, flush=True)
 
 
-def latents_text(latents: int) -> str:
-    return f"{latents} latent" if latents == 1 else f"{latents} latents"
-
-
 def answer_text(result: Any) -> str:
     """The mean answer, with its standard deviation and the answers behind it."""
+    from zscope.assays.dimension.fondue import latents_text
+
     of_beta = result.quantity == "beta"
     if result.sd is None:
-        return f"β = {result.mean:.3g}" if of_beta else latents_text(round(result.mean))
+        return f"β = {result.mean:.3g}" if of_beta else latents_text(result.mean)
     answers = ", ".join(f"{answer:.3g}" for answer in result.answers)
     spread = f"{result.mean:.3g} ± {result.sd:.2g}"
     answer = f"β = {spread}" if of_beta else f"{spread} latents"

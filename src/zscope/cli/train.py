@@ -127,19 +127,12 @@ def train(
                 "train: MODEL and DATASET are missing, for instance: zscope train beta-vae sprites "
                 "--latents 6. To continue a run: zscope train --out RUN --resume"
             )
-        options = settings(set_, "--set")
-        for key in ("name", "shape", "latents", "data"):
-            if key in options:
-                raise ConfigError(
-                    f"--set: {key} is not an option of a model; it follows from MODEL, DATASET "
-                    "and --latents. Leave it out of --set."
-                )
         from zscope.experiments.training import with_defaults
 
         given = with_defaults(
             preset,
             latents=latents,
-            options=options,
+            options=settings(set_, "--set"),
             split=None if split is None else fractions(split),
             steps=steps,
             epochs=epochs,

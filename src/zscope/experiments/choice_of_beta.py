@@ -27,11 +27,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from zscope.assays.dimension.fondue import mark_place
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.results import Result
 
-__all__ = ["ChoiceOfBeta", "Trial", "choice_of_beta"]
+__all__ = ["ChoiceOfBeta", "Trial", "check_threshold", "choice_of_beta", "mark_beta"]
+
+MOST_TICKS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +62,20 @@ class ChoiceOfBeta(Result):
 
         series = {f"latent {j}": self.variances[:, j] for j in range(self.variances.shape[1])}
         ax = lines(series, at=self.betas, x="β", y="mean variance", markers=True, ax=ax)
-        ax.set_xscale("log")
-        ax.axvline(self.chosen, color="0.5", linewidth=0.8, linestyle=(0, (4, 2)))
+        mark_beta(ax, self.betas, self.chosen)
         return ax
+
+
+def mark_beta(ax: Any, betas: Sequence[float], chosen: float) -> None:
+    """A logarithmic axis with ticks at the β tried, and a labelled line at the chosen one."""
+    ax.set_xscale("log")
+    every = -(-len(betas) // MOST_TICKS)
+    ax.set_xticks(betas[::every], [f"{beta:g}" for beta in betas[::every]])
+    ax.set_xticks([], minor=True)
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.12 * (high - low))  # room for the label above the lines
+    left = chosen > math.sqrt(betas[0] * betas[-1])
+    mark_place(ax, chosen, f"chosen β = {chosen:g}", left=left)
 
 
 def choice_of_beta(
@@ -85,10 +99,7 @@ def choice_of_beta(
             f"choice_of_beta: betas={list(betas)}; expected positive numbers, for instance "
             "10.0 ** np.arange(-5, 2)."
         )
-    if not 0 < threshold <= 1:
-        raise ConfigError(
-            f"choice_of_beta: threshold={threshold}; expected a variance above 0, at most 1."
-        )
+    check_threshold("choice_of_beta", threshold)
     trials: list[Trial] = []
     onset: float | None = None
     remaining = beyond
@@ -121,8 +132,8 @@ def choice_of_beta(
     usable = [k for k, count in enumerate(counts) if count >= needed]
     if not usable:
         raise Undefined(
-            f"choice_of_beta: at most {max(counts)} latents are active at any β from {tried[0]:g} "
-            f"to {tried[-1]:g}; expected {needed}. Try smaller β, or more latents."
+            f"choice_of_beta: expected {needed} active latents, got at most {max(counts)} at any β "
+            f"from {tried[0]:g} to {tried[-1]:g}. Try smaller β, or more latents."
         )
     scores = _complete([trial.score for trial in trials])
     distances = _complete([trial.distance for trial in trials])
@@ -142,6 +153,12 @@ def choice_of_beta(
         distances=distances,
         flags=flags,
     )
+
+
+def check_threshold(who: str, threshold: float) -> None:
+    """Refuse what is not the variance of a latent."""
+    if not 0 < threshold <= 1:
+        raise ConfigError(f"{who}: threshold={threshold}; expected a variance above 0, at most 1.")
 
 
 def _variances(trial: Trial) -> Tensor:

@@ -11,6 +11,7 @@ See `zscope.assays.dimension.fondue` for the search alone and its theory.
 """
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +123,15 @@ def fondue(
             "for the size itself; --stable applies to them only."
         )
     whole("fondue", seed=seed)
-    whole("fondue", 1, seeds=seeds)
+    whole("fondue", 1, seeds=seeds, limit=limit, steps=steps, batch=batch)
+    if latents is not None:
+        whole("fondue", 1, latents=latents)
+    _check_numbers(search, threshold, start, limit)
+    if search == "beta" and (criterion == "types" or "beta" in (options or {})):
+        raise ConfigError(
+            "fondue: a search for β needs a gap that grows with β, which counts of types do not, "
+            "and a β that is not fixed. Leave the criterion types and the option beta out."
+        )
     if criterion == "types" and (search == "binary" or threshold is not None):
         raise ConfigError(
             "fondue: the criterion types counts the latents that are not passive, so there is "
@@ -154,6 +163,11 @@ def fondue(
         )
         for each in range(seed, seed + seeds)
     ]
+    for each in searches:  # refuse what is wrong before anything starts
+        trials = each.trials()
+        if each is searches[0]:
+            begin = latents or min(limit, max(1, round(start or trials.intrinsic_dimension())))
+            trials.try_training(begin, beta=1.0 if search == "beta" else None)
     pace = Pace(searches)
     if executor is None and cluster is None and (jobs is None or check_jobs(jobs) == 1):
         answers = _one_after_the_other(searches, pace, progress)
@@ -167,6 +181,26 @@ def fondue(
         with pool as active:
             answers = _at_once(searches, active, watch, out)
     return repeat_fondue(lambda seed: answers[seed], answers)
+
+
+def _check_numbers(search: str, threshold: Any, start: Any, limit: int) -> None:
+    """Refuse a threshold or a start that a search could not use."""
+    for name, value in {"threshold": threshold, "start": start}.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and math.isfinite(value)):
+            raise ConfigError(f"fondue: {name}={value!r:.60}; expected a finite number.")
+    if start is None:
+        return
+    if search != "fondue":
+        raise ConfigError(
+            f"fondue: start={start:g} has no effect with the search {search}, which begins "
+            "elsewhere. Leave it out."
+        )
+    if not 1 <= start <= limit:
+        raise ConfigError(
+            f"fondue: start={start:g}; expected 1 to {limit}, the largest number of latents to "
+            "try. Leave it out to start at the intrinsic dimension of the data, or raise the limit."
+        )
 
 
 @dataclass(frozen=True)
@@ -265,11 +299,6 @@ def _search_latents(
 
 
 def _search_beta(trials: Trials, latents: int, steps: int) -> BetaFondue:
-    if trials.criterion == "types" or "beta" in trials.options:
-        raise ConfigError(
-            "fondue: a search for β needs a gap that grows with β, which counts of types do not, "
-            "and a β that is not fixed. Leave the criterion types and the option beta out."
-        )
     result = fondue_beta(
         lambda beta: trials.measure(latents, steps=steps, beta=beta), threshold=trials.threshold
     )
@@ -366,7 +395,7 @@ class _Watch:
         self._stamps: dict[int, Any] = {}
         # The steps of runs that were begun earlier.
         self._trained = {run: step_of(run) for search in searches for run in self._runs(search)}
-        for search in searches:  # refuse what is wrong before anything starts
+        for search in searches:
             trials = search.trials()
             self.threshold = trials.threshold
             self._report(search, trials.measured, remembered=True)

@@ -8,8 +8,10 @@ in parallel or on a cluster, each run in a folder of its own, and finished runs 
 again, also if sizes, β or seeds are added. The rules are those of `elbow` and `choice_of_beta`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
@@ -18,14 +20,25 @@ from typing import Any, Literal
 from zscope import data as datasets
 from zscope import models
 from zscope.assays import CATALOGUE
-from zscope.assays.run import lower_is_better
+from zscope.assays.dimension.fondue import latents_text, mark_answer
+from zscope.assays.parts import unmet
+from zscope.assays.run import lower_is_better, measure
 from zscope.collection import Runs
+from zscope.collection.columns import COUNTED, columns_of, score_name
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, RunError, Undefined
-from zscope.experiments.choice_of_beta import ChoiceOfBeta, Trial, choice_of_beta
+from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
+from zscope.experiments.choice_of_beta import (
+    ChoiceOfBeta,
+    Trial,
+    check_threshold,
+    choice_of_beta,
+    mark_beta,
+)
 from zscope.experiments.elbow import Elbow, elbow
-from zscope.experiments.sweeps import sweep
+from zscope.experiments.sweeps import read_plan, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
+from zscope.experiments.training import train_config
+from zscope.kept import scores_of
 from zscope.loading import load
 from zscope.recording import SAMPLES, record
 from zscope.results import Result
@@ -34,6 +47,9 @@ from zscope.tables.statistics import ENOUGH, mean_of
 from zscope.training.config import RATE
 
 __all__ = ["BetaSearch", "ElbowCurve", "elbow_curve", "search_beta"]
+
+TRIAL = 256
+"""Observations on which a score is tried before anything is trained."""
 
 Shown = Callable[[Any, Any], None] | bool | None
 
@@ -48,7 +64,8 @@ class ElbowCurve(Result):
 
     knee: int
     within: int
-    column: str  # what was measured
+    column: str  # of the table of runs
+    label: str  # the same as it was asked for
     better: str
     sizes: list[int]
     mean: list[float]
@@ -59,31 +76,27 @@ class ElbowCurve(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         kind = "range" if len(self.seeds) < ENOUGH else "95 % interval"
+        knees = _of_seeds(each.knee for each in self.seeds.values())
+        within = _of_seeds(each.within for each in self.seeds.values())
         lines = [
-            ("knee", f"{self.knee} latents (seeds: {_listed(e.knee for e in self._elbows)})"),
-            (
-                "within 2 % of the best",
-                f"{self.within} latents (seeds: {_listed(e.within for e in self._elbows)})",
-            ),
+            ("knee", f"{latents_text(self.knee)}{knees}"),
+            ("within 2 % of the best", f"{latents_text(self.within)}{within}"),
         ]
         for size, mean, low, high in zip(self.sizes, self.mean, self.low, self.high, strict=True):
-            lines.append(
-                (f"{self.column}, {size} latents", f"{mean:.4g} ({kind} {low:.4g} to {high:.4g})")
-            )
-        return lines + [("note", flag) for flag in self.flags]
+            spread = f" ({kind} {low:.4g} to {high:.4g})" if len(self.seeds) > 1 else ""
+            lines.append((f"{self.label}, {latents_text(size)}", f"{mean:.4g}{spread}"))
+        return lines
 
-    @property
-    def _elbows(self) -> list[Elbow]:
-        return list(self.seeds.values())
+    def _title(self) -> str:
+        return f"Elbow of {self.label} against the number of latents"
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.assays.dimension.fondue import mark_answer
         from zscope.plots import lines
 
-        ax = lines({"": self.mean}, at=self.sizes, x="latents", y=self.column, markers=True, ax=ax)
+        ax = lines({"": self.mean}, at=self.sizes, x="latents", y=self.label, markers=True, ax=ax)
         colour = ax.get_lines()[-1].get_color()
         ax.fill_between(self.sizes, self.low, self.high, alpha=0.2, linewidth=0, color=colour)
-        mark_answer(ax, self.knee)
+        mark_answer(ax, self.knee, "knee: ")
         return ax
 
 
@@ -117,9 +130,9 @@ def elbow_curve(
     of the last batch that was logged. The work goes to the same places as that of `zs.sweep`, and
     `out` is the folder of the sweep.
     """
-    who = "elbow_curve"
+    who = "elbow"
     whole(who, seed=seed)
-    whole(who, 1, seeds=seeds)
+    whole(who, 1, seeds=seeds, samples=samples)
     whole(who, 1, **{f"sizes[{k}]": size for k, size in enumerate(sizes)})
     chosen = sorted({int(size) for size in sizes})
     if len(chosen) < 3:
@@ -133,6 +146,7 @@ def elbow_curve(
     plan = _plan(name, model, options, score, steps, batch, rate, samples)
     plan["grid"] = {"latents": chosen, "seed": list(range(seed, seed + seeds))}
     where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
+    _check_score(who, plan, score, root)
     runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
     column = runs.columns.resolve(score, who)
     size = runs.columns.resolve("latents", who)
@@ -146,6 +160,7 @@ def elbow_curve(
         knee=whole_curve.knee,
         within=whole_curve.within,
         column=column,
+        label=runs.columns.label(score, who),
         better=better,
         sizes=chosen,
         mean=[mean.value for mean in stated],
@@ -185,22 +200,28 @@ class BetaSearch(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         every = list(self.seeds.values())
-        lines = [("chosen β", f"{self.chosen:g} (seeds: {_listed(e.chosen for e in every)})")]
-        onsets = _listed("none" if e.onset is None else e.onset for e in every)
+        lines = [("chosen β", f"{self.chosen:g}{_of_seeds(e.chosen for e in every)}")]
+        onsets = _of_seeds("none" if e.onset is None else e.onset for e in every)
         onset = "none" if self.onset is None else f"{self.onset:g}"
-        lines.append(("onset", f"{onset} (seeds: {onsets})"))
+        lines.append(("onset", f"{onset}{onsets}"))
         for k, beta in enumerate(self.betas):
             counts = _listed(each.counts[k] for each in every)
             lines.append((f"active latents at β = {beta:g}", f"{counts}"))
-        return lines + [("note", flag) for flag in self.flags]
+        return lines
+
+    def _title(self) -> str:
+        latents = next(iter(self.seeds.values())).variances.shape[1]
+        return f"Choice of β with {latents_text(latents)}"
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import lines
+        from zscope.plots import step_lines
 
-        series = {f"seed {seed}": each.counts for seed, each in self.seeds.items()}
-        ax = lines(series, at=self.betas, x="β", y="active latents", markers=True, ax=ax)
-        ax.set_xscale("log")
-        ax.axvline(self.chosen, color="0.5", linewidth=0.8, linestyle=(0, (4, 2)))
+        series = {
+            f"seed {seed}": dict(zip(self.betas, each.counts, strict=True))
+            for seed, each in self.seeds.items()
+        }
+        ax = step_lines(series, x="β", y="active latents", ax=ax)
+        mark_beta(ax, self.betas, self.chosen)
         return ax
 
 
@@ -236,11 +257,18 @@ def search_beta(
     chosen instead of the largest: the highest mig, or the lowest distance-to-orthogonality. `data`
     and the workers are those of `elbow_curve`; `out` is the folder of the sweep.
     """
-    who = "search_beta"
+    who = "beta"
     whole(who, seed=seed)
-    whole(who, 1, seeds=seeds, latents=latents)
+    whole(who, 1, seeds=seeds, latents=latents, samples=samples)
+    if needed is not None:
+        whole(who, 1, needed=needed)
+        if needed > latents:
+            raise ConfigError(
+                f"{who}: needed={needed}, but the model has {latents_text(latents)}, so no β could "
+                "be chosen. Need fewer, or give the model more latents."
+            )
+    check_threshold(who, threshold)
     chosen = _betas(who, betas)
-    low = score is not None and lower_is_better(who, score)
     if models.entry(model).posterior == "point":
         raise ConfigError(
             f"{who}: {model} is deterministic, so its latents have no variance to look at. Use a "
@@ -255,6 +283,9 @@ def search_beta(
     plan["train"]["latents"] = latents
     plan["grid"] = {"options.beta": chosen, "seed": list(range(seed, seed + seeds))}
     where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
+    if score is not None:
+        _check_score(who, plan, score, root)
+    low = score is not None and lower_is_better(who, score)
     runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
     column = None if score is None else runs.columns.resolve(score, who)
     text, given = parse_name(name)
@@ -363,12 +394,58 @@ def _plan(
     return plan
 
 
+def _check_score(who: str, plan: Mapping[str, Any], score: str, root: str | Path | None) -> None:
+    """Refuse a score that the first run of the plan will not have, after one step of training."""
+    first = {key: values[:1] for key, values in plan["grid"].items()}
+    with _in_words_of(who):
+        config = read_plan({"train": plan["train"], "grid": first}, root=root).runs[0].config
+    assert config.data is not None
+    data = datasets.from_recipe(config.data.model_dump(exclude_none=True), root=root)
+    run = train_config(config.model_copy(update={"steps": 1}), out=None, data=data, progress=False)
+    logged = [key for key in run.history[-1] if key not in ("format", "step")]
+    assay = score.partition(".")[0]
+    if assay not in CATALOGUE:
+        if score.removeprefix("history.") not in logged:
+            near = did_you_mean(score, [*logged, *CATALOGUE])
+            names = [f"history.{key}" if key in COUNTED else key for key in logged]
+            known = f"Known: {', '.join(names)}, and the assays: zscope assay --list"
+            raise ConfigError(
+                f"{who}: no score is called {score!r}. {known if near[:5] == 'Known' else near}"
+            )
+        columns_of([{"last": dict.fromkeys(logged)}]).resolve(score, who)
+        return
+    assert run.model is not None
+    recording = record(run.model, data, samples=min(TRIAL, len(data)))
+    if reason := unmet(CATALOGUE[assay], recording):
+        raise ConfigError(f"{who}: {assay} cannot be measured: {reason}, or choose another score.")
+    result = measure(recording, [assay]).results.get(assay)
+    if result is None:  # a trained model may have one
+        return
+    names = [score_name(assay, each) for each in scores_of(result)[0]]
+    if not names:
+        raise ConfigError(
+            f"{who}: {assay} has no number to compare models by. Choose another score: zscope "
+            "assay --list"
+        )
+    if score != assay and score not in names:
+        raise ConfigError(f"{who}: no score is called {score!r}. {did_you_mean(score, names)}")
+
+
+@contextmanager
+def _in_words_of(who: str) -> Iterator[None]:
+    """Errors of a plan for those who wrote none."""
+    try:
+        yield
+    except ConfigError as error:
+        text = re.sub(r"^sweep: (\[(grid|assay)\] )?", "", str(error))
+        raise ConfigError(f"{who}: {text}") from None
+
+
 def _train(who: str, plan: Mapping[str, Any], out: str | Path, **options: Any) -> Runs:
     """The runs of the plan, all of them finished."""
     try:
-        runs = sweep(plan, out, retry_failed=True, **options)
-    except ConfigError as error:
-        raise ConfigError(f"{who}: {str(error).removeprefix('sweep: ')}") from None
+        with _in_words_of(who):
+            runs = sweep(plan, out, retry_failed=True, **options)
     except KeyboardInterrupt as interrupt:
         raise type(interrupt)(
             f"{who}: stopped. Everything is saved in {out}: run the same command again to continue."
@@ -390,6 +467,12 @@ def _value(who: str, row: Mapping[str, Any], column: str) -> float:
             f"apply to these models and data? See: zscope table, or choose another score."
         )
     return float(value)
+
+
+def _of_seeds(values: Iterable[Any]) -> str:
+    """The values of several seeds, in brackets; nothing for one seed."""
+    every = list(values)
+    return f" (seeds: {_listed(every)})" if len(every) > 1 else ""
 
 
 def _listed(values: Iterable[Any]) -> str:

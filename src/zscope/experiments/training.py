@@ -63,6 +63,7 @@ def with_defaults(
 ) -> Given:
     """What was given, completed by the preset or by the defaults; what was given wins."""
     options = dict(options or {})
+    models.refuse_arguments(options)
     if preset is None:
         if steps is None and epochs is None:
             steps = STEPS

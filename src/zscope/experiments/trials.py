@@ -23,7 +23,10 @@ from zscope.experiments.training import train
 from zscope.files import sweep
 from zscope.randomness import named_generator, named_seed
 from zscope.recording import SAMPLES, Recording, choose_rows, record
+from zscope.sampling import whole
+from zscope.training.checks import check_first_batch
 from zscope.training.config import RATE
+from zscope.training.loop import configure
 
 __all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "contents_of", "read_trials", "size_of"]
 
@@ -38,6 +41,8 @@ GAPS = {
     "types": "number of passive latents",
 }
 BANDWIDTHS = ("silverman", "median")
+FEWEST = 10
+"""Samples to measure a gap on."""
 SATURATED = (
     "The kernel separates every two observations, so the information is at its ceiling whatever "
     "the decoder does, and the answer depends on the codes alone. Use bandwidth median, or the "
@@ -127,7 +132,9 @@ class Trials:
                 f"fondue: the model option {reserved[0]} cannot be set here: the search decides "
                 "the latents, and seed= (--seed) all random numbers. Leave it out."
             )
+        models.refuse_arguments(options or {})
         self.data, self.held_out = as_dataset(data).split((0.9, 0.1), seed=seed)
+        whole("fondue", FEWEST, samples=samples)  # fewer do not tell which latents are used
         self.data = self.data.in_units(self.data.units_for_training())
         self.model, self.options = model, dict(options or {})
         self.criterion = criterion
@@ -167,6 +174,16 @@ class Trials:
         report(*self.measured[key])
         return self.measured[key]
 
+    def try_training(self, latents: int, *, beta: float | None = None) -> None:
+        """Refuse settings with which no model could be trained; nothing is written."""
+        try:
+            model = self._build(latents, self.seed, beta)
+            batch, rate = self.training["batch"], self.training["rate"]
+            config = configure(model, self.data, 1, None, batch, rate, self.seed, {}, None)
+            check_first_batch(model, self.data, config, model.place[0])
+        except ConfigError as error:
+            raise ConfigError(f"fondue: {str(error).removeprefix('train: ')}") from None
+
     def intrinsic_dimension(self, samples: int = 5000) -> float:
         """The intrinsic dimension of the observations, where the search begins."""
         rows = choose_rows(len(self.data), samples, self.seed)
@@ -176,13 +193,14 @@ class Trials:
         except Undefined:
             return 10.0  # too few distinct observations for an estimate
 
+    def _build(self, latents: int, seed: int, beta: float | None) -> models.Composed:
+        options = self.options if beta is None else {**self.options, "beta": beta}
+        return models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
+
     def _train(self, latents: int, steps: int, beta: float | None) -> Autoencoder:
-        options = dict(self.options)
-        if beta is not None:
-            options["beta"] = beta
         # A different seed for each size, so that an unlucky draw is not repeated in all.
         seed = named_seed(self.seed, f"fondue, {latents} latents") % 2**31
-        model = models.build_for(self.model, self.data, latents=latents, seed=seed, **options)
+        model = self._build(latents, seed, beta)
         folder = None
         if self.out is not None:
             name = f"latents-{latents:03d}-steps-{steps}"

@@ -10,7 +10,7 @@ new one is one module with an `ENTRY`, one test and one line here.
 """
 
 import reprlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -40,7 +40,7 @@ from zscope.models.parts import (
 
 __all__ = [
     "CATALOGUE", "Composed", "Entry", "Losses", "Option", "build", "build_for", "entry",
-    "from_recipe", "names", "numbers_of_objective", "outline", "recipe_for",
+    "from_recipe", "names", "numbers_of_objective", "outline", "recipe_for", "refuse_arguments",
 ]  # fmt: skip
 
 # name -> module:attribute of its Entry.
@@ -102,6 +102,24 @@ def entry(name: str) -> Entry:
     if not spec.decodes:
         options = {key: option for key, option in options.items() if key not in DECODING}
     return replace(spec, options=options)
+
+
+ARGUMENTS = {
+    "latents": "a setting of its own: --latents, latents= or the field latents of a plan",
+    "name": "the name of the model itself",
+    "data": "the data, which are named beside the model",
+    "shape": "that of the data",
+}
+
+
+def refuse_arguments(options: Iterable[str]) -> None:
+    """Refuse options that are arguments of `build` and `build_for`."""
+    for key in options:
+        if key in ARGUMENTS:
+            raise ConfigError(
+                f"models: {key} is not an option of a model; it is {ARGUMENTS[key]}. Leave it out "
+                "of the options."
+            )
 
 
 def build(name: str, *, shape: Sequence[int], latents: int, **options: Any) -> Composed:
@@ -225,6 +243,7 @@ def _parts_of(recipe: dict[str, Any]) -> tuple[str, list[int], int, dict[str, An
             f"models: the recipe lacks {', '.join(sorted(missing))}; it has "
             f"{', '.join(sorted(recipe)) or 'nothing'}. Use model.recipe of a built model."
         )
+    refuse_arguments(recipe.get("options", {}))
     return recipe["name"], recipe["shape"], recipe["latents"], recipe.get("options", {})
 
 

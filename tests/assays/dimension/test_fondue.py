@@ -7,6 +7,8 @@ import torch
 
 from zscope import theory
 from zscope.assays.dimension.fondue import (
+    Fondue,
+    Trial,
     Use,
     binary_fondue,
     fondue,
@@ -442,3 +444,16 @@ def test_downstream_accuracy_is_that_of_the_labels_in_the_codes():
     assert downstream_accuracy(normal(600, 2, seed=3), label[:, None]) < 0.62
     with pytest.raises(Undefined, match="none of the 1 factors varies"):
         downstream_accuracy(normal(30, 2), torch.zeros(30, 1))
+
+
+def test_the_figure_marks_the_mean_that_the_text_states_and_tells_seeds_apart():
+    use = Use(1, 0, 0, used=1)
+    answers = {0: [Trial(1, 0.2, use), Trial(2, 1.4, use)], 1: [Trial(2, 0.6, use)]}
+    searches = {
+        seed: Fondue(trials[-1 if seed else 0].latents, trials, 1.0, "found", 4)
+        for seed, trials in answers.items()
+    }
+    ax = repeat_fondue(lambda seed: searches[seed], [0, 1]).plot()
+    assert "1.5 latents" in [text.get_text() for text in ax.texts]
+    first, second = (line for line in ax.get_lines() if line.get_label().startswith("seed"))
+    assert first.get_color() != second.get_color()

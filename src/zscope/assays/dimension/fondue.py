@@ -139,20 +139,27 @@ class Fondue(Scored):
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "trials": [_trial_dict(trial) for trial in self.trials]}
 
-    def plot(self, ax: Any = None, *, name: str = "", marked: bool = True) -> Any:
-        """The gap against the number of latents, as a line with this name."""
-        from zscope.plots import lines
+    def gaps(self) -> dict[float, float]:
+        """The gap by the number of latents, ascending."""
+        return {trial.latents: trial.value for trial in sorted(self.trials)}
 
-        curve = sorted(self.trials)
-        gaps = {name: [trial.value for trial in curve]}
-        ax = lines(gaps, at=[trial.latents for trial in curve], x="latents", y="gap", ax=ax)
-        if marked:
-            self.mark(ax, self.latents)
+    def plot(self, ax: Any = None) -> Any:
+        """The gap against the number of latents."""
+        from zscope.plots import step_lines
+
+        ax = step_lines({"": self.gaps()}, x="latents", y="gap", ax=ax)
+        self.scale(ax)
+        self.mark(ax, self.latents)
         return ax
 
+    def scale(self, ax: Any) -> None:
+        """Ticks at whole numbers of latents."""
+        ax.locator_params(axis="x", integer=True)
+
     def mark(self, ax: Any, answer: float) -> None:
-        """Lines at the answer and at the threshold."""
-        mark_answer(ax, int(answer))
+        """Lines at the answer, if there is one, and at the threshold."""
+        if answer > 0:
+            mark_answer(ax, answer)
         mark_threshold(ax, self.threshold)
 
 
@@ -169,6 +176,9 @@ def _trial_dict(trial: "Trial | BetaTrial") -> dict[str, Any]:
 
 def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
     """A labelled line at the largest acceptable gap."""
+    low, high = ax.get_ylim()
+    margin = 0.05 * (max(high, threshold) - min(low, threshold))
+    ax.set_ylim(min(low, threshold - margin), max(high, threshold + margin))
     ax.axhline(threshold, linestyle=":", color="grey", linewidth=0.7)
     ax.annotate(
         f"threshold {threshold:g}",
@@ -181,13 +191,19 @@ def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
     )
 
 
-def mark_answer(ax: Any, latents: int) -> None:
+def latents_text(latents: float) -> str:
+    """`1 latent`, `4 latents`, `1.5 latents`."""
+    return f"{round(latents, 2):g} latent{'' if latents == 1 else 's'}"
+
+
+def mark_answer(ax: Any, latents: float, what: str = "") -> None:
     """A labelled line at the answer; ticks at whole numbers of latents."""
-    _mark(ax, latents, f"{latents} latent{'' if latents == 1 else 's'}")
+    mark_place(ax, latents, f"{what}{latents_text(latents)}")
     ax.locator_params(axis="x", integer=True)
 
 
-def _mark(ax: Any, place: float, name: str, *, left: bool = False) -> None:
+def mark_place(ax: Any, place: float, name: str, *, left: bool = False) -> None:
+    """A labelled vertical line; the label is at its right, or at its left."""
     ax.axvline(place, linestyle="--", color="grey", linewidth=0.7)
     ax.annotate(
         name,
@@ -333,23 +349,28 @@ class BetaFondue(Scored):
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "trials": [_trial_dict(trial) for trial in self.trials]}
 
-    def plot(self, ax: Any = None, *, name: str = "", marked: bool = True) -> Any:
-        """The gap against β, as a line with this name."""
-        from zscope.plots import lines
+    def gaps(self) -> dict[float, float]:
+        """The gap by β, ascending."""
+        return {trial.beta: trial.value for trial in sorted(self.trials)}
 
-        curve = sorted(self.trials)
-        gaps = {name: [trial.value for trial in curve]}
-        ax = lines(gaps, at=[trial.beta for trial in curve], x="β", y="gap", ax=ax)
-        ax.set_xscale("log", base=2)  # as the search proceeds
-        ax.xaxis.set_major_formatter("{x:g}")
-        if marked:
-            self.mark(ax, self.beta)
+    def plot(self, ax: Any = None) -> Any:
+        """The gap against β."""
+        from zscope.plots import step_lines
+
+        ax = step_lines({"": self.gaps()}, x="β", y="gap", ax=ax)
+        self.scale(ax)
+        self.mark(ax, self.beta)
         return ax
+
+    def scale(self, ax: Any) -> None:
+        """A logarithmic axis, as the search proceeds."""
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter("{x:g}")
 
     def mark(self, ax: Any, answer: float) -> None:
         """Lines at the answer, if there is one, and at the threshold."""
         if answer > 0:
-            _mark(ax, answer, f"β = {answer:.3g}", left=True)
+            mark_place(ax, answer, f"β = {answer:.3g}", left=True)
         mark_threshold(ax, self.threshold, left=True)
 
 
@@ -483,7 +504,7 @@ class StableFondue(Scored):
         return self.last.plot(ax)
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [(f"{steps} steps", f"{search.latents} latents")
+        lines = [(f"{steps} steps", latents_text(search.latents))
                  for steps, search in self.searches.items()]  # fmt: skip
         return [("stable", "yes" if self.stable else "no"), *lines]
 

@@ -104,11 +104,19 @@ class RepeatedFondue(Scored):
         return lines
 
     def plot(self, ax: Any = None) -> Any:
-        """The gaps of every search, one line for each seed, with the median answer."""
-        for seed, search in self.searches.items():
-            last = search.last if isinstance(search, StableFondue) else search
-            ax = last.plot(ax, name=f"seed {seed}", marked=False)
-        last.mark(ax, self.median)
+        """The gaps of every search, one line for each seed, with the mean answer."""
+        from zscope.plots import step_lines
+
+        searches = {
+            f"seed {seed}": search.last if isinstance(search, StableFondue) else search
+            for seed, search in self.searches.items()
+        }
+        series = {name: search.gaps() for name, search in searches.items()}
+        of_beta = self.quantity == "beta"
+        ax = step_lines(series, x="β" if of_beta else "latents", y="gap", ax=ax)
+        first = next(iter(searches.values()))
+        first.scale(ax)
+        first.mark(ax, self.mean)
         return ax
 
 

@@ -142,6 +142,7 @@ def _mean_differences(codes: np.ndarray, first: np.ndarray, second: np.ndarray) 
 ENTRY = Entry(
     question="Can a linear classifier tell which factor a set of pairs has in common?",
     takes=("codes", "factors", "variances=usage"),
+    needs=("two factors",),
     better="higher",
     title="β-VAE score",
 )

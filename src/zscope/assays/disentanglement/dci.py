@@ -400,6 +400,7 @@ def _sklearn(
 ENTRY = Entry(
     question="Do latents and factors correspond one to one, and how well are factors predicted?",
     takes=("codes", "factors", "variances=usage"),
+    needs=("two factors",),
     better="higher",
     title="DCI",
 )

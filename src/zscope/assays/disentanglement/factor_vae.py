@@ -184,6 +184,7 @@ def _least_varying(
 ENTRY = Entry(
     question="If one factor is fixed, does the latent that varies least identify it?",
     takes=("codes", "factors", "variances=usage"),
+    needs=("two factors",),
     better="higher",
     title="FactorVAE score",
 )

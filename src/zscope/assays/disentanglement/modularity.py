@@ -163,5 +163,6 @@ def modularity_of_codes(information: np.ndarray) -> np.ndarray:
 ENTRY = Entry(
     question="Does each latent depend on a single factor?",
     takes=("codes", "factors", "variances=usage"),
+    needs=("two factors",),
     better="higher",
 )

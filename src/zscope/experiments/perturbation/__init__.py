@@ -72,6 +72,7 @@ from zscope.experiments.perturbation.restarts import (
 from zscope.experiments.perturbation.verdict import Verdict, judge
 from zscope.experiments.whole import Whole
 from zscope.files import lock
+from zscope.models import refuse_arguments
 from zscope.results import Result
 from zscope.sampling import whole as check_whole
 
@@ -279,6 +280,7 @@ def perturb(
     check_epsilon(data, float(epsilon))
     latents = latents or count_factors(data)
     options = dict(options or {})
+    refuse_arguments(options)
     settings = {
         "data": data.recipe or data.name,
         "epsilon": float(epsilon),

@@ -70,7 +70,7 @@ from zscope.experiments.sweeps import Status, Sweep, step_of, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.whole import Tick, Whole
 from zscope.files import as_path, lock
-from zscope.models import build_for, entry
+from zscope.models import build_for, entry, refuse_arguments
 from zscope.recording import SAMPLES, Recording, record
 from zscope.sampling import whole as check_whole
 from zscope.training.loop import configure
@@ -222,6 +222,7 @@ def check_evaluation(
                 f"evaluate_perturbation: {label!r} has a seed, but every model is trained with "
                 f"{seeds} of them, which follow that of the perturbation. Leave it out."
             )
+        refuse_arguments(own)
         known = {k: v for k, v in options.items() if k in entry(name).options and k != "seed"}
         own = {**known, **own}
         model = build_for(name, data, latents=latents or count_factors(data), **own)

@@ -370,6 +370,11 @@ class _Builder:
             steps=fields.get("steps"),
             epochs=fields.get("epochs"),
         )
+        if "seed" in options:
+            raise ConfigError(
+                "options.seed would give runs of every seed the same initial weights. Leave it "
+                "out: the field seed sets them too."
+            )
         seed = fields.get("seed", 0)
         whole("sweep", seed=seed)
         dataset = self.dataset(fields["data"], given.split)
