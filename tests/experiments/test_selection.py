@@ -227,7 +227,7 @@ def test_damaged_models_are_left_out_which_is_said(family):
     result = zs.select_models(three, samples=50, scores=["mig"])
     assert {row["run"] for row in result.table} == {"b4-s1", "b0.01-s0"}
     assert any(flag.startswith("b4-s0 is left out: ") for flag in result.flags)
-    assert "one run" in result.missing["udr of b4-s1"]
+    assert "beta 4 has one run" in result.missing["udr of b4-s1"]
     with pytest.raises(RunError, match="no model can be used. b4-s0 is left out"):
         zs.select_models(three[0], samples=50, scores=["mig"])
 

@@ -343,8 +343,8 @@ def _agreement_of_seeds(
     label = group[0].group or group[0].name
     if len(group) < 2:
         return {
-            f"{UDR} of {group[0].name}": f"{label} has one run, and UDR compares runs that differ "
-            "in their seed alone. Train at least two seeds."
+            f"{UDR} of {group[0].name}": f"{group[0].group or 'its group'} has one run, and UDR "
+            "compares runs that differ in their seed alone. Train at least two seeds."
         }
     outcome = compare_recordings(recordings, [UDR], options={UDR: options} if options else None)
     result = outcome.results.get(UDR)
@@ -428,7 +428,11 @@ def _correlations(
                 )
                 continue
             value, p = result
-            numbers = {"correlation": sign * value, "p": p, "models": len(pairs)}
+            numbers = {
+                "correlation": round(sign * value, DIGITS) + 0.0,
+                "p": p,
+                "models": len(pairs),
+            }
             agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
 
