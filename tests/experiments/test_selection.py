@@ -91,6 +91,7 @@ def test_models_are_ranked_by_distances_the_other_way_round(data):
         models, data, rank="sample-quality", samples=100, scores=["sample-quality"]
     )
     assert (result.ranked_by, result.best) == (name, "best 0")
+    assert f"the smallest is best: distance-to-orthogonality, {name}" in repr(result)
     distances = [row[name] for row in result.table]
     assert distances == sorted(distances)
     assert [row["rank"] for row in result.table] == [1, 2, 3]
@@ -139,7 +140,9 @@ def test_correlations_that_are_missing_are_hatched(data):
     models = {"only": [aligned(0)], "also": [rotated(1)], "pair": [rotated(0), rotated(2)]}
     result = zs.select_models(models, data, **FEW)
     ax = result.plot()  # of distances alone, because two models have a UDR
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(selection.CRITERIA)
+    criteria = ["UDR", "Distance to orthogonality"]
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == criteria
+    assert ax.get_xlabel().startswith("4 models")
     assert len(ax.patches) == 1
 
 
@@ -224,7 +227,7 @@ def test_damaged_models_are_left_out_which_is_said(family):
     result = zs.select_models(three, samples=50, scores=["mig"])
     assert {row["run"] for row in result.table} == {"b4-s1", "b0.01-s0"}
     assert any(flag.startswith("b4-s0 is left out: ") for flag in result.flags)
-    assert "one run" in result.missing["udr of b4-s1"]
+    assert "beta 4 has one run" in result.missing["udr of b4-s1"]
     with pytest.raises(RunError, match="no model can be used. b4-s0 is left out"):
         zs.select_models(three[0], samples=50, scores=["mig"])
 

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zscope.assays import CATALOGUE
 from zscope.assays.run import Measurements, Options, choose, lower_is_better, measure
 from zscope.assays.run import compare as compare_recordings
 from zscope.autoencoder import Autoencoder
@@ -59,6 +60,7 @@ class Selection(Tabular):
     ranked_by: str
     criteria: list[str]
     scores: list[str]
+    lower: list[str]  # the criteria and scores of which the smallest value is best
     agreement: list[dict[str, Any]]  # criterion, score, correlation, p of chance, models
     missing: dict[str, str] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
@@ -95,8 +97,19 @@ class Selection(Tabular):
             raise Undefined(f"select: there is no rank correlation to draw. {self._why_none()}")
         known = {(each["criterion"], each["score"]): each["correlation"] for each in self.agreement}
         matrix = [[known.get((row, column)) for column in columns] for row in rows]
-        return heatmap(matrix, rows=rows, columns=columns, label="rank correlation", limit=1.0,
-                       diverging=True, empty="too few models, or constant", ax=ax)  # fmt: skip
+        counts = [each["models"] for each in self.agreement]
+        models = f"{min(counts)} to {max(counts)}" if len(set(counts)) > 1 else f"{counts[0]}"
+        return heatmap(
+            matrix,
+            rows=[_title(name) for name in rows],
+            columns=[_title(name) for name in columns],
+            x=f"{models} models; positive: criterion and score agree",
+            label="Spearman's ρ",
+            limit=1.0,
+            diverging=True,
+            empty="too few models, or constant",
+            ax=ax,
+        )
 
     def _why_none(self) -> str:
         """Why there is no rank correlation at all."""
@@ -123,9 +136,14 @@ class Selection(Tabular):
         reasons: dict[str, list[str]] = {}
         for place, reason in self.missing.items():
             reasons.setdefault(reason, []).append(place)
-        notes = [f"ranked by {self.ranked_by}, {self.samples} samples; used: latents in use"]
-        if any(row[DISTANCE] is not None for row in self.table):
-            notes.append(f"{DISTANCE}: in units of chance, the smallest is best")
+        notes = [f"ranked by {self.ranked_by}, {self.samples:,} samples; used: latents in use"]
+        low = [name for name in self.lower if any(row[name] is not None for row in self.table)]
+        if low:
+            notes.append(f"the smallest is best: {', '.join(low)}")
+        if DISTANCE in low:
+            notes.append(f"{DISTANCE}: in units of chance")
+        if self.agreement:
+            notes.append("positive rank correlation: criterion and score prefer the same models")
         notes += self.flags
         notes += [f"none for {_first(places)}: {reason}" for reason, places in reasons.items()]
         return "\n\n".join([*parts, "\n".join(notes)])
@@ -223,6 +241,7 @@ def select_models(
         ranked_by=ranked_by,
         criteria=list(CRITERIA),
         scores=[name for name in columns if name not in CRITERIA],
+        lower=[name for name in columns if columns[name]],
         agreement=agreement,
         missing=missing | reasons,
         flags=flags,
@@ -324,8 +343,8 @@ def _agreement_of_seeds(
     label = group[0].group or group[0].name
     if len(group) < 2:
         return {
-            f"{UDR} of {group[0].name}": f"{label} has one run, and UDR compares runs that differ "
-            "in their seed alone. Train at least two seeds."
+            f"{UDR} of {group[0].name}": f"{group[0].group or 'its group'} has one run, and UDR "
+            "compares runs that differ in their seed alone. Train at least two seeds."
         }
     outcome = compare_recordings(recordings, [UDR], options={UDR: options} if options else None)
     result = outcome.results.get(UDR)
@@ -409,7 +428,11 @@ def _correlations(
                 )
                 continue
             value, p = result
-            numbers = {"correlation": sign * value, "p": p, "models": len(pairs)}
+            numbers = {
+                "correlation": round(sign * value, DIGITS) + 0.0,
+                "p": p,
+                "models": len(pairs),
+            }
             agreement.append({"criterion": criterion, "score": score, **numbers})
     return agreement, missing
 
@@ -418,6 +441,12 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
+
+
+def _title(column: str) -> str:
+    """A criterion or score as people write it: DCI completeness."""
+    assay, _, measure = column.partition(".")
+    return f"{CATALOGUE[assay].title} {measure.replace('-', ' ')}".strip()
 
 
 def _first(places: list[str]) -> str:
