@@ -100,8 +100,8 @@ class ScoreTable(Result):
         chance = "" if self.chance is None else f"; distance: 0 aligned, {self.chance:.2f} random"
         return (
             "variance of the change: of x' - x, in units of that of the data; variance of data: by "
-            "how much it changes. noise and untrained are in this folder, and have the variance of "
-            f"the change, not its ε{chance}"
+            "how much it changes; noise, untrained (evaluate/noise.npz, evaluate/untrained.npz): "
+            f"of the variance of the change, not its ε{chance}"
         )
 
     def versions(self) -> list[list[str]]:
