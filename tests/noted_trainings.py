@@ -1,7 +1,7 @@
 """Note each training that begins or ends: a line of a file that several processes write to.
 
-Imported by a worker whose environment has PLACE (loky imports the program in its workers, Dask
-what --preload names), it notes the trainings of that worker there.
+Imported by a worker whose environment has PLACE (by Dask if --preload names it, by loky to begin
+with `begin_noted_worker`), it notes the trainings of that worker there.
 
     begun RUN STEP
     finished RUN
@@ -13,7 +13,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from zscope import store
+from zscope import interrupts, store
+from zscope.experiments import workers
 from zscope.training import ensemble, keeping, loop
 
 PLACE = "ZSCOPE_NOTE_TRAININGS"
@@ -39,7 +40,13 @@ def note_trainings(file: Path) -> None:
 
     unpatched = store.Run.save
     store.Run.save = save  # type: ignore[method-assign]
+    workers.begin_worker = begin_noted_worker
     loop.History = ensemble.History = Noted  # type: ignore[misc,attr-defined]
+
+
+def begin_noted_worker(parent: Any) -> None:
+    """As any worker begins; whoever unpickles this has imported this module."""
+    interrupts.begin_worker(parent)
 
 
 def read_trainings(file: Path, groups: list[list[str]]) -> dict[str, list[int]]:

@@ -94,8 +94,12 @@ def test_a_kill_between_the_last_step_and_the_address_leaves_no_trace(
         patch.setattr(task, "_describe", die)
         with pytest.raises(SystemExit):
             sweep(plan(), killed, ensemble=ensemble)
+    for path in (killed / "runs").iterdir():  # as a kill before they are deleted leaves them
+        (path / "checkpoints").mkdir(exist_ok=True)
+        (path / "checkpoints" / "step-000000008.safetensors").write_bytes(b"")
     begun = len(trained["trained"])
     sweep(plan(), killed, ensemble=ensemble)
+    assert not list(killed.rglob("step-*"))
     assert len(trained["trained"]) == begun + (0 if ensemble else 1)  # the one that had not begun
     for file in calm.glob("runs/*/run.json"):
         assert (killed / file.relative_to(calm)).read_bytes() == file.read_bytes()

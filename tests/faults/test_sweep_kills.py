@@ -19,6 +19,8 @@ RECORD = HERE.parent / "reference" / "reliability" / "sweeps.json"
 VARIANTS = {"each run trained alone": ["--no-ensemble"], "ten runs trained together": []}
 REPAIRED = [
     "the lock of a process that was killed right after it had finished a run stayed for ever",
+    "a run that was killed right after its last step never said on which device it was trained",
+    "checkpoints of a run that was killed right after its last step stayed for ever",
 ]
 
 

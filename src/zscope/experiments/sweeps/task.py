@@ -32,7 +32,7 @@ from zscope.loading import load, run_data
 from zscope.recording import record
 from zscope.store import weights_checksum
 from zscope.training.config import TrainConfig
-from zscope.training.keeping import Unwritten
+from zscope.training.keeping import Unwritten, delete_old_checkpoints
 
 __all__ = [
     "Item",
@@ -305,12 +305,15 @@ def _refuse_another(path: Path, stored: TrainConfig, config: TrainConfig) -> Non
 
 
 def _describe_finished(item: Item, name: str, config: TrainConfig) -> None:
-    """Describe a run that was killed between its last step and being described."""
+    """Tidy up and describe a run that was killed between its last step and being described."""
     path = Path(item.runs) / name
     if store.is_run(path):
         run = store.open_run(path)
         if run.finished and not _is_addressed(run, path):
-            _refuse_another(path, TrainConfig(**run.config), config)
+            own = TrainConfig(**run.config)
+            _refuse_another(path, own, config)
+            with lock(path, "sweep"):
+                delete_old_checkpoints(path, own, finished=True)
             _describe(item, name, run)
 
 
