@@ -238,7 +238,12 @@ def test_elbows_that_cannot_be_are_refused(rows, tmp_path):
         (rows, [1, 2, 3], {"options": {"latents": 1}}, "^elbow: .*latents is not an option"),
         (rows, [1, 2, 3], {"score": "los"}, "^elbow: no score is called 'los'. Did you mean loss"),
         (rows, [1, 2, 3], {"score": "passive"}, "^elbow: 'passive' was not measured"),
-        (digits, [1, 2, 3], {"score": "dci"}, "^elbow: dci cannot be measured: two factors"),
+        (
+            digits,
+            [1, 2, 3],
+            {"score": "dci"},
+            "^elbow: dci is no score of these models and data: two factors",
+        ),
         (digits, [1, 2, 3], {"score": "mig.gap"}, "no score is called 'mig.gap'. Did you mean mig"),
     ):
         with pytest.raises(ConfigError, match=text):

@@ -21,10 +21,9 @@ from zscope import data as datasets
 from zscope import models
 from zscope.assays import CATALOGUE
 from zscope.assays.dimension.fondue import latents_text, mark_answer
-from zscope.assays.parts import unmet
-from zscope.assays.run import lower_is_better, measure
+from zscope.assays.run import lower_is_better
 from zscope.collection import Runs
-from zscope.collection.columns import COUNTED, columns_of, score_name
+from zscope.collection.columns import COUNTED, columns_of
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
 from zscope.experiments.choice_of_beta import (
@@ -38,7 +37,7 @@ from zscope.experiments.elbow import Elbow, elbow
 from zscope.experiments.sweeps import read_plan, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
 from zscope.experiments.training import train_config
-from zscope.kept import scores_of
+from zscope.experiments.trial_scores import columns_of_assay, trial_recordings
 from zscope.loading import load
 from zscope.recording import SAMPLES, record
 from zscope.results import Result
@@ -47,9 +46,6 @@ from zscope.tables.statistics import ENOUGH, mean_of
 from zscope.training.config import RATE
 
 __all__ = ["BetaSearch", "ElbowCurve", "elbow_curve", "search_beta"]
-
-TRIAL = 256
-"""Observations on which a score is tried before anything is trained."""
 
 Shown = Callable[[Any, Any], None] | bool | None
 
@@ -415,20 +411,14 @@ def _check_score(who: str, plan: Mapping[str, Any], score: str, root: str | Path
         columns_of([{"last": dict.fromkeys(logged)}]).resolve(score, who)
         return
     assert run.model is not None
-    recording = record(run.model, data, samples=min(TRIAL, len(data)))
-    if reason := unmet(CATALOGUE[assay], recording):
-        raise ConfigError(f"{who}: {assay} cannot be measured: {reason}, or choose another score.")
-    result = measure(recording, [assay]).results.get(assay)
-    if result is None:  # a trained model may have one
-        return
-    names = [score_name(assay, each) for each in scores_of(result)[0]]
-    if not names:
+    columns = columns_of_assay(assay, trial_recordings(run.model, data))
+    if isinstance(columns, str):
         raise ConfigError(
-            f"{who}: {assay} has no number to compare models by. Choose another score: zscope "
-            "assay --list"
+            f"{who}: {assay} is no score of these models and data: {columns}. Choose another "
+            "score: zscope assay --list"
         )
-    if score != assay and score not in names:
-        raise ConfigError(f"{who}: no score is called {score!r}. {did_you_mean(score, names)}")
+    if columns is not None and score != assay and score not in columns:
+        raise ConfigError(f"{who}: no score is called {score!r}. {did_you_mean(score, columns)}")
 
 
 @contextmanager

@@ -38,7 +38,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +46,8 @@ import torch
 
 from zscope import data as datasets
 from zscope import store
-from zscope.assays import CATALOGUE
-from zscope.assays.parts import unmet
-from zscope.assays.run import choose, measure
-from zscope.autoencoder import Posterior
+from zscope.assays.run import choose
 from zscope.collection import Runs
-from zscope.collection.columns import score_name
 from zscope.data.dataset import Dataset
 from zscope.data.perturbed import Change, change_size, noise_of, write_perturbed, write_scaled
 from zscope.errors import ConfigError, DataError, RunError, did_you_mean, listed_names
@@ -68,10 +63,11 @@ from zscope.experiments.perturbation.restarts import (
 from zscope.experiments.perturbation.table import Row, ScoreTable
 from zscope.experiments.sweeps import Status, Sweep, step_of, sweep
 from zscope.experiments.sweeps.names import data_text, parse_name
+from zscope.experiments.trial_scores import columns_of_assay, trial_recordings
 from zscope.experiments.whole import Tick, Whole
 from zscope.files import as_path, lock
 from zscope.models import build_for, entry, refuse_arguments
-from zscope.recording import SAMPLES, Recording, record
+from zscope.recording import SAMPLES, Recording
 from zscope.sampling import whole as check_whole
 from zscope.training.loop import configure
 
@@ -81,8 +77,6 @@ __all__ = [
 
 FOLDER = "evaluate"
 VERSIONS = ("original", "changed", "noise", "untrained")
-TRIAL = 256
-"""Observations on which scores are tried."""
 SCORES = ("mig", "dci", "sap", "factor-vae-score")
 
 Chosen = dict[str, tuple[str, dict[str, Any]]]
@@ -235,7 +229,7 @@ def check_evaluation(
                 )
         chosen[label], recipes[label] = (name, own), recipe
         check_training(model, data, configure(model, data, 1, None, None, None, 0, {}))
-        recordings += _trials(record(model, data, samples=min(TRIAL, len(data))))
+        recordings += trial_recordings(model, data)
     return chosen, _columns(asked, recordings)
 
 
@@ -249,7 +243,7 @@ def _columns(asked: Sequence[str], recordings: Sequence[Recording]) -> list[str]
     for name in asked:
         assay, part = _parts(name)
         members = [each.name for each in choose([assay])]
-        known = {each: _measures(each, recordings) for each in members}
+        known = {each: columns_of_assay(each, recordings) for each in members}
         usable = [each for each, names in known.items() if not isinstance(names, str)]
         if not usable:
             reasons = dict.fromkeys(str(reason) for reason in known.values())
@@ -277,38 +271,6 @@ def _parts(name: str) -> tuple[str, str]:
 
 def _has(names: Any, column: str) -> bool:
     return names is None or column in names
-
-
-def _trials(recording: Recording) -> list[Recording]:
-    """What an untrained model makes of data, and what a good one might: codes that are factors.
-
-    Some measures exist only if latents are in use and say something about the factors.
-    """
-    before, factors = recording.posterior, recording.factors
-    assert factors is not None
-    values = torch.from_numpy(np.asarray(factors.values, float))
-    values = values[:, (values != values[0]).any(0)]
-    if not values.shape[1]:
-        return [recording]
-    values = (values - values.mean(0)) / values.std(0)
-    mean = values[:, torch.arange(before.latents) % values.shape[1]].to(before.mean)
-    std = None if before.std is None else torch.full_like(mean, 0.01)
-    return [recording, replace(recording, posterior=Posterior(mean, std), shared={})]
-
-
-def _measures(assay: str, trials: Sequence[Recording]) -> list[str] | str | None:
-    """The columns an assay has, by trials; why it has none, or None if they cannot tell."""
-    needs = [unmet(CATALOGUE[assay], trial) for trial in trials]
-    if all(needs):
-        return str(needs[0])
-    outcomes = [measure(t, [assay]) for t, need in zip(trials, needs, strict=True) if not need]
-    results = [outcome.results[assay] for outcome in outcomes if assay in outcome.results]
-    if not results:
-        return None
-    names = dict.fromkeys(each.name for result in results for each in result.measures())
-    if not names:
-        return f"{assay} has no single number, only tables or figures"
-    return [score_name(assay, name) for name in names]
 
 
 def _assays(columns: Sequence[str]) -> list[str]:

@@ -28,8 +28,9 @@ from zscope.collection import Runs
 from zscope.collection import runs as find_runs
 from zscope.collection.reasons import group_reasons
 from zscope.errors import RunError, ZscopeError
-from zscope.experiments.sweeps.plan import Entry, Measured, Plan, read_plan
+from zscope.experiments.sweeps.plan import Entry, Plan, read_plan
 from zscope.experiments.sweeps.progress import Watch, show
+from zscope.experiments.sweeps.request import Measured
 from zscope.experiments.sweeps.task import (
     Item,
     Row,

@@ -30,7 +30,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,17 +40,15 @@ from torch import nn
 
 from zscope import data as datasets
 from zscope import models
-from zscope.assays import CATALOGUE
-from zscope.assays.parts import unmet
-from zscope.assays.run import assay_name, choose, measure, refuse_unused, requests
 from zscope.collection.columns import WORDS
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
 from zscope.experiments.sweeps.names import parse_name
+from zscope.experiments.sweeps.request import Measured, read_request
 from zscope.experiments.training import with_defaults
 from zscope.files import as_path, open_regular
-from zscope.recording import SAMPLES, Recording, record
+from zscope.recording import Recording, record
 from zscope.sampling import whole
 from zscope.training.checks import check_first_batch
 from zscope.training.config import TrainConfig
@@ -58,7 +56,7 @@ from zscope.training.ensemble import can_train_together
 from zscope.training.feeding import Feed
 from zscope.training.loop import configure, pick_device
 
-__all__ = ["Entry", "Measured", "Plan", "PlannedRun", "read_plan", "snapshots"]
+__all__ = ["Entry", "Plan", "PlannedRun", "read_plan", "snapshots"]
 
 PARTS = ("train", "grid", "run", "assay")
 OWN = ("model", "data", "latents", "epochs", "split", "preset")
@@ -67,31 +65,8 @@ TOGETHER = 10
 """Runs that are trained together at most."""
 SMALL = 250_000
 """Weights of a model up to which several are trained together: beyond, arithmetic dominates."""
-FEW, TRIAL = 8, 256
-"""Observations that show whether an assay applies, and on which its options are tried."""
 MOST = 1_000_000
 """Runs of a plan."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What is measured of every run."""
-
-    names: list[str]
-    samples: int = SAMPLES
-    seed: int = 0
-    resamples: int = 0
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    @cached_property
-    def requests(self) -> dict[str, dict[str, Any]]:
-        return requests(
-            self.names,
-            options=self.options,
-            resamples=self.resamples,
-            samples=self.samples,
-            seed=self.seed,
-        )
 
 
 class Entry(NamedTuple):
@@ -208,7 +183,7 @@ def read_plan(
             f"{name}: it describes no run. Add a [grid] with model and data, or a [[run]]."
         )
     _refuse_duplicates(name, runs)
-    assay = _read_assay(name, content.get("assay"), builder)
+    assay = read_request(name, content.get("assay"), builder.recordings)
     chosen = _groups(runs, groups) if ensemble else []
     where = None if root is None else str(Path(root).absolute())
     return Plan(json.loads(json.dumps(content)), runs, chosen, assay, where)
@@ -456,74 +431,6 @@ def _check_kinds(fields: Mapping[str, Any]) -> None:
         value = fields.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
             raise ConfigError(f"{key}={value!r:.60}; expected {expected}.")
-
-
-def _read_assay(name: str, table: Any, builder: _Builder) -> Measured | None:
-    """What the part [assay] asks for."""
-    if table is None:
-        return None
-    known = ("names", "samples", "seed", "resamples", "options")
-    if not isinstance(table, dict) or not set(table) <= set(known):
-        wrong = table if not isinstance(table, dict) else min(set(table) - set(known))
-        hint = did_you_mean(str(wrong), known)
-        raise ConfigError(f"{name}: [assay] has {wrong!r:.60}. {hint}")
-    try:
-        numbers = {k: table[k] for k in ("samples", "seed", "resamples") if k in table}
-        whole("assay", **numbers)
-        if table.get("samples", 1) < 1 or table.get("resamples", 0) == 1:
-            raise ConfigError(
-                f"samples={table.get('samples')}, resamples={table.get('resamples')}; expected at "
-                "least one sample, and two or more resamples (0: no intervals)."
-            )
-        chosen = [entry.name for entry in choose(table.get("names"))]
-        options = table.get("options", {})
-        measured = Measured(chosen, options=options, **numbers)
-        refuse_unused(options, chosen)
-        missing = [each for each in chosen if each not in measured.requests]
-        _refuse_unmeasurable(measured, table.get("names"), builder)
-        _try_options(measured, builder)
-    except ZscopeError as error:
-        raise ConfigError(f"{name}: [assay] {error}") from None
-    if missing:
-        raise ConfigError(
-            f"{name}: [assay] the options of {missing[0]} cannot be written down, so its results "
-            "could not be kept. Use numbers and words."
-        )
-    return measured
-
-
-def _refuse_unmeasurable(measured: Measured, names: Any, builder: _Builder) -> None:
-    """Refuse assays that apply to no run of the plan, before all of them are trained."""
-    named = [names] if isinstance(names, str) else list(names or ())
-    single = {assay_name(name) for name in named} & set(CATALOGUE)
-    reasons: dict[str, str] = {}
-    left = set(measured.names)
-    for recording in builder.recordings(FEW):
-        now = {name: unmet(CATALOGUE[name], recording) for name in measured.names if name in left}
-        reasons |= {name: reason for name, reason in now.items() if reason is not None}
-        left = {name for name, reason in now.items() if reason is not None}
-        if not left:
-            return
-    all_of_them = left == set(measured.names)
-    for name in measured.names:
-        if name in left and (name in single or all_of_them):
-            raise ConfigError(
-                f"{name} cannot be measured of any run: {reasons[name]}, or leave it out."
-            )
-
-
-def _try_options(measured: Measured, builder: _Builder) -> None:
-    """Refuse values of options that an assay does not take, on an untrained model."""
-    for name, values in measured.options.items():
-        names = [entry.name for entry in choose([name]) if entry.name in measured.names]
-        for samples in (TRIAL, measured.samples):  # a value may need more samples than a trial has
-            try:
-                measure(next(builder.recordings(samples)), names, options={name: values})
-            except ConfigError:
-                if samples == measured.samples or measured.samples <= TRIAL:
-                    raise
-            else:
-                break
 
 
 def _refuse_duplicates(name: str, runs: list[PlannedRun]) -> None:

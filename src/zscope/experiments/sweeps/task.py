@@ -24,7 +24,8 @@ from zscope.assays.run import measure, stamp
 from zscope.data.dataset import Dataset
 from zscope.errors import DataError, Locked, RunError, TrainingError, ZscopeError
 from zscope.experiments.sweeps.address import DIGITS, LEFT_OUT, address, data_hash
-from zscope.experiments.sweeps.plan import Measured, snapshots
+from zscope.experiments.sweeps.plan import snapshots
+from zscope.experiments.sweeps.request import Measured
 from zscope.experiments.training import train_config, train_together
 from zscope.files import lock, locked_by, write_whole
 from zscope.kept import KeptResults, read_scores
