@@ -1,82 +1,232 @@
-"""zscope study: reproduce the experiments of a paper and check its claims."""
+"""zscope study: repeat the experiments of a paper and judge its claims."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, Option, Typer
 
-from zscope.cli.options import AsJson, Quiet, Root
+from zscope.cli.options import (
+    AsJson,
+    Cluster,
+    ClusterOption,
+    Quiet,
+    Root,
+    check_cluster,
+    settings,
+)
 
 __all__ = ["app"]
 
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Reproduce the experiments of a paper and check its claims. Start with: zscope study list",
+    help="""Repeat the experiments of a paper and judge its claims.
+
+    A study trains a family of models, measures them, draws the document's tables and figures, and
+    says of each claim whether it holds, does not hold or is undecided.
+
+    Start with: zscope study list
+    """,
 )
+
+Name = Annotated[
+    str, Argument(help="A name from `zscope study list`, a Python file with a STUDY, or all.")
+]
+Out = Annotated[Path, Option(help="The folder of all studies; results are in OUT/NAME.")]
+RunsFolder = Annotated[
+    Path | None,
+    Option("--runs", help="The folder of trained runs, shared by all studies (default OUT/runs)."),
+]
+Scale = Annotated[
+    str, Option(help="small (minutes on two cores), paper (as published), or tiny (for a test).")
+]
+Seeds = Annotated[
+    int | None, Option(min=1, help="Seeds of each setting (default: as the study says).")
+]
 
 
 @app.command("list")
-def list_() -> None:
-    """List the studies and what each one reproduces."""
+def list_(
+    out: Out = Path("studies"),
+    runs: RunsFolder = None,
+    json: AsJson = False,
+) -> None:
+    """List the studies: document, rows, cost at scale small, runs that are there already.
+
+    Examples:
+
+      zscope study list
+    """
     from zscope.experiments import studies
 
-    width = max(map(len, studies.names()))
+    folder = out / "runs" if runs is None else runs
+    rows = []
     for name in studies.names():
-        print(f"{name:{width}}  {studies.load(name).SUMMARY}")
+        study = studies.load(name)
+        planned = len({str(run) for _, run in study.plan("small")})
+        minutes = None if study.minutes is None else round(study.minutes, 1)
+        rows.append(
+            {
+                "name": name, "document": study.document, "title": study.title,
+                "rows": [row.id for row in study.rows], "minutes": minutes, "runs": planned,
+                "there": _count_there(out / name, folder, planned),
+            }
+        )  # fmt: skip
+    if json:
+        from json import dumps
+
+        print(dumps({"studies": rows}))
+        return
+    from zscope.results import text_table
+
+    header = ["study", "document", "question", "rows", "runs there", "minutes"]
+    table = [
+        [
+            row["name"], row["document"], row["title"], str(len(row["rows"])),
+            f"{row['there']} of {row['runs']}",
+            "?" if row["minutes"] is None else f"{row['minutes']:g}",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    print(text_table([header, *table], left=3))
+
+
+def _count_there(folder: Path, runs: Path, planned: int) -> int:
+    """How many runs of a study are finished, as its last sweep named them."""
+    from zscope.documents import read_json
+    from zscope.errors import ZscopeError
+
+    try:
+        names = [str(each["name"]) for each in read_json(folder / "sweep" / "sweep.json")["runs"]]
+    except (ZscopeError, KeyError, TypeError):
+        return 0
+    return min(planned, sum((runs / name / "model.safetensors").is_file() for name in names))
+
+
+@app.command()
+def plan(
+    name: Name,
+    scale: Scale = "small",
+    out: Out = Path("studies"),
+    runs: RunsFolder = None,
+    seeds: Seeds = None,
+    timing: Annotated[bool, Option(help="Time a short run of each shape.")] = True,
+    jobs: Annotated[int | None, Option(min=1, help="Processes (default: the cores).")] = None,
+    root: Root = None,
+    json: AsJson = False,
+) -> None:
+    """Say what a study would train, how long that takes, and for which rows.
+
+    Nothing is written. At scale paper, datasets that are not there are named.
+
+    Examples:
+
+      zscope study plan responses-structure
+
+      zscope study plan responses-structure --scale paper
+    """
+    from zscope.experiments import studies
+    from zscope.report.studies import describe_plan
+
+    about: dict[str, Any] = {"scale": scale, "runs": runs, "seeds": seeds, "root": root}
+    answers = [
+        describe_plan(studies.load(each), out, timing=timing, jobs=jobs, **about)
+        for each in (studies.names() if name == "all" else [name])
+    ]
+    if json:
+        from json import dumps
+
+        print(dumps({"studies": [answer.to_dict() for answer in answers]}))
+    else:
+        print("\n\n".join(map(str, answers)))
 
 
 @app.command()
 def run(
-    name: Annotated[str, Argument(help="A name from `zscope study list`.")],
-    scale: Annotated[
-        str, Option(help="small (minutes on two cores) or paper (as published).")
-    ] = "small",
-    out: Annotated[Path | None, Option(help="Folder for its runs (default studies/NAME).")] = None,
+    name: Name,
+    scale: Scale = "small",
+    out: Out = Path("studies"),
+    runs: RunsFolder = None,
+    jobs: Annotated[
+        int | None, Option(min=1, help="Processes on this machine (default: the cores).")
+    ] = None,
+    cluster: Cluster = None,
+    cluster_option: ClusterOption = None,
+    seeds: Seeds = None,
+    retry_failed: Annotated[
+        bool, Option("--retry-failed", help="Try runs again that failed before.")
+    ] = False,
     root: Root = None,
     quiet: Quiet = False,
     json: AsJson = False,
 ) -> None:
-    """Reproduce the study NAME and print which claims hold.
+    """Train and measure the study NAME, draw its tables and figures, and judge its claims.
 
-    Trains and measures the models of the study. The exit code is 1 if a claim does not
-    hold.
+    Runs are shared between studies: what another study has trained is not trained again. Stop it
+    with Ctrl-C or kill it: started again, it goes on where it was. The page is OUT/NAME/study.html.
+    With NAME all, every study is run, and OUT/reproduction.md has all claims in one table. The exit
+    code is 0 whatever the verdicts are, and 1 if a run or a measurement failed.
 
     Examples:
 
-      zscope study run polarised-regime
+      zscope study run responses-helix
 
-      zscope study run polarised-regime --scale paper --out studies/full
+      zscope study run all --out studies --jobs 2
+
+      zscope study run responses-structure --scale paper --cluster slurm
     """
     import os
     import sys
 
+    from typer import Exit
+
     from zscope.cli.outputs import try_folder
     from zscope.errors import ConfigError
     from zscope.experiments import studies
+    from zscope.experiments.studies.grid import SCALES
+    from zscope.report.studies import count_verdicts, write_reproduction, write_study
 
-    if scale not in ("small", "paper"):
-        raise ConfigError(f"study: --scale {scale}; expected small or paper.")
-    study = studies.load(name)
-    folder = out or Path("studies") / name
-    try_folder("study: --out", folder)
+    if scale not in SCALES:
+        raise ConfigError(f"study: --scale {scale}; expected small, paper or tiny.")
+    check_cluster("study", jobs, cluster, cluster_option)
+    chosen = [studies.load(each) for each in (studies.names() if name == "all" else [name])]
+    try_folder("study: --out", out)
+    if runs is not None:
+        try_folder("study: --runs", runs)
     if root is not None:
-        os.environ["ZSCOPE_DATA"] = str(root)
+        os.environ["ZSCOPE_DATA"] = str(root.absolute())
 
     def print_progress(line: str) -> None:
         if not quiet:
             print(line, file=sys.stderr, flush=True)
 
-    claims = study.run(folder, scale=scale, progress=print_progress)
+    answers, failures = [], 0
+    for study in chosen:
+        results = studies.run_study(
+            study, out, scale=scale, runs=runs, seeds=seeds, jobs=jobs, cluster=cluster,
+            cluster_options=settings(cluster_option, "--cluster-option"), root=root,
+            retry_failed=retry_failed, progress=print_progress,
+        )  # fmt: skip
+        claims = write_study(study, results, out / study.name)
+        failures += len(results.failed)
+        answers.append((study, results, claims))
+        if not json:
+            for claim in claims:
+                print(f"{claim.row:8} {claim.name:4} {claim.verdict_text}: {claim.sentence}")
+                print(f"{'':13} published: {claim.published}\n{'':13} measured: {claim.measured}")
+            print(f"{count_verdicts(claims)} See {out / study.name / 'study.html'}")
+            for unit, reason in results.failed.items():
+                print(f"failed: {unit}: {reason}")
+    if name == "all":
+        write_reproduction(out, out / "reproduction.md")
     if json:
-        from dataclasses import asdict
         from json import dumps
 
-        print(dumps({"study": name, "scale": scale, "claims": [asdict(c) for c in claims]}))
-    else:
-        for claim in claims:
-            print(claim)
-        holding = sum(claim.holds for claim in claims)
-        print(f"{holding} of {len(claims)} claims hold.")
-    if not all(claim.holds for claim in claims):
+        contents = [
+            {"study": study.name, "scale": scale, "failed": results.failed,
+             "claims": [claim.to_dict() for claim in claims]}
+            for study, results, claims in answers
+        ]  # fmt: skip
+        print(dumps({"studies": contents}))
+    if failures:
         raise Exit(1)

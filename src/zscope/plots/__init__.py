@@ -42,6 +42,11 @@ _HOMES = {
     "hybrid_grid": "pictures",
     "image_grid": "pictures",
     "traversals": "pictures",
+    "lines_over": "studies",
+    "panel_grid": "studies",
+    "scatter_groups": "studies",
+    "stacked_bars": "studies",
+    "strips": "studies",
     "save": "theme",
 }
 

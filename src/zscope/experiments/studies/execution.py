@@ -1,0 +1,248 @@
+"""Run a study: train what is missing, then measure what is missing.
+
+    OUT/NAME/sweep/                 the sweep of its runs (`zscope sweep status OUT/NAME/sweep`)
+    OUT/NAME/measured/              what was measured, a file for each run or other unit
+    OUT/NAME/measurements.json.gz   all of it; `zscope.report.studies` writes what it shows
+
+Runs lie in `runs` (default OUT/runs), named by their configuration, so that studies which want the
+same run train it once. Killed at any time and started again, nothing finished is lost.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zscope import __version__
+from zscope.errors import RunError, ZscopeError
+from zscope.experiments import studies
+from zscope.experiments.studies.storage import decode, encode, write_results
+from zscope.experiments.studies.study import Measure, Results, Study
+from zscope.experiments.studies.trained import TrainedRuns
+from zscope.experiments.sweeps import Sweep, prepare, sweep
+from zscope.experiments.workers import Outcome, run_all, workers
+from zscope.files import as_path
+from zscope.results import duration
+from zscope.store import read_json, weights_checksum, write_json
+
+__all__ = ["Prepared", "prepare_study", "run_study"]
+
+Progress = Callable[[str], None]
+EVERY = 15.0
+"""Seconds between two lines of progress."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A study whose runs have names."""
+
+    study: Study
+    scale: str
+    out: Path
+    runs: Path
+    plan: dict[str, Any]  # of the sweep
+    rows: list[dict[str, Any]]  # run, group and settings; a run in two grids stands twice
+    state: Sweep
+    root: str | None = None
+
+    @property
+    def done(self) -> list[str]:
+        return [name for name in self.state.entries if self.state.is_complete(name)]
+
+
+def prepare_study(
+    study: Study,
+    out: str | Path,
+    *,
+    scale: str = "small",
+    runs: str | Path | None = None,
+    seeds: int | None = None,
+    root: str | Path | None = None,
+) -> Prepared:
+    """Check all runs of a study and find their names; nothing is written."""
+    out = as_path("study", out)
+    folder = out / "runs" if runs is None else as_path("study", runs)
+    planned = study.plan(scale, seeds)
+    unique: dict[str, dict[str, Any]] = {}
+    for _, run in planned:
+        unique.setdefault(json.dumps(run, sort_keys=True), run)
+    plan = {"run": list(unique.values())}
+    checked, state = prepare(plan, out / study.name / "sweep", runs=folder, root=root)
+    names = dict(zip(unique, (run.name for run in checked.runs), strict=True))
+    rows = [
+        {"run": names[json.dumps(run, sort_keys=True)], "group": group, **_short(run)}
+        for group, run in planned
+    ]
+    where = None if root is None else str(Path(root).absolute())
+    return Prepared(study, scale, out / study.name, folder, plan, rows, state, where)
+
+
+def _short(run: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix("options."): value for key, value in run.items()}
+
+
+def run_study(
+    study: Study,
+    out: str | Path,
+    *,
+    scale: str = "small",
+    runs: str | Path | None = None,
+    seeds: int | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    cluster_options: Mapping[str, Any] | None = None,
+    root: str | Path | None = None,
+    retry_failed: bool = False,
+    progress: Progress | None = None,
+) -> Results:
+    """Train and measure what is missing; returns all measurements."""
+    tell = progress or (lambda line: None)
+    given: dict[str, Any] = {"scale": scale, "runs": runs, "seeds": seeds, "root": root}
+    prepared = prepare_study(study, out, **given)
+    begun = time.monotonic()
+    if study.grids:
+        missing = len(prepared.state.entries) - len(prepared.done)
+        if missing:
+            tell(f"{study.name}: training {missing} of {len(prepared.state.entries)} runs")
+        sweep(
+            prepared.plan,
+            prepared.out / "sweep",
+            runs=prepared.runs,
+            jobs=jobs,
+            cluster=cluster,
+            cluster_options=cluster_options,
+            retry_failed=retry_failed,
+            root=root,
+            progress=_report_training(study.name, tell),
+        )
+    failed = dict(prepared.state.failures())
+    finished = [row for row in prepared.rows if row["run"] not in failed]
+    items = _items(prepared, finished)
+    pending = [item for item in items if not item.is_measured()]
+    if pending:
+        tell(f"{study.name}: measuring {len(pending)} of {len(items)}")
+        with ExitStack() as stack:
+            folders = [prepared.out, prepared.runs]
+            wanted: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "options": cluster_options}
+            pool = stack.enter_context(workers(**wanted, folders=folders))
+            failed |= _measure_all(study.name, pool, pending, tell)
+    results = _gather(prepared, finished, items, failed, time.monotonic() - begun)
+    write_results(results, prepared.out)
+    return results
+
+
+def _report_training(name: str, tell: Progress) -> Callable[[Any, Any], None]:
+    last = [time.monotonic()]
+
+    def report(_: Any, status: Any) -> None:
+        if time.monotonic() - last[0] > EVERY:
+            last[0] = time.monotonic()
+            tell(f"{name}: {status.counts()}")
+
+    return report
+
+
+@dataclass(frozen=True)
+class Item:
+    """One unit to measure, as a worker gets it."""
+
+    study: str  # its name, or the file that it is in
+    measure: str
+    unit: str
+    members: list[str]
+    rows: list[dict[str, Any]]
+    runs: str
+    file: str
+    scale: str
+    code: str
+    root: str | None
+
+    def key(self) -> dict[str, Any]:
+        """What a stored measurement depends on."""
+        folder = Path(self.runs)
+        weights = [weights_checksum(folder / name / "model.safetensors") for name in self.members]
+        return {"code": self.code, "scale": self.scale, "weights": weights}
+
+    def is_measured(self) -> bool:
+        try:
+            return bool(read_json(Path(self.file)).get("key") == self.key())
+        except ZscopeError:
+            return False
+
+
+def _items(prepared: Prepared, rows: Sequence[dict[str, Any]]) -> list[Item]:
+    items = []
+    for measure in prepared.study.measures:
+        for unit, members in measure.units(rows).items():
+            words = unit or "all"
+            file = prepared.out / "measured" / measure.name / f"{_file_name(words)}.json"
+            items.append(
+                Item(
+                    studies.address(prepared.study), measure.name, unit, list(members),
+                    list(rows), str(prepared.runs.absolute()), str(file.absolute()),
+                    prepared.scale, measure.code, prepared.root,
+                )
+            )  # fmt: skip
+    return items
+
+
+def _file_name(words: str) -> str:
+    return "".join(letter if letter.isalnum() or letter in "-_.=," else "-" for letter in words)
+
+
+def _measure_all(name: str, pool: Any, items: list[Item], tell: Progress) -> dict[str, str]:
+    """Measure all items; returns why some failed, by unit."""
+    failed: dict[str, str] = {}
+    begun, last, count = time.monotonic(), [time.monotonic()], [0]
+
+    def done(index: int, outcome: Outcome) -> None:
+        count[0] += 1
+        if outcome.error is not None:
+            item = items[index]
+            failed[f"{item.measure} {item.unit}".strip()] = outcome.error
+            tell(f"{name}: {item.measure} of {item.unit or 'all runs'} failed: {outcome.error}")
+        if time.monotonic() - last[0] > EVERY:
+            last[0] = time.monotonic()
+            left = (last[0] - begun) / count[0] * (len(items) - count[0])
+            tell(f"{name}: measured {count[0]} of {len(items)}, {duration(left)} left")
+
+    run_all(pool, measure_unit, items, done=done)
+    return failed
+
+
+def measure_unit(item: Item) -> None:
+    """Measure one unit and write it down; called by workers."""
+    study = studies.load(item.study)
+    measure = _find(study, item.measure)
+    among = TrainedRuns(item.rows, Path(item.runs), scale=item.scale, root=item.root)
+    members = [among[name] for name in dict.fromkeys(item.members)]
+    begun = time.monotonic()
+    values = measure.function(members[0] if measure.single else members)
+    seconds = round(time.monotonic() - begun, 2)
+    content = {"key": item.key(), "values": encode(values), "seconds": seconds}
+    write_json(Path(item.file), content, indent=None)
+
+
+def _find(study: Study, name: str) -> Measure:
+    for measure in study.measures:
+        if measure.name == name:
+            return measure
+    raise RunError(f"study: {study.name} has no measure {name!r}. Is it another version?")
+
+
+def _gather(
+    prepared: Prepared,
+    rows: list[dict[str, Any]],
+    items: Sequence[Item],
+    failed: dict[str, str],
+    seconds: float,
+) -> Results:
+    values: dict[str, dict[str, Any]] = {each.name: {} for each in prepared.study.measures}
+    for item in items:
+        if item.is_measured():
+            values[item.measure][item.unit] = decode(read_json(Path(item.file))["values"])
+    about = {"zscope": __version__, "seconds": round(seconds)}
+    return Results(prepared.study.name, prepared.scale, rows, values, failed, about)

@@ -1,0 +1,93 @@
+"""A grid of runs: what a study trains, at each scale.
+
+    RM = Grid(
+        small=runs(model="beta-vae", data=["mnist", "fashion-mnist"], beta=[1, 2, 4, 8], seeds=4,
+                   latents=12, steps=3_000, batch=128, rate=1e-3, backbone="mlp"),
+        paper=runs(...),
+    )
+
+Fields are those of a sweep plan (`zscope.experiments.sweeps.plan`); every other word is an option
+of the model. Lists are varied, all against all; a tuple is one value. `seeds=4` are the seeds 20,
+21, 22, 23: earlier ones were used to choose recipes. Runs of equal configuration are one run,
+whichever studies ask for it.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from zscope.errors import ConfigError
+from zscope.experiments.sweeps.plan import OWN, SETTINGS
+
+__all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs"]
+
+FIRST_SEED = 20
+"""Smaller seeds were used to choose recipes, so no claim is judged on them."""
+SCALES = ("tiny", "small", "paper")
+TINY_STEPS, TINY_SEEDS = 12, 2
+
+Block = Mapping[str, Any]
+
+
+def runs(**fields: Any) -> tuple[Block, ...]:
+    """The runs of one product of lists. Add several with `+`."""
+    return (fields,)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Runs at scale `small` and at scale `paper`; `paper_only` says why there is no small one."""
+
+    small: Sequence[Block] = ()
+    paper: Sequence[Block] = ()
+    paper_only: str = ""
+    notes: str = ""
+    tiny: Mapping[str, Any] = field(default_factory=dict)  # what differs at scale tiny
+
+    def expand(self, scale: str, seeds: int | None = None) -> list[dict[str, Any]]:
+        """One run each, as the tables [[run]] of a sweep plan; `seeds` overrides how many."""
+        if scale not in SCALES:
+            raise ConfigError(f"study: scale {scale!r}; expected small or paper.")
+        blocks = self.paper if scale == "paper" else self.small
+        if scale == "tiny":
+            seeds = TINY_SEEDS if seeds is None else seeds
+            blocks = [self._shorten(block) for block in blocks]
+        return [run for block in blocks for run in _product(block, seeds)]
+
+    def _shorten(self, block: Block) -> dict[str, Any]:
+        """The block with few steps: it shows that everything works, and measures nothing."""
+        short = {**block, **self.tiny}
+        steps = self.tiny.get("steps", TINY_STEPS)
+        length = int(block.get("steps", steps))
+        short["steps"] = min(steps, length)
+        ratio = short["steps"] / length
+        if "snapshots" in block:
+            kept = {max(1, round(step * ratio)) for step in block["snapshots"] if step}
+            short["snapshots"] = tuple(sorted(kept))
+        if "snapshot_every" in block:
+            short["snapshot_every"] = max(1, round(block["snapshot_every"] * ratio))
+        return short
+
+
+def _product(block: Block, seeds: int | None) -> Iterator[dict[str, Any]]:
+    fields = dict(block)
+    count = fields.pop("seeds", None)
+    if isinstance(count, int):
+        first = FIRST_SEED
+        fields["seed"] = [first + k for k in range(count if seeds is None else seeds)]
+    elif count is not None:  # those that a paper prints
+        fields["seed"] = list(count)[: seeds or None]
+    varied = {key: value if isinstance(value, list) else [value] for key, value in fields.items()}
+    for values in itertools.product(*varied.values()):
+        yield {_plan_field(key): _plain(value) for key, value in zip(varied, values, strict=True)}
+
+
+def _plan_field(key: str) -> str:
+    return key if key in OWN or key in SETTINGS else f"options.{key}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return {k: _plain(v) for k, v in value.items()} if isinstance(value, dict) else value

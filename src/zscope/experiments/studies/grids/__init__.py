@@ -1,0 +1,1 @@
+"""Runs that several studies share, by the document they come from."""

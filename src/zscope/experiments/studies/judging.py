@@ -1,0 +1,312 @@
+"""Judge a claim: an interval over seeds against a limit that was fixed beforehand, and controls.
+
+The statistic d has one value a seed (or other cluster: all paths, pairs or latents of a seed stay
+together). Its mean has a bootstrap interval over n seeds with 10,000 draws, whose half-widths are
+multiplied by
+
+    sqrt(n / (n - 1)) t(0.975, n - 1) / 1.96
+
+because the bootstrap of few seeds is too narrow: 1.87 for 4 seeds, 1.58 for 5, 1.29 for 8.
+
+    holds           the interval is wholly on the claimed side of the limit
+    does not hold   it is wholly on the other side
+    undecided       it includes the limit; or the reason is given: fewer than 4 seeds, a control
+                    that fails, something that the claim presupposes and that is not so
+
+"Unchanged" is claimed as "within ± a margin": that the interval lies inside it. Values that are all
+equal have no spread to judge by; as in tables of runs, six of them are needed.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from zscope.tables.statistics import EQUAL, ROUNDING
+
+__all__ = [
+    "FAILS",
+    "HOLDS",
+    "UNDECIDED",
+    "Claim",
+    "Control",
+    "Expect",
+    "Interval",
+    "above",
+    "below",
+    "bootstrap",
+    "claim",
+    "claim_of_parts",
+    "compare_groups",
+    "mean_interval",
+    "within",
+]  # fmt: skip
+
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+DRAWS = 10_000
+ENOUGH = 4
+"""Seeds from which a claim is judged."""
+DEFINED = 0.9
+"""Share of the draws in which a statistic must be defined."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A statistic with its 95 % interval over n seeds."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    equal: bool = False  # all values are the same, so that they show no spread
+
+    def __str__(self) -> str:
+        return f"{_number(self.value)} [{_number(self.low)}, {_number(self.high)}], n = {self.n}"
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What a claim says of the statistic: above or below a limit, or within ± the limit of 0."""
+
+    kind: str
+    limit: float = 0.0
+
+    def __str__(self) -> str:
+        return f"within ±{self.limit:g}" if self.kind == "within" else f"{self.kind} {self.limit:g}"
+
+    def verdict(self, interval: Interval) -> str:
+        low, high, limit = interval.low, interval.high, self.limit
+        if self.kind == "within":
+            if -limit <= low and high <= limit:
+                return HOLDS
+            return FAILS if low > limit or high < -limit else UNDECIDED
+        if low > limit:
+            return HOLDS if self.kind == "above" else FAILS
+        if high < limit:
+            return FAILS if self.kind == "above" else HOLDS
+        return UNDECIDED
+
+
+def above(limit: float = 0.0) -> Expect:
+    return Expect("above", limit)
+
+
+def below(limit: float = 0.0) -> Expect:
+    return Expect("below", limit)
+
+
+def within(margin: float) -> Expect:
+    return Expect("within", margin)
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something that must be so for a claim to hold; `passed` is None where it cannot be tried."""
+
+    sentence: str
+    passed: bool | None
+    measured: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"control": self.sentence, "passed": self.passed, "measured": self.measured}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of a document with what was published, what was measured, and the verdict."""
+
+    row: str  # the table or figure: "A-T2"
+    name: str  # "c1"
+    sentence: str
+    source: str  # where the document says so: "table 2"
+    published: str
+    statistic: str  # what was computed
+    expect: str
+    interval: Interval | None
+    verdict: str
+    values: dict[str, float] = field(default_factory=dict)  # by seed
+    reason: str = ""  # why it is undecided
+    controls: tuple[Control, ...] = ()
+    chosen: str = ""  # what was fixed or tuned before looking
+    needs: str = ""  # what would decide it
+    ours: bool = False  # a claim of ours, not of the document
+    parts: tuple["Claim", ...] = ()
+
+    @property
+    def verdict_text(self) -> str:
+        return f"{self.verdict} ({self.reason})" if self.reason else self.verdict
+
+    @property
+    def measured(self) -> str:
+        if self.parts:
+            return "; ".join(f"{part.name}: {part.measured}" for part in self.parts)
+        return "not measured" if self.interval is None else str(self.interval)
+
+    def to_dict(self) -> dict[str, Any]:
+        interval = self.interval
+        return {
+            "row": self.row,
+            "name": self.name,
+            "claim": self.sentence,
+            "source": self.source,
+            "published": self.published,
+            "ours": self.ours,
+            "statistic": self.statistic,
+            "expected": self.expect,
+            "measured": None if interval is None else round_to(interval.value),
+            "interval": None if interval is None else [round_to(interval.low),
+                                                       round_to(interval.high)],
+            "seeds": 0 if interval is None else interval.n,
+            "values": {key: round_to(value) for key, value in self.values.items()},
+            "controls": [control.to_dict() for control in self.controls],
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "chosen": self.chosen,
+            "needs": self.needs,
+            **({"parts": [part.to_dict() for part in self.parts]} if self.parts else {}),
+        }  # fmt: skip
+
+
+def claim(
+    row: str,
+    name: str,
+    sentence: str,
+    *,
+    source: str,
+    expect: Expect,
+    values: Mapping[Any, float | None] | Interval | None,
+    statistic: str,
+    published: str = "figure only, no numbers",
+    controls: Sequence[Control] = (),
+    presupposes: str = "",
+    chosen: str = "",
+    needs: str = "",
+    ours: bool = False,
+) -> Claim:
+    """Judge a claim by one value a seed, or by an interval that was computed from them.
+
+    `presupposes` says what the claim needs and is not so ("" if all is well). Seeds whose value is
+    None, because the statistic is undefined there, are left out.
+    """
+    known: dict[str, float] = {}
+    interval: Interval | None
+    if isinstance(values, Mapping):
+        known = {str(k): float(v) for k, v in values.items() if v is not None and math.isfinite(v)}
+        interval = mean_interval(list(known.values()))
+    else:
+        interval = values
+    verdict, reason = _judge(interval, expect, controls, presupposes)
+    return Claim(
+        row, name, sentence, source, published, statistic, str(expect), interval, verdict, known,
+        reason, tuple(controls), chosen, needs, ours,
+    )  # fmt: skip
+
+
+def _judge(
+    interval: Interval | None, expect: Expect, controls: Sequence[Control], presupposes: str
+) -> tuple[str, str]:
+    """The verdict, and why it is undecided where it is not the interval."""
+    if interval is None:
+        return UNDECIDED, presupposes or "not measured"
+    if presupposes:
+        return UNDECIDED, presupposes
+    if interval.n < ENOUGH:
+        return UNDECIDED, f"{interval.n} seeds, {ENOUGH} are needed"
+    if interval.equal and interval.n < EQUAL:
+        return UNDECIDED, f"{interval.n} equal values show no spread, {EQUAL} are needed"
+    verdict = expect.verdict(interval)
+    if verdict == HOLDS:
+        broken = [each for each in controls if each.passed is not True]
+        if broken:
+            state = "fails" if broken[0].passed is False else "could not be tried"
+            return UNDECIDED, f"control {state}: {broken[0].sentence}"
+    return verdict, ""
+
+
+def claim_of_parts(
+    row: str, name: str, sentence: str, parts: Sequence[Claim], *, source: str, **about: Any
+) -> Claim:
+    """A claim about several cells: it holds if it holds in all, and not if it fails in one."""
+    verdicts = [part.verdict for part in parts]
+    verdict, reason = UNDECIDED, ""
+    if verdicts and all(each == HOLDS for each in verdicts):
+        verdict = HOLDS
+    elif FAILS in verdicts:
+        verdict = FAILS
+    else:
+        counts = {each: verdicts.count(each) for each in (HOLDS, UNDECIDED) if each in verdicts}
+        reason = ", ".join(f"{count} of {len(parts)} {each}" for each, count in counts.items())
+        reason = reason or "not measured"
+    return Claim(
+        row, name, sentence, source, about.pop("published", "figure only, no numbers"),
+        about.pop("statistic", "see its parts"), "in every part", None, verdict, {}, reason,
+        parts=tuple(parts), **about,
+    )  # fmt: skip
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """The mean of one value a seed with its interval; None of no values."""
+    array = np.asarray(values, dtype=float)
+    count = len(array)
+    if not count:
+        return None
+    value = float(array.mean())
+    if count == 1:
+        return Interval(value, value, value, 1)
+    picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
+    return _interval(value, array[picks].mean(1), count)
+
+
+def bootstrap(
+    clusters: Sequence[Sequence[Any]], statistic: Callable[[list[Any]], float | None]
+) -> Interval | None:
+    """A statistic of all rows of all clusters, with its interval over clusters.
+
+    A draw takes whole clusters. None where the statistic is undefined for the rows themselves, or
+    for more than a tenth of the draws.
+    """
+    clusters = [list(cluster) for cluster in clusters if len(cluster)]
+    count = len(clusters)
+    value = statistic([row for cluster in clusters for row in cluster]) if count else None
+    if value is None or not math.isfinite(value):
+        return None
+    if count == 1:
+        return Interval(value, value, value, 1)
+    picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
+    drawn = (statistic([row for k in pick for row in clusters[k]]) for pick in picks)
+    draws = np.array([each for each in drawn if each is not None and math.isfinite(each)])
+    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def compare_groups(first: Sequence[float], second: Sequence[float]) -> Interval | None:
+    """The mean of `second` minus that of `first`, which share no seeds; n is the smaller count."""
+    if len(first) < 2 or len(second) < 2:
+        return None
+    rng = np.random.default_rng([len(first), len(second)])
+    means = []
+    for values in (first, second):
+        array = np.asarray(values, dtype=float)
+        means.append(array[rng.integers(len(array), size=(DRAWS, len(array)))].mean(1))
+    value = float(np.mean(second) - np.mean(first))
+    return _interval(value, means[1] - means[0], min(len(first), len(second)))
+
+
+def _interval(value: float, draws: np.ndarray, count: int) -> Interval:
+    from scipy.special import stdtrit  # scipy.stats takes a second to import
+
+    low, high = np.quantile(draws, [0.025, 0.975])
+    wider = math.sqrt(count / (count - 1)) * float(stdtrit(count - 1, 0.975)) / 1.96
+    down, up = max(0.0, value - float(low)) * wider, max(0.0, float(high) - value) * wider
+    equal = bool(np.ptp(draws) <= ROUNDING * max(1e-300, abs(value)))
+    return Interval(value, value - down, value + up, count, equal)
+
+
+def round_to(value: float, digits: int = 5) -> float:
+    """A number with so many significant digits."""
+    return float(f"{value:.{digits}g}")
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}".replace("-", "\u2212")

@@ -1,0 +1,300 @@
+"""What a study shows: its tables, figures, judged claims and page, from its measurements alone.
+
+OUT/tables/NAME.csv|md|tex     OUT/figures/NAME.pdf|png|svg
+OUT/claims.json                OUT/study.html
+"""
+
+import io
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zscope import __version__
+from zscope.errors import MissingExtra, ZscopeError
+from zscope.experiments import studies
+from zscope.experiments.studies.execution import prepare_study
+from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim
+from zscope.experiments.studies.study import DOCUMENTS, Figure, Results, Study, Table
+from zscope.files import write_whole
+from zscope.report.page import TEMPLATES
+from zscope.results import counted, duration, listed
+from zscope.store import read_json, write_json
+from zscope.tables.formats import as_markdown, as_tex
+
+__all__ = ["StudyPlan", "count_verdicts", "describe_plan", "judge", "write_reproduction",
+           "write_study"]  # fmt: skip
+
+TONES = {HOLDS: "holds", FAILS: "fails", UNDECIDED: "undecided"}
+FORMATS = ("png", "svg", "pdf")
+DPI = 150
+
+
+def judge(study: Study, results: Results) -> list[Claim]:
+    """The claims of a study, judged by its measurements."""
+    return list(study.claims(results))
+
+
+def count_verdicts(claims: Sequence[Claim]) -> str:
+    """How many claims hold, do not hold and are undecided."""
+    counts = Counter(claim.verdict for claim in claims)
+    parts = [
+        f"{counts[HOLDS]} hold",
+        f"{counts[FAILS]} do not hold",
+        f"{counts[UNDECIDED]} are undecided",
+    ]
+    return f"Of {counted(len(claims), 'claim')} " + ", ".join(parts) + "."
+
+
+def write_study(
+    study: Study, results: Results, out: Path, *, formats: Sequence[str] = FORMATS
+) -> list[Claim]:
+    """Write tables, figures, claims.json and study.html to OUT; returns the claims."""
+    claims, tables = judge(study, results), list(study.tables(results))
+    for table in tables:
+        _write_table(table, out / "tables")
+    drawings = [_write_figure(each, out / "figures", formats) for each in study.figures(results)]
+    content = {
+        "study": study.name,
+        "document": study.document,
+        "scale": results.scale,
+        "claims": [claim.to_dict() for claim in claims],
+    }
+    write_json(out / "claims.json", content)
+    write_whole(out / "study.html", _page(study, results, claims, tables, drawings).encode())
+    return claims
+
+
+def _write_table(table: Table, folder: Path) -> None:
+    import csv
+
+    cells, notes = [list(map(str, row)) for row in table.cells], list(table.notes)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(cells)
+    write_whole(folder / f"{table.name}.csv", text.getvalue().encode())
+    marked = "\n\n".join([f"**{table.title}**", as_markdown(cells, table.left), *notes])
+    write_whole(folder / f"{table.name}.md", f"{marked}\n".encode())
+    write_whole(folder / f"{table.name}.tex", f"{as_tex(cells, table.left, notes)}\n".encode())
+
+
+def _write_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> dict[str, Any]:
+    import matplotlib.pyplot as plt
+    from matplotlib import rc_context
+
+    from zscope.plots import save
+
+    drawing = figure.drawing
+    whole = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
+    try:
+        for kind in formats:
+            # Without a date and with a fixed salt, the same figure gives the same bytes.
+            about = {
+                "png": {"Software": None},
+                "svg": {"Date": None},
+                "pdf": {"CreationDate": None},
+            }
+            salt: Any = {"svg.hashsalt": figure.name}
+            with rc_context(salt):
+                save(whole, folder / f"{figure.name}.{kind}", dpi=DPI, metadata=about[kind])
+        width = round(96 * whole.get_size_inches()[0])
+    finally:
+        plt.close(whole)
+    return {"name": figure.name, "caption": figure.caption, "row": figure.row, "width": width}
+
+
+def _page(
+    study: Study,
+    results: Results,
+    claims: Sequence[Claim],
+    tables: Sequence[Table],
+    drawings: Sequence[dict[str, Any]],
+) -> str:
+    try:
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    except ImportError:
+        raise MissingExtra("study", "jinja2", "explore") from None
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    facts = [
+        f"document {study.document}",
+        f"scale {results.scale}",
+        counted(len({row["run"] for row in results.runs}), "run"),
+        f"measured by zscope {results.about.get('zscope', '')}",
+    ]
+    facts += [f"{duration(study.minutes * 60)} on two cores"] if study.minutes else []
+    return environment.get_template("study.html").render(
+        version=__version__,
+        style=(TEMPLATES / "report.css").read_text(),
+        study=study,
+        document=DOCUMENTS.get(study.document, study.document),
+        facts=facts,
+        summary=count_verdicts(claims),
+        claims=claims,
+        tones=TONES,
+        tables=tables,
+        figures=drawings,
+        grids=[_describe_grid(study, results, name) for name in study.grids],
+        failed=results.failed,
+    )
+
+
+def _describe_grid(study: Study, results: Results, name: str) -> dict[str, Any]:
+    """A grid with the settings that its runs have, those that vary as lists."""
+    rows = results.rows(name)
+    names = dict.fromkeys(key for run in results.runs if run["group"] == name for key in run)
+    parts = []
+    for key in names:
+        if key not in ("run", "group"):
+            texts = dict.fromkeys(json.dumps(row[key]) for row in rows if key in row)
+            parts.append(f"{key} {listed(text.strip(chr(34)) for text in texts)}")
+    grid = study.grids[name]
+    notes = grid.paper_only or grid.notes
+    return {"name": name, "count": len(rows), "settings": "; ".join(parts), "notes": notes}
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a study would train, and for which rows of the document."""
+
+    study: Study
+    scale: str
+    grids: list[tuple[str, int, str]]  # name, runs, notes
+    done: int
+    seconds: float | None  # of training what is missing
+    problem: str = ""  # why the runs could not be checked
+
+    @property
+    def runs(self) -> int:
+        return len({json.dumps(run, sort_keys=True) for _, run in self.study.plan(self.scale)})
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study.name,
+            "document": self.study.document,
+            "scale": self.scale,
+            "rows": [row.id for row in self.study.rows],
+            "paper_only": {row.id: row.paper_only for row in self.study.rows if row.paper_only},
+            "grids": {name: count for name, count, _ in self.grids},
+            "done": self.done,
+            "seconds": self.seconds,
+            "problem": self.problem,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.study.name}: {self.study.title} (document {self.study.document})"]
+        lines += [f"  {name}: {counted(count, 'run')}{f'. {notes}' if notes else ''}"
+                  for name, count, notes in self.grids]  # fmt: skip
+        total = sum(count for _, count, _ in self.grids)
+        time = "" if self.seconds is None else f", about {duration(self.seconds)} for the rest"
+        lines.append(f"  {self.done} of {counted(total, 'run')} done{time}")
+        for row in self.study.rows:
+            only = f" (paper only: {row.paper_only})" if row.paper_only else ""
+            lines.append(f"  {row.id}, {row.source}: {row.what}{only}")
+        lines += [f"  not checked: {self.problem}"] if self.problem else []
+        return "\n".join(lines)
+
+
+def describe_plan(
+    study: Study,
+    out: Path,
+    *,
+    scale: str = "small",
+    runs: Path | None = None,
+    seeds: int | None = None,
+    root: Path | None = None,
+    timing: bool = True,
+    jobs: int | None = None,
+) -> StudyPlan:
+    """The plan of a study; data that are not there are named, and nothing is written."""
+    from zscope.experiments.sweeps import read_plan
+    from zscope.experiments.sweeps.estimate import estimate
+
+    grids = [
+        (name, len(grid.expand(scale, seeds)), grid.paper_only or grid.notes)
+        for name, grid in study.grids.items()
+    ]
+    done, seconds, problem = 0, None, ""
+    try:
+        prepared = prepare_study(study, out, scale=scale, runs=runs, seeds=seeds, root=root)
+        done = len(prepared.done)
+        if timing and study.grids and done < len(prepared.state.entries):
+            answer = estimate(read_plan(prepared.plan, root=root), prepared.state, jobs=jobs)
+            seconds = answer.seconds
+    except ZscopeError as error:
+        problem = " ".join(str(error).split())
+    return StudyPlan(study, scale, grids, done, seconds, problem)
+
+
+def write_reproduction(folder: Path, file: Path) -> None:
+    """One table of all claims of all studies in a folder with their verdicts, and the figures.
+
+    From claims.json and the figures that are there: nothing is trained or measured.
+    """
+    lines, gallery = [], []
+    total: Counter[str] = Counter()
+    for name in studies.names():
+        study = studies.load(name)
+        path = folder / name / "claims.json"
+        where = _relative(folder / name, file.parent)
+        if not path.is_file():
+            lines.append(f"| {study.document} | {name} | | not run yet | | | |")
+            continue
+        for claim in read_json(path)["claims"]:
+            total[claim["verdict"]] += 1
+            lines.append(_claim_line(study, claim))
+        images = sorted((folder / name / "figures").glob("*.png"))
+        if images:
+            gallery += [
+                f"### {study.title}",
+                f"`zscope study run {name}` (document {study.document})",
+            ]
+            gallery += [
+                f"![{name}: {image.stem}]({where}/figures/{image.name})" for image in images
+            ]
+    counts = ", ".join(f"{total[verdict]} {verdict}" for verdict in (HOLDS, FAILS, UNDECIDED))
+    head = (
+        "| document | study | row | claim | published | measured (95 % interval) | verdict |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |"
+    )
+    parts = [
+        "# The five documents, re-run",
+        INTRODUCTION,
+        "\n".join(f"- {letter}: {title}" for letter, title in DOCUMENTS.items()),
+        f"{sum(total.values())} claims: {counts}.",
+        "\n".join([head, *lines]),
+        "## Figures",
+        *gallery,
+    ]
+    write_whole(file, ("\n\n".join(parts) + "\n").encode())
+
+
+INTRODUCTION = (
+    "Every claim of the five documents that can be tried with built-in data, at scale small: "
+    "networks and training that fit two cores, seeds from 20 upwards, set-up and thresholds fixed "
+    'before the first run that is judged. "Published" is what the document prints. A claim holds '
+    "if its 95 % interval over seeds lies wholly on the claimed side; it does not hold if it lies "
+    "wholly on the other side; otherwise it is undecided. A claim that fails at this scale is not "
+    "refuted at the published one. `zscope study run NAME` makes each part, with its page."
+)
+
+
+def _claim_line(study: Study, claim: dict[str, Any]) -> str:
+    interval = claim["interval"]
+    measured = "see its page" if claim.get("parts") else "not measured"
+    if interval is not None:
+        low, high = (f"{end:.3g}" for end in interval)
+        measured = f"{claim['measured']:.3g} [{low}, {high}], n = {claim['seeds']}"
+    verdict = f"**{claim['verdict']}**" + (f" ({claim['reason']})" if claim["reason"] else "")
+    row = f"{claim['row']} {claim['name']}" + (" (ours)" if claim["ours"] else "")
+    cells = [study.document, study.name, row, claim["claim"], claim["published"], measured, verdict]
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _relative(path: Path, start: Path) -> str:
+    import os
+
+    return Path(os.path.relpath(path, start)).as_posix()
