@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Entry", "Option", "finite", "not_negative", "one_of", "positive", "positive_or_learned",
-    "sizes", "whole",
+    "sizes", "whole", "width",
 ]  # fmt: skip
 
 MOST_LAYERS = 1000
@@ -123,6 +123,17 @@ def sizes(value: Any) -> list[int]:
         return [whole(1)(part) for part in parts]
     except ValueError:
         raise ValueError("expected sizes of layers, for instance (400, 300)") from None
+
+
+def width(value: Any) -> int | list[int]:
+    """Reads the size of all layers as one number, or the size of each as `sizes` does."""
+    try:
+        return whole(1)(value)
+    except ValueError:
+        layers = sizes(value)
+    if not layers:
+        raise ValueError("expected a size, or sizes of layers, for instance (10, 20)")
+    return layers
 
 
 def _number(value: Any) -> float | None:
