@@ -20,12 +20,14 @@ class Option:
 
     `read` turns a Python value or the text of a command line into the value used, or raises
     a ValueError that says what was expected. A default of None means that the value follows
-    from the data or from another option; the help says how.
+    from the data or from another option; the help says how. A `quiet` option is left out of a
+    recipe where it has its default: a new one, so that known runs keep their recipes.
     """
 
     default: Any
     help: str
     read: Callable[[Any], Any]
+    quiet: bool = False
 
 
 @dataclass(frozen=True)

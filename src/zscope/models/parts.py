@@ -16,7 +16,7 @@ from zscope.errors import ConfigError
 from zscope.models import causal, consistency
 from zscope.models.causal import HIDDEN, CausalBlock
 from zscope.models.composed import Objective
-from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole, width
+from zscope.models.entry import Entry, Option, one_of, positive, positive_or_learned, whole, width
 from zscope.models.ivae import ConditionalEncoder
 from zscope.models.layers import Shape
 from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone
@@ -24,7 +24,7 @@ from zscope.models.objectives import LIKELIHOODS, POSTERIORS
 from zscope.models.structural import LadderEncoder, StructuralDecoder
 
 __all__ = [
-    "BELONGS", "DECODING", "PARTS", "QUIET", "Assembly", "assemble", "check_parts", "penalty",
+    "BELONGS", "DECODING", "LOSS", "PARTS", "Assembly", "assemble", "check_parts", "penalty",
 ]  # fmt: skip
 
 DECODERS = ("hourglass", "structural", "adaptive", "ladder")
@@ -43,13 +43,24 @@ PARTS = {
         one_of(LIKELIHOODS),
     ),
     "gamma": Option(1.0, "Variance of the gaussian likelihood, or 'learned'.", positive_or_learned),
+    "reconstruction_weight": Option(
+        1.0,
+        "Weight of the reconstruction in the loss. With w, pictures of 1/w as many pixels keep "
+        "the balance of the terms.",
+        positive,
+        quiet=True,
+    ),
     "posterior": Option(
         None,
         f"What the encoder returns: {', '.join(POSTERIORS)}. The default depends on the objective.",
         one_of(POSTERIORS),
+        quiet=True,
     ),
     "decoder": Option(
-        "hourglass", f"How latents enter the decoder: {', '.join(DECODERS)}.", one_of(DECODERS)
+        "hourglass",
+        f"How latents enter the decoder: {', '.join(DECODERS)}.",
+        one_of(DECODERS),
+        quiet=True,
     ),
     "variables": Option(
         None, "Number of variables that the latents are split into, for such decoders.", whole(1)
@@ -64,20 +75,25 @@ PARTS = {
         None,
         "The same for the layers that read the latents off a ladder encoder; as width.",
         width,
+        quiet=True,
     ),
     "start": Option(
         "constant",
         "What such decoders start from: constant (learned), or dense (the layers of an "
         "hourglass, which take all latents).",
         one_of(["constant", "dense"]),
+        quiet=True,
     ),
     "block": Option(
-        "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
+        "none",
+        "Between latents and decoder: none or causal.",
+        one_of(["none", "causal"]),
+        quiet=True,
     ),
     **causal.OPTIONS,
     "consistency": Option(
         "none", f"Penalty on inconsistent interventions: {', '.join(PENALTIES)}.",
-        one_of(PENALTIES),
+        one_of(PENALTIES), quiet=True,
     ),
     **consistency.OPTIONS,
     "weights": Option(
@@ -101,12 +117,12 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
         for key in backbone.options
     },
 }
-# Parts that a recipe records only where they differ from the default.
-QUIET = ("posterior", "decoder", "block", "consistency", "rungs", "start")
+# Numbers that change nothing but the loss.
+LOSS = ("reconstruction_weight",)
 # Parts that only a model with a decoder has.
 DECODING = (
     "likelihood", "gamma", "decoder", "variables", "width", "rungs", "start", "block",
-    "consistency",
+    "consistency", "reconstruction_weight",
     *causal.OPTIONS, *consistency.OPTIONS,
 )  # fmt: skip
 
