@@ -38,11 +38,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from zscope.data.dataset import Dataset
 from zscope.data.rendering import (
+    SUBSET_OPTIONS,
     Axis,
     Choice,
     check_resolution,
     choices_of,
-    pictures,
+    grid_dataset,
     scramble,
 )
 from zscope.data.source import Source
@@ -333,8 +334,10 @@ def load(
     orientation: Choice = None,
     position_x: Choice = None,
     position_y: Choice = None,
+    pictures: int | None = None,
+    subset_seed: int = 0,
 ) -> Dataset:
-    """The pictures of all combinations of factor values, or of the chosen ones."""
+    """The pictures of all combinations of factor values, of the chosen ones, or a subset."""
     name = "sprites" if variant == "plain" else f"sprites-{variant}"
     check_resolution(name, resolution)
     if antialias not in (True, False):
@@ -350,7 +353,7 @@ def load(
         "position_x": position_x,
         "position_y": position_y,
     }
-    return pictures(name, painter, folder, choices)
+    return grid_dataset(name, painter, folder, choices, pictures=pictures, subset_seed=subset_seed)
 
 
 OPTIONS = {
@@ -361,6 +364,7 @@ OPTIONS = {
     "orientation": "a count, or a list of positions 0 to 39 (all 40)",
     "position_x": "a count, or a list of positions 0 to 31 (all 32)",
     "position_y": "a count, or a list of positions 0 to 31 (all 32)",
+    **SUBSET_OPTIONS,
 }
 SEEDED = {**OPTIONS, "seed": "random seed of colours, noise or crops (0)"}
 CITE = "Matthey et al., dSprites: Disentanglement testing Sprites dataset, 2017"
