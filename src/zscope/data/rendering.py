@@ -27,7 +27,8 @@ from zscope.randomness import seed_of
 
 __all__ = [
     "SUBSET_OPTIONS", "Axis", "Choice", "InMemory", "Painter", "Rendered", "check_resolution",
-    "checksums", "choices_of", "choose", "grid_dataset", "random_rows", "scramble",
+    "checksums", "choices_of", "choose", "draws", "grid_dataset", "random_rows", "scramble",
+    "uniform",
 ]  # fmt: skip
 
 CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
@@ -396,6 +397,17 @@ def scramble(counters: np.ndarray) -> np.ndarray:
     z *= np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return z
+
+
+def draws(seed: int, rows: np.ndarray, count: int) -> np.ndarray:
+    """`count` random 64-bit words for each row, which depend on seed and row only."""
+    streams = scramble(scramble(np.array([seed], np.uint64)) + rows.astype(np.uint64))
+    return scramble(streams[:, None] + np.arange(count, dtype=np.uint64))
+
+
+def uniform(words: np.ndarray) -> np.ndarray:
+    """64-bit words as numbers from 0 to 1."""
+    return (words >> np.uint64(11)) * 2.0**-53
 
 
 @lru_cache(maxsize=16)
