@@ -26,6 +26,7 @@ CATALOGUE = {
     "helix": "helix:HELIX",
     "square-linear": "square:LINEAR",
     "square-nonlinear": "square:NONLINEAR",
+    "square-wave": "square:WAVE",
     "sprites": "sprites:SPRITES",
     "sprites-color": "sprites:COLOR",
     "sprites-noisy": "sprites:NOISY",
