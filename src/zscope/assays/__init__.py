@@ -52,6 +52,7 @@ _ASSAYS = {
     "nonlinear-eigenfaces": "alignment.latent_ranking",
     "cartesian-or-polar": "alignment.cartesian_or_polar",
     "codes-against-pca": "alignment.codes_against_pca",
+    "ima-curve": "alignment.ima_curve",
     "intrinsic-dimension": "dimension.intrinsic",
     "sample-quality": "generation.quality",
     "mig": "disentanglement.mig",
@@ -120,10 +121,13 @@ __all__ += [entry.attribute for entry in CATALOGUE.values()]
 
 
 def groups() -> dict[str, list[str]]:
-    """The folders of this package, each with the assays of one recording in it."""
+    """The folders of this package, each with the assays of one recording in it.
+
+    Those that are measured on request only are named one by one.
+    """
     members: dict[str, list[str]] = {}
     for entry in CATALOGUE.values():
-        if not entry.compares:
+        if not entry.compares and not entry.on_request:
             members.setdefault(entry.group, []).append(entry.name)
     return members
 

@@ -19,6 +19,7 @@ _HOMES = {
     "binned_panels": "amounts",
     "causal_graph": "graphs",
     "causal_graphs": "graphs",
+    "curves_and_gap": "curves",
     "lines": "curves",
     "score_panels": "curves",
     "step_lines": "curves",

@@ -177,8 +177,8 @@ def binned_panels(
     """Small multiples of counted histograms: one row for each item of `grid`.
 
     The first histogram of a panel is filled with the colour of its row, others are outlines
-    with a legend in the first row. `rows` are written above the first panel of each row, `columns` below the
-    last one. With `ax` only the first panel is drawn, on it.
+    with a legend in the first row. `rows` are written above the first panel of each row,
+    `columns` below the last one. With `ax` only the first panel is drawn, on it.
     """
     if not grid or not all(grid):
         raise ConfigError(
