@@ -34,6 +34,7 @@ _ASSAYS = {
     "manifold-path": "responses.paths",
     "drift": "responses.drift",
     "variable-types": "regime.types",
+    "latent-histograms": "regime.latent_histograms",
     "latent-divergence": "regime.divergence",
     "rate-distortion": "regime.rate_distortion",
     "polarisation": "regime.approximation",
@@ -50,6 +51,8 @@ _ASSAYS = {
     "latent-ranking": "alignment.latent_ranking",
     "nonlinear-eigenfaces": "alignment.latent_ranking",
     "cartesian-or-polar": "alignment.cartesian_or_polar",
+    "codes-against-pca": "alignment.codes_against_pca",
+    "ima-curve": "alignment.ima_curve",
     "intrinsic-dimension": "dimension.intrinsic",
     "sample-quality": "generation.quality",
     "mig": "disentanglement.mig",
@@ -118,10 +121,13 @@ __all__ += [entry.attribute for entry in CATALOGUE.values()]
 
 
 def groups() -> dict[str, list[str]]:
-    """The folders of this package, each with the assays of one recording in it."""
+    """The folders of this package, each with the assays of one recording in it.
+
+    Those that are measured on request only are named one by one.
+    """
     members: dict[str, list[str]] = {}
     for entry in CATALOGUE.values():
-        if not entry.compares:
+        if not entry.compares and not entry.on_request:
             members.setdefault(entry.group, []).append(entry.name)
     return members
 

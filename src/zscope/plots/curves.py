@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["lines", "score_panels", "step_lines", "traversal_errors"]
+__all__ = ["curves_and_gap", "lines", "score_panels", "step_lines", "traversal_errors"]
 
 MOST_PANELS = 24
 APART = 0.015
@@ -66,6 +66,47 @@ def lines(
     else:
         end_labels(ax, ends)
     return ax
+
+
+@theme.themed
+def curves_and_gap(
+    series: Mapping[str, Any],
+    gap: Any,
+    *,
+    at: Any,
+    level: float,
+    x: str = "",
+    y: str = "",
+    gap_name: str = "gap",
+    level_name: str = "",
+    ax: Axes | None = None,
+) -> Figure | Axes:
+    """Named lines over a logarithmic axis, and beside them the gap between two of them.
+
+    `level` is what the gap is compared with, a dashed line called `level_name`. With `ax` only
+    the gap is drawn, on it.
+    """
+    if ax is None:
+        figure, grid = theme.panels(1, 2, theme.PAGE, 2.3)
+        left, right = grid[0]
+        left.set_xscale("log")
+        lines(series, at=at, x=x, y=y, ax=left)
+    else:
+        figure, right = None, ax
+    right.set_xscale("log")
+    lines({"": gap}, at=at, x=x, y=f"{gap_name} ({y})" if y else gap_name, ax=right)
+    positions, values = theme.array(at).astype(float), theme.array(gap).astype(float)
+    right.axhline(level, color=theme.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+    right.annotate(
+        f"{level_name} = {level:.3f}" if level_name else f"{level:.3f}",
+        (positions.min(), level),
+        (0, 2),
+        textcoords="offset points",
+        fontsize=theme.SMALL,
+        color=theme.GREY,
+    )
+    right.set_ylim(min(0.0, float(values.min())), 1.15 * max(level, float(values.max()), 1e-12))
+    return right if figure is None else figure
 
 
 @theme.themed
