@@ -10,6 +10,7 @@ from zscope.experiments.comparison_of_runs import compare_runs
 from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
 from zscope.experiments.fondue import fondue
+from zscope.experiments.over_training import fall_step
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.perturbation.evaluation import evaluate_perturbation
 from zscope.experiments.rate_distortion import rate_distortion_curves
@@ -27,6 +28,7 @@ __all__ = [
     "elbow",
     "elbow_curve",
     "evaluate_perturbation",
+    "fall_step",
     "fondue",
     "perturb",
     "rate_distortion_curves",
