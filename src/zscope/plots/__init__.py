@@ -39,6 +39,7 @@ _HOMES = {
     "film_strip": "paths",
     "path_figure": "paths",
     "path_plane": "paths",
+    "path_space": "paths",
     "hybrid_grid": "pictures",
     "image_grid": "pictures",
     "traversals": "pictures",
