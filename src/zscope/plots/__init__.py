@@ -22,6 +22,7 @@ _HOMES = {
     "score_panels": "curves",
     "step_lines": "curves",
     "traversal_errors": "curves",
+    "traversal_panels": "curves",
     "arrows": "planes",
     "clouds": "planes",
     "curvature_map": "maps",
@@ -43,6 +44,7 @@ _HOMES = {
     "hybrid_grid": "pictures",
     "image_grid": "pictures",
     "traversals": "pictures",
+    "structure_panel": "panels",
     "save": "theme",
 }
 
