@@ -435,7 +435,8 @@ def _in_words(expected: Any) -> str:
         return " or ".join(map(str, parts))
     if get_origin(expected) in (Union, UnionType):
         return " or ".join(_in_words(each) for each in parts if each is not type(None))
-    return f"a list of {_in_words(parts[0]).removeprefix('a ')}s"
+    inner = _in_words(parts[0]).removeprefix("a ")
+    return f"a list of {'lists' + inner[4:] if inner.startswith('list ') else inner + 's'}"
 
 
 def _entry_of(function: Callable[..., Any]) -> Entry:
