@@ -148,6 +148,8 @@ def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Da
     data = load(recipe["name"], root=root, **recipe.get("options", {}))
     if split := recipe.get("split"):
         data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
+    if left_out := recipe.get("leave_out"):
+        data = data.leave_out(left_out, missing_ok=True)
     return data
 
 

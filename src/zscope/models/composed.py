@@ -189,6 +189,14 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         return self._stateful.rivals
 
     @property
+    def halves(self) -> Mapping[str, tuple[nn.Module, ...]]:
+        """A learned variance of the likelihood is a part of the decoder."""
+        halves = dict(super().halves)
+        if self.decodes and isinstance(self.likelihood, nn.Module):
+            halves["decoder"] = (*halves["decoder"], self.likelihood)
+        return halves
+
+    @property
     def numbers(self) -> dict[str, float]:
         """The options of objective, penalty and likelihood that are plain numbers."""
         numbers = {**_numbers(self.objective), **_numbers(self.penalty)}
