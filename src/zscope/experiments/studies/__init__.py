@@ -22,6 +22,8 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 # name -> module.
 CATALOGUE: dict[str, str] = {
     "responses-helix": "responses_helix",
+    "responses-structure": "responses_structure",
+    "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
 }
 
