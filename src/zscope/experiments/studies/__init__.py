@@ -23,6 +23,7 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 CATALOGUE: dict[str, str] = {
     "responses-helix": "responses_helix",
     "responses-structure": "responses_structure",
+    "responses-disentanglement": "responses_disentanglement",
     "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
 }
