@@ -302,8 +302,8 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
                 title = f"latent {labels[k]}" if count <= 8 else labels[k]
                 panel.set_title(title, fontsize=theme.NORMAL, loc="center")
         row[0].set_ylabel(f"latent {labels[m]}" if count <= 8 else labels[m])
-    if figure.get_layout_engine() is not None:
-        figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
     figure.supxlabel("value of the moved latent", fontsize=theme.NORMAL)
     figure.supylabel(
         "error of the observed latent, before − after (rows: moved latent)", fontsize=theme.NORMAL
