@@ -102,7 +102,8 @@ class Factors:
                 raise DataError(
                     f"{who}: no sample has {name}={value!r}. {did_you_mean(str(value), words)}"
                 )
-            chosen.add(known[known.index(number)])
+            value = known[known.index(number)]
+            chosen.add(int(value) if value == int(value) else value)
         return sorted(chosen)
 
 

@@ -9,6 +9,7 @@ from zscope.experiments.comparison import compare, correlations_over_training
 from zscope.experiments.comparison_of_runs import compare_runs
 from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
+from zscope.experiments.extrapolation import extrapolate, mean_squared_error
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.perturbation.evaluation import evaluate_perturbation
@@ -25,7 +26,9 @@ __all__ = [
     "elbow",
     "elbow_curve",
     "evaluate_perturbation",
+    "extrapolate",
     "fondue",
+    "mean_squared_error",
     "perturb",
     "search_beta",
     "select_models",
