@@ -102,8 +102,7 @@ class Factors:
                 raise DataError(
                     f"{who}: no sample has {name}={value!r}. {did_you_mean(str(value), words)}"
                 )
-            value = known[known.index(number)]
-            chosen.add(int(value) if value == int(value) else value)
+            chosen.add(int(number) if number == int(number) else number)
         return sorted(chosen)
 
 
