@@ -117,8 +117,9 @@ class Extrapolation(Tabular):
         return lines
 
     def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
-        kind = "range" if _mean(self.new["both"]).is_range else "95 % interval"
-        table = [["trained further", "error, new values", kind, "error, old values", kind]]
+        kind = ["range" if _mean(self.new["both"]).is_range else "95 % interval"]
+        kind = kind if len(self.seeds) > 1 else []
+        table = [["trained further", "error, new values", *kind, "error, old values", *kind]]
         for branch in BRANCHES:
             cells = [_cells(_mean(errors[branch])) for errors in (self.new, self.old)]
             name = "both, old values (sham)" if branch == "sham" else branch
@@ -380,4 +381,5 @@ def _mean(values: list[float]) -> Mean:
 
 
 def _cells(mean: Mean) -> list[str]:
-    return [f"{mean.value:.4g}", f"{mean.low:.3g} to {mean.high:.3g}" if mean.n > 1 else ""]
+    spread = [f"{mean.low:.3g} to {mean.high:.3g}"] if mean.n > 1 else []
+    return [f"{mean.value:.4g}", *spread]
