@@ -21,6 +21,7 @@ _ASSAYS = {
     "response": "responses.response",
     "response-matrix": "responses.matrix",
     "conditioned-response-matrix": "responses.conditioned",
+    "structure-panel": "responses.panel",
     "structure-score": "responses.structure",
     "causal-structure-score": "responses.structure",
     "interventional-consistency": "responses.consistency",

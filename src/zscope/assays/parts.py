@@ -57,7 +57,9 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
 }
 
 
-NEEDS_MODEL = {"autoencoder", "decoder", "observations", "data"}
+ENCODES = {"autoencoder", "conditioned_response_matrix"}
+"""Parts for which decoded observations are encoded."""
+NEEDS_MODEL = {*ENCODES, "decoder", "observations", "data"}
 """Parts that a recording of arrays does not have."""
 
 
@@ -82,9 +84,9 @@ def _unmet_by_model(parts: set[str], recording: Recording) -> str | None:
         return None
     if recording.model is None:
         return "a model is needed, and only codes were given. Record a model on data"
-    if parts & {"autoencoder", "decoder"} and not recording.model.decodes:
+    if parts & {*ENCODES, "decoder"} and not recording.model.decodes:
         return "the model has no decoder. Use assays of its codes"
-    if "autoencoder" in parts and recording.model.needs_auxiliary:
+    if parts & ENCODES and recording.model.needs_auxiliary:
         return CONDITIONAL
     return None
 
@@ -198,6 +200,18 @@ def _response_matrix(recording: Recording) -> Any:
     return None if conditional else shared_result(response_matrix, recording)
 
 
+def _conditioned(recording: Recording) -> Any:
+    from zscope.assays.responses.conditioned import conditioned_response_matrix
+
+    return shared_result(conditioned_response_matrix, recording)
+
+
+def _dci(recording: Recording) -> Any:
+    from zscope.assays.disentanglement.dci import dci
+
+    return shared_result(dci, recording)
+
+
 def _usage(recording: Recording) -> Usage | None:
     """What the posteriors say about the use of latents, in place of variances, for scores.
 
@@ -216,7 +230,10 @@ def _feature_units(recording: Recording) -> Sequence[float] | None:
     return None if scaling is None else scaling.scale
 
 
-CHOSEN = {"base", "plane", "start_code", "end_code", "types", "response_matrix"}
+CHOSEN = {
+    "base", "plane", "start_code", "end_code", "types", "response_matrix",
+    "conditioned_response_matrix", "dci",
+}  # fmt: skip
 """Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how to get it from a recording.
@@ -238,6 +255,8 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "conditional_kl": _conditional_kl,
     "types": _types,
     "response_matrix": _response_matrix,
+    "conditioned_response_matrix": _conditioned,
+    "dci": _dci,
     "base": _nearest_to_mean,
     "plane": _plane,
     "hole_reference": _hole_reference,

@@ -22,6 +22,7 @@ _HOMES = {
     "score_panels": "curves",
     "step_lines": "curves",
     "traversal_errors": "curves",
+    "traversal_panels": "curves",
     "arrows": "planes",
     "clouds": "planes",
     "curvature_map": "maps",
@@ -39,6 +40,7 @@ _HOMES = {
     "film_strip": "paths",
     "path_figure": "paths",
     "path_plane": "paths",
+    "path_space": "paths",
     "hybrid_grid": "pictures",
     "image_grid": "pictures",
     "traversals": "pictures",
@@ -47,6 +49,7 @@ _HOMES = {
     "scatter_groups": "studies",
     "stacked_bars": "studies",
     "strips": "studies",
+    "structure_panel": "panels",
     "save": "theme",
 }
 

@@ -57,6 +57,7 @@ class Masks(Scored):
 
     why_no_interval = "gates are weights of the model, not estimates from data"
     why_no_chance = "a block that has learned nothing keeps the edges it started with"
+    further_plots = ("plot_effects", "plot_graph")
 
     score: float  # share of the possible edges that are open
     probabilities: Square
