@@ -20,6 +20,7 @@ of each latent's standard deviation.
 23 to 25 and 29, section 5.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -85,7 +86,7 @@ def claims(results: Results) -> Iterator[Claim]:
             values=differences(plain, plain, first, second),
             statistic=f"SCN ({first}) − SCN ({second}) per seed",
         )
-        for first, second in zip(MODES, MODES[1:], strict=False)
+        for first, second in itertools.pairwise(MODES)
     ]  # fmt: skip
     yield claim_of_parts(
         "B-T2", "c8", "without training for it, self-consistency falls from posterior to hybrid to "
@@ -150,7 +151,7 @@ def _traversals(factor: float, penalised: Rows, block: Rows) -> Iterator[Claim]:
             "B-F2", _name(name, factor), f"consistency training of weight {factor:g} lowers the "
             f"error of {words} along traversals", source="figures 2 and 23 to 25",
             expect=above(0), values=differences(block, penalised, key),
-            statistic="mean |N − N′| in standard deviations of the latent, XAE − XCAE-I per seed",
+            statistic="mean |N − N'| in standard deviations of the latent, XAE − XCAE-I per seed",
             controls=[control], chosen=_chosen(factor),
         )  # fmt: skip
 
@@ -244,7 +245,7 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table(
         "table-2", "Self-consistency and what it costs (table 2)", cells, row="B-T2",
         notes=[
-            "Mean ± 95 % over seeds; the number after a name is the weight of the penalty. "
+            "Mean ± 95 % over seeds; λ is the weight of the penalty. "
             f"{_setting(results)} Published: convolutions of size S (310,000 weights), 100,000 "
             "steps, weight 4, means over all units.",
         ],
@@ -272,7 +273,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     for ax, mode in zip(grid[0], MODES, strict=True):
         printed = {}
         for name in kinds:
-            family = "XCAE" if name.startswith("XCAE-I, 4") else name
+            family = "XCAE" if name.startswith("XCAE-I λ=4") else name
             if family in PUBLISHED[mode]:
                 printed[name] = (PUBLISHED[mode][family], 0.0)
         groups = {name: own.values(mode) for name, own in kinds.items()}
@@ -283,7 +284,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     yield Figure(
         "self-consistency", "Self-consistency by sampling mode (1: the encoder recovers the code). "
         "Points: seeds; bars: means over units that respond; diamonds: published, for larger "
-        "networks. The number after a name is the weight of the penalty.", figure, row="B-T2",
+        "networks. λ is the weight of the penalty.", figure, row="B-T2",
     )  # fmt: skip
     yield from _plot_traversals(kinds)
     yield from _plot_invariance(kinds)
@@ -294,22 +295,23 @@ def _plot_traversals(kinds: dict[str, Rows]) -> Iterator[Figure]:
     from zscope.plots import traversal_panels
 
     shown = {name: lines_of(own) for name, own in kinds.items()}
-    pair = {name: shown[name] for name in ("AE", "XCAE-I, 1", "XCAE-I, 4") if shown.get(name)}
+    pair = {name: shown[name] for name in ("AE", "XCAE-I λ=1", "XCAE-I λ=4") if shown.get(name)}
     if pair:
         yield Figure(
             "traversal-errors", "Top: the last latent is moved over the range of its codes, for "
-            "six digits. Below: the error N − N′ of each latent while it is moved, a line for "
-            "each of 12 digits; flat lines at 0 are consistent. One seed, the first.",
+            "four digits. Below: the error N − N' of each latent while it is moved, in standard "
+            "deviations of the latent, a line for each of 12 digits; flat lines at 0 are "
+            "consistent. The first seed.",
             _plot_one_traversal(pair), row="B-F2",
         )  # fmt: skip
-    for name, number in (("AE", 23), ("XAE", 24), ("XCAE-I, 1", 25), ("XCAE-I, 4", 25)):
+    for name, number in (("AE", 23), ("XAE", 24), ("XCAE-I λ=1", 25), ("XCAE-I λ=4", 25)):
         own = shown.get(name)
         if own is not None:
-            word = name.lower().replace(", ", "-weight-")
+            word = name.lower().replace(" λ=", "-weight-")
             yield Figure(
-                f"traversal-errors-{word}", f"{name}: error N − N′ of each latent (columns) as "
-                f"each latent is moved (rows), as in figure {number}; a line for each of 12 "
-                f"digits. Seed {own['seed']}.",
+                f"traversal-errors-{word}", f"{name}: error N − N' of each latent (columns) as "
+                f"each latent is moved (rows), as in figure {number}, in standard deviations of "
+                f"the observed latent; a line for each of 12 digits. Seed {own['seed']}.",
                 traversal_panels(own["values"], own["errors"]), row="B-F2",
             )  # fmt: skip
 
@@ -317,42 +319,45 @@ def _plot_traversals(kinds: dict[str, Rows]) -> Iterator[Figure]:
 def _plot_one_traversal(shown: dict[str, Any]) -> Any:
     from zscope.plots import image_grid, panel_grid
     from zscope.plots.curves import sample_lines
+    from zscope.plots.theme import NORMAL, SMALL
 
     count = next(iter(shown.values()))["errors"].shape[0]
     moved = count - 1
-    figure, grid = panel_grid(2 * len(shown), count, height=2.9 * len(shown), sharey=False)
+    ratios = {"height_ratios": [1.3, 1.0] * len(shown)}
+    figure, grid = panel_grid(2 * len(shown), count, height=2.9 * len(shown), gridspec_kw=ratios)
     bound = max(float(np.abs(own["errors"][moved]).max()) for own in shown.values()) * 1.05
     for place, (name, own) in enumerate(shown.items()):
         top, below = grid[2 * place], grid[2 * place + 1]
         for ax in top[1:]:
             ax.remove()
-        space = top[0].get_subplotspec().get_gridspec()[2 * place, :]
-        top[0].set_subplotspec(space)
+        top[0].set_subplotspec(top[0].get_subplotspec().get_gridspec()[2 * place, :])
         image_grid(own["film"], title=name, ax=top[0])
         for k, ax in enumerate(below):
             sample_lines(ax, own["values"][moved], own["errors"][moved, :, :, k])
             ax.set_ylim(-bound, bound)
-            ax.tick_params(labelsize=6.5, labelleft=k == 0)
-            ax.set_title(f"latent {k}" + (" (moved)" if k == moved else ""), fontsize=8)
-        below[0].set_ylabel("N − N′")
-        below[count // 2].set_xlabel(f"value of latent {moved}")
+            ax.tick_params(labelsize=SMALL, labelleft=k == 0)
+            words = f"latent {k}" + (" (moved)" if k == moved else "")
+            ax.set_title(words, fontsize=NORMAL, loc="center")
+        below[0].set_ylabel("N − N' (sd)", fontsize=NORMAL)
+        below[count // 2].set_xlabel(f"value of latent {moved}", fontsize=NORMAL)
     return figure
 
 
 def _plot_invariance(kinds: dict[str, Rows]) -> Iterator[Figure]:
     from zscope.plots import heatmap, panel_grid
 
-    names = [name for name in ("AE", "XAE", "XCAE-I, 1", "XCAE-I, 4", "XCAE-E, 1", "XCAE-E, 4")
+    names = [name for name in ("AE", "XCAE-I λ=1", "XCAE-I λ=4", "XCAE-E λ=1", "XCAE-E λ=4")
              if kinds.get(name) and kinds[name][0].get("invariances")]  # fmt: skip
-    names = [name for name in names if name != "XAE" or len(names) < 3]
     if not names:
         return
-    figure, grid = panel_grid(1, len(names), height=2.3)
-    for ax, name in zip(grid[0], names, strict=True):
+    down = -(-len(names) // 2)
+    figure, grid = panel_grid(down, 2, width=5.6, height=2.7 * down)
+    for ax in grid.flat[len(names) :]:
+        ax.set_visible(False)
+    for ax, name in zip(grid.flat, names, strict=False):
         matrix = np.asarray(kinds[name][0]["invariances"])
-        heatmap(matrix, x="observed latent", y="moved latent" if ax is grid[0, 0] else "",
-                title=name, limit=1.0, diverging=False, bar=ax is grid[0, -1], label="invariance",
-                ax=ax)  # fmt: skip
+        heatmap(matrix, x="observed latent", y="moved latent", title=name, limit=1.0,
+                diverging=False, bar=name == names[-1], label="invariance", ax=ax)  # fmt: skip
     seed = kinds[names[0]][0]["seed"]
     yield Figure(
         "invariance", "Invariance of each latent (columns) to interventions on each (rows); off "
@@ -362,33 +367,43 @@ def _plot_invariance(kinds: dict[str, Rows]) -> Iterator[Figure]:
 
 
 def _plot_units(results: Results) -> Iterator[Figure]:
-    from zscope.plots import panel_grid
-    from zscope.plots.theme import categories
-
-    names = ("AE", "XAE", "XCAE-I, 1", "XCAE-I, 4")
+    names = ("AE", "XAE", "XCAE-I λ=1", "XCAE-I λ=4")
     for standard, size in ((False, "S"), (True, "Standard")):
         kinds = models(of_size(results, standard=standard))
-        known = [name for name in names if any(row.get("units") for row in kinds.get(name, []))]
-        if not known:
-            continue
+        known = {
+            name: [row["units"] for row in kinds[name] if row.get("units")]
+            for name in names
+            if any(row.get("units") for row in kinds.get(name, []))
+        }
+        if known:
+            network = f"size {size}" if results.scale == "paper" else "the small network"
+            yield Figure(
+                f"units-{size.lower()}", f"Self-consistency of each latent, {network}: mean and "
+                "standard deviation over seeds; the axis ends at −0.5. Latents of different seeds "
+                "correspond only by their place in the order of the block.",
+                _plot_bars(known), row="B-F29",
+            )  # fmt: skip
+
+
+def _plot_bars(known: dict[str, list[dict[str, Any]]]) -> Any:
+    from zscope.plots import panel_grid
+    from zscope.plots.theme import categories, theme
+
+    with theme():
         figure, grid = panel_grid(1, len(known), height=2.2, sharey=True)
-        for ax, name in zip(grid[0], known, strict=True):
+        for ax, (name, units) in zip(grid[0], known.items(), strict=True):
             for place, (mode, colour) in enumerate(zip(MODES, categories(3), strict=True)):
-                values = np.array(
-                    [row["units"][mode] for row in kinds[name] if row.get("units")], dtype=float
-                )
+                values = np.array([each[mode] for each in units], dtype=float)
                 at = np.arange(values.shape[1]) + 0.27 * (place - 1)
-                ax.bar(at, np.maximum(np.nanmean(values, 0), 0), 0.25, color=colour, label=mode,
-                       yerr=np.nanstd(values, 0), error_kw={"linewidth": 0.6})  # fmt: skip
-            ax.set(title=name, xlabel="latent", ylim=(0, 1.05), xticks=range(values.shape[1]))
+                means = np.nan_to_num(np.nanmean(values, 0), nan=-9.0)
+                ax.bar(at, means, 0.25, color=colour, label=mode, yerr=np.nanstd(values, 0),
+                       error_kw={"linewidth": 0.6})  # fmt: skip
+            ax.axhline(0, color="black", linewidth=0.5)
+            ax.set(title=name, xlabel="latent", ylim=(-0.5, 1.05), xticks=range(len(means)))
         grid[0, 0].set_ylabel("self-consistency")
-        figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-        network = f"size {size}" if results.scale == "paper" else "the small network"
-        yield Figure(
-            f"units-{size.lower()}", f"Self-consistency of each latent, {network}: mean and "
-            "standard deviation over seeds. Latents of different seeds do not correspond, except "
-            "by their place in the order of the block.", figure, row="B-F29",
-        )  # fmt: skip
+        handles = grid[0, 0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=3)
+    return figure
 
 
 STUDY = Study(

@@ -78,12 +78,13 @@ def measure_traversals(run: Trained) -> dict[str, Any]:
         # One byte a number: the figures need no more.
         largest = float(result.error.abs().max()) or 1.0
         last = recording.latents - 1
-        codes = result.base[:6, None].repeat(1, result.values.shape[1], 1)
+        codes = result.base[:4, None].repeat(1, result.values.shape[1], 1)
         codes[:, :, last] = result.values[last]
         film = decode(run.model, codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
         values |= {
             "lines": (result.error / largest * 127).round().to(torch.int8).numpy(),
             "unit": largest / 127,
+            "scale": result.scale.tolist(),
             "values": result.values.tolist(),
             "film": pictures(film),
         }
@@ -106,8 +107,8 @@ def _off_diagonal(matrix: torch.Tensor) -> float:
 
 
 def pictures(values: torch.Tensor) -> np.ndarray:
-    """Pictures of values from 0 to 1 with 16 levels of grey, which make small files."""
-    levels = (values.clamp(0, 1) * 15).round() * 17
+    """Pictures of values from 0 to 1 with 10 levels of grey, which make small files."""
+    levels = (values.clamp(0, 1) * 9).round() * 28
     return levels.to(torch.uint8).squeeze(-3).cpu().numpy()
 
 
@@ -128,7 +129,7 @@ def label(row: Any) -> str:
     """The name of the model as the paper writes it, with the weight of its penalty."""
     name, factor = str(row["model"]), weight(row)
     name = NAMES.get(name, name.upper())
-    return name if factor is None else f"{name}, {factor:g}"
+    return name if factor is None else f"{name} λ={factor:g}"
 
 
 def of_size(results: Results, *groups: str, standard: bool = False) -> Rows:
@@ -146,10 +147,11 @@ def models(rows: Rows) -> dict[str, Rows]:
 
 
 def lines_of(rows: Rows) -> dict[str, Any] | None:
-    """The stored traversals of the first seed: values, errors and pictures."""
+    """The stored traversals of the first seed: values, errors (in sd) and pictures."""
     for row in rows:
         if row.get("lines") is not None:
-            errors = np.asarray(row["lines"], dtype=float) * row["unit"]
+            scale = np.maximum(np.asarray(row["scale"], dtype=float), 1e-9)
+            errors = np.asarray(row["lines"], dtype=float) * row["unit"] / scale
             film = np.asarray(row["film"]) / 255
             return {"values": np.asarray(row["values"]), "errors": errors, "film": film,
                     "seed": row["seed"]}  # fmt: skip
