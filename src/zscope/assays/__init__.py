@@ -26,6 +26,8 @@ _ASSAYS = {
     "causal-structure-score": "responses.structure",
     "interventional-consistency": "responses.consistency",
     "traversal-responses": "responses.traversal",
+    "factor-place": "responses.place",
+    "variable-nonlinearity": "responses.nonlinearity",
     "feature-effects": "responses.features",
     "hybridisation": "responses.hybridisation",
     "independence": "responses.independence",

@@ -15,6 +15,7 @@ from zscope.assays.entry import Entry
 from zscope.autoencoder import WithCausalBlock
 from zscope.errors import Undefined
 from zscope.factors import Factors
+from zscope.groups import partition
 from zscope.recording import Recording
 from zscope.usage import Usage
 
@@ -220,6 +221,13 @@ def _usage(recording: Recording) -> Usage | None:
     return None if recording.posterior.deterministic else recording.usage
 
 
+def _model_groups(recording: Recording) -> list[list[int]] | None:
+    """The variables of the model, single latents if it has no others; None without a model."""
+    if recording.model is None:
+        return None
+    return partition(recording.model.groups, recording.latents, "groups")
+
+
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
@@ -248,6 +256,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "variances": lambda recording: recording.variances,
     "usage": _usage,
     "factors": _factors,
+    "model_groups": _model_groups,
     "observations": lambda recording: recording.observations,
     "data": lambda recording: recording.data,
     "feature_names": lambda recording: recording.feature_names,

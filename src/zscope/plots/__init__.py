@@ -43,6 +43,7 @@ _HOMES = {
     "path_space": "paths",
     "hybrid_grid": "pictures",
     "image_grid": "pictures",
+    "segment_grid": "pictures",
     "traversals": "pictures",
     "lines_over": "studies",
     "panel_grid": "studies",

@@ -8,8 +8,9 @@ different routes, through the decoder and from the codes alone; `score` is how f
     Spearman's rank correlation of M*_mj and R_jm over all factors m and latents j,
 
 from -1 to 1, where entries are rounded to hundredths of the largest one of their matrix: the
-order of what is nearly 0 is noise. A latent that DCI leaves out as passive has importance 0. `chance` is the mean of
-the same with the latents of M* permuted. Permuting latents or factors changes neither.
+order of what is nearly 0 is noise. A latent that DCI leaves out as passive has importance 0.
+`chance` is the mean of the same with the latents of M* permuted. Permuting latents or factors
+changes neither.
 
 The diagonal of the response matrix is near 0 or near 1 for a model that either uses a latent or
 does not. `gap` is the largest gap between its sorted values, in relative units: (low, high);
