@@ -22,6 +22,8 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 # name -> module.
 CATALOGUE: dict[str, str] = {
     "consistency": "consistency",
+    "consistency-families": "consistency_families",
+    "consistency-masks": "consistency_masks",
     "pca-degenerate": "pca_degenerate",
 }
 

@@ -75,16 +75,16 @@ def measure_traversals(run: Trained) -> dict[str, Any]:
         "untrained moved": float(before.relative_error.diagonal().mean()),
     }
     if is_first(run):
-        # One byte a number: the figures need no more.
-        largest = float(result.error.abs().max()) or 1.0
+        # In standard deviations of the observed latent, one byte a number: figures need no more.
+        relative = result.error / result.scale.clamp_min(1e-9)
+        largest = relative.abs().amax((0, 1, 2)).clamp_min(1e-9)
         last = recording.latents - 1
         codes = result.base[:4, None].repeat(1, result.values.shape[1], 1)
         codes[:, :, last] = result.values[last]
         film = decode(run.model, codes.flatten(0, 1)).unflatten(0, codes.shape[:2])
         values |= {
-            "lines": (result.error / largest * 127).round().to(torch.int8).numpy(),
-            "unit": largest / 127,
-            "scale": result.scale.tolist(),
+            "lines": (relative / largest * 127).round().to(torch.int8).numpy(),
+            "unit": (largest / 127).tolist(),
             "values": result.values.tolist(),
             "film": pictures(film),
         }
@@ -150,8 +150,7 @@ def lines_of(rows: Rows) -> dict[str, Any] | None:
     """The stored traversals of the first seed: values, errors (in sd) and pictures."""
     for row in rows:
         if row.get("lines") is not None:
-            scale = np.maximum(np.asarray(row["scale"], dtype=float), 1e-9)
-            errors = np.asarray(row["lines"], dtype=float) * row["unit"] / scale
+            errors = np.asarray(row["lines"], dtype=float) * np.asarray(row["unit"])
             film = np.asarray(row["film"]) / 255
             return {"values": np.asarray(row["values"]), "errors": errors, "film": film,
                     "seed": row["seed"]}  # fmt: skip
