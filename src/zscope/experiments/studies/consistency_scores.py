@@ -37,7 +37,7 @@ def measure_scores(run: Trained) -> dict[str, Any]:
     decoded = decode(run.model, recording.codes)
     scores = result.self_consistency
     return {
-        **_means(result.means or {}),
+        **_means(result.means),
         **{f"all {key}": value for key, value in _means(result.means_with_collapsed).items()},
         **{f"chance {key}": value for key, value in _means(result.chance).items()},
         "collapsed": len(result.collapsed),
@@ -49,14 +49,15 @@ def measure_scores(run: Trained) -> dict[str, Any]:
 
 
 def measure_untrained(run: Trained) -> dict[str, Any]:
-    """The same scores before training; over all units where fewer than two respond."""
+    """The same scores before training, over units that respond: doing nothing is invariant."""
     recording = run.recording(run.untrained, samples=1_000)
     try:
         result = run.assay("interventional-consistency", recording, **_amount(run))
     except Undefined:
         return {}
-    means = _means(result.means or result.means_with_collapsed)
-    return {f"untrained {key}": value for key, value in means.items()}
+    responding = len(result.groups) - len(result.collapsed)
+    means = _means(result.means)
+    return {"responding": responding} | {f"untrained {key}": v for key, v in means.items()}
 
 
 def measure_traversals(run: Trained) -> dict[str, Any]:
@@ -161,13 +162,15 @@ def controls(treated: Rows, plain: Rows, key: str) -> list[Control]:
     """A rise of a score counts only above untrained and unrelated codes, and without collapse."""
     own = mean_interval(treated.values(key))
     answer = []
-    for kind, words in (
-        ("untrained", "the untrained model"),
-        ("chance", "responses of other codes"),
-    ):
+    kinds = (("untrained", "the untrained model"), ("chance", "responses of other codes"))
+    for kind, words in kinds:
         other = mean_interval(treated.values(f"{kind} {key}"))
         passed = None if own is None or other is None else own.low > other.high
-        answer.append(Control(f"the score is above that of {words}", passed, f"{own}; {other}"))
+        measured = f"{own}; {other}"
+        if kind == "untrained" and other is None and treated.values("responding"):
+            # Its score is undefined: there is nothing that training could have inherited.
+            passed, measured = True, "before training fewer than two units respond"
+        answer.append(Control(f"the score is above that of {words}", passed, measured))
     counts = [int(sum(rows.values("collapsed"))) for rows in (treated, plain)]
     passed = counts[0] <= counts[1] if treated and plain else None
     sentence = "no more units collapse than without what is tested"
