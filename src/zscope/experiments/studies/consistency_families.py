@@ -358,7 +358,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
               for prefix, words in (("", "units that respond"), ("all ", "all units"))]  # fmt: skip
     for ax, (key, title) in zip(grid[:, 0], panels, strict=True):
         values = {model: own.values(key) for model, own in shown.items()}
-        _plot_models(ax, values, title, title.split(",")[0])
+        _plot_models(ax, values, title, title.split(",")[0], bars=False)
         known = [value for each in values.values() for value in each]
         ax.set_ylim(min([0.5, *known]) - 0.02, 1.01)
     yield Figure(
@@ -392,7 +392,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     yield from _plot_pictures(shown)
 
 
-def _plot_models(ax: Any, values: dict[str, list[float]], title: str, y: str) -> None:
+def _plot_models(
+    ax: Any, values: dict[str, list[float]], title: str, y: str, bars: bool = True
+) -> None:
     """All models side by side, coloured by family."""
     from zscope.plots import strips
     from zscope.plots.theme import categories
@@ -400,7 +402,7 @@ def _plot_models(ax: Any, values: dict[str, list[float]], title: str, y: str) ->
     colours = dict(zip(FAMILIES, categories(3), strict=True))
     family = {model: name for name, members in FAMILIES.items() for model in members}
     groups = {_title(model): each for model, each in values.items()}
-    strips(groups, y=y, title=title, bars=True, ax=ax,
+    strips(groups, y=y, title=title, bars=bars, ax=ax,
            colours=[colours[family.get(model, "VAE")] for model in values])  # fmt: skip
     for label in ax.get_xticklabels():
         label.set(rotation=45, horizontalalignment="right", rotation_mode="anchor")

@@ -51,11 +51,11 @@ from zscope.sampling import hybrid
 BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i"]
 SPARSITY = {6: "41.66 %", 12: "45.83 %", 32: "48.44 %"}
 PRINTED = {
-    "XAE S, printed": {(0, 3): 1, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.43},
-    "XCAE-I S, printed": {
+    "XAE S (paper)": {(0, 3): 1, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.43},
+    "XCAE-I S (paper)": {
         (0, 3): 1, (0, 5): 0.42, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.09,
     },
-    "XAE S4, printed": {
+    "XAE S4 (paper)": {
         (0, 3): 1, (0, 4): 1, (0, 5): 1, (1, 3): 1, (1, 4): None, (1, 5): 1, (2, 4): 1, (2, 5): 1,
         (3, 4): 1,
     },
@@ -146,18 +146,17 @@ def measure_hybrids(run: Trained) -> dict[str, Any]:
 
 def _rows(results: Results) -> Rows:
     """All models with a block: `units`, `size` and a title; the smaller weight of XCAE-I."""
+    chosen = of_size(results, "masks", "autoencoders", "variational", "structural")
+    chosen = chosen.where(model=["ae", *BLOCKS])
     rows = Rows()
-    for row in of_size(results, "masks", "autoencoders", "variational", "structural"):
-        if row["model"] in ["ae", *BLOCKS] and row["weight"] in (None, _least(results, row)):
+    for model, own in chosen.by("model").items():
+        least = min((row["weight"] for row in own if row["weight"]), default=None)
+        for row in own.where(weight=least):
             units, size = int(row.get("latents") or 6), int(row.get("unit") or 1)
-            name = NAMES.get(row["model"], str(row["model"]).upper())
-            title = name + (f", {units} units" if units != 6 else "") + (" S4" if size > 1 else "")
+            title = NAMES.get(model, str(model).upper())
+            title += (f", {units} units" if units != 6 else "") + (" S4" if size > 1 else "")
             rows.append({**row, "units": units, "size": size, "title": title})
     return rows
-
-
-def _least(results: Results, row: dict[str, Any]) -> float:
-    return min(r["weight"] for r in of_size(results) if r["model"] == row["model"] and r["weight"])
 
 
 def claims(results: Results) -> Iterator[Claim]:
@@ -287,7 +286,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
     rows = _rows(results)
     firsts: dict[str, dict[str, Any]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row["size"], row["units"], _place(row))):
         if row.get("probabilities") is not None:
             firsts.setdefault(row["title"], row)
     masks = {title: row["probabilities"] for title, row in firsts.items()}
@@ -300,13 +299,13 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     for ax, (title, mask) in zip(grid.flat, masks.items(), strict=False):
         heatmap(mask, title=title, limit=1.0, bar=False, numbered=8, empty="unreadable", ax=ax)
         for text in ax.texts:
-            text.set_fontsize(5)
+            text.set(fontsize=5, visible="unreadable" not in text.get_text())
     figure.supxlabel("child", fontsize=8)
     figure.supylabel("parent", fontsize=8)
     yield Figure(
         "masks", "Probability of each gate to be open, parents (rows) and children (columns), of "
-        "the first seed of each model; last, the masks that can be read in figures 30 to 33. Dark: "
-        "1. S4: units of four numbers.", figure, row="B-F30",
+        "the first seed of each model; last, the masks that can be read in figures 30 to 33, with "
+        "one cell that cannot. S4: units of four numbers.", figure, row="B-F30",
     )  # fmt: skip
     for row in rows.where(model="xcae-i", units=6, size=1):
         if row.get("sources") is not None:
@@ -315,8 +314,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                     f"double-{on}", f"Double interventions on {on} of an XCAE-I: unit i of the "
                     "first digit and unit j of the second in the base; on the diagonal the first "
                     f"alone. Seed {row['seed']}.",
-                    hybrid_grid(np.asarray(row[f"double {on}"]) / 255,
-                                np.asarray(row["sources"]) / 255), row="B-F35",
+                    hybrid_grid(_grey(row[f"double {on}"]), _grey(row["sources"])), row="B-F35",
                 )  # fmt: skip
             break
     for model in ("ae", "xae", "xcae-i"):
@@ -326,10 +324,18 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 yield Figure(
                     f"hybrids-{model}", f"{name}: each latent of another digit (right) in turn in "
                     f"the base (left). Seed {row['seed']}; the paper shows CelebA.",
-                    hybrid_grid(np.asarray(row["hybrids"]) / 255, np.asarray(row["pairs"]) / 255),
-                    row="B-F34",
+                    hybrid_grid(_grey(row["hybrids"]), _grey(row["pairs"])), row="B-F34",
                 )  # fmt: skip
                 break
+
+
+def _place(row: dict[str, Any]) -> int:
+    return ["ae", *BLOCKS].index(row["model"])
+
+
+def _grey(values: Any) -> np.ndarray:
+    """Stored pictures with their one channel."""
+    return np.asarray(values)[..., None, :, :] / 255
 
 
 def _printed_mask(edges: dict[tuple[int, int], float | None]) -> list[list[float | None]]:
