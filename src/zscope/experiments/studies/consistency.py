@@ -51,6 +51,8 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.rows import Rows, differences, log_ratios
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 
+__all__ = ["STUDY"]
+
 MODES = ("posterior", "hybrid", "uniform")
 PUBLISHED = {
     "posterior": {"AE": 0.96, "XAE": 0.96, "XCAE": 0.95},

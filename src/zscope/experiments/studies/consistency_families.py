@@ -61,6 +61,8 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.sampling import hybrid, prior
 
+__all__ = ["STUDY"]
+
 FAMILIES = {
     "AE": ("ae", "xae", "xcae-i", "xcae-e"),
     "VAE": ("vae", "xvae", "xcvae-i", "xcvae-e"),

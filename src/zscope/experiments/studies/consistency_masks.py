@@ -48,6 +48,8 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.sampling import hybrid
 
+__all__ = ["STUDY", "mask_distances"]
+
 BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i"]
 SPARSITY = {6: "41.66 %", 12: "45.83 %", 32: "48.44 %"}
 PRINTED = {

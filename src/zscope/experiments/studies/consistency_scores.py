@@ -20,7 +20,7 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Results
 from zscope.experiments.studies.trained import Trained
 
-__all__ = ["controls", "is_first", "label", "lines_of", "mean_text", "measure_scores",
+__all__ = ["NAMES", "controls", "is_first", "label", "lines_of", "mean_text", "measure_scores",
            "measure_traversals", "measure_untrained", "models", "of_size", "pictures",
            "weight"]  # fmt: skip
 
