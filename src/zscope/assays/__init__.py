@@ -37,6 +37,7 @@ _ASSAYS = {
     "manifold-path": "responses.paths",
     "drift": "responses.drift",
     "variable-types": "regime.types",
+    "latent-histograms": "regime.latent_histograms",
     "latent-divergence": "regime.divergence",
     "rate-distortion": "regime.rate_distortion",
     "polarisation": "regime.approximation",
@@ -53,6 +54,8 @@ _ASSAYS = {
     "latent-ranking": "alignment.latent_ranking",
     "nonlinear-eigenfaces": "alignment.latent_ranking",
     "cartesian-or-polar": "alignment.cartesian_or_polar",
+    "codes-against-pca": "alignment.codes_against_pca",
+    "ima-curve": "alignment.ima_curve",
     "intrinsic-dimension": "dimension.intrinsic",
     "sample-quality": "generation.quality",
     "mig": "disentanglement.mig",
@@ -83,6 +86,7 @@ _FUNCTIONS = {
     "StreamingCKA": "similarity.cka",
     "VarianceMoments": "regime.types",
     "activations": "similarity.activations",
+    "area_between": "regime.rate_distortion_curve",
     "binary_fondue": "dimension.fondue",
     "carried_information": "regime.rate_distortion",
     "column_product": "alignment.column_product",
@@ -100,10 +104,12 @@ _FUNCTIONS = {
     "nearest_signed_permutation": "alignment.distance_to_orthogonality",
     "pair_traversal": "alignment.cartesian_or_polar",
     "precision_recall": "generation.precision_recall",
+    "rate_distortion_curve": "regime.rate_distortion_curve",
     "renyi_entropy": "dimension.renyi",
     "renyi_information": "dimension.renyi",
     "respond": "engine",
     "repeat_fondue": "dimension.repeated_fondue",
+    "replay_fondue": "dimension.repeated_fondue",
     "respond_posterior": "engine",
     "rotation_excess": "alignment.column_product",
     "settled_fraction": "regime.approximation",
@@ -121,10 +127,13 @@ __all__ += [entry.attribute for entry in CATALOGUE.values()]
 
 
 def groups() -> dict[str, list[str]]:
-    """The folders of this package, each with the assays of one recording in it."""
+    """The folders of this package, each with the assays of one recording in it.
+
+    Those that are measured on request only are named one by one.
+    """
     members: dict[str, list[str]] = {}
     for entry in CATALOGUE.values():
-        if not entry.compares:
+        if not entry.compares and not entry.on_request:
             members.setdefault(entry.group, []).append(entry.name)
     return members
 

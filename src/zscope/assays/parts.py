@@ -232,6 +232,11 @@ def _factors(recording: Recording) -> Factors | None:
     return recording.factors
 
 
+def _read_observations(recording: Recording) -> Callable[[], Tensor] | None:
+    """How to read the observations, for assays that seldom need them; None if there are none."""
+    return None if recording.dataset is None else lambda: recording.observations
+
+
 def _feature_units(recording: Recording) -> Sequence[float] | None:
     """What 1 of each feature, as the model sees it, is in original units; None: the same."""
     scaling = recording.data.scaling
@@ -258,10 +263,12 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "factors": _factors,
     "model_groups": _model_groups,
     "observations": lambda recording: recording.observations,
+    "read_observations": _read_observations,
     "data": lambda recording: recording.data,
     "feature_names": lambda recording: recording.feature_names,
     "feature_units": _feature_units,
     "conditional_kl": _conditional_kl,
+    "conditional_prior": lambda recording: recording.conditional_prior,
     "types": _types,
     "response_matrix": _response_matrix,
     "conditioned_response_matrix": _conditioned,

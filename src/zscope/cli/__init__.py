@@ -15,8 +15,10 @@ from zscope.cli import (
     dynamics,
     ending,
     explore,
+    extrapolate,
     fondue,
     models,
+    rate_distortion,
     report,
     score,
     searches,
@@ -47,10 +49,12 @@ app.command()(explore.explore)
 app.command()(score.score)
 app.command()(compare.compare)
 app.command()(dynamics.dynamics)
+app.command()(rate_distortion.rate_distortion)
 app.command()(select.select)
 app.command()(fondue.fondue)
 app.command()(searches.elbow)
 app.command()(searches.beta)
+app.command()(extrapolate.extrapolate)
 app.add_typer(sweep.app, name="sweep")
 app.command()(table.table)
 app.add_typer(study.app, name="study")

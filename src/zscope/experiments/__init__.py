@@ -9,9 +9,13 @@ from zscope.experiments.comparison import compare, correlations_over_training
 from zscope.experiments.comparison_of_runs import compare_runs
 from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
+from zscope.experiments.extrapolation import extrapolate, mean_squared_error
 from zscope.experiments.fondue import fondue
+from zscope.experiments.over_training import fall_step
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.perturbation.evaluation import evaluate_perturbation
+from zscope.experiments.rate_distortion import rate_distortion_curves
+from zscope.experiments.replay import stored_trials
 from zscope.experiments.searches import elbow_curve, search_beta
 from zscope.experiments.selection import select_models
 
@@ -25,11 +29,16 @@ __all__ = [
     "elbow",
     "elbow_curve",
     "evaluate_perturbation",
+    "extrapolate",
+    "fall_step",
     "fondue",
+    "mean_squared_error",
     "perturb",
+    "rate_distortion_curves",
     "search_beta",
     "select_models",
     "similarity_preservation",
+    "stored_trials",
 ]
 
 

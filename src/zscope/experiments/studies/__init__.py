@@ -24,6 +24,10 @@ CATALOGUE: dict[str, str] = {
     "consistency": "consistency",
     "consistency-families": "consistency_families",
     "consistency-masks": "consistency_masks",
+    "responses-helix": "responses_helix",
+    "responses-structure": "responses_structure",
+    "responses-disentanglement": "responses_disentanglement",
+    "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
 }
 
