@@ -80,12 +80,12 @@ def measure_quality(run: Trained) -> dict[str, Any]:
     """Fréchet distances by the features of the digit classifier, and how good that is."""
     judge = run.among.select("classifier", data="mnist")[0]
     recording = run.recording(samples=200 if run.tiny else 3_000)
-    result = run.assay("sample-quality", recording, extractor=judge.model,
+    result: Any = run.assay("sample-quality", recording, extractor=judge.model,
                        samples=64 if run.tiny else 1_500)  # fmt: skip
     distances = dict(result.distances)
     distances["samples"] = distances.get("prior", distances["hybrid"])
-    codes = judge.recording(data=run.data, samples=1_000)
-    right = codes.codes.argmax(1).numpy() == codes.factors.values[:, 0]
+    read: Any = judge.recording(data=run.data, samples=1_000)
+    right = read.codes.argmax(1).numpy() == read.factors.values[:, 0]
     return {
         **{kind: distances[kind] for kind in KINDS},
         "floor": result.floor,
@@ -96,8 +96,10 @@ def measure_quality(run: Trained) -> dict[str, Any]:
 def measure_independence(run: Trained) -> dict[str, Any]:
     """MMD² of codes to their hybrids, and that of hybrids to theirs, which must be 0."""
     recording = run.recording()
-    amount = {"samples": 64, "permutations": 20} if run.tiny else {"samples": 1_500}
-    result = run.assay("independence", recording, **amount)
+    amount: dict[str, Any] = {"samples": 1_500}
+    if run.tiny:
+        amount = {"samples": 64, "permutations": 20}
+    result: Any = run.assay("independence", recording, **amount)
     generator = torch.Generator().manual_seed(0)
     mixed = hybrid(recording.posterior, len(recording), generator=generator)
     control = independence(mixed, generator=generator, **amount)

@@ -2,7 +2,7 @@
 
 The masks of XAE, XCAE-I, XCAE-E, XVAE, XCVAE-I and XCSAE-I with 6 units of one number, of XAE with
 12 units, and of XAE and XCAE-I with 6 units of four numbers (S4), on MNIST. Every open edge is
-closed in turn: what does that change in the squared error, and in the self-consistency of hybrid
+closed in turn: what does that change in the squared error, and in the self-consistency of the
 codes? Double interventions on noises and on causes, and hybrids of two digits.
 
 Table 1 prints the percentage of edges "over the set of possible connections". Its numbers are
@@ -20,7 +20,7 @@ figure 34) needs scale paper; MNIST stands in for it.
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -46,13 +46,12 @@ from zscope.experiments.studies.judging import Claim, Control, above, below, cla
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
-from zscope.sampling import hybrid
 
 __all__ = ["STUDY", "mask_distances"]
 
 BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i"]
 SPARSITY = {6: "41.66 %", 12: "45.83 %", 32: "48.44 %"}
-PRINTED = {
+PRINTED: dict[str, dict[tuple[int, int], float | None]] = {
     "XAE S (paper)": {(0, 3): 1, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.43},
     "XCAE-I S (paper)": {
         (0, 3): 1, (0, 5): 0.42, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.09,
@@ -63,45 +62,28 @@ PRINTED = {
     },
 }  # fmt: skip
 """Masks as far as the figures can be read; None is a cell that cannot."""
+KINDS: tuple[Literal["noises", "causes"], ...] = ("noises", "causes")
 MOVED = 0.05  # how far gates must be from where they began, to say something
 EQUAL = 1e-4  # of the confidence
-UNRESPONSIVE = -1.0  # SCN below which a unit does not respond and is left out
 
 
 def measure_masks(run: Trained) -> dict[str, Any]:
     """The gates, and what closing each open edge changes."""
-    recording = run.recording()
-    result = run.assay("masks", recording, samples=32 if run.tiny else 512)
-    generator = torch.Generator().manual_seed(0)
-    noises = hybrid(recording.posterior, 32 if run.tiny else 256, generator=generator)
-    whole = _unit_scores(run.model, noises, result.adjacency)
-    alive = whole > UNRESPONSIVE
-    change = torch.zeros_like(result.probabilities)
-    for edge in result.edges:
-        closed = result.adjacency.clone()
-        closed[edge] = False
-        change[edge] = (_unit_scores(run.model, noises, closed) - whole)[alive].mean()
-    none = _unit_scores(run.model, noises, torch.zeros_like(result.adjacency))
+    result: Any = run.assay("masks", run.recording(), samples=32 if run.tiny else 512)
+    untrained: Any = run.untrained
+    change, whole = result.self_consistency_change, result.self_consistency
+    without = result.self_consistency_without_edges
     return {
         "probabilities": result.probabilities.tolist(),
-        "start": float(run.untrained.edge_probabilities().max()),
+        "start": float(untrained.edge_probabilities().max()),
         "kept": len(result.edges),
         "possible": len(result.adjacency) * (len(result.adjacency) - 1) // 2,
         "needed": len(result.needed),
         "error rise": result.relative_rise.tolist(),
         "rise without edges": result.error_without_edges / result.error - 1,
-        "hybrid": float(whole[alive].mean()),
-        "hybrid change": change.tolist() if alive.any() else None,
-        "hybrid change without edges": float((none - whole)[alive].mean()),
+        "SCN change": None if change is None else change.tolist(),
+        "SCN change without edges": None if whole is None else without - whole,
     }
-
-
-def _unit_scores(model: Any, noises: Tensor, edges: Tensor) -> Tensor:
-    """SCN of each unit for these noises, with some edges open."""
-    with evaluation(model):
-        responses = model.encode(model.decode_causes(model.causes(noises, edges=edges))).mean
-    spread = responses.std(0, correction=0).clamp_min(1e-9)
-    return 1 - (responses - noises).abs().mean(0) / spread
 
 
 def measure_interventions(run: Trained) -> dict[str, Any]:
@@ -109,16 +91,16 @@ def measure_interventions(run: Trained) -> dict[str, Any]:
     judge = run.among.select("classifier", data="mnist")[0].model
     codes = run.recording(samples=200 if run.tiny else 3_000).codes
     triples = codes[: 3 * (3 if run.tiny else 32)].unflatten(0, (-1, 3))
-    closed = copy.deepcopy(run.model)
+    closed: Any = copy.deepcopy(run.model)
     with torch.no_grad():
         closed.block.logits.fill_(-1.0)
     values: dict[str, Any] = {}
     for words, model in (("", run.model), ("closed ", closed)):
-        for on in ("noises", "causes"):
+        for on in KINDS:
             scores = [_confidence(judge, model, triple, on) for triple in triples]
             values[f"{words}{on}"] = float(np.mean(scores))
     if is_first(run):
-        for on in ("noises", "causes"):
+        for on in KINDS:
             result = hybridisation(run.model, triples[0], double=True, on=on)
             values[f"double {on}"] = pictures(result.decoded)
             values["sources"] = pictures(result.decoded_sources)
@@ -252,14 +234,14 @@ def tables(results: Results) -> Iterator[Table]:
             SPARSITY.get(units, "") if size == 1 else "", f"{(units - 1) / (2 * units):.2%}",
             " ".join(f"{k:g}" for k in known.values("needed")),
             mean_text([100 * v for v in known.values("rise without edges")], 2) + " %",
-            mean_text(known.values("hybrid change without edges")), str(len(known)),
+            mean_text(known.values("SCN change without edges")), str(len(known)),
         ])  # fmt: skip
     yield Table(
         "table-1", "Open edges by number of units (table 1)", cells, row="B-T1",
         notes=[
             "Open and needed edges for each seed; an edge is needed if closing it raises the "
             "squared error by 1 %. The last columns: relative rise of the squared error, and "
-            "change of the self-consistency of hybrid codes, with all edges closed. The published "
+            "change of the self-consistency of the codes, with all edges closed. The published "
             "numbers are (n − 1)/2n, which is every edge of the triangle: nothing is closed. The "
             "printed masks of figures 30 to 33 have 6 or 7 of 15 edges.",
         ],
@@ -267,14 +249,14 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["model", "seeds", "open", "mean rise of error (%)", "largest (%)", "mean change of "
               "SCN", "largest |change|"]]  # fmt: skip
     for title, own in _rows(results).by("title").items():
-        known = [row for row in own if row.get("kept")]
+        known = Rows(row for row in own if row.get("kept"))
         if known:
             masks = [np.asarray(row["probabilities"]) > 0.5 for row in known]
             pairs = list(zip(known, masks, strict=True))
             rises = np.concatenate([np.asarray(r["error rise"], float)[m] for r, m in pairs])
             changes = np.concatenate(
-                [[0.0], *(np.asarray(r["hybrid change"], float)[m] for r, m in pairs
-                          if r["hybrid change"] is not None)]
+                [[0.0], *(np.asarray(r["SCN change"], float)[m] for r, m in pairs
+                          if r["SCN change"] is not None)]
             )  # fmt: skip
             cells.append([
                 title, str(len(known)), str(len(rises)), f"{100 * rises.mean():.2f}",
@@ -284,8 +266,8 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table(
         "edges", "What closing one open edge changes (ours)", cells, row="B-T1",
         notes=[
-            "All open edges of all seeds; edges that are closed already change nothing. SCN: mean "
-            "over units that respond (SCN of hybrid codes above −1)."
+            "All open edges of all seeds; edges that are closed already change nothing. SCN: "
+            "self-consistency of the codes, mean over units whose responses vary."
         ],
     )  # fmt: skip
 

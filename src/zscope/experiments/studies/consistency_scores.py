@@ -32,7 +32,7 @@ NAMES = {"vae": "VAE", "avae": "AVAE", "sae-6": "SAE", "xsae-6": "XSAE", "xcsae-
 
 def measure_scores(run: Trained) -> dict[str, Any]:
     """All scores of the trained model, with their chance levels, and the error of its pictures."""
-    result = run.assay("interventional-consistency", **_amount(run))
+    result: Any = run.assay("interventional-consistency", **_amount(run))
     recording = run.recording()
     decoded = decode(run.model, recording.codes)
     scores = result.self_consistency
@@ -52,7 +52,7 @@ def measure_untrained(run: Trained) -> dict[str, Any]:
     """The same scores before training, over units that respond: doing nothing is invariant."""
     recording = run.recording(run.untrained, samples=1_000)
     try:
-        result = run.assay("interventional-consistency", recording, **_amount(run))
+        result: Any = run.assay("interventional-consistency", recording, **_amount(run))
     except Undefined:
         return {}
     responding = len(result.groups) - len(result.collapsed)
@@ -63,9 +63,11 @@ def measure_untrained(run: Trained) -> dict[str, Any]:
 def measure_traversals(run: Trained) -> dict[str, Any]:
     """Errors along traversals, 12 samples over the whole range of the codes."""
     recording = run.recording()
-    amount = {"samples": 4, "steps": 5} if run.tiny else {"samples": 12, "steps": 11}
-    result = run.assay("traversal-responses", range=1.0, **amount)
-    before = run.assay("traversal-responses", run.recording(run.untrained, samples=1_000),
+    amount: dict[str, Any] = (
+        {"samples": 4, "steps": 5} if run.tiny else {"samples": 12, "steps": 11}
+    )
+    result: Any = run.assay("traversal-responses", range=1.0, **amount)
+    before: Any = run.assay("traversal-responses", run.recording(run.untrained, samples=1_000),
                        range=1.0, **amount)  # fmt: skip
     values: dict[str, Any] = {
         "untouched": _off_diagonal(result.relative_error),
@@ -92,9 +94,10 @@ def measure_traversals(run: Trained) -> dict[str, Any]:
     return values
 
 
-def _amount(run: Trained) -> dict[str, int]:
-    return {"interventions": 2, "samples": 24} if run.tiny else {"interventions": 16,
-                                                                 "samples": 256}  # fmt: skip
+def _amount(run: Trained) -> dict[str, Any]:
+    if run.tiny:
+        return {"interventions": 2, "samples": 24}
+    return {"interventions": 16, "samples": 256}
 
 
 def _means(means: dict[str, float]) -> dict[str, float]:
