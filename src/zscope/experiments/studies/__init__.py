@@ -21,6 +21,9 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 
 # name -> module.
 CATALOGUE: dict[str, str] = {
+    "consistency": "consistency",
+    "consistency-families": "consistency_families",
+    "consistency-masks": "consistency_masks",
     "responses-helix": "responses_helix",
     "responses-structure": "responses_structure",
     "responses-disentanglement": "responses_disentanglement",
