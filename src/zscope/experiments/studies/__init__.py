@@ -24,6 +24,7 @@ CATALOGUE: dict[str, str] = {
     "responses-helix": "responses_helix",
     "pca-alignment": "pca_alignment",
     "pca-degenerate": "pca_degenerate",
+    "pca-regime": "pca_regime",
 }
 
 
