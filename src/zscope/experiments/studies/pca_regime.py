@@ -134,8 +134,8 @@ def _settles(rows: Rows, title: str, known: float | None) -> Claim:
     return claim(
         "C-T3.2", title, f"Δ_KL settles below 3 % on {title}", source="table 3.2",
         published=f"{known} % of training", expect=below(LIMIT), values=rows.per_seed("late"),
-        statistic=f"largest Δ_KL in the last fifth of {total:,} steps; settled in {len(settled)} of "
-        f"{len(rows)} seeds, at step {step}",
+        statistic=f"largest Δ_KL in the last fifth of {total:,} steps; settled in {len(settled)} "
+        f"of {len(rows)} seeds, at step {step}",
         controls=[
             Control("in every seed", len(settled) == len(rows) if len(rows) else None,
                     f"{len(settled)} of {len(rows)}"),
@@ -227,6 +227,6 @@ STUDY = Study(
     tables=tables,
     figures=plot_figures,
     claims=claims,
-    chosen="the last fifth is ours; the 3 % and the rule for active latents are those of the source. Published β for the "
-    "squares, 1 for digits, and 2 for sprites, where 4 prunes a latent.",
+    chosen="The last fifth is ours; the 3 % and the rule for active latents are those of the "
+    "source. Published β for squares, 1 for digits, and 2 for sprites, where 4 prunes a latent.",
 )
