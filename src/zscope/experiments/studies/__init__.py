@@ -25,6 +25,7 @@ CATALOGUE: dict[str, str] = {
     "pca-alignment": "pca_alignment",
     "pca-degenerate": "pca_degenerate",
     "pca-regime": "pca_regime",
+    "pca-restarts": "pca_restarts",
 }
 
 

@@ -152,6 +152,7 @@ def closed_form(runs: Sequence[Trained]) -> dict[str, Any]:
         "order": result.order,
         "collapse": (2 * values[:2]).tolist(),  # β at which each latent is pruned
         "pca": scores[:SEEN].numpy(),
+        "factor": run.data.factors[:SEEN, 0],
     }
 
 
@@ -539,6 +540,7 @@ def _best(rows: Rows) -> dict[str, Any] | None:
 
 def _plot_theorem(results: Results) -> Iterator[Figure]:
     from zscope.plots import heatmap, panel_grid
+    from zscope.plots.theme import title
 
     named = _named(results, "linear")
     shown = {
@@ -553,14 +555,16 @@ def _plot_theorem(results: Results) -> Iterator[Figure]:
         codes = np.asarray(row["codes"])
         ax = grid[0][place]
         ax.scatter(codes[:, 0], codes[:, 1], c=np.asarray(row["factor"]), s=3, linewidths=0)
-        ax.set(title=f"{name}, seed {row['seed']}", xlabel="latent 0", ylabel="latent 1")
+        title(ax, f"{name}, seed {row['seed']}")
+        ax.set(xlabel="latent 0", ylabel="latent 1")
         ax.set_aspect("equal", adjustable="datalim")
         heatmap(row["correlations"], rows=["0", "1"], columns=["1", "2"], x="component",
                 y="latent", limit=1.0, bar=False, ax=grid[1][place])  # fmt: skip
     ax = grid[0][-1]
-    colours = np.asarray(next(iter(shown.values()))["factor"])[: len(pca)]
+    colours = np.asarray(theory["factor"])
     ax.scatter(pca[:, 0], pca[:, 1], c=colours, s=3, linewidths=0)
-    ax.set(title="PCA", xlabel="component 1", ylabel="component 2")
+    title(ax, "PCA")
+    ax.set(xlabel="component 1", ylabel="component 2")
     ax.set_aspect("equal", adjustable="datalim")
     grid[1][-1].axis("off")
     yield Figure(

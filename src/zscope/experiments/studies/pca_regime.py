@@ -47,9 +47,9 @@ LIMIT = 0.03
 PLACES = {
     "sprites": ("sprites", (97.8, 90.6)),
     "fashion-mnist bernoulli": ("Fashion-MNIST", (99.8, 97.7)),
-    "fashion-mnist mse": ("Fashion-MNIST, squared error", None),
+    "fashion-mnist mse": ("Fashion-MNIST, mse", None),
     "mnist bernoulli": ("MNIST", (99.8, 99.5)),
-    "mnist mse": ("MNIST, squared error", None),
+    "mnist mse": ("MNIST, mse", None),
     "linear": ("linear square", (99.8, 96.7)),
     "nonlinear": ("bent square", (99.9, 98.5)),
 }
@@ -192,6 +192,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import panel_grid
+    from zscope.plots.theme import title as set_title
 
     rows = results.rows()
     figure, grid = panel_grid(2, 4, height=4.2, sharey=True)
@@ -203,10 +204,11 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 label = f"{row['latents']} latents" if number == 0 else None
                 ax.plot(row["steps_measured"], 100 * gaps, color=colour, linewidth=0.9, label=label)
         ax.axhline(100 * LIMIT, color="0.5", linewidth=0.8, linestyle=(0, (4, 3)))
-        ax.set(title=title, yscale="log", xlabel="step")
+        set_title(ax, title)
+        ax.set(yscale="log", xlabel="step")
         ax.locator_params(axis="x", nbins=3)
         if any(line.get_label()[0] != "_" for line in ax.lines):
-            ax.legend(fontsize=7)
+            ax.legend(fontsize=7, frameon=False, handlelength=1)
     for line in grid:
         line[0].set_ylabel("Δ_KL, %")
     for ax in list(grid.flat)[len(PLACES) :]:
