@@ -26,6 +26,7 @@ CATALOGUE: dict[str, str] = {
     "pca-degenerate": "pca_degenerate",
     "pca-regime": "pca_regime",
     "pca-restarts": "pca_restarts",
+    "pca-beta-search": "pca_beta_search",
 }
 
 
