@@ -47,12 +47,12 @@ def by_linear_programme(x):
     return best
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_agrees_with_a_linear_programme(seed):
     random = np.random.default_rng(seed)
-    x = random.uniform(size=9)
+    x = random.uniform(size=7)
     if seed % 2:
-        x[:4] += 2
+        x[:3] += 2
     assert dip(x) == pytest.approx(by_linear_programme(x), abs=1e-7)
 
 

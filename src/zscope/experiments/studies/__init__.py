@@ -27,6 +27,7 @@ CATALOGUE: dict[str, str] = {
     "pca-regime": "pca_regime",
     "pca-restarts": "pca_restarts",
     "pca-beta-search": "pca_beta_search",
+    "ima": "ima",
 }
 
 
