@@ -251,23 +251,24 @@ def _contrast(W: Tensor) -> float:
 
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import lines_over, panel_grid
-    from zscope.plots.theme import GREY, title
+    from zscope.plots.theme import GREY, categories, title
 
     shown = {name: _known(each) for name, each in results.once("curves").items()}
     shown = {name: each for name, each in shown.items() if each and name != "linear M₁"}
     if shown:
         figure, grid = panel_grid(2, len(shown), height=4.2, sharex=True)
+        first, second, third = categories(3)
         for column, (name, each) in enumerate(shown.items()):
             log_p, elbo, gap = (np.mean([curve[key] for curve in each], axis=0)
                                 for key in ("log_p", "elbo", "gap"))  # fmt: skip
             c = float(np.mean([curve["contrast"] for curve in each]))
             top, bottom = grid[0][column], grid[1][column]
-            top.plot(PRECISIONS, log_p, color="C0", label="log p")
-            top.plot(PRECISIONS, log_p - c, color="C1", label="log p − c")
-            top.plot(PRECISIONS, elbo, color="C2", linestyle="--", label="ELBO*")
+            top.plot(PRECISIONS, log_p, color=first, label="log p")
+            top.plot(PRECISIONS, log_p - c, color=second, label="log p − c")
+            top.plot(PRECISIONS, elbo, color=third, linestyle="--", label="ELBO*")
             for curve in each:
-                bottom.plot(PRECISIONS, curve["gap"], color="C2", linewidth=0.5, alpha=0.5)
-            bottom.plot(PRECISIONS, gap, color="C2", marker="o", markersize=3)
+                bottom.plot(PRECISIONS, curve["gap"], color=third, linewidth=0.5, alpha=0.5)
+            bottom.plot(PRECISIONS, gap, color=third, marker="o", markersize=3)
             bottom.axhline(c, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))
             bottom.annotate("c", (1, c), xycoords=("axes fraction", "data"), xytext=(2, 0),
                             textcoords="offset points", va="center", color=GREY)  # fmt: skip
@@ -280,8 +281,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         grid[0][0].legend(fontsize=7, frameon=False)
         yield Figure(
             "curves", "Above: log-likelihood, regularised log-likelihood and ELBO* over the "
-            "precision of the decoder, mean over points. Below: their gap, a thin line for each draw of "
-            "points; dashed: the contrast c. The last two decoders have orthogonal columns.",
+            "precision of the decoder, mean over points. Below: their gap, a thin line for each "
+            "draw of points; dashed: the contrast c. The last two have orthogonal columns.",
             figure, row="C-F7.6",
         )  # fmt: skip
 

@@ -192,18 +192,19 @@ def tables(results: Results) -> Iterator[Table]:
 
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import panel_grid
+    from zscope.plots.theme import GREY, categories
     from zscope.plots.theme import title as set_title
 
     rows = results.rows()
     figure, grid = panel_grid(2, 4, height=4.2, sharey=True)
     for ax, (place, (title, _)) in zip(grid.flat, PLACES.items(), strict=False):
-        for exact, colour in ((True, "C0"), (False, "C1")):
+        for exact, colour in zip((True, False), categories(2), strict=True):
             own = rows.where(place=place, exact=exact)
             for number, row in enumerate(own):
                 gaps = np.array([np.nan if gap is None else gap for gap in row["gaps"]])
                 label = f"{row['latents']} latents" if number == 0 else None
                 ax.plot(row["steps_measured"], 100 * gaps, color=colour, linewidth=0.9, label=label)
-        ax.axhline(100 * LIMIT, color="0.5", linewidth=0.8, linestyle=(0, (4, 3)))
+        ax.axhline(100 * LIMIT, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)))
         set_title(ax, title)
         ax.set(yscale="log", xlabel="step")
         ax.locator_params(axis="x", nbins=3)

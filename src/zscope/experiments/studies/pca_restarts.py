@@ -350,9 +350,10 @@ def tables(results: Results) -> Iterator[Table]:
 
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import image_grid, panel_grid
+    from zscope.plots.theme import categories
     from zscope.plots.theme import title as set_title
 
-    rows = results.rows("sprites")
+    rows, colours = results.rows("sprites"), categories(3)
     figure, grid = panel_grid(1, 2, width=6.2, height=2.9, sharex=True, sharey=True)
     for ax, (model, title) in zip(grid[0], (("beta-vae", "β-VAE"), ("ae", "AE")), strict=True):
         own = rows.where(model=model)
@@ -363,7 +364,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                     row for row in _at(own, place).where(active=active) if row["dto"] is not None
                 ]
                 label = f"{length:,} steps" if active == LATENTS else None
-                style = {"s": 14, "marker": marker, "color": f"C{place}", "label": label}
+                style = {"s": 14, "marker": marker, "color": colours[place], "label": label}
                 ax.scatter([r["dto"] for r in part], [r["ds"] for r in part], **style,
                            linewidths=0.8 if marker == "x" else 0, alpha=0.8)  # fmt: skip
         set_title(ax, title)
@@ -381,8 +382,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             whole = [row["mig"] for row in own if row.get("mig") is not None]
             full = [row["mig"] for row in own.where(active=LATENTS) if row.get("mig") is not None]
             bins = list(np.linspace(0, max([0.2, *whole]) * 1.05, 13))
-            ax.hist(whole, bins, color="C0", alpha=0.35, label="all")
-            ax.hist(full, bins, color="C0", label="3 latents in use")
+            ax.hist(whole, bins, color=colours[0], alpha=0.35, label="all")
+            ax.hist(full, bins, color=colours[0], label="3 latents in use")
             set_title(ax, f"β-VAE, {title}")
             ax.set(xlabel="MIG", ylabel="restarts")
             ax.legend(fontsize=7, frameon=False)
