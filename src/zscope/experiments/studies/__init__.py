@@ -28,7 +28,12 @@ CATALOGUE: dict[str, str] = {
     "responses-structure": "responses_structure",
     "responses-disentanglement": "responses_disentanglement",
     "responses-plane": "responses_plane",
+    "pca-alignment": "pca_alignment",
     "pca-degenerate": "pca_degenerate",
+    "pca-regime": "pca_regime",
+    "pca-restarts": "pca_restarts",
+    "pca-beta-search": "pca_beta_search",
+    "ima": "ima",
 }
 
 
