@@ -96,6 +96,7 @@ CARRIED = [
     ("vae", "gamma", (0.1, 1.0, 2.0), {"likelihood": "gaussian"}),
     ("annealed-vae", "capacity", (1.0, 5.0, 25.0), {"capacity_steps": 6}),
     ("dip-vae-i", "offdiagonal", (0.0, 1.0, 10.0), {}),
+    ("vae", "reconstruction_weight", (1.0, 16.0, 4.0), {}),
 ]
 MORE = [
     ("beta-vae-full", "beta", (0.5, 4.0, 4.0), {}),
@@ -109,6 +110,8 @@ MORE = [
     ("slow-vae", "beta", (0.5, 1.0, 2.0), {}),
     ("slow-vae", "slowness", (1.0, 5.0, 10.0), {}),
     ("slow-vae", "laplace_rate", (1.0, 6.0, 2.0), {}),
+    ("vlae-2", "beta", (0.5, 1.0, 2.0), {}),
+    ("factor-vae", "reconstruction_weight", (1.0, 16.0, 4.0), {"discriminator": (8, 8)}),
     ("vae", "consistency_weight", (0.5, 4.0, 1.0), {"consistency": "invariance"}),
 ]
 SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in MORE]
@@ -141,6 +144,7 @@ def test_every_number_of_a_loss_can_be_carried():
         (name, option)
         for name in zs.models.CATALOGUE
         for option in zs.models.build_for(name, DATA, latents=2, hidden=(4,)).numbers
+        if option != "reconstruction_weight"  # which is not one of the objective
     }
     assert numbers <= {(name, option) for name, option, *_ in [*CARRIED, *MORE]}
     assert not [name for name, _ in numbers if name in ("factor-vae", "ivae", "pcl")]
@@ -170,6 +174,7 @@ def test_which_recipes_train_together():
 
     base = recipe()
     together = [recipe(seed=3), recipe(beta=1), recipe(beta=8, seed=2)]
+    together += [recipe(reconstruction_weight=16), recipe(reconstruction_weight=4, beta=1)]
     assert all(can_train_together(base, other) for other in together)
     assert can_train_together(ModelRecipe(**base), ModelRecipe(**recipe(beta=2)))
     apart = [recipe(hidden=(5,)), recipe(activation="tanh"), recipe("vae"), recipe(latents=3), None]

@@ -31,8 +31,8 @@ from zscope.models.objectives import LIKELIHOODS, default_likelihood
 from zscope.models.parts import (
     BELONGS,
     DECODING,
+    LOSS,
     PARTS,
-    QUIET,
     assemble,
     check_parts,
     penalty,
@@ -80,6 +80,8 @@ def entry(name: str) -> Entry:
         title = f"{name.upper()}: {plain.name.upper()} with {parts}"
         penalty_terms = {"invariance": " + λ L_INV", "equivariance": " + λ L_EQV"}
         penalty_term = penalty_terms.get(composed.parts.get("consistency", ""), "")
+        if composed.beta:
+            plain = _with_beta(plain)
         return replace(
             plain,
             name=name,
@@ -102,6 +104,19 @@ def entry(name: str) -> Entry:
     if not spec.decodes:
         options = {key: option for key, option in options.items() if key not in DECODING}
     return replace(spec, options=options)
+
+
+def _with_beta(vae: Entry) -> Entry:
+    """A VAE whose divergence has a weight, which is 1 unless it is given."""
+    beta = entry("beta-vae")
+    option = replace(beta.options["beta"], default=1.0, quiet=True)
+    return replace(
+        vae,
+        formula=beta.formula,
+        objective=beta.objective,
+        divergence_weight="beta",
+        options={"beta": option, **vae.options},
+    )
 
 
 ARGUMENTS = {
@@ -181,6 +196,7 @@ def _outline(
             groups=networks.groups,
             needs=spec.needs,
             conditional=spec.conditional,
+            reconstruction_weight=settings["reconstruction_weight"],
             divergence_weight=settings[weight] if isinstance(weight, str) else weight,
         )
     model.recipe = {"name": name, "shape": list(size), "latents": latents, "options": recorded}
@@ -286,20 +302,23 @@ def _choose_options(
                 f"models: the option {key}={given[key]!r} has no effect with {part}="
                 f"{parts[part]!r}{default}. Leave it out, or choose {part}={' or '.join(homes)}."
             )
-    defaults = {"posterior": spec.posterior, **{key: PARTS[key].default for key in QUIET[1:]}}
-    omitted = {key for key in QUIET if parts[key] == defaults[key]} | set(fixed)
+    chosen = parts | settings
+    defaults = {key: option.default for key, option in (PARTS | options).items() if option.quiet}
+    defaults["posterior"] = spec.posterior
+    omitted = {key for key, default in defaults.items() if chosen[key] == default} | set(fixed)
     omitted |= set() if spec.decodes else set(DECODING)
     omitted |= {k for k, (part, homes) in BELONGS.items() if parts[part] not in homes}
     of_backbone = [key for key in settings if key in BACKBONES[parts["backbone"]].options]
     recorded = {k: value for k, value in settings.items() if k not in of_backbone}
-    recorded |= {k: value for k, value in parts.items() if k not in omitted}
-    recorded |= {key: settings[key] for key in of_backbone}
-    return deepcopy(recorded), deepcopy(parts | settings)
+    recorded |= parts | {key: settings[key] for key in of_backbone}
+    recorded = {key: value for key, value in recorded.items() if key not in omitted}
+    return deepcopy(recorded), deepcopy(chosen)
 
 
 def numbers_of_objective(name: str) -> list[str]:
     """The options of a model that its loss takes, which change nothing of its networks."""
-    return _objective_options(entry(name))
+    spec = entry(name)
+    return [*_objective_options(spec), *(LOSS if spec.decodes else ())]
 
 
 def _objective_options(spec: Entry) -> list[str]:

@@ -129,7 +129,8 @@ class StatefulObjective:
 
 class Composed(Trainable, WithCausalBlock, WithFeatures):
     """`encoder` gives what `posterior` ("point", "gaussian" or "full") reads, `decoder` what
-    `likelihood` reads; `objective` gives the losses of a batch.
+    `likelihood` reads; `objective` gives the losses of a batch. In their total, the term
+    "reconstruction" is multiplied by `reconstruction_weight`.
 
     `decoder` is None for models that only encode. `groups` are the variables of a
     structural decoder. The encoder of a `conditional` model is given the factors too.
@@ -155,6 +156,7 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         groups: list[list[int]] | None = None,
         needs: frozenset[str] = frozenset(),
         conditional: bool = False,
+        reconstruction_weight: float = 1.0,
         divergence_weight: float | None = None,
     ) -> None:
         super().__init__()
@@ -166,7 +168,9 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         self.needs_auxiliary = conditional
         self.decodes = decoder is not None
         self.likelihood_name = type(likelihood).__name__
-        self.divergence_weight = divergence_weight
+        self.reconstruction_weight = reconstruction_weight
+        if divergence_weight is not None:  # that of the loss divided by the other weight
+            self.divergence_weight = divergence_weight / reconstruction_weight
         self._read = POSTERIORS[posterior].read
 
     @property
@@ -188,6 +192,8 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
     def numbers(self) -> dict[str, float]:
         """The options of objective, penalty and likelihood that are plain numbers."""
         numbers = {**_numbers(self.objective), **_numbers(self.penalty)}
+        if self.decodes:
+            numbers["reconstruction_weight"] = self.reconstruction_weight
         if isinstance(self.likelihood, Gaussian) and isinstance(self.likelihood.gamma, float):
             numbers["gamma"] = self.likelihood.gamma
         return numbers
@@ -256,6 +262,9 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
         numbers = numbers or {}
         batch = Batch(self, x, generator, gamma=numbers.get("gamma"), **extras)
         losses = _with(self.objective, numbers)(batch)
+        weight = numbers.get("reconstruction_weight", self.reconstruction_weight)
+        if isinstance(weight, Tensor) or weight != 1:
+            losses = _reweighted(losses, weight)
         edges = cost_of_edges if self.block is not None and self.block.cost > 0 else None
         for penalty in filter(None, (self.penalty, edges)):
             extra = _with(penalty, numbers)(batch)
@@ -269,6 +278,17 @@ class Composed(Trainable, WithCausalBlock, WithFeatures):
 
     def check_factors(self, factors: Tensor) -> None:
         self._stateful.check_factors(factors)
+
+
+def _reweighted(losses: Losses, weight: Number) -> Losses:
+    """The losses with a weight of the reconstruction in their total; the term itself stays."""
+    if "reconstruction" not in losses.terms:
+        raise InterfaceError(
+            f"models: reconstruction_weight={weight}, but this objective has no term called "
+            f"reconstruction, only {', '.join(losses.terms) or 'none'}. Add it to the terms of "
+            "its Losses, or leave the weight at 1."
+        )
+    return replace(losses, total=losses.total + (weight - 1) * losses.terms["reconstruction"])
 
 
 def _numbers(part: Objective | None) -> dict[str, float]:

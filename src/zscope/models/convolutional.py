@@ -218,9 +218,9 @@ def structural_encoder(
 def structural_decoder(
     shape: Shape, latents: int, *, depth: int | None, filters: int | None, activation: str
 ) -> Decoder:
-    """128 units, then the blocks."""
+    """64 units, then the blocks."""
     parts = structural_decoder_blocks(shape, depth=depth, filters=filters, activation=activation)
-    return Decoder(latents, nn.Sequential(*_decoder(latents, [128], *parts, activation)))
+    return Decoder(latents, nn.Sequential(*_decoder(latents, [64], *parts, activation)))
 
 
 def _structural_size(shape: Shape, depth: int | None, filters: int | None) -> tuple[int, int]:

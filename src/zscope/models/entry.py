@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 __all__ = [
     "Entry", "Option", "finite", "not_negative", "one_of", "positive", "positive_or_learned",
-    "sizes", "whole",
+    "sizes", "whole", "width",
 ]  # fmt: skip
 
 MOST_LAYERS = 1000
@@ -20,12 +20,14 @@ class Option:
 
     `read` turns a Python value or the text of a command line into the value used, or raises
     a ValueError that says what was expected. A default of None means that the value follows
-    from the data or from another option; the help says how.
+    from the data or from another option; the help says how. A `quiet` option is left out of a
+    recipe where it has its default: a new one, so that known runs keep their recipes.
     """
 
     default: Any
     help: str
     read: Callable[[Any], Any]
+    quiet: bool = False
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,17 @@ def sizes(value: Any) -> list[int]:
         return [whole(1)(part) for part in parts]
     except ValueError:
         raise ValueError("expected sizes of layers, for instance (400, 300)") from None
+
+
+def width(value: Any) -> int | list[int]:
+    """Reads the size of all layers as one number, or the size of each as `sizes` does."""
+    try:
+        return whole(1)(value)
+    except ValueError:
+        layers = sizes(value)
+    if not layers:
+        raise ValueError("expected a size, or sizes of layers, for instance (10, 20)")
+    return layers
 
 
 def _number(value: Any) -> float | None:

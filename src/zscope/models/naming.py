@@ -30,12 +30,16 @@ EXAMPLE = 2  # variables of the names that stand for a family
 
 @dataclass(frozen=True)
 class Name:
-    """The objective a name stands for, the parts it fixes, and their descriptions."""
+    """The objective a name stands for, the parts it fixes, and their descriptions.
+
+    `beta`: the divergence of the objective, a VAE, has a weight as an option.
+    """
 
     objective: str
     parts: dict[str, Any]
     descriptions: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
+    beta: bool = False
 
 
 def parse(name: str) -> Name | None:
@@ -70,7 +74,8 @@ def parse(name: str) -> Name | None:
         parts["consistency"] = _SUFFIXES[suffix]
         descriptions.append(f"an {_SUFFIXES[suffix]} penalty")
         documents.append(consistency.__doc__ or "")
-    return Name(objective, parts, tuple(descriptions), tuple(documents))
+    beta = family == "vlae"
+    return Name(objective, parts, tuple(descriptions), tuple(documents), beta)
 
 
 def composed_names() -> list[str]:

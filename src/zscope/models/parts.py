@@ -7,7 +7,7 @@ option of `zs.models.build`. A name such as `xcsae-4-i` fixes some of them.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -16,7 +16,7 @@ from zscope.errors import ConfigError
 from zscope.models import causal, consistency
 from zscope.models.causal import HIDDEN, CausalBlock
 from zscope.models.composed import Objective
-from zscope.models.entry import Entry, Option, one_of, positive_or_learned, whole
+from zscope.models.entry import Entry, Option, one_of, positive, positive_or_learned, whole, width
 from zscope.models.ivae import ConditionalEncoder
 from zscope.models.layers import Shape
 from zscope.models.networks import BACKBONES, SMALLEST_SIDE, Backbone
@@ -24,7 +24,7 @@ from zscope.models.objectives import LIKELIHOODS, POSTERIORS
 from zscope.models.structural import LadderEncoder, StructuralDecoder
 
 __all__ = [
-    "BELONGS", "DECODING", "PARTS", "QUIET", "Assembly", "assemble", "check_parts", "penalty",
+    "BELONGS", "DECODING", "LOSS", "PARTS", "Assembly", "assemble", "check_parts", "penalty",
 ]  # fmt: skip
 
 DECODERS = ("hourglass", "structural", "adaptive", "ladder")
@@ -43,30 +43,57 @@ PARTS = {
         one_of(LIKELIHOODS),
     ),
     "gamma": Option(1.0, "Variance of the gaussian likelihood, or 'learned'.", positive_or_learned),
+    "reconstruction_weight": Option(
+        1.0,
+        "Weight of the reconstruction in the loss. With w, pictures of 1/w as many pixels keep "
+        "the balance of the terms.",
+        positive,
+        quiet=True,
+    ),
     "posterior": Option(
         None,
         f"What the encoder returns: {', '.join(POSTERIORS)}. The default depends on the objective.",
         one_of(POSTERIORS),
+        quiet=True,
     ),
     "decoder": Option(
-        "hourglass", f"How latents enter the decoder: {', '.join(DECODERS)}.", one_of(DECODERS)
+        "hourglass",
+        f"How latents enter the decoder: {', '.join(DECODERS)}.",
+        one_of(DECODERS),
+        quiet=True,
     ),
     "variables": Option(
         None, "Number of variables that the latents are split into, for such decoders.", whole(1)
     ),
     "width": Option(
         None,
-        "Units of the three hidden layers through which latents enter such decoders; 48, or 96 "
-        "from 128 pixels up.",
-        whole(1),
+        "Units of the three hidden layers through which latents enter such decoders, or sizes "
+        "of as many layers as are given; 48, or 96 from 128 pixels up.",
+        width,
+    ),
+    "rungs": Option(
+        None,
+        "The same for the layers that read the latents off a ladder encoder; as width.",
+        width,
+        quiet=True,
+    ),
+    "start": Option(
+        "constant",
+        "What such decoders start from: constant (learned), or dense (the layers of an "
+        "hourglass, which take all latents).",
+        one_of(["constant", "dense"]),
+        quiet=True,
     ),
     "block": Option(
-        "none", "Between latents and decoder: none or causal.", one_of(["none", "causal"])
+        "none",
+        "Between latents and decoder: none or causal.",
+        one_of(["none", "causal"]),
+        quiet=True,
     ),
     **causal.OPTIONS,
     "consistency": Option(
         "none", f"Penalty on inconsistent interventions: {', '.join(PENALTIES)}.",
-        one_of(PENALTIES),
+        one_of(PENALTIES), quiet=True,
     ),
     **consistency.OPTIONS,
     "weights": Option(
@@ -80,6 +107,8 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
     "gamma": ("likelihood", ("gaussian",)),
     "variables": ("decoder", DECODERS[1:]),
     "width": ("decoder", DECODERS[1:]),
+    "rungs": ("decoder", ("ladder",)),
+    "start": ("decoder", DECODERS[1:]),
     **dict.fromkeys(causal.OPTIONS, ("block", ("causal",))),
     **dict.fromkeys(consistency.OPTIONS, ("consistency", PENALTIES[1:])),
     **{
@@ -88,11 +117,12 @@ BELONGS: dict[str, tuple[str, tuple[str, ...]]] = {
         for key in backbone.options
     },
 }
-# Parts that a recipe records only where they differ from the default.
-QUIET = ("posterior", "decoder", "block", "consistency")
+# Numbers that change nothing but the loss.
+LOSS = ("reconstruction_weight",)
 # Parts that only a model with a decoder has.
 DECODING = (
-    "likelihood", "gamma", "decoder", "variables", "width", "block", "consistency",
+    "likelihood", "gamma", "decoder", "variables", "width", "rungs", "start", "block",
+    "consistency", "reconstruction_weight",
     *causal.OPTIONS, *consistency.OPTIONS,
 )  # fmt: skip
 
@@ -143,9 +173,17 @@ def assemble(
     start, blocks, last = _decoder_blocks(entry, shape, settings, backbone, longer)
     activation = options.get("decoder_activation") or options["activation"]
     large = len(shape) == 3 and min(shape[1:]) >= 128
-    width = settings["width"] or (96 if large else 48)
+    hidden = _layers(settings["width"] or (96 if large else 48))
     decoder = StructuralDecoder(
-        inputs, variables, start, blocks, last, kind=kind, width=width, activation=activation
+        inputs,
+        variables,
+        start,
+        blocks,
+        last,
+        kind=kind,
+        hidden=hidden,
+        activation=activation,
+        head=_head(backbone, shape, inputs, options) if settings["start"] == "dense" else None,
     )
     size = latents // variables
     # Every layer of an adaptive decoder gets all latents, so each of them is a variable.
@@ -160,12 +198,26 @@ def assemble(
             variables,
             backbone.encoder_blocks(shape, **longer),
             readings=reading.outputs(latents) // latents,
-            width=width,
+            hidden=_layers(settings["rungs"]) if settings["rungs"] else hidden,
             activation=options["activation"],
         )
     else:
         encoder = _encoder(entry, shape, latents, settings, options)
     return Assembly(encoder, decoder, block, groups)
+
+
+def _layers(width: int | list[int]) -> list[int]:
+    """The sizes of hidden layers, of which there are three alike if one number is given."""
+    return [width] * 3 if isinstance(width, int) else width
+
+
+def _head(
+    backbone: Backbone, shape: Shape, inputs: int, options: Mapping[str, Any]
+) -> nn.Sequential:
+    """The layers of an hourglass decoder up to its first feature map."""
+    layers = list(cast(nn.Sequential, backbone.decoder(shape, inputs, **options).layers))
+    end = next(place for place, layer in enumerate(layers) if isinstance(layer, nn.Unflatten))
+    return nn.Sequential(*layers[: end + 1])
 
 
 def _complete(
@@ -259,6 +311,11 @@ def _check_variables(entry: Entry, latents: int, settings: Mapping[str, Any]) ->
         raise ConfigError(
             f"{who}: latents enter this decoder between its hidden layers, but the backbone "
             f"{settings['backbone']} has none. Use backbone='mlp'."
+        )
+    if settings["start"] == "dense" and settings["backbone"] == "mlp":
+        raise ConfigError(
+            f"{who}: start='dense' puts the dense layers of an hourglass before its convolutions, "
+            "but the backbone mlp has no convolutions. Use start='constant', or another backbone."
         )
 
 

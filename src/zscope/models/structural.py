@@ -19,18 +19,23 @@ with fewer weights.
 For hybrid samples and interventions the variables are U_1..U_g, and single latents in an
 adaptive decoder (section 3.1).
 
-What differs from the published networks: the widths of the MLPs and of the rungs are not
-printed. With 48 units (96 from 128 pixels up) there are 1.0 to 1.2 million weights at 64 x 64
-and 6 to 7 million at 128 x 128, as printed, and a ladder has 1 to 5 % more than a structural
-decoder of as many variables (printed: about 5 %). But an hourglass has up to 11 % more than
-a structural decoder of few variables (printed: almost the same), because S_0 replaces the
-dense layers of its decoder.
+With `start="dense"`, S_0 is computed from all latents by the dense layers of an hourglass, and
+the statement about U_i no longer holds; see `consistency.py` for why this exists.
+
+Printed: twelve blocks, three hidden layers, 1 to 1.2 million weights at 64 x 64 and 6 to 7
+million at 128 x 128, ladders the most, structural and adaptive decoders about 5 % fewer, an
+hourglass almost as many as those. Chosen here, since it is not printed: 48 units in each hidden
+layer (96 from 128 pixels up), 128 units before the codes, 64 in the decoder of an hourglass, and
+what the rungs read of the features: the last one all of them, the others together as many
+channels. At 64 x 64 with 12 latents a structural decoder then has 5 to 6 % fewer weights than
+a ladder of as many variables, and 4 % fewer (2 variables) to 6 % more (12) than an hourglass.
 
 Leeb et al., "Structure by architecture", ICLR 2023, sections 2.1 and A.2; Zhao, Song &
 Ermon, ICML 2017, arXiv:1702.08396, for the ladder.
 """
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -50,7 +55,10 @@ __all__ = ["Constant", "LadderEncoder", "Shift", "StructuralDecoder", "Transform
 
 
 class StructuralDecoder(nn.Module):
-    """One of the three decoders; `blocks` are split evenly among the variables."""
+    """One of the three decoders; `blocks` are split evenly among the variables.
+
+    `start` is the shape of S_0, which is constant, or is computed by `head` from the latents.
+    """
 
     def __init__(
         self,
@@ -61,18 +69,21 @@ class StructuralDecoder(nn.Module):
         last: Block,
         *,
         kind: str,
-        width: int,
+        hidden: Sequence[int],
         activation: str,
+        head: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.latents, self.size = latents, latents // variables
         self.all_latents = kind == "adaptive"
-        self.start = Constant(start)
+        self.start = Constant(start) if head is None else head
         stages = split_evenly(blocks, variables)
         inputs = latents if self.all_latents else self.size
         channels = _channels(start, stages)
         layer = Shift if kind == "ladder" else Transform
-        self.transforms = nn.ModuleList(layer(inputs, each, width, activation) for each in channels)
+        self.transforms = nn.ModuleList(
+            layer(inputs, each, hidden, activation) for each in channels
+        )
         self.stages = nn.ModuleList(nn.Sequential(*join(stage)) for stage in stages)
         self.last = nn.Sequential(*last)
 
@@ -83,7 +94,8 @@ class StructuralDecoder(nn.Module):
     def states(self, z: Tensor) -> list[Tensor]:
         """S_1, S_2, … S_g."""
         check_latents(z, self.latents)
-        states, state = [], self.start(len(z))
+        states = []
+        state = self.start(len(z)) if isinstance(self.start, Constant) else self.start(z)
         parts = torch.split(z, self.size, dim=1)
         for part, transform, stage in zip(parts, self.transforms, self.stages, strict=True):
             state = stage(transform(state, z if self.all_latents else part))
@@ -109,10 +121,10 @@ class Constant(nn.Module):
 class Transform(nn.Module):
     """Scale and shift each channel, computed from latents; initially the identity."""
 
-    def __init__(self, latents: int, channels: int, width: int, activation: str) -> None:
+    def __init__(self, latents: int, channels: int, hidden: Sequence[int], activation: str) -> None:
         super().__init__()
-        hidden = dense([latents, width, width, width], activation)
-        self.layers = nn.Sequential(*hidden, ZeroLinear(width, 2 * channels))
+        layers = dense([latents, *hidden], activation)
+        self.layers = nn.Sequential(*layers, ZeroLinear(hidden[-1], 2 * channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
         outputs = self.layers(latents)
@@ -125,10 +137,10 @@ class Transform(nn.Module):
 class Shift(nn.Module):
     """Shift each channel, computed from latents."""
 
-    def __init__(self, latents: int, channels: int, width: int, activation: str) -> None:
+    def __init__(self, latents: int, channels: int, hidden: Sequence[int], activation: str) -> None:
         super().__init__()
-        hidden = dense([latents, width, width, width], activation)
-        self.layers = nn.Sequential(*hidden, nn.Linear(width, channels))
+        layers = dense([latents, *hidden], activation)
+        self.layers = nn.Sequential(*layers, nn.Linear(hidden[-1], channels))
 
     def forward(self, features: Tensor, latents: Tensor) -> Tensor:
         shift: Tensor = self.layers(latents)
@@ -146,7 +158,7 @@ class LadderEncoder(nn.Module):
         blocks: list[Block],
         *,
         readings: int,
-        width: int,
+        hidden: Sequence[int],
         activation: str,
     ) -> None:
         super().__init__()
@@ -156,8 +168,8 @@ class LadderEncoder(nn.Module):
         outputs = readings * (latents // variables)
         shapes = _shapes(shape, self.stages)
         self.rungs = nn.ModuleList(
-            _rung(features, outputs, width, activation, last=features is shapes[-1])
-            for features in shapes
+            _rung(features, outputs, hidden, activation, others=variables - 1, last=last)
+            for features, last in zip(shapes, [False] * (variables - 1) + [True], strict=True)
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -176,18 +188,27 @@ class LadderEncoder(nn.Module):
         return x.flatten(1)
 
 
-def _rung(features: Shape, outputs: int, width: int, activation: str, *, last: bool) -> nn.Module:
-    """From features to outputs: maps are reduced to 4 channels of 4 x 4, except that the last
-    are read whole, by as many units as in an hourglass."""
+def _rung(
+    features: Shape,
+    outputs: int,
+    hidden: Sequence[int],
+    activation: str,
+    *,
+    others: int,
+    last: bool,
+) -> nn.Module:
+    """From features to outputs. The last maps are read whole, by as many units as in an
+    hourglass; the `others` are reduced to 4 x 4, and share the number of channels."""
     first: list[nn.Module] = []
-    widths = [features[0], width, width, width]
+    widths = [features[0], *hidden]
     if len(features) > 1 and last:
         first = [nn.Flatten()]
-        widths = [math.prod(features), 128, width, width]
+        widths = [math.prod(features), 128, *hidden[1:]]
     elif len(features) > 1:
-        first = [nn.Conv2d(features[0], 4, 1), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
-        widths[0] = 4 * 4 * 4
-    return nn.Sequential(*first, *dense(widths, activation), nn.Linear(width, outputs))
+        channels = max(1, features[0] // others)
+        first = [nn.Conv2d(features[0], channels, 1), nn.AdaptiveAvgPool2d(4), nn.Flatten()]
+        widths[0] = channels * 4 * 4
+    return nn.Sequential(*first, *dense(widths, activation), nn.Linear(widths[-1], outputs))
 
 
 def split_evenly(blocks: list[Block], variables: int) -> list[list[Block]]:
