@@ -16,8 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zscope.data import rendering
-from zscope.data.rendering import Axis, Rendered, checksums, choose, pictures, scramble
+from zscope.data import options_in_force, rendering
+from zscope.data.rendering import (
+    Axis,
+    InMemory,
+    Rendered,
+    checksums,
+    choose,
+    grid_dataset,
+    random_rows,
+    scramble,
+)
 from zscope.errors import ConfigError, DataError
 
 AXES = (Axis("kind", ("dot", "line", "ring"), "categorical"), Axis("place", tuple(range(7))))
@@ -356,13 +365,90 @@ def test_a_choice_that_makes_no_sense_says_what_would(axis, choice, message):
 
 def test_a_sub_grid_is_rows_of_the_full_grid(tmp_path):
     painter = Counter()
-    data = pictures("grid", painter, tmp_path, {"kind": "ring,dot", "place": 3})
+    data = grid_dataset("grid", painter, tmp_path, {"kind": "ring,dot", "place": 3})
     rows = [14, 17, 20, 0, 3, 6]
     assert (data.images[:] == truth(rows)).all()
     assert sorted(painter.drawn_rows) == sorted(rows)
     assert data.factors.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
     assert data.factor_sizes == (2, 3)
     assert data.provenance["values"] == {"kind": ["ring", "dot"], "place": [0, 3, 6]}
-    full = pictures("grid", painter, tmp_path, {})
+    full = grid_dataset("grid", painter, tmp_path, {})
     assert (full.images[rows] == data.images[:]).all()
     assert len(painter.drawn_rows) == 6
+
+
+def test_a_random_subset_is_drawn_once_and_held_in_memory(tmp_path):
+    painter = Counter()
+    data = grid_dataset("grid", painter, tmp_path, {}, pictures=8, subset_seed=3)
+    rows = random_rows("grid", COUNT, 8, 3)
+    assert painter.drawn_rows == []  # a plan that only looks at factors draws nothing
+    for _ in range(2):
+        assert (data.images[:] == truth(rows)).all()
+        assert (data.images[[5, 2]] == truth(rows[[5, 2]])).all()
+    assert (data.subset([1, 6]).batch([1]).numpy() * 255).round().astype(int).ravel().tolist() == (
+        truth(rows[[6]]).ravel().tolist()
+    )
+    assert painter.drawn_rows == rows.tolist()
+    assert (data.factors == grid_dataset("grid", painter, tmp_path, {}).factors[rows]).all()
+    assert data.factor_sizes == (3, 7)
+    again = Counter()  # another process, which reads the file
+    other = grid_dataset("grid", again, tmp_path, {}, pictures=8, subset_seed=3)
+    assert (np.asarray(other.images) == truth(rows)).all()
+    assert again.drawn_rows == []
+    assert data.images.__getstate__()["_array"] is None
+    assert (pickle.loads(pickle.dumps(data.images))[:] == truth(rows)).all()
+
+
+def test_a_subset_is_of_the_chosen_values_and_too_large_a_one_is_read_from_disk(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rendering, "LARGE", 10)
+    data = grid_dataset("grid", Counter(), tmp_path, {"kind": "ring"}, pictures=4)
+    rows = random_rows("grid", 7, 4, 0)
+    assert (data.images[:] == truth(14 + rows)).all()
+    assert not isinstance(data.images, InMemory)
+
+
+@given(seed=st.integers(0, 2**32), first=st.integers(1, 10), more=st.integers(0, 11))
+def test_more_pictures_contain_fewer_and_no_row_comes_twice(seed, first, more):
+    few = random_rows("grid", COUNT, first, seed)
+    many = random_rows("grid", COUNT, first + more, seed)
+    assert len(set(many)) == first + more
+    assert set(few) <= set(many)
+    assert (np.diff(many) > 0).all()
+
+
+def test_other_seeds_choose_others_and_all_rows_are_equally_likely():
+    counts = np.zeros(COUNT)
+    for seed in range(2000):
+        counts[random_rows("grid", COUNT, 7, seed)] += 1
+    # binomial(2000, 1/3): standard deviation 21
+    assert np.abs(counts - 2000 / 3).max() < 4.5 * 21.1
+
+
+def test_a_subset_that_cannot_be_drawn_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="pictures=22, but the chosen .* 21 combinations"):
+        grid_dataset("grid", Counter(), tmp_path, {}, pictures=22)
+    with pytest.raises(ConfigError, match="pictures=0; expected a number of pictures"):
+        grid_dataset("grid", Counter(), tmp_path, {}, pictures=0)
+    with pytest.raises(ConfigError, match="no effect without pictures"):
+        grid_dataset("grid", Counter(), tmp_path, {}, subset_seed=1)
+
+
+def test_a_range_chooses_both_ends_and_all_between():
+    axis = AXES[1]
+    assert choose("grid", axis, "1..3").tolist() == [1, 2, 3]
+    assert choose("grid", axis, "0..6:2").tolist() == [0, 2, 4, 6]
+    assert choose("grid", axis, "0..1,4..5").tolist() == [0, 1, 4, 5]
+    assert choose("grid", axis, "5..5").tolist() == [5]
+    for wrong, message in (("5..7", "no value '7'"), ("3..1", "empty list"), ("0..2:0", "0..2:0")):
+        with pytest.raises(ConfigError, match=message):
+            choose("grid", axis, wrong)
+
+
+def test_a_range_is_the_list_it_stands_for_and_defaults_are_no_options():
+    listed, ranged = {"orientation": [2, 3, 4]}, {"orientation": "2..4"}
+    assert options_in_force("rooms", ranged) == options_in_force("rooms", listed)
+    quiet = {"pictures": None, "subset_seed": 0}
+    assert options_in_force("rooms", quiet) == options_in_force("sprites-color", quiet) == {}
+    assert options_in_force("sprites", {"pictures": "20"}) == {"pictures": 20}

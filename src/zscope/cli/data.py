@@ -98,6 +98,9 @@ def info(
     if entry["options"]:
         print("\noptions (--data-option KEY=VALUE)")
         _print_columns([(f"  {key}", text) for key, text in entry["options"].items()])
+    if entry.get("common_options"):
+        print("\noptions of any dataset, for controls")
+        _print_columns([(f"  {key}", text) for key, text in entry["common_options"].items()])
     if entry.get("files"):
         _print_files(entry)
     for label in ("licence", "cite", "homepage"):
@@ -169,7 +172,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
     """What `info` shows in addition."""
     from dataclasses import asdict
 
-    from zscope.data import folder, source
+    from zscope.data import folder, modified, source
     from zscope.data.fetching import records
 
     entry = source(name)
@@ -191,6 +194,7 @@ def _details(name: str, root: Path | None) -> dict[str, Any]:
         "summary": entry.summary,
         "factors": [asdict(factor) for factor in entry.factors],
         "options": dict(entry.options),
+        "common_options": dict(modified.OPTIONS),
         "folder": str(folder(root) / name),
         "files": files,
         "licence": entry.licence,

@@ -73,8 +73,13 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
     """Load a dataset by name, or a file or folder of your own by its path.
 
     `options` are those of the dataset (`zscope data info NAME` lists them), for instance
-    `load("sprites", resolution=32)`.
+    `load("sprites", resolution=32)`, and those of any dataset (`zscope.data.modified`).
     """
+    from zscope.data import modified
+
+    changes = {key: options.pop(key) for key in modified.OPTIONS if key in options}
+    if changes:
+        return _load_modified(load(name, root=root, **options), changes)
     own = isinstance(name, Path)
     name = str(name)
     if own or (name not in CATALOGUE and looks_like_path(name)):
@@ -90,6 +95,25 @@ def load(name: str | Path, *, root: str | Path | None = None, **options: Any) ->
     parameters = signature(entry.load).parameters
     options = {key: typed(value, parameters[key].annotation) for key, value in options.items()}
     return _with_recipe(load_source(entry, folder(root), options), name, options, root)
+
+
+def _load_modified(data: Dataset, changes: dict[str, Any]) -> Dataset:
+    """The dataset with the options of any dataset, which its recipe then has too."""
+    from zscope.data import modified
+
+    parameters = signature(modified.modify).parameters
+    changes = {key: typed(value, parameters[key].annotation) for key, value in changes.items()}
+    try:
+        data = modified.modify(data, **changes)
+    except (TypeError, ValueError) as error:
+        given = ", ".join(f"{key}={value!r:.60}" for key, value in changes.items())
+        raise ConfigError(
+            f"{data.name}: it cannot be made with {given} ({error}). Is one of them of the wrong "
+            f"kind? See: zscope data info {data.name}"
+        ) from error
+    recipe = data.recipe or {}
+    options = {**recipe.get("options", {}), **changes}
+    return replace(data, recipe={**recipe, "options": options})
 
 
 def load_source(entry: Source, root: Path, options: dict[str, Any]) -> Dataset:
@@ -132,6 +156,8 @@ def options_in_force(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     What equals its default is left out, numbers and lists are `plain_value`s, and choices are
     what was chosen: noise=1 and noise=1.0, shape=square and shape=[0] are the same.
     """
+    from zscope.data import modified
+
     if Path(name).is_absolute():
         from zscope.data.own import FORMS, load_path
 
@@ -140,7 +166,8 @@ def options_in_force(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         entry = source(name)
         forms, function = dict(entry.forms), entry.load
         side = entry.shape[-1] if entry.shape else None  # without the option resolution
-    parameters = signature(function).parameters
+    parameters = {**signature(function).parameters, **signature(modified.modify).parameters}
+    forms = {**forms, **modified.FORMS}
     chosen = {}
     for option, value in options.items():
         default = parameters[option].default
@@ -173,6 +200,9 @@ def looks_like_path(name: str) -> bool:
 
 
 def _check_options(name: str, options: dict[str, Any], known: Mapping[str, str]) -> None:
+    from zscope.data import modified
+
+    known = {**known, **modified.OPTIONS} if known else known
     for option in options:
         if option not in known:
             raise ConfigError(

@@ -42,9 +42,9 @@ from zscope.errors import ConfigError, DataError
 from zscope.randomness import seed_of
 
 __all__ = [
-    "Change", "ChangeSize", "change_size", "check_epsilon", "largest_change", "noise_of",
-    "perturb_rows", "reflect", "within_unit_range", "write_noisy", "write_perturbed",
-    "write_scaled",
+    "Change", "ChangeSize", "centred_variance", "change_size", "check_epsilon", "largest_change",
+    "noise_of", "perturb_rows", "reflect", "some_rows", "within_unit_range", "write_noisy",
+    "write_perturbed", "write_scaled",
 ]  # fmt: skip
 
 NOISE = 6  # number of this stream of random numbers
@@ -225,14 +225,14 @@ def write_scaled(
     `like`; it is at most 1 for data from 0 to 1. Variances are compared after reflecting and
     rounding, on some of the rows.
     """
-    rows = _some_rows(data)
+    rows = some_rows(data)
     part, fold = np.asarray(data.images[rows]), within_unit_range(data)
     pattern = shape(rows)
-    target = _centred_variance(_difference(part, np.asarray(like.images[rows])))
+    target = centred_variance(_difference(part, np.asarray(like.images[rows])))
 
     def variance(amplitude: float) -> float:
         changed = perturb_rows(part, amplitude * pattern, amplitude, fold=fold)
-        return _centred_variance(_difference(part, changed))
+        return centred_variance(_difference(part, changed))
 
     low, high = 0.0, 1.0
     while not fold and variance(high) < target and high < 1e6:
@@ -265,7 +265,7 @@ def change_size(original: Dataset, changed: Dataset) -> ChangeSize:
     variance = float((means["dd"] - means["d"] ** 2).clip(min=0).sum())
     of_data = float((means["xx"] - means["x"] ** 2).clip(min=0).sum())
     covariance = float((means["xd"] - means["x"] * means["d"]).sum())
-    rows = _some_rows(original)
+    rows = some_rows(original)
     d = _difference(np.asarray(original.images[rows]), np.asarray(changed.images[rows]))
     spectrum = np.linalg.svd((d - d.mean(0)).reshape(len(rows), -1), compute_uv=False) ** 2
     total = float(spectrum.sum())
@@ -287,12 +287,12 @@ def _difference(original: np.ndarray, changed: np.ndarray) -> np.ndarray:
     return difference
 
 
-def _centred_variance(change: np.ndarray) -> float:
+def centred_variance(change: np.ndarray) -> float:
     """The variance of a change about its mean observation, summed over features."""
     return float(change.var(0).sum())
 
 
-def _some_rows(data: Dataset) -> np.ndarray:
+def some_rows(data: Dataset) -> np.ndarray:
     """All rows, or as many at random as fit into memory a few times; in ascending order."""
     count = min(len(data), max(2, min(2000, FEW // math.prod(data.shape))))
     chosen = np.random.default_rng(0).choice(len(data), count, replace=False)

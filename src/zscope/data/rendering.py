@@ -3,12 +3,14 @@
 A full grid of sprites or rooms is gigabytes of pixels, of which a model reads a few
 thousand pictures a second and a sub-grid only a part. So pictures are drawn in batches, by
 their row in the full grid, and written to a sparse file that is memory-mapped. A sub-grid
-is a selection of rows of the full grid and shares its file.
+is a selection of rows of the full grid and shares its file. So is a random subset, which is
+small enough to be held in memory: batches are then read from an array.
 """
 
 import errno
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -18,16 +20,26 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from zscope.data.dataset import Dataset, Kind, Rows, SelectedRows, grid_factors
-from zscope.data.source import Factor, factor_arguments, pixels
+from zscope.data.source import Factor, factor_arguments, pixels, whole
+from zscope.data.unpacking import LARGE
 from zscope.errors import ConfigError, DataError, did_you_mean
+from zscope.randomness import seed_of
 
 __all__ = [
-    "Axis", "Choice", "Painter", "Rendered", "check_resolution", "checksums", "choices_of",
-    "choose", "pictures", "scramble",
+    "SUBSET_OPTIONS", "Axis", "Choice", "InMemory", "Painter", "Rendered", "check_resolution",
+    "checksums", "choices_of", "choose", "draws", "grid_dataset", "random_rows", "scramble",
+    "uniform",
 ]  # fmt: skip
 
 CHUNK_BYTES = 8 * 2**20  # pixels drawn or read at a time
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+SUBSET = 8  # number of this stream of random numbers
+RANGE = re.compile(r"(\d+)\.\.(\d+)(?::([1-9]\d*))?")  # 2..12 or 0..30:2, both ends included
+
+SUBSET_OPTIONS = {
+    "pictures": "how many pictures to draw at random, once, and hold in memory (all)",
+    "subset_seed": "random seed of that choice (0)",
+}
 
 Choice = int | str | Sequence[int | str] | None
 
@@ -64,8 +76,20 @@ class Painter(Protocol):
     def __call__(self, rows: np.ndarray) -> np.ndarray: ...
 
 
-def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Choice]) -> Dataset:
-    """The dataset of all pictures of a grid, or of a sub-grid of chosen factor values."""
+def grid_dataset(
+    name: str,
+    painter: Painter,
+    folder: Path,
+    choices: Mapping[str, Choice],
+    *,
+    pictures: int | None = None,
+    subset_seed: int = 0,
+) -> Dataset:
+    """The dataset of all pictures of a grid, or of a sub-grid of chosen factor values.
+
+    With `pictures`, that many of them, drawn at random and held in memory. The first 20,000
+    of a seed are among its first 23,000, so that others can be held out.
+    """
     axes = painter.axes
     picks = [choose(name, axis, choices.get(axis.name)) for axis in axes]
     images: Rows = Rendered(painter, folder)
@@ -75,9 +99,32 @@ def pictures(name: str, painter: Painter, folder: Path, choices: Mapping[str, Ch
     pairs = list(zip(axes, picks, strict=True))
     fields = factor_arguments([axis.factor(pick) for axis, pick in pairs])
     values = {axis.name: [axis.values[k] for k in pick] for axis, pick in pairs}
-    provenance = {"pictures": painter.key, "values": values}
+    provenance: dict[str, Any] = {"pictures": painter.key, "values": values}
     factors = grid_factors(fields["factor_sizes"])
+    if pictures is not None:
+        rows = random_rows(name, len(images), pictures, subset_seed)
+        images, factors = SelectedRows(images, rows), factors[rows]
+        if len(rows) * int(np.prod(painter.shape)) <= LARGE:
+            images = InMemory(images)
+        provenance["subset"] = {"pictures": len(rows), "seed": subset_seed}
+    elif subset_seed != 0:
+        raise ConfigError(
+            f"{name}: subset_seed={subset_seed} has no effect without pictures, the number to draw "
+            f"of {len(images):,}. Add for instance pictures={min(20_000, len(images))}."
+        )
     return Dataset(name, images, factors, **fields, provenance=provenance)
+
+
+def random_rows(who: str, available: int, count: int, seed: int) -> np.ndarray:
+    """The first `count` rows of a random order that the seed fixes, in ascending order."""
+    count = whole(who, "pictures", count, "a number of pictures", 20_000)
+    if count > available:
+        raise ConfigError(
+            f"{who}: pictures={count}, but the chosen factor values have {available:,} "
+            "combinations. Give a smaller number, choose more values, or leave it out for all."
+        )
+    order = np.random.default_rng(seed_of(seed, SUBSET)).permutation(available)
+    return np.sort(order[:count])
 
 
 def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
@@ -86,7 +133,8 @@ def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
     None chooses all. A count chooses that many: evenly spaced with both ends (a count of 1:
     the middle), around the cycle of a cyclic axis, or the first ones of a categorical axis.
     A list chooses exactly those, by position or by the name of a category. On the command
-    line: orientation=10, orientation=0,10,20 or shape=square,heart.
+    line: orientation=10, orientation=0,10,20, shape=square,heart, or a range with both ends,
+    orientation=2..12, and by steps of 2, position_x=0..30:2.
     """
     size = len(axis)
     if choice is None:
@@ -95,7 +143,7 @@ def choose(who: str, axis: Axis, choice: Choice) -> np.ndarray:
         parts = [part.strip() for part in choice.split(",") if part.strip()]
         if len(parts) == 1 and parts[0].isdigit() and "," not in choice:
             return choose(who, axis, int(parts[0]))
-        choice = parts
+        choice = [position for part in parts for position in _expand(part)]
     if isinstance(choice, int) and not isinstance(choice, bool):
         if not 1 <= choice <= size:
             raise ConfigError(
@@ -128,6 +176,15 @@ def choices_of(who: str, axes: Sequence[Axis]) -> dict[str, Callable[[Any], list
         return picks
 
     return {axis.name: partial(positions, axis) for axis in axes}
+
+
+def _expand(part: str) -> list[str]:
+    """The positions of a range such as 2..12 or 0..30:2; any other text alone."""
+    match = RANGE.fullmatch(part)
+    if match is None:
+        return [part]
+    first, last, step = (int(number or 1) for number in match.groups())
+    return [str(position) for position in range(first, last + 1, step)]
 
 
 def _position(who: str, axis: Axis, item: Any) -> int:
@@ -285,6 +342,40 @@ class Rendered:
         return self._maps
 
 
+class InMemory:
+    """Rows that are read as a whole on first use, and from an array after that.
+
+    A pickle does not contain the pixels.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows: Rows = rows
+        self._array: np.ndarray | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._rows.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self._rows.dtype)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        if self._array is None:
+            self._array = self._rows[:]
+            self._array.flags.writeable = False
+        return np.asarray(self._array[rows])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self[:], dtype=dtype)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": self._rows, "_array": None}
+
+
 def checksums(rows: np.ndarray, block: np.ndarray) -> np.ndarray:
     """A 64-bit checksum per row, over its words and its number, with fixed odd weights."""
     words = block.view(np.uint64)
@@ -306,6 +397,17 @@ def scramble(counters: np.ndarray) -> np.ndarray:
     z *= np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return z
+
+
+def draws(seed: int, rows: np.ndarray, count: int) -> np.ndarray:
+    """`count` random 64-bit words for each row, which depend on seed and row only."""
+    streams = scramble(scramble(np.array([seed], np.uint64)) + rows.astype(np.uint64))
+    return scramble(streams[:, None] + np.arange(count, dtype=np.uint64))
+
+
+def uniform(words: np.ndarray) -> np.ndarray:
+    """64-bit words as numbers from 0 to 1."""
+    return (words >> np.uint64(11)) * 2.0**-53
 
 
 @lru_cache(maxsize=16)

@@ -30,7 +30,14 @@ from pathlib import Path
 import numpy as np
 
 from zscope.data.dataset import Dataset
-from zscope.data.rendering import Axis, Choice, check_resolution, choices_of, pictures
+from zscope.data.rendering import (
+    SUBSET_OPTIONS,
+    Axis,
+    Choice,
+    check_resolution,
+    choices_of,
+    grid_dataset,
+)
 from zscope.data.source import Source
 
 __all__ = ["ROOMS", "RoomPainter", "load"]
@@ -308,8 +315,10 @@ def load(
     scale: Choice = None,
     shape: Choice = None,
     orientation: Choice = None,
+    pictures: int | None = None,
+    subset_seed: int = 0,
 ) -> Dataset:
-    """The pictures of all combinations of factor values, or of the chosen ones."""
+    """The pictures of all combinations of factor values, of the chosen ones, or a subset."""
     painter = RoomPainter(check_resolution("rooms", resolution))
     choices: dict[str, Choice] = {
         "floor_hue": floor_hue,
@@ -319,7 +328,9 @@ def load(
         "shape": shape,
         "orientation": orientation,
     }
-    return pictures("rooms", painter, folder, choices)
+    return grid_dataset(
+        "rooms", painter, folder, choices, pictures=pictures, subset_seed=subset_seed
+    )
 
 
 ROOMS = Source(
@@ -336,6 +347,7 @@ ROOMS = Source(
         "scale": "a count, or a list of positions 0 to 7 (all 8)",
         "shape": "a count, or a list of cube, cylinder, sphere, capsule (all 4)",
         "orientation": "a count, or a list of positions 0 to 14 (all 15)",
+        **SUBSET_OPTIONS,
     },
     forms=choices_of("rooms", AXES),
     samples=1000 * GEOMETRIES,

@@ -37,13 +37,17 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from zscope.data.dataset import Dataset
+from zscope.data.ellipses import ellipses
 from zscope.data.rendering import (
+    SUBSET_OPTIONS,
     Axis,
     Choice,
     check_resolution,
     choices_of,
-    pictures,
+    draws,
+    grid_dataset,
     scramble,
+    uniform,
 )
 from zscope.data.source import Source
 from zscope.data.unpacking import open_picture
@@ -181,17 +185,6 @@ class Stamps:
 @lru_cache(maxsize=4)
 def stamps(resolution: int, antialias: bool) -> Stamps:
     return Stamps(resolution, antialias)
-
-
-def draws(seed: int, rows: np.ndarray, count: int) -> np.ndarray:
-    """`count` random 64-bit words for each row, which depend on seed and row only."""
-    streams = scramble(scramble(np.array([seed], np.uint64)) + rows.astype(np.uint64))
-    return scramble(streams[:, None] + np.arange(count, dtype=np.uint64))
-
-
-def uniform(words: np.ndarray) -> np.ndarray:
-    """64-bit words as numbers from 0 to 1."""
-    return (words >> np.uint64(11)) * 2.0**-53
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,8 +326,14 @@ def load(
     orientation: Choice = None,
     position_x: Choice = None,
     position_y: Choice = None,
+    pictures: int | None = None,
+    subset_seed: int = 0,
+    continuous: int | None = None,
 ) -> Dataset:
-    """The pictures of all combinations of factor values, or of the chosen ones."""
+    """The pictures of all combinations of factor values, of the chosen ones, or a subset.
+
+    With `continuous`, ellipses whose factors are drawn at random between the values of the grid.
+    """
     name = "sprites" if variant == "plain" else f"sprites-{variant}"
     check_resolution(name, resolution)
     if antialias not in (True, False):
@@ -350,7 +349,31 @@ def load(
         "position_x": position_x,
         "position_y": position_y,
     }
-    return pictures(name, painter, folder, choices)
+    if continuous is not None:
+        fixed = {**choices, "pictures": pictures}
+        return _continuous(name, continuous, subset_seed, resolution, fixed)
+    return grid_dataset(name, painter, folder, choices, pictures=pictures, subset_seed=subset_seed)
+
+
+def _continuous(
+    name: str, count: int, seed: int, resolution: int, choices: dict[str, Choice]
+) -> Dataset:
+    """Ellipses that move between the first and last places of the grid."""
+    given = [option for option, choice in choices.items() if choice is not None]
+    if given:
+        raise ConfigError(
+            f"{name}: continuous={count} draws ellipses of all sizes, places and aspects, so "
+            f"{given[0]}={choices[given[0]]!r} has no effect. Leave one of the two out."
+        )
+    return ellipses(
+        name,
+        count,
+        seed,
+        resolution=resolution,
+        first=FIRST / SIDE,
+        travel=(len(AXES[3]) - 1) / SIDE,
+        radius=math.sqrt(math.prod(ELLIPSE)) / SIDE,
+    )
 
 
 OPTIONS = {
@@ -361,10 +384,16 @@ OPTIONS = {
     "orientation": "a count, or a list of positions 0 to 39 (all 40)",
     "position_x": "a count, or a list of positions 0 to 31 (all 32)",
     "position_y": "a count, or a list of positions 0 to 31 (all 32)",
+    **SUBSET_OPTIONS,
 }
 SEEDED = {**OPTIONS, "seed": "random seed of colours, noise or crops (0)"}
 CITE = "Matthey et al., dSprites: Disentanglement testing Sprites dataset, 2017"
 VARIANTS = f"{CITE}; Locatello et al., ICML 2019, arXiv:1811.12359"
+
+CONTINUOUS = (
+    "how many antialiased ellipses with continuous scale, position_x, position_y and aspect to "
+    "draw in place of the grid, by subset_seed (none)"
+)
 
 SPRITES = Source(
     name="sprites",
@@ -372,7 +401,7 @@ SPRITES = Source(
     summary="White squares, ellipses and hearts on black: the factor grid of dSprites",
     cite=CITE,
     load=load,
-    options=OPTIONS,
+    options={**OPTIONS, "continuous": CONTINUOUS},
     forms=choices_of("sprites", AXES),
     shape=(1, 64, 64),
     samples=math.prod(len(axis) for axis in AXES),
