@@ -138,20 +138,29 @@ class Recording:
         return self.posterior.latents
 
     @cached_property
+    def conditional_prior(self) -> Posterior | None:
+        """The prior of each observation given its factors (as in an iVAE).
+
+        None if it is the same for all.
+        """
+        if self.model is None or self.factors is None:
+            return None
+        device, dtype = self.model.place
+        with evaluation(self.model):
+            values = torch.from_numpy(np.ascontiguousarray(self.factors.values))
+            prior = self.model.prior_given(values.to(device, dtype))
+        return None if prior is None else prior.detach().to("cpu", self.posterior.mean.dtype)
+
+    @cached_property
     def relative(self) -> Posterior:
         """The posterior in units of the prior: one that equals its prior is N(0, 1).
 
         The posterior itself, unless the prior depends on the factors (as in an iVAE).
         """
-        if self.model is None or self.factors is None:
-            return self.posterior
-        device, dtype = self.model.place
-        with evaluation(self.model):
-            values = torch.from_numpy(np.ascontiguousarray(self.factors.values))
-            prior = self.model.prior_given(values.to(device, dtype))
+        prior = self.conditional_prior
         if prior is None or self.posterior.deterministic:
             return self.posterior
-        return self.posterior.relative_to(prior.detach().to("cpu", self.posterior.mean.dtype))
+        return self.posterior.relative_to(prior)
 
     @cached_property
     def usage(self) -> Usage:

@@ -35,7 +35,9 @@ Rule = str | Sequence[int]
 """One of RULES, or the latents themselves."""
 
 
-def active_latents(who: str, autoencoder: Autoencoder, codes: Recorded, active: Rule) -> list[int]:
+def active_latents(
+    who: str, autoencoder: Autoencoder | None, codes: Recorded, active: Rule
+) -> list[int]:
     """The latents to use, by one of the rules above."""
     posterior = posterior_of(codes, who)
     mean = codes_of(posterior, who)

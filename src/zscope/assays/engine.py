@@ -88,7 +88,7 @@ def posterior_of(recorded: Recorded, who: str) -> Posterior:
     return recorded if isinstance(recorded, Posterior) else Posterior(recorded_codes(recorded, who))
 
 
-def used_latents(autoencoder: Autoencoder, recorded: Recorded, who: str) -> list[int]:
+def used_latents(autoencoder: Autoencoder | None, recorded: Recorded, who: str) -> list[int]:
     """The latents that count (`zscope.usage`), of a recording or of a model and its posterior."""
     posterior = posterior_of(recorded, who)
     if len(posterior) == 0:

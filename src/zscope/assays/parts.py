@@ -236,6 +236,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "feature_names": lambda recording: recording.feature_names,
     "feature_units": _feature_units,
     "conditional_kl": _conditional_kl,
+    "conditional_prior": lambda recording: recording.conditional_prior,
     "types": _types,
     "response_matrix": _response_matrix,
     "base": _nearest_to_mean,

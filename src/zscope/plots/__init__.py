@@ -16,6 +16,7 @@ _HOMES = {
     "bars": "amounts",
     "histogram": "amounts",
     "histograms": "amounts",
+    "binned_panels": "amounts",
     "causal_graph": "graphs",
     "causal_graphs": "graphs",
     "lines": "curves",

@@ -1,15 +1,16 @@
 """Bars and histograms."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["bars", "histogram", "histograms"]
+__all__ = ["Binned", "bars", "binned_panels", "histogram", "histograms"]
 
 
 @theme.themed
@@ -152,3 +153,75 @@ def _histograms(
     if len(arrays) > 1:
         ax.legend(loc="upper right")
     return ax
+
+
+class Binned(NamedTuple):
+    """One panel of histograms that were counted before: fractions over the same edges."""
+
+    fractions: Mapping[str, Any]
+    edges: Any
+    line: Any = None  # a curve to compare with, one number for each bin
+    mark: float | None = None  # a value to compare with
+
+
+@theme.themed
+def binned_panels(
+    grid: Sequence[Sequence[Binned]],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    colours: Sequence[Any] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Figure | Axes:
+    """Small multiples of counted histograms: one row for each item of `grid`.
+
+    The first histogram of a panel is filled with the colour of its row, others are outlines
+    with a legend in the first row. `rows` are written above the first panel of each row, `columns` below the
+    last one. With `ax` only the first panel is drawn, on it.
+    """
+    if not grid or not all(grid):
+        raise ConfigError(
+            f"binned_panels: got {len(grid)} rows, some of them empty. Pass a panel for each cell."
+        )
+    colours = [theme.BLUE] * len(grid) if colours is None else colours
+    if ax is not None:
+        ax = theme.axes(ax)
+        _draw_binned(ax, grid[0][0], colours[0])
+        ax.set(xlabel=columns[0], ylabel="fraction")
+        theme.title(ax, rows[0])
+        return ax
+    down, across = len(grid), max(map(len, grid))
+    figure, axes = theme.panels(down, across, min(theme.PAGE, 1.9 * across), 0.35 + 1.25 * down)
+    for row, (panels, colour) in enumerate(zip(grid, colours, strict=True)):
+        for column, panel in enumerate(panels):
+            place = axes[row, column]
+            _draw_binned(place, panel, colour)
+            place.set_yticks([])
+            place.spines["left"].set_visible(False)
+            place.locator_params(axis="x", nbins=4)
+            if row == 0 and len(panel.fractions) > 1:
+                place.legend(loc="best", fontsize=theme.SMALL)
+            if row == down - 1:
+                place.set_xlabel(columns[column])
+        axes[row, 0].set_title(rows[row], fontsize=theme.NORMAL)
+    if title:
+        figure.suptitle(title, fontsize=theme.LARGE, x=0.01, ha="left")
+    return figure
+
+
+def _draw_binned(ax: Axes, panel: Binned, colour: Any) -> None:
+    edges = theme.array(panel.edges)
+    others = iter((theme.INK, theme.GREY, theme.GREEN))
+    for number, (name, values) in enumerate(panel.fractions.items()):
+        heights = theme.array(values)
+        if number == 0:
+            ax.stairs(heights, edges, fill=True, color=colour, alpha=0.75, label=name)
+        else:
+            ax.stairs(heights, edges, color=next(others), linewidth=1.0, label=name)
+    if panel.line is not None:
+        middle = (edges[1:] + edges[:-1]) / 2
+        ax.plot(middle, theme.array(panel.line), color=theme.INK, linewidth=0.9)
+    if panel.mark is not None and edges[0] <= panel.mark <= edges[-1]:
+        ax.axvline(panel.mark, color=theme.INK, linewidth=0.8, linestyle=(0, (4, 2)))
+    ax.set_ylim(bottom=0)

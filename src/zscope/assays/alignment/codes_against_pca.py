@@ -1,0 +1,394 @@
+"""Codes against PCA: are the latents the principal components of the observations?
+
+With k the number of latents in use, M their codes (posterior means), T the scores of the
+observations on their first k principal directions, both centred, and Q an orthonormal basis
+of the columns of each:
+
+    space   canonical correlations ρ_i = singular values of Q_M^T Q_T, angles arccos ρ_i
+    axes    C_jl = |corr(μ_j, t_l)|; each latent is matched with one component so that the
+            matched correlations are largest in sum; their mean is the score
+    order   Spearman correlation of the ranks of the latents by mean posterior variance (smallest
+            first) and the numbers of their matched components
+
+A linear VAE finds the space, the axes and the order: 1, 1, 1. A linear autoencoder without noise
+finds the space only; its axes are arbitrary. `chance` is the score of the right space with axes
+that are rotated at random (Haar measure): 2√2/π = 0.900 for two latents, 0.828 for three, 0.729
+for five.
+
+All are unchanged by rotating, shifting or uniformly scaling the observations and by permuting,
+flipping, shifting or scaling latents. An invertible linear map of the codes leaves the space as
+it is, and changes the axes. Where two eigenvalues are (nearly) equal, the components themselves
+are arbitrary: this is flagged.
+
+`points` > 0 asks the same of small neighbourhoods: at that many points, among the `neighbours`
+observations (50 by default) with the nearest codes, in units of the standard deviation of each
+latent. The nearest observations would not do: they fill a ball, which has no principal directions.
+Of 50 unrelated rows, canonical correlations are about sqrt(k / 50), not 0.
+
+Rolinek, Zietlow & Martius, "Variational autoencoders pursue PCA directions (by accident)", CVPR
+2019; Zietlow, PhD thesis, Tübingen 2022, theorem 2; for the order Lucas et al., "Don't blame the
+ELBO!", NeurIPS 2019. The three numbers are ours.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
+
+from zscope.assays.active import Rule, active_latents, check_two_active, random_rows
+from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import Recorded, posterior_of
+from zscope.assays.entry import Entry
+from zscope.assays.matrices import Array, as_rows, centre, unit_scale
+from zscope.errors import ConfigError, Undefined
+from zscope.randomness import fresh
+from zscope.recording import Recording
+from zscope.results import Measure, Scored
+from zscope.types import Codes, Matrix, Spectrum, as_tensor
+
+__all__ = ["CodesAgainstPCA", "codes_against_pca", "matched_chance"]
+
+FLAT = 1e-6  # of the largest singular value: below it there is no direction
+EQUAL = 0.01  # relative difference of eigenvalues, below which components are arbitrary
+DIRECT = 256  # matrices with fewer rows or columns are decomposed completely
+PerPoint = Float[Tensor, " points"]
+Canonical = Float[Tensor, " shared"]
+Rows = Float[Tensor, "samples features"]
+Eigenvalues = Float[Tensor, " eigenvalues"]  # one more than there are components
+
+
+@dataclass(frozen=True, eq=False)
+class Local:
+    """The three answers around each point; those without an answer are left out."""
+
+    axes: PerPoint
+    space: PerPoint  # mean canonical correlation
+    order: Float[Tensor, " ordered"]  # may be shorter: posterior variances can be equal
+    neighbours: int
+    skipped: int  # points where the neighbours vary along too few directions
+
+
+@dataclass(frozen=True, eq=False)
+class CodesAgainstPCA(Scored):
+    axes: float  # mean matched correlation
+    chance: float  # of the axes
+    space: float  # mean canonical correlation
+    order: float | None  # None without posterior variances, or if all are equal
+    samples: int
+    active: list[int]
+    passive: list[int]
+    matched: list[int]  # the component of each active latent, from 0
+    correlations: Matrix  # |corr|: active latents x components
+    canonical: Canonical  # largest first
+    angles: Canonical  # degrees, smallest first
+    eigenvalues: Spectrum  # of the first components
+    explained: float  # share of the variance of the observations in them
+    spreads: Spectrum  # variance of the codes of each active latent
+    variances: Spectrum | None  # mean posterior variance of each active latent
+    points: int  # neighbourhoods asked for
+    local_axes: PerPoint
+    local_space: PerPoint
+    local_order: Float[Tensor, " ordered"]
+    flags: list[str]
+
+    why_no_interval = "it describes the codes at hand; training with another seed changes far more"
+    score_fields = ("axes", "space", "order")
+
+    @property
+    def score(self) -> float:
+        return self.axes
+
+    def measures(self) -> list[Measure]:
+        unrelated = f"about {math.sqrt(len(self.active) / self.samples):.2g} for unrelated codes"
+        parts = [
+            self.measure("", self.axes),
+            self.measure("space", self.space, chance=unrelated),
+        ]
+        if self.order is not None:
+            parts.append(self.measure("order", self.order, chance=0.0))
+        if len(self.local_axes):
+            count = len(self.local_axes)
+            parts.append(self.measure("local axes", float(self.local_axes.mean()), samples=count))
+            space, few = float(self.local_space.mean()), "that of few unrelated rows is far above 0"
+            parts.append(self.measure("local space", space, chance=few, samples=count))
+        if len(self.local_order):
+            mean, count = float(self.local_order.mean()), len(self.local_order)
+            parts.append(self.measure("local order", mean, chance=0.0, samples=count))
+        return parts
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import heatmap
+
+        # Rows in the order of their components, so that aligned latents are a diagonal.
+        rows = sorted(range(len(self.active)), key=lambda row: self.matched[row])
+        return heatmap(
+            self.correlations[rows],
+            rows=[str(self.active[row]) for row in rows],
+            columns=[str(component + 1) for component in range(len(rows))],
+            x="principal component",
+            y="latent",
+            label="|correlation|",
+            title=f"axes {self.axes:.2f} (chance {self.chance:.2f}), space {self.space:.2f}",
+            limit=1.0,
+            ax=ax,
+        )
+
+
+@accepts_recording
+def codes_against_pca(
+    observations: Array,
+    codes: Recorded,
+    *,
+    active: Rule = "used",
+    samples: int = 2000,
+    points: int = 0,
+    neighbours: int = 50,
+    generator: Generator | None = None,
+) -> CodesAgainstPCA:
+    """Compare codes with the principal components of at most `samples` observations.
+
+    `codes` are those of the observations, row by row; a posterior also tells the order. `active`
+    selects the latents, as in `distance_to_orthogonality`. `points` neighbourhoods of
+    `neighbours` observations are compared in the same way. Raises `Undefined` for fewer than
+    two active latents, or if the observations vary along fewer directions.
+    """
+    who = "codes_against_pca"
+    posterior = posterior_of(codes, who)
+    x = as_tensor(observations, who)
+    if x.ndim == 0 or len(x) != len(posterior):
+        raise Undefined(
+            f"{who}: observations of shape {tuple(x.shape)} and {len(posterior)} codes; row i of "
+            "both must belong together. Record the observations: zs.record(model, data)"
+        )
+    model = codes.model if isinstance(codes, Recording) else None
+    chosen = active_latents(who, model, codes, active)
+    check_two_active(who, chosen, posterior.latents)
+    _check_sizes(who, len(chosen), points, neighbours)
+    generator = fresh(generator)
+    rows = random_rows(len(x), samples, generator, who)
+    x = as_rows(x[rows.to(x.device)], who, least=len(chosen) + 2).cpu()
+    means = as_rows(posterior.mean[rows.to(posterior.mean.device)][:, chosen], who).cpu()
+    variances = None
+    if not posterior.deterministic:
+        variances = posterior.variance[rows.to(posterior.mean.device)][:, chosen].double().cpu()
+    whole = _compare(who, means, x, variances)
+    local = _around_points(who, means, x, variances, points, neighbours, generator)
+    return CodesAgainstPCA(
+        axes=whole.axes,
+        chance=matched_chance(len(chosen)),
+        space=float(whole.canonical.mean()),
+        order=whole.order,
+        samples=len(x),
+        active=chosen,
+        passive=[j for j in range(posterior.latents) if j not in chosen],
+        matched=whole.matched,
+        correlations=whole.correlations,
+        canonical=whole.canonical,
+        angles=whole.angles,
+        eigenvalues=whole.eigenvalues[: len(chosen)],
+        explained=min(1.0, float(whole.eigenvalues[: len(chosen)].sum()) / whole.total),
+        spreads=means.var(0, correction=0),
+        variances=None if variances is None else variances.mean(0),
+        points=points,
+        local_axes=local.axes,
+        local_space=local.space,
+        local_order=local.order,
+        flags=[*_flags(whole, len(chosen)), *_local_flags(local, points)],
+    )
+
+
+def _check_sizes(who: str, latents: int, points: int, neighbours: int) -> None:
+    if points < 0 or neighbours < latents + 2:
+        raise ConfigError(
+            f"{who}: points={points}, neighbours={neighbours}; expected points >= 0, and at least "
+            f"{latents + 2} neighbours for {latents} latents. The default is 50."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    axes: float
+    order: float | None
+    matched: list[int]
+    correlations: Matrix
+    canonical: Canonical
+    angles: Canonical
+    eigenvalues: Eigenvalues
+    total: float  # variance of the observations
+    dependent: int  # directions of the codes that are missing
+
+
+def _compare(who: str, means: Codes, x: Rows, variances: Codes | None) -> _Comparison:
+    from scipy.optimize import linear_sum_assignment
+
+    latents = means.shape[1]
+    codes = centre(means)
+    lengths = codes.norm(dim=0)
+    if not lengths.all():
+        raise Undefined(
+            f"{who}: {int((lengths == 0).sum())} of {latents} active latents have the same code in "
+            f"all {len(codes)} rows, so they are correlated with nothing. Choose others: active=[…]"
+        )
+    scores, eigenvalues, total = principal_scores(x, latents)
+    rank = int((eigenvalues[:latents] > FLAT**2 * eigenvalues[0]).sum())
+    if rank < latents:
+        raise Undefined(
+            f"{who}: {latents} latents are in use, but {len(x)} observations vary along {rank} "
+            "directions only. Record more observations, or choose fewer latents: active=[…]"
+        )
+    units = codes / lengths
+    components = scores / scores.norm(dim=0)  # already orthogonal
+    correlations = (units.T @ components).abs().clamp(max=1)
+    latent, component = linear_sum_assignment(-correlations.numpy())
+    basis, sizes, _ = torch.linalg.svd(units, full_matrices=False)
+    basis = basis[:, sizes > 1e-8 * sizes[0]]
+    canonical = torch.linalg.svdvals(basis.T @ components).clamp(max=1)
+    # The sines, of what is outside of the space, are exact where the cosines are nearly 1.
+    outside = torch.linalg.svdvals(basis - components @ (components.T @ basis)).flip(0)
+    angles = torch.where(canonical > 0.7, outside.clamp(max=1).arcsin(), canonical.arccos())
+    return _Comparison(
+        axes=float(correlations[latent, component].mean()),
+        order=None if variances is None else _rank_correlation(variances.mean(0), component),
+        matched=component.tolist(),
+        correlations=correlations,
+        canonical=canonical,
+        angles=angles.rad2deg(),
+        eigenvalues=eigenvalues,
+        total=total,
+        dependent=latents - basis.shape[1],
+    )
+
+
+def principal_scores(
+    x: Rows, count: int
+) -> tuple[Float[Tensor, "samples components"], Eigenvalues, float]:
+    """Scores on the first `count` principal directions, eigenvalues (one more, if there is one)
+    and the variance of all features together."""
+    centred = centre(x)
+    if not centred.any():
+        raise Undefined(
+            f"codes_against_pca: all {len(x)} observations are equal, so they have no principal "
+            "directions. Record observations that differ."
+        )
+    scaled = unit_scale(centred)
+    unit = float((centred.abs().max() / scaled.abs().max()).square())
+    small = min(scaled.shape)
+    if small <= DIRECT or count + 1 >= small // 4:
+        U, values, _ = torch.linalg.svd(scaled, full_matrices=False)
+    else:
+        from scipy.sparse.linalg import svds
+
+        start = np.ones(small)
+        left, sizes, _ = svds(scaled.numpy(), k=count + 1, v0=start, return_singular_vectors="u")
+        order = np.argsort(-sizes)
+        U, values = torch.from_numpy(left[:, order].copy()), torch.from_numpy(sizes[order].copy())
+    values = torch.nn.functional.pad(values, (0, max(0, count - len(values))))
+    scores = U[:, :count] * values[: U.shape[1]][:count] * math.sqrt(unit)
+    total = float(scaled.square().sum()) / len(x) * unit
+    return scores, values[: count + 1].square() / len(x) * unit, total
+
+
+def _rank_correlation(variances: Spectrum, components: Int[np.ndarray, " latents"]) -> float | None:
+    """Spearman's correlation; None if all variances are equal."""
+    from scipy.stats import spearmanr
+
+    if float(variances.max() - variances.min()) <= 1e-9 * float(variances.max()):
+        return None
+    return float(spearmanr(variances.numpy(), components).statistic)
+
+
+def _around_points(
+    who: str,
+    means: Codes,
+    x: Rows,
+    variances: Codes | None,
+    points: int,
+    neighbours: int,
+    generator: Generator,
+) -> Local:
+    axes, space, order, skipped = [], [], [], 0
+    if points and len(x) < neighbours:
+        raise Undefined(
+            f"{who}: {len(x)} observations, and neighbourhoods of {neighbours}. Record more, raise "
+            "samples, or ask for fewer neighbours."
+        )
+    chosen = random_rows(len(x), points, generator, who) if points else torch.arange(0)
+    units = means / means.std(0)
+    for row in chosen.tolist():
+        near = (units - units[row]).square().sum(1).topk(neighbours, largest=False).indices
+        spread = None if variances is None else variances[near]
+        try:
+            each = _compare(who, means[near], x[near], spread)
+        except Undefined:
+            skipped += 1
+            continue
+        axes.append(each.axes)
+        space.append(float(each.canonical.mean()))
+        order += [] if each.order is None else [each.order]
+    if skipped and not axes:
+        raise Undefined(
+            f"{who}: around all {points} points the {neighbours} nearest codes, or their "
+            "observations, vary along too few directions. Are many observations equal? Ask for "
+            "more neighbours."
+        )
+    numbers = (torch.tensor(each, dtype=torch.float64) for each in (axes, space, order))
+    return Local(*numbers, neighbours=neighbours, skipped=skipped)
+
+
+@cache
+def matched_chance(latents: int) -> float:
+    """The mean matched correlation of components that are rotated at random (Haar measure).
+
+    For two latents exactly 2√2/π = 0.900; for more the mean of seeded draws, within 0.001.
+    """
+    if latents == 1:
+        return 1.0
+    if latents == 2:
+        return 2 * math.sqrt(2) / math.pi
+    from scipy.optimize import linear_sum_assignment
+
+    draws = max(40, min(20_000, 8_000_000 // latents**2))
+    rotations = random_orthogonal(draws, latents, seed=latents).abs().numpy()
+    return float(np.mean([each[linear_sum_assignment(-each)].mean() for each in rotations]))
+
+
+def _flags(whole: _Comparison, latents: int) -> list[str]:
+    flags = []
+    values = whole.eigenvalues
+    gaps = (values[:-1] - values[1:]) / values[:-1].clamp(min=1e-300)
+    equal = [k + 1 for k, gap in enumerate(gaps[:latents].tolist()) if gap < EQUAL]
+    if equal:
+        pairs = ", ".join(f"{k} and {k + 1}" for k in equal)
+        flags.append(
+            f"Principal components {pairs} have eigenvalues that differ by less than {EQUAL:.0%}: "
+            "their directions are arbitrary, and correlations with them have little meaning."
+        )
+    if whole.dependent:
+        flags.append(
+            f"The codes of {latents} latents span {latents - whole.dependent} directions only: "
+            "some latents are linear functions of others."
+        )
+    return flags
+
+
+def _local_flags(local: Local, points: int) -> list[str]:
+    if not local.skipped:
+        return []
+    return [
+        f"Left out {local.skipped} of {points} points: their {local.neighbours} nearest "
+        "codes, or the observations of these, vary along too few directions."
+    ]
+
+
+ENTRY = Entry(
+    question="Are the latents the principal components of the observations?",
+    takes=("observations", "recording"),
+    needs=("two latents",),
+    better="higher",
+)
