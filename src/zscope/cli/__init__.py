@@ -17,6 +17,7 @@ from zscope.cli import (
     explore,
     fondue,
     models,
+    rate_distortion,
     report,
     score,
     searches,
@@ -47,6 +48,7 @@ app.command()(explore.explore)
 app.command()(score.score)
 app.command()(compare.compare)
 app.command()(dynamics.dynamics)
+app.command()(rate_distortion.rate_distortion)
 app.command()(select.select)
 app.command()(fondue.fondue)
 app.command()(searches.elbow)

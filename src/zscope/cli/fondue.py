@@ -185,7 +185,7 @@ class Trace:
             return
         fits = report.value <= report.threshold
         verdict = "fits" if fits else "too many" if report.beta is None else "too strong"
-        verdict = verdict if report.use.used else "collapsed"
+        verdict = "collapsed" if report.use.collapsed else verdict
         notes = ["cached"] if report.remembered else []
         if not report.remembered and not self.at_once:
             notes.append(f"{self.clock() - self.start:.0f} s")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 from zscope.cli.options import AsJson, AssayOption, DataName, DataOption, Root, Seed, Where
 from zscope.errors import ConfigError
 
-__all__ = ["select"]
+__all__ = ["folders_where", "select"]
 
 
 def select(
@@ -67,7 +67,7 @@ def select(
     check_output("select", json=json, csv=csv)
     options = check_options(assay_options(set_))
     if where:
-        runs = _selected(runs, where)
+        runs = folders_where("select", runs, where)
     observed = None
     if data is not None:
         first = find_members("select", runs)[0][0]
@@ -88,7 +88,7 @@ def select(
     print_with_figure(result, figure, json=json, csv=table)
 
 
-def _selected(targets: list[str], where: list[str]) -> list[str]:
+def folders_where(command: str, targets: list[str], where: list[str]) -> list[str]:
     """The folders of the runs that fulfil the conditions, of which some targets may have none."""
     from zscope.cli.options import runs_where
     from zscope.collection import runs as read_runs
@@ -96,7 +96,7 @@ def _selected(targets: list[str], where: list[str]) -> list[str]:
     folders, refusals = [], []
     for target in targets:
         try:
-            folders += [str(path) for path in runs_where("select", read_runs(target), where).paths]
+            folders += [str(path) for path in runs_where(command, read_runs(target), where).paths]
         except ConfigError as error:
             refusals.append(error)
     if not folders:

@@ -12,6 +12,8 @@ from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_pres
 from zscope.experiments.fondue import fondue
 from zscope.experiments.perturbation import perturb
 from zscope.experiments.perturbation.evaluation import evaluate_perturbation
+from zscope.experiments.rate_distortion import rate_distortion_curves
+from zscope.experiments.replay import stored_trials
 from zscope.experiments.searches import elbow_curve, search_beta
 from zscope.experiments.selection import select_models
 
@@ -27,9 +29,11 @@ __all__ = [
     "evaluate_perturbation",
     "fondue",
     "perturb",
+    "rate_distortion_curves",
     "search_beta",
     "select_models",
     "similarity_preservation",
+    "stored_trials",
 ]
 
 

@@ -28,13 +28,18 @@ from zscope.assays.dimension.fondue import (
     Fondue,
     StableFondue,
     Use,
+    add_trials,
     binary_fondue,
     fondue_beta,
     fondue_types,
     stable_fondue,
 )
 from zscope.assays.dimension.fondue import fondue as search_latents
-from zscope.assays.dimension.repeated_fondue import RepeatedFondue, repeat_fondue
+from zscope.assays.dimension.repeated_fondue import (
+    RepeatedFondue,
+    fondue_trials,
+    repeat_fondue,
+)
 from zscope.data.dataset import Dataset, as_dataset
 from zscope.errors import ConfigError, DataError, RunError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps import step_of
@@ -281,6 +286,7 @@ def _search_latents(
     trials: Trials, search: str, start: float | None, limit: int, steps: int, *, stable: bool
 ) -> Fondue | StableFondue:
     begin = trials.intrinsic_dimension() if start is None else start
+    trace = trials.criterion == "trace"
 
     def run_search(steps: int) -> Fondue:
         def evaluate(n: int) -> tuple[float, Use]:
@@ -290,9 +296,12 @@ def _search_latents(
             result = fondue_types(lambda n: evaluate(n)[1], start=begin, limit=limit)
         elif search == "binary":
             high = min(limit + 1, 200)  # which is never tried itself
-            result = binary_fondue(evaluate, high=high, threshold=trials.threshold)
+            result = binary_fondue(evaluate, high=high, threshold=trials.threshold, trace=trace)
         else:
-            result = search_latents(evaluate, start=begin, threshold=trials.threshold, limit=limit)
+            result = search_latents(
+                evaluate, start=begin, threshold=trials.threshold, limit=limit, trace=trace
+            )
+        result = add_trials(result, fondue_trials(trials.known(steps)))
         return replace(result, flags=list(trials.flags))
 
     return stable_fondue(run_search, steps=steps) if stable else run_search(steps)

@@ -13,7 +13,12 @@ import torch
 
 from zscope import models, store
 from zscope.assays.dimension.fondue import Use
-from zscope.assays.dimension.gaps import dimension_gap, information_gap, trace_gap
+from zscope.assays.dimension.gaps import (
+    InformationGap,
+    dimension_gap,
+    information_gap,
+    trace_gap,
+)
 from zscope.assays.dimension.intrinsic import intrinsic_dimension
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Autoencoder, evaluation
@@ -28,7 +33,10 @@ from zscope.training.checks import check_first_batch
 from zscope.training.config import RATE
 from zscope.training.loop import configure
 
-__all__ = ["GAPS", "THRESHOLDS", "Progress", "Trials", "contents_of", "read_trials", "size_of"]
+__all__ = [
+    "BANDWIDTHS", "GAPS", "THRESHOLDS", "Progress", "Trials", "check_criterion", "contents_of",
+    "measure_gap", "read_trials", "size_of",
+]  # fmt: skip
 
 # criterion -> the threshold it is published with
 THRESHOLDS = {"trace": 1.0, "sampled": 1.0, "dimension": 1.0, "information": -0.01, "types": 0.0}
@@ -97,6 +105,48 @@ def read_trials(file: Path) -> tuple[dict[str, Any], list[str], dict[str, tuple[
         ) from error
 
 
+def measure_gap(
+    recording: Recording, criterion: str = "trace", bandwidth: str = BANDWIDTHS[0]
+) -> tuple[float, Use, list[str]]:
+    """The gap of a model by a criterion, how it uses its latents, and flags about the gap.
+
+    Types, latents in use and KL are relative to the prior, as is the trace gap.
+    """
+    kl = float(recording.relative.kl().double().mean(0).sum())
+    use = Use.of(variable_types(recording))._replace(used=len(recording.used), kl=kl)
+    if criterion == "types":
+        return float(use.passive), use, []
+    if criterion == "dimension":
+        return dimension_gap(recording).score, use, []
+    if criterion == "information":
+        gap = _information_gap(recording, bandwidth)
+        return gap.score, use, [SATURATED] if gap.saturated else []
+    return trace_gap(recording, sampled=criterion == "sampled").score, use, []
+
+
+def _information_gap(recording: Recording, bandwidth: str) -> InformationGap:
+    model = recording.autoencoder
+    z = recording.posterior.sample(named_generator(recording.seed, "information-gap"))
+    device, dtype = model.place
+    with evaluation(model):
+        parts = torch.split(z, 256)
+        decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
+    return information_gap(recording.observations, decoded, z, bandwidth=bandwidth)
+
+
+def check_criterion(criterion: str, bandwidth: str | None) -> None:
+    """Refuse an unknown criterion, and a bandwidth that it does not have."""
+    if criterion not in THRESHOLDS:
+        raise ConfigError(
+            f"fondue: no criterion is called {criterion!r}. {did_you_mean(criterion, THRESHOLDS)}"
+        )
+    if bandwidth is not None and (criterion != "information" or bandwidth not in BANDWIDTHS):
+        raise ConfigError(
+            f"fondue: bandwidth={bandwidth!r} with the criterion {criterion}. Only the criterion "
+            f"information has a kernel; its bandwidth is {' or '.join(BANDWIDTHS)}."
+        )
+
+
 class Trials:
     """Trains models of one kind on one dataset and measures them; saves results in a folder."""
 
@@ -116,16 +166,7 @@ class Trials:
         out: str | Path | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        if criterion not in THRESHOLDS:
-            raise ConfigError(
-                f"fondue: no criterion is called {criterion!r}. "
-                f"{did_you_mean(criterion, THRESHOLDS)}"
-            )
-        if bandwidth is not None and (criterion != "information" or bandwidth not in BANDWIDTHS):
-            raise ConfigError(
-                f"fondue: bandwidth={bandwidth!r} with the criterion {criterion}. Only the "
-                f"criterion information has a kernel; its bandwidth is {' or '.join(BANDWIDTHS)}."
-            )
+        check_criterion(criterion, bandwidth)
         reserved = sorted({"latents", "seed"} & set(options or {}))
         if reserved:
             raise ConfigError(
@@ -173,6 +214,15 @@ class Trials:
             self._save()
         report(*self.measured[key])
         return self.measured[key]
+
+    def known(self, steps: int) -> dict[int, tuple[float, Use]]:
+        """By size, the trials so far that were trained for so many steps without a β of theirs."""
+        sizes = {key: size_of(key) for key in self.measured}
+        return {
+            latents: self.measured[key]
+            for key, (latents, beta, own) in sorted(sizes.items(), key=lambda each: each[1][0])
+            if beta is None and own == steps
+        }
 
     def try_training(self, latents: int, *, beta: float | None = None) -> None:
         """Refuse settings with which no model could be trained; nothing is written."""
@@ -229,31 +279,9 @@ class Trials:
         return record(model, self.held_out, samples=self.samples, seed=self.seed)
 
     def _measure(self, model: Autoencoder) -> tuple[float, Use]:
-        recording = self._record(model)
-        kl = float(recording.relative.kl().double().mean(0).sum())
-        use = Use.of(variable_types(recording))._replace(used=len(recording.used), kl=kl)
-        return self._gap(recording, use), use
-
-    def _gap(self, recording: Recording, use: Use) -> float:
-        if self.criterion == "types":
-            return float(use.passive)
-        if self.criterion == "dimension":
-            return dimension_gap(recording).score
-        if self.criterion == "information":
-            return self._information_gap(recording)
-        return trace_gap(recording, sampled=self.criterion == "sampled").score
-
-    def _information_gap(self, recording: Recording) -> float:
-        model = recording.autoencoder
-        z = recording.posterior.sample(named_generator(self.seed, "information-gap"))
-        device, dtype = model.place
-        with evaluation(model):
-            parts = torch.split(z, 256)
-            decoded = torch.cat([model.decode(part.to(device, dtype)).cpu() for part in parts])
-        gap = information_gap(recording.observations, decoded, z, bandwidth=self.bandwidth)
-        if gap.saturated and SATURATED not in self.flags:
-            self.flags.append(SATURATED)
-        return gap.score
+        gap, use, flags = measure_gap(self._record(model), self.criterion, self.bandwidth)
+        self.flags += [flag for flag in flags if flag not in self.flags]
+        return gap, use
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -34,6 +34,7 @@ _HOMES = {
     "map_figure": "maps",
     "heatmap": "matrices",
     "rank_correlations": "families",
+    "rate_distortion_plane": "rates",
     "score_lines": "families",
     "score_scatter": "families",
     "heatmaps": "matrices",

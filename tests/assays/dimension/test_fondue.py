@@ -23,7 +23,7 @@ from zscope.assays.dimension.renyi import (
     renyi_entropy,
     renyi_information,
 )
-from zscope.assays.dimension.repeated_fondue import repeat_fondue
+from zscope.assays.dimension.repeated_fondue import repeat_fondue, replay_fondue
 from zscope.assays.regime.types import variable_types
 from zscope.autoencoder import Posterior
 from zscope.errors import ConfigError, Undefined
@@ -457,3 +457,117 @@ def test_the_figure_marks_the_mean_that_the_text_states_and_tells_seeds_apart():
     assert "1.5 latents" in [text.get_text() for text in ax.texts]
     first, second = (line for line in ax.get_lines() if line.get_label().startswith("seed"))
     assert first.get_color() != second.get_color()
+
+
+# Stored trials
+
+
+LINEAR = torch.tensor([9.0, 4, 2, 1, 0.5, 0.2, 0.1, 0.05])
+
+
+def linear_trials(beta: float, sizes: int = 12) -> dict[int, tuple[float, Use]]:
+    """The gap and the use of the best linear model of every size."""
+    trials = {}
+    for n in range(1, sizes + 1):
+        optimum = theory.linear_vae_optimum(LINEAR, gamma=0.3, beta=beta, latents=n)
+        use = Use.of(variable_types(optimum.variance.expand(20, n)))
+        used = int((optimum.kl > 0.1).sum())
+        trials[n] = optimum.trace_gap, use._replace(used=used, kl=float(optimum.kl.sum()))
+    return trials
+
+
+@pytest.mark.parametrize(("beta", "expected"), [(1, 4), (2, 3), (4, 2), (8, 2)])
+def test_every_search_has_the_same_answer_on_the_trials_of_a_linear_model(beta, expected):
+    trials = linear_trials(beta)
+
+    def search(start):
+        if start == "binary":
+            return replay_fondue(trials, search="binary", trace=True)
+        return replay_fondue(trials, start=start, trace=True)
+
+    result = repeat_fondue(search, [1, 2, 3, 5, 8, 12])
+    assert (result.mean, result.sd, result.median) == (expected, 0, expected)
+    assert set(result.statuses.values()) == {"found"}
+    assert search("binary").latents == expected
+    # The sizes are those that a search with training would have tried.
+    tried = []
+
+    def evaluate(n):
+        tried.append(n)
+        return trials[n]
+
+    assert fondue(evaluate, start=8, limit=12).latents == expected
+    assert search(8).sizes == tried
+    rows = [row for row in result.records() if row["seed"] == 8]
+    assert len(rows) == len(trials)
+    assert [row["latents"] for row in rows if row["needed"]] == sorted(tried)
+    (answer,) = [row for row in rows if row["answer"]]
+    assert answer["gap for each latent"] == pytest.approx(trials[expected][0] / expected)
+    assert (answer["active"], answer["mixed"], answer["passive"]) == trials[expected][1][:3]
+
+
+@pytest.mark.parametrize("share", [0.95, 0.998, 1.0])
+@pytest.mark.parametrize("search", [{"start": 3}, {"search": "binary"}])
+def test_gaps_of_passive_latents_alone_are_a_collapse_whatever_else_is_said(share, search):
+    bare = {n: share * n for n in range(1, 9)}
+    assert replay_fondue(bare, **search).status == "collapsed"
+    used = {n: (share * n, Use(0, n, 0, used=n, kl=2.0)) for n in bare}
+    result = replay_fondue(used, trace=True, **search)
+    assert (result.latents, result.status) == (0, "collapsed")
+    assert replay_fondue(used, **search).status == "found"  # another gap may be near n
+
+
+def test_a_divergence_below_a_tenth_of_a_nat_is_a_collapse():
+    def trials(kl):
+        return {n: (0.3 * n, Use(0, n, 0, used=n, kl=kl)) for n in range(1, 9)}
+
+    assert replay_fondue(trials(0.099), start=2).status == "collapsed"
+    assert replay_fondue(trials(0.101), start=2).latents == 3
+
+
+def test_a_gap_above_the_number_of_latents_is_refused():
+    """As of an iVAE whose variances are not in units of its prior."""
+    with pytest.raises(Undefined, match="gap of 4 latents is 5, more than.*units of the prior"):
+        replay_fondue({n: 1.25 * n for n in range(1, 9)}, start=4, trace=True)
+    within = replay_fondue({n: 1.02 * n for n in range(1, 9)}, start=4, trace=True)
+    assert within.status == "collapsed"
+
+
+def test_a_gap_that_falls_again_is_not_monotone_and_its_answer_depends_on_the_start():
+    gaps = {1: 0.2, 2: 0.5, 3: 1.4, 4: 0.8, 5: 0.9, 6: 2.0, 7: 3.0, 8: 4.0}
+    low, high = replay_fondue(gaps, start=3), replay_fondue(gaps, start=4)
+    assert (low.latents, high.latents) == (2, 5)
+    assert low.status == high.status == "not monotone"
+    assert low.reversals == [(3, 4), (3, 5)]
+    assert low.sizes == [3, 1, 2]
+    assert [trial.latents for trial in low.others] == [4, 5, 6, 7, 8]
+    result = repeat_fondue(lambda start: replay_fondue(gaps, start=start), [3, 4])
+    assert (result.mean, result.status) == (3.5, "found")
+    assert "In 2 of 2 searches the gap is not monotone (seed 3, 4)" in result.flags[0]
+    rising = {n: 0.3 * n for n in gaps}
+    assert replay_fondue(rising, start=3).status == "found"
+    assert replay_fondue(rising, start=3).reversals == []
+
+
+def test_a_replay_needs_the_sizes_of_its_search():
+    gaps = {n: 0.3 * n for n in (1, 2, 4)}
+    with pytest.raises(Undefined, match="needs a model of 3 latents.*1, 2, 4.*Train that size"):
+        replay_fondue(gaps, start=2)
+    assert replay_fondue({n: 0.1 * n for n in (4, 8)}, start=4).status == "limit"
+    with pytest.raises(ConfigError, match="no trials"):
+        replay_fondue({}, start=2)
+    with pytest.raises(ConfigError, match="binary has none"):
+        replay_fondue(gaps, start=2, search="binary")
+    with pytest.raises(Undefined, match="NaN"):
+        replay_fondue({1: 0.1, 2: 2.0, 3: math.nan}, start=1)
+
+
+def test_the_figure_shows_where_every_latent_is_passive():
+    import matplotlib.pyplot as plt
+
+    ax = replay_fondue(linear_trials(2), start=4, trace=True).plot()
+    lines = [line for line in ax.get_lines() if line.get_linestyle() == "-."]
+    assert len(lines) == 1
+    assert (lines[0].get_xdata() == lines[0].get_ydata()).all()
+    assert "gap = latents" in [text.get_text() for text in ax.texts]
+    plt.close("all")

@@ -18,8 +18,18 @@ also add up: 20 of mean variance 0.05 make 1. So the types and the KL of each mo
 
 A model that uses no latent is no answer, however small its gap: one passive latent has a gap of
 just under 1. It is not acceptable at any threshold, and a search in which no model is acceptable
-is "collapsed". `evaluate` may return (gap, `Use`), with the latents that are used; of a bare gap
-a model is collapsed if the gap exceeds .9 for each latent (the limit of passive, section 6.4.1).
+is "collapsed". `evaluate` may return (gap, `Use`), with the latents that are used and their KL,
+of which less than .1 nat is a collapse too; of a bare gap a model is collapsed if the gap exceeds
+.9 for each latent (the limit of passive, section 6.4.1).
+
+With `trace=True` the gap is known to be the trace gap in units of the prior: then a search is also
+collapsed if the gaps of all its models exceed .9 for each latent, and a gap that exceeds the number
+of latents is refused (10 % more are within the error of training), because the variances are not in
+units of the prior.
+
+A search sees only gaps that grow: it never tries a size below one that is good. Whether the gap
+falls again at a larger size shows in trials of other searches (`add_trials`): the status is "not
+monotone" if gap(n) > t and gap(n') <= t for some n < n'. The answer then depends on the start.
 
 The same search works with any gap that is below its threshold while all latents are used and
 above it afterwards, and that converges early in training: `dimension_gap` (threshold 1),
@@ -31,8 +41,8 @@ code, with an upper limit added.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,19 +59,23 @@ __all__ = [
     "StableFondue",
     "Trial",
     "Use",
+    "add_trials",
     "binary_fondue",
     "fondue",
     "fondue_beta",
     "fondue_types",
+    "read_evaluation",
     "stable_fondue",
 ]
 
-Status = Literal["found", "limit", "collapsed"]
+Status = Literal["found", "limit", "collapsed", "not monotone"]
 WHY_NO_INTERVAL = "it is the answer of one search; repeat it with other seeds to see its spread"
 WHY_NO_CHANCE = "it is the size or the β of a model, not a property of codes"
 
 
 PASSIVE = 0.9  # mean posterior variance from which a latent is passive, with alpha = 0.1
+LEAST_NATS = 0.1  # a model whose latents carry less together has collapsed
+MOST = 1.1  # mean posterior variance of a latent, in units of the prior
 
 
 class Use(NamedTuple):
@@ -79,6 +93,11 @@ class Use(NamedTuple):
         counts = (len(types.active), len(types.mixed), len(types.passive))
         return cls(*counts, used=len(types.not_passive))
 
+    @property
+    def collapsed(self) -> bool:
+        """Whether no latent is used, or all of them together carry less than 0.1 nats."""
+        return self.used == 0 or (self.kl is not None and self.kl < LEAST_NATS)
+
     def __str__(self) -> str:
         kl = "" if self.kl is None else f", KL {self.kl:.2f} nats"
         return f"{self.active} active, {self.mixed} mixed, {self.passive} passive{kl}"
@@ -94,9 +113,12 @@ class Trial(NamedTuple):
     @property
     def collapsed(self) -> bool:
         """Whether the model uses none of its latents."""
-        if self.use is None:
-            return self.value > PASSIVE * self.latents
-        return self.use.used == 0
+        return self.at_the_prior if self.use is None else self.use.collapsed
+
+    @property
+    def at_the_prior(self) -> bool:
+        """Whether the gap of each latent is that of a passive one, on average."""
+        return self.value > PASSIVE * self.latents
 
 
 Evaluation = float | tuple[float, Use]
@@ -109,7 +131,8 @@ class Fondue(Scored):
 
     `status` is "found"; "limit" when the largest size allowed was still good (then the
     answer is a lower bound); "collapsed" when no model is acceptable (latents = 0): even the
-    smallest has a gap that is too large, or uses none of its latents.
+    smallest has a gap that is too large, or uses none of its latents; "not monotone" when another
+    model has a smaller gap with more latents, so that another start may have another answer.
     """
 
     latents: int
@@ -118,6 +141,8 @@ class Fondue(Scored):
     status: Status
     limit: int
     flags: list[str] = field(default_factory=list)  # warnings needed to read the answer
+    others: list[Trial] = field(default_factory=list)  # known, but not needed by this search
+    trace: bool = False  # whether the gap is the trace gap: n if no latent is used
 
     why_no_interval = WHY_NO_INTERVAL
     why_no_chance = WHY_NO_CHANCE
@@ -132,12 +157,37 @@ class Fondue(Scored):
         """How many models were trained."""
         return len(self.trials)
 
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes that the search trained, in this order."""
+        return [trial.latents for trial in self.trials]
+
+    @property
+    def answer(self) -> Trial | None:
+        """The trial of the answer; None if there is none, or if latents were counted instead."""
+        return next((trial for trial in self.trials if trial.latents == self.latents), None)
+
+    @property
+    def reversals(self) -> list[tuple[int, int]]:
+        """Sizes n < n' with gap(n) > threshold >= gap(n'), among all trials that are known."""
+        gaps = {trial.latents: trial.value for trial in sorted([*self.others, *self.trials])}
+        return [
+            (n, more)
+            for n, gap in gaps.items()
+            for more, other in gaps.items()
+            if n < more and gap > self.threshold >= other
+        ]
+
     def summary(self) -> list[tuple[str, str]]:
         gaps = [(f"gap of {trial.latents}", _gap_text(trial)) for trial in sorted(self.trials)]
         return [("status", self.status), ("threshold", f"{self.threshold:g}"), *gaps]
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "trials": [_trial_dict(trial) for trial in self.trials]}
+        tables = {"trials": self.trials, "others": self.others}
+        return {
+            **super().to_dict(),
+            **{name: [_trial_dict(trial) for trial in each] for name, each in tables.items()},
+        }
 
     def gaps(self) -> dict[float, float]:
         """The gap by the number of latents, ascending."""
@@ -157,10 +207,12 @@ class Fondue(Scored):
         ax.locator_params(axis="x", integer=True)
 
     def mark(self, ax: Any, answer: float) -> None:
-        """Lines at the answer, if there is one, and at the threshold."""
+        """Lines at the answer, if there is one, at the threshold and where no latent is used."""
         if answer > 0:
             mark_answer(ax, answer)
         mark_threshold(ax, self.threshold)
+        if self.trace:
+            mark_collapse(ax)
 
 
 def _gap_text(trial: "Trial | BetaTrial") -> str:
@@ -189,6 +241,18 @@ def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
         ha="left" if left else "right",
         fontsize="small",
     )
+
+
+def mark_collapse(ax: Any) -> None:
+    """A labelled line where the gap is the number of latents: all of them are passive."""
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    end = min(right, high)
+    ax.plot([0, end], [0, end], linestyle="-.", color="grey", linewidth=0.7, zorder=0)
+    ax.annotate(
+        "gap = latents", (end, end), (-3, -2), textcoords="offset points", ha="right", va="top",
+        fontsize="small",
+    )  # fmt: skip
+    ax.set(xlim=(left, right), ylim=(low, high))
 
 
 def latents_text(latents: float) -> str:
@@ -223,10 +287,14 @@ def fondue(
     start: float,
     threshold: float = 1.0,
     limit: int = 512,
+    trace: bool = False,
 ) -> Fondue:
-    """Search for the number of latents; `start` is usually the data's intrinsic dimension."""
+    """Search for the number of latents; `start` is usually the data's intrinsic dimension.
+
+    `trace` says that the gap is the trace gap, of which impossible values are refused.
+    """
     _check_settings("fondue", threshold, start=start, limit=limit)
-    trials = _Trials(evaluate, "fondue", threshold)
+    trials = _Trials(evaluate, "fondue", threshold, trace=trace)
     low, high = 0, None
     n = min(limit, max(1, round(start)))
     while n != low:
@@ -247,6 +315,7 @@ def binary_fondue(
     low: int = 1,
     high: int = 200,
     threshold: float = 1.0,
+    trace: bool = False,
 ) -> Fondue:
     """The same by bisection of a range that must contain the answer, as a baseline.
 
@@ -254,7 +323,7 @@ def binary_fondue(
     the answer is 0: sizes below `low` are not tried.
     """
     _check_settings("binary_fondue", threshold, start=low, limit=high - low)
-    trials = _Trials(evaluate, "binary_fondue", threshold)
+    trials = _Trials(evaluate, "binary_fondue", threshold, trace=trace)
     bottom, top = low, high
     while low < high:
         n = (low + high) // 2
@@ -281,22 +350,46 @@ def _check_settings(who: str, threshold: float, *, start: float, limit: int) -> 
 class _Trials:
     """`evaluate` with a cache: no size is trained twice."""
 
-    def __init__(self, evaluate: Callable[[int], Evaluation], who: str, threshold: float) -> None:
-        self.evaluate, self.who, self.threshold = evaluate, who, threshold
+    def __init__(
+        self, evaluate: Callable[[int], Evaluation], who: str, threshold: float, *, trace: bool
+    ) -> None:
+        self.evaluate, self.who, self.threshold, self.trace = evaluate, who, threshold, trace
         self.trials: dict[int, Trial] = {}
 
     def acceptable(self, n: int) -> bool:
         """Whether a model of n latents has a small gap, and uses any latent at all."""
         if n not in self.trials:
-            self.trials[n] = Trial(n, *_read(self.evaluate(n), f"{self.who}: evaluate({n})"))
+            trial = Trial(n, *read_evaluation(self.evaluate(n), f"{self.who}: evaluate({n})"))
+            if self.trace and trial.value > MOST * n:
+                raise Undefined(
+                    f"{self.who}: the gap of {latents_text(n)} is {trial.value:.3g}, more than the "
+                    "number of latents. The posterior variances exceed those of the prior: are "
+                    "they in units of the prior (recording.relative, for a model whose prior "
+                    "depends on the factors), and did training converge?"
+                )
+            self.trials[n] = trial
         trial = self.trials[n]
         return trial.value <= self.threshold and not trial.collapsed
 
     def result(self, latents: int, status: Status, limit: int) -> Fondue:
-        return Fondue(latents, list(self.trials.values()), self.threshold, status, limit)
+        trials = list(self.trials.values())
+        if self.trace and all(trial.at_the_prior for trial in trials):
+            latents, status = 0, "collapsed"
+        return Fondue(latents, trials, self.threshold, status, limit, trace=self.trace)
 
 
-def _read(evaluation: Evaluation, who: str) -> tuple[float, Use | None]:
+def add_trials(search: Fondue, trials: Iterable[Trial]) -> Fondue:
+    """The search with what is known of other sizes, which may show that it is not monotone."""
+    sizes = set(search.sizes)
+    others = [trial for trial in trials if trial.latents not in sizes]
+    search = replace(search, others=others)
+    if search.status == "found" and search.reversals:
+        return replace(search, status="not monotone")
+    return search
+
+
+def read_evaluation(evaluation: Evaluation, who: str) -> tuple[float, Use | None]:
+    """The gap and the use of the latents, if there is one; anything else is refused."""
     gap, use = evaluation if isinstance(evaluation, tuple) else (evaluation, None)
     if not isinstance(gap, int | float | Tensor | np.generic) or not isinstance(use, Use | None):
         raise Undefined(
@@ -405,9 +498,9 @@ def fondue_beta(
     def good(beta: float) -> bool:
         if beta not in trials:
             who = f"fondue_beta: evaluate({beta:.3g})"
-            trials[beta] = BetaTrial(beta, *_read(evaluate(beta), who))
+            trials[beta] = BetaTrial(beta, *read_evaluation(evaluate(beta), who))
         trial = trials[beta]
-        return trial.value <= threshold and (trial.use is None or trial.use.used > 0)
+        return trial.value <= threshold and (trial.use is None or not trial.use.collapsed)
 
     def result(beta: float, status: Status) -> BetaFondue:
         return BetaFondue(beta, list(trials.values()), threshold, status)
