@@ -23,6 +23,9 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 CATALOGUE: dict[str, str] = {
     "pca-degenerate": "pca_degenerate",
     "regime-types": "regime_types",
+    "regime-mean-sampled": "regime_mean_sampled",
+    "regime-truncation": "regime_truncation",
+    "regime-correlations": "regime_correlations",
 }
 
 

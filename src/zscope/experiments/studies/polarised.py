@@ -10,7 +10,7 @@ from torch import Tensor
 from zscope.assays.regime.mutual_information import mutual_information
 from zscope.assays.regime.total_correlation import total_correlation
 from zscope.errors import Undefined
-from zscope.experiments.studies.judging import Interval, mean_interval
+from zscope.experiments.studies.judging import HOLDS, Control, Expect, mean_interval
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
@@ -19,13 +19,16 @@ __all__ = [
     "COLOURS",
     "OBJECTIVES",
     "above_floor",
-    "codes_of_types",
+    "apart",
+    "bounded",
     "levels",
     "mean_text",
+    "minus",
+    "noise_like",
+    "per_seed",
     "recorded",
     "shared_nats",
     "strength",
-    "together",
 ]
 
 OBJECTIVES = {
@@ -47,11 +50,6 @@ def strength(run: Trained) -> float:
 def recorded(run: Trained, model: Any = None) -> Recording:
     """What a model makes of the data: all 8,192 sprites, at most 10,000 observations."""
     return run.recording(model, samples=400 if run.tiny else 10_000)
-
-
-def codes_of_types(recording: Recording, labels: Sequence[str], *types: str) -> list[int]:
-    """The latents of these types."""
-    return [j for j, label in enumerate(labels) if label in types]
 
 
 def shared_nats(codes: Tensor, columns: Sequence[int] | None = None) -> dict[str, float | None]:
@@ -91,15 +89,30 @@ def mean_text(values: Iterable[float | None], digits: int = 2) -> str:
     return f"{np.mean(known):.{digits}f} ± {np.std(known):.{digits}f}" if known else ""
 
 
-def together(
-    values: Mapping[Any, float | None], other: Mapping[Any, float | None]
-) -> tuple[Interval | None, Interval | None]:
-    """The intervals of two families of values, one a seed."""
-    first, second = (
-        mean_interval([value for value in each.values() if value is not None])
-        for each in (values, other)
-    )
-    return first, second
+def per_seed(
+    rows: Iterable[Mapping[str, Any]], value: Callable[[Mapping[str, Any]], float | None]
+) -> dict[int, float]:
+    """The mean over the runs of each seed of a function of a row, where it has a value."""
+    return Rows({**row, "_value": value(row)} for row in rows).per_seed("_value")
+
+
+def minus(first: float | None, second: float | None) -> float | None:
+    """The difference, None if one of them is unknown."""
+    return None if first is None or second is None else first - second
+
+
+def apart(sentence: str, effect: Mapping[Any, float], control: Mapping[Any, float]) -> Control:
+    """A control whose effect must be smaller: its interval lies wholly below that of the effect."""
+    shown, other = mean_interval(list(effect.values())), mean_interval(list(control.values()))
+    passed = None if shown is None or other is None else other.high < shown.low
+    return Control(sentence, passed, f"control {other}; here {shown}")
+
+
+def bounded(sentence: str, values: Mapping[Any, float], expect: Expect) -> Control:
+    """A control whose interval must lie as expected."""
+    interval = mean_interval(list(values.values()))
+    passed = None if interval is None else expect.verdict(interval) == HOLDS
+    return Control(sentence, passed, str(interval))
 
 
 def noise_like(codes: Tensor, seed: int = 0) -> Tensor:

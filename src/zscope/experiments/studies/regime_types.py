@@ -49,9 +49,13 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.polarised import (
     COLOURS,
     OBJECTIVES,
+    apart,
+    bounded,
     levels,
     mean_text,
+    minus,
     noise_like,
+    per_seed,
     recorded,
     strength,
 )
@@ -166,16 +170,6 @@ def _of_type(row: Mapping[str, Any], key: str, *types: str) -> float | None:
     return float(np.mean(values)) if values else None
 
 
-def _per_seed(rows: Rows, value: Any) -> dict[int, float]:
-    """The mean over the runs of each seed of a function of a row, where it has a value."""
-    filled = Rows({**row, "_value": value(row)} for row in rows)
-    return filled.per_seed("_value")
-
-
-def _minus(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second
-
-
 def _latent_claims(rows: Rows) -> Iterator[Claim]:
     strong = rows.where(beta=8)
     untrained = [row["active_untrained"] for row in rows if "active_untrained" in row]
@@ -187,13 +181,13 @@ def _latent_claims(rows: Rows) -> Iterator[Claim]:
     yield claim(
         "D-F6.2", "c1", "the means of passive latents are nearly constant", expect=below(0.1),
         source="figure 6.2a, proposition 6.3.1", statistic="sd(M) of passive latents at β = 8",
-        values=_per_seed(strong, lambda r: _of_type(r, "sd_mean", "passive")), controls=[learned],
+        values=per_seed(strong, lambda r: _of_type(r, "sd_mean", "passive")), controls=[learned],
     )  # fmt: skip
     yield claim(
         "D-F6.2", "c2", "the means of mixed latents have a spike at 0", expect=above(0),
         source="figure 6.2b, section 6.3.2",
         statistic="kurtosis(M) of mixed minus active latents in one model, all β",
-        values=_per_seed(rows, lambda r: _minus(_of_type(r, "kurtosis", "mixed"),
+        values=per_seed(rows, lambda r: minus(_of_type(r, "kurtosis", "mixed"),
                                                 _of_type(r, "kurtosis", "active"))),
         controls=[learned], chosen="all β, since a model may have no mixed latent at β = 8",
         needs="a longer training, or data on which latents are used by some pictures only",
@@ -202,20 +196,20 @@ def _latent_claims(rows: Rows) -> Iterator[Claim]:
     def beyond(row: Mapping[str, Any]) -> float | None:
         others = [_of_type(row, "distance", kind) for kind in ("active", "mixed")]
         known = [each for each in others if each is not None]
-        return _minus(_of_type(row, "distance", "passive"), min(known) if known else None)
+        return minus(_of_type(row, "distance", "passive"), min(known) if known else None)
 
     yield claim(
         "D-F6.3", "c1", "samples of passive latents follow N(0, 1), those of others do not",
         source="figure 6.3a, theorem 6.3.1", expect=below(0),
         statistic="Kolmogorov-Smirnov distance of Z from N(0, 1) at β = 8: passive minus the "
         "smaller of active and mixed",
-        values=_per_seed(strong, beyond), controls=[learned],
+        values=per_seed(strong, beyond), controls=[learned],
     )  # fmt: skip
     yield claim(
         "D-F6.3", "c2", "samples and means of active latents have the same distribution",
         source="figures 6.2c and 6.3c", expect=within(0.05),
         statistic="sd(Z) / sd(M) - 1 of active latents at β = 8",
-        values=_per_seed(strong, _spread_ratio), controls=[learned],
+        values=per_seed(strong, _spread_ratio), controls=[learned],
     )  # fmt: skip
 
 
@@ -230,40 +224,31 @@ def _probe(row: Mapping[str, Any], kind: str, subset: str, beyond: str = "chance
     """The accuracy of a probe above chance, or above that of another subset."""
     values = (row.get("probes") or {}).get(kind) or {}
     other = row.get("chance") if beyond == "chance" else values.get(beyond)
-    return _minus(values.get(subset), other)
+    return minus(values.get(subset), other)
 
 
 def _probe_claims(rows: Rows) -> Iterator[Claim]:
     def above_chance(key: str) -> dict[int, float]:
-        return _per_seed(rows, lambda r: _minus(r.get(key), r.get("chance")))
+        return per_seed(rows, lambda r: minus(r.get(key), r.get("chance")))
 
-    def at_chance(key: str, sentence: str) -> Control:
-        values = mean_interval(list(above_chance(key).values()))
-        passed = None if values is None else within(0.03).verdict(values) == "holds"
-        return Control(sentence, passed, f"{values} above chance")
-
-    shuffled = at_chance("passive_shuffled", "with shuffled factors they are at chance (±.03)")
-    noise = at_chance("passive_noise", "noise of the same variance is at chance (±.03)")
+    shuffled = bounded("with shuffled factors they are at chance (±.03)",
+                       above_chance("passive_shuffled"), within(0.03))  # fmt: skip
+    noise = bounded("noise of the same variance is at chance (±.03)",
+                    above_chance("passive_noise"), within(0.03))  # fmt: skip
     source = "figure 6.4, section 6.4.1"
     yield claim(
         "D-F6.4", "c1", "samples of passive latents predict nothing", source=source,
         statistic="accuracy minus chance, mean over β", expect=within(0.03),
-        values=_per_seed(rows, lambda r: _probe(r, "sampled", "passive")),
+        values=per_seed(rows, lambda r: _probe(r, "sampled", "passive")),
     )  # fmt: skip
     yield claim(
         "D-F6.4", "c2", "samples without passive latents predict as well as all", source=source,
         statistic="accuracy of active+mixed minus full, mean over β", expect=within(0.03),
-        values=_per_seed(rows, lambda r: _probe(r, "sampled", "active+mixed", "full")),
+        values=per_seed(rows, lambda r: _probe(r, "sampled", "active+mixed", "full")),
     )  # fmt: skip
-    informed = _per_seed(rows, lambda r: _probe(r, "mean", "passive"))
-    means, before = mean_interval(list(informed.values())), mean_interval(
-        list(above_chance("untrained").values())
-    )  # fmt: skip
-    untrained = Control(
-        "all latents of an untrained encoder predict less (intervals do not overlap)",
-        None if means is None or before is None else before.high < means.low,
-        f"untrained {before} above chance",
-    )
+    informed = per_seed(rows, lambda r: _probe(r, "mean", "passive"))
+    untrained = apart("all latents of an untrained encoder predict less (intervals do not overlap)",
+                      informed, above_chance("untrained"))  # fmt: skip
     yield claim(
         "D-F6.4", "c3", "means of passive latents are informative", source=source,
         statistic="accuracy minus chance, mean over β", expect=above(0), values=informed,
@@ -423,7 +408,14 @@ def tables(results: Results) -> Iterator[Table]:
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
-    from zscope.plots import lines_over, panel_grid, rate_distortion_plane, stacked_bars
+    from zscope.plots import (
+        counted_histogram,
+        legend_below,
+        lines_over,
+        panel_grid,
+        rate_distortion_plane,
+        stacked_bars,
+    )
 
     for row, part, words in (("D-F6.2", "M", "means"), ("D-F6.3", "Z", "samples")):
         figure, grid = panel_grid(1, 3, height=2.2)
@@ -432,10 +424,11 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             if shown is None:
                 ax.set(title=f"{kind}: none", xticks=[], yticks=[])
                 continue
-            edges = np.asarray(shown["edges"])
-            ax.stairs(np.asarray(shown[part]), edges, fill=True, color=COLOURS[kind])
-            ax.set(title=f"{kind}: latent {shown['latent']}, β = {beta:g}", xlim=(-4, 4),
-                   xlabel=part, ylabel="fraction" if kind == "passive" else "")  # fmt: skip
+            counted_histogram(
+                shown[part], shown["edges"], x=f"{part} of latent {shown['latent']}",
+                title=f"{kind}, β = {beta:g}", colour=COLOURS[kind], ax=ax,
+            )  # fmt: skip
+            ax.set_xlim(-4, 4)
         yield Figure(
             f"figure-{row[3:]}", f"Distribution of the {words} of one passive, one mixed and one "
             "active latent of a β-VAE. At β = 8 where there is one, else at the nearest β that "
@@ -455,8 +448,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             series["untrained"] = levels(rows, "untrained", "beta")
         lines_over(series, x="β", y="accuracy" if kind == "mean" else "", title=title, log=True,
                    ax=ax)  # fmt: skip
-        ax.get_legend().remove() if kind == "sampled" and ax.get_legend() else None
-    _legend_below(figure, grid[0][0])
+    legend_below(figure, grid)
     yield Figure(
         "figure-6.4", "Accuracy of linear probes of the factors from the latents of each type, "
         "against β; bars are 95 % intervals over seeds. Samples of passive latents are at chance; "
@@ -465,6 +457,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     figure, grid = panel_grid(2, 2, width=7.4, height=4.4)
     for ax, name in zip(grid.flat, FAMILIES, strict=False):
         _draw_counts(stacked_bars, results.rows(name), ax)
+    legend_below(figure, grid)
     yield Figure(
         "figure-6.5", "Number of active, mixed and passive latents of 10 against the strength of "
         "the regularisation; means over seeds.", figure, row="D-F6.5",
@@ -506,14 +499,6 @@ def _draw_counts(stacked_bars: Any, rows: Rows, ax: Any) -> None:
              for kind in ("passive", "mixed", "active")}  # fmt: skip
     stacked_bars(parts, list(known), x=OBJECTIVES[rows[0]["model"]][2], y="latents",
                  title=_title(rows), colours=list(COLOURS.values()), ax=ax)  # fmt: skip
-
-
-def _legend_below(figure: Any, ax: Any) -> None:
-    """One legend for all panels, below them."""
-    handles, names = ax.get_legend_handles_labels()
-    if ax.get_legend():
-        ax.get_legend().remove()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=7)
 
 
 STUDY = Study(
