@@ -53,6 +53,8 @@ def lines_and_bars(
         for at, mean in points:
             if not mean.is_range:
                 ax.plot([at, at], [mean.low, mean.high], color=colour, linewidth=0.9)
+    if ax.get_ylim()[0] > 0 or not ax.get_lines():
+        ax.set_ylim(bottom=0)
     ax.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     ax.set_xlim(-0.6, len(levels) - 0.4)
     ax.set_xlabel(x)

@@ -22,6 +22,7 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 # name -> module.
 CATALOGUE: dict[str, str] = {
     "pca-degenerate": "pca_degenerate",
+    "ivae-histograms": "ivae_histograms",
     "regime-types": "regime_types",
     "regime-mean-sampled": "regime_mean_sampled",
     "regime-truncation": "regime_truncation",

@@ -38,10 +38,9 @@ def measure(run: Trained) -> dict[str, Any]:
     types = variable_types(recorded(run).variances)
     tracking = correlation_tracking(codes, threshold=THRESHOLD)
     return {
-        "steps": steps,
+        "stages": steps,
         "types": types.labels,
         "counts": tracking.counts,
-        "snapshots": len(steps),
         "since": {str(j): _since(passive, j) for j in types.passive},
         "correlations": tracking.correlations.numpy(),
     }
@@ -88,7 +87,7 @@ def _counts(row: Mapping[str, Any]) -> float | None:
     means = [[count for label, count in pairs if label == kind] for kind in ("passive", "active")]
     if not all(means):
         return None
-    return float(np.mean(means[0]) - np.mean(means[1])) / row["snapshots"]
+    return float((np.mean(means[0]) - np.mean(means[1])) / len(row["stages"]))
 
 
 def _fluctuation(row: Mapping[str, Any], when: str) -> float | None:
@@ -124,11 +123,11 @@ def tables(results: Results) -> Iterator[Table]:
             own = [j for j, label in enumerate(row.get("types") or []) if label == kind]
             if own:
                 since = [row["since"].get(str(j)) for j in own]
-                steps = [row["steps"][min(k, len(row["steps"]) - 1)] for k in since
+                steps = [row["stages"][min(k, len(row["stages"]) - 1)] for k in since
                          if k is not None]  # fmt: skip
                 cells.append([
                     str(row["seed"]), kind, ", ".join(map(str, own)),
-                    mean_text([row["counts"][j] / row["snapshots"] for j in own]),
+                    mean_text([row["counts"][j] / len(row["stages"]) for j in own]),
                     ", ".join(f"{step:,}" for step in steps),
                 ])  # fmt: skip
     yield Table("correlations", "How often latents correlate with others, by their final type",
@@ -150,11 +149,13 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             ax.bar(j, count, 0.75, color=COLOURS[label], label=label if first else None)
         ax.set(xlabel="latent", xticks=range(len(row["types"])))
         ax.set_title(f"seed {row['seed']}", fontsize=9)
+    for ax in list(grid.flat)[len(rows) :]:
+        ax.set_axis_off()
     for line in grid:
         line[0].set_ylabel(f"snapshots with |ρ| > {THRESHOLD}")
     legend_below(figure, grid)
     yield Figure(
-        "figure-6.10", f"Of {rows[0]['snapshots']} snapshots: at how many some correlation of a "
+        "figure-6.10", f"Of {len(rows[0]['stages'])} snapshots: at how many some correlation of a "
         "latent's means with another exceeds .2. Colours are the types at the end.", figure,
         row="D-F6.10",
     )  # fmt: skip
@@ -168,7 +169,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     for ax, kind in zip(grid[0], ("passive", "mixed", "active"), strict=True):
         others = [j for j, label in enumerate(shown["types"]) if label == kind and j != chosen]
         for k, j in enumerate(others):
-            ax.plot(shown["steps"], matrix[:, chosen, j], color=COLOURS[kind], linewidth=0.9,
+            ax.plot(shown["stages"], matrix[:, chosen, j], color=COLOURS[kind], linewidth=0.9,
                     alpha=1 - 0.6 * k / max(1, len(others)))  # fmt: skip
         ax.axhline(0, color="#222222", linewidth=0.5)
         ax.set(ylim=(-1, 1), xlabel="step")

@@ -137,10 +137,10 @@ def _gap(name: str, first: str, second: str) -> Any:
 
 
 def _total_correlation(rows: Rows) -> Iterator[Claim]:
-    about = {"source": "figure 6.6a, section 6.4.3"}
+    source = "figure 6.6a, section 6.4.3"
     yield claim(
         "D-F6.6a", "c1", "TC of the samples does not depend on the number of passive latents",
-        **about, statistic="slope of TC(Z) over that number, nats per latent",
+        source=source, statistic="slope of TC(Z) over that number, nats per latent",
         expect=within(0.05), values=_slopes(rows, _nats("tc", "Z")),
     )  # fmt: skip
     strongest = rows.where(strength=max(rows.values("strength"), default=0.0))
@@ -154,22 +154,22 @@ def _total_correlation(rows: Rows) -> Iterator[Claim]:
         per_seed(strongest, _gap("tc", "untrained", "untrained_Z")),
     )  # fmt: skip
     yield claim(
-        "D-F6.6a", "c2", "TC of the means rises with it", **about, expect=above(0),
+        "D-F6.6a", "c2", "TC of the means rises with it", source=source, expect=above(0),
         statistic="slope of TC(M) over that number, nats per latent",
         values=_slopes(rows, _nats("tc", "M")), controls=[replaced, untrained],
     )  # fmt: skip
 
 
 def _information(rows: Rows) -> Iterator[Claim]:
-    about = {"source": "figure 6.6b, section 6.4.3, theorem 6.4.2"}
+    source = "figure 6.6b, section 6.4.3, theorem 6.4.2"
     statistic = "slope over the number of passive latents, above the floor of independent latents"
     yield claim(
         "D-F6.6b", "c1", "averaged MI of the samples falls with the number of passive latents",
-        **about, statistic=f"MI(Z): {statistic}", expect=below(0),
+        source=source, statistic=f"MI(Z): {statistic}", expect=below(0),
         values=_slopes(rows, _nats("mi", "Z")),
     )  # fmt: skip
     yield claim(
-        "D-F6.6b", "c2", "that of the means does not follow: the difference grows", **about,
+        "D-F6.6b", "c2", "that of the means does not follow: the difference grows", source=source,
         statistic=f"MI(M) - MI(Z): {statistic}", expect=above(0),
         values=_slopes(rows, _gap("mi", "M", "Z")),
         chosen="the difference, since the text speaks of growing discrepancies; 'MI(M) does not "
@@ -312,11 +312,13 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                   if row.get("matrix") is not None), None)  # fmt: skip
     if shown:
         names = [f"{j} {label}" for j, label in enumerate(shown["types"])]
+        matrix = np.abs(np.array(shown["matrix"], dtype=float))
+        np.fill_diagonal(matrix, np.nan)
         yield Figure(
             "figure-6.9", "Absolute correlations between the means of the latents of one β-VAE, "
             "β = 16, on coloured sprites, with the type of each latent.",
-            heatmap(np.abs(np.asarray(shown["matrix"], dtype=float)), rows=names, columns=names,
-                    label="|ρ|"),
+            heatmap(matrix, rows=names, columns=names, label="|ρ|", limit=1.0,
+                    empty="itself"),
             row="D-F6.9",
         )  # fmt: skip
     figure, grid = panel_grid(1, 3, width=8.4, height=2.9)

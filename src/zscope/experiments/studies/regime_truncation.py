@@ -69,7 +69,7 @@ def measure(run: Trained) -> dict[str, Any]:
             columns = rng.choice(types.latents, keep, replace=False)
             draws.append(pair(sorted(map(int, columns))))
     random = {
-        name: [gap for draw in draws if (gap := _gap({"pair": draw}, name, "pair")) is not None]
+        name: [gap for draw in draws if (gap := _distance(draw, name)) is not None]
         for name in ("tc", "mi")
     }
     return {
@@ -77,16 +77,25 @@ def measure(run: Trained) -> dict[str, Any]:
         "passive": len(types.passive),
         "mixed": len(types.mixed),
         "active": len(types.active),
-        **{name: pair(list(own)) for name, own in subsets.items() if len(own) >= 2},
+        "nats": {name: pair(list(own)) for name, own in subsets.items() if len(own) >= 2},
         "random": {name: float(np.mean(own)) if own else None for name, own in random.items()},
     }
 
 
-def _gap(row: Mapping[str, Any], name: str, subset: str) -> float | None:
-    """|TC(M) - TC(Z)| or |MI(M) - MI(Z)| of a subset, each above its floor."""
-    pair = row.get(subset) or {}
-    difference = minus(*(above_floor(pair.get(part) or {}, name) for part in ("M", "Z")))
+def _nats(row: Mapping[str, Any], subset: str) -> Mapping[str, Any]:
+    """What means M and samples Z of a subset share; {} where it has fewer than two latents."""
+    return (row.get("nats") or {}).get(subset) or {}
+
+
+def _distance(pair: Mapping[str, Any], name: str) -> float | None:
+    """|TC(M) - TC(Z)| or |MI(M) - MI(Z)|, each above its floor."""
+    mean, sample = (above_floor(pair.get(part) or {}, name) for part in ("M", "Z"))
+    difference = minus(mean, sample)
     return None if difference is None else abs(difference)
+
+
+def _gap(row: Mapping[str, Any], name: str, subset: str) -> float | None:
+    return _distance(_nats(row, subset), name)
 
 
 # Claims
@@ -138,8 +147,8 @@ def _total_correlation(rows: Rows) -> Iterator[Claim]:
             continue
         name = f"β = {level:g}"
         none = sum(not row.get("passive") for row in own)
-        few = sum("used" not in row for row in own)
-        alone = sum("active" not in row for row in own)
+        few = sum(not _nats(row, "used") for row in own)
+        alone = sum(not _nats(row, "active") for row in own)
         closer.append(claim(
             "D-F6.8", name, "TC gap", source=source, expect=above(0),
             statistic="|TC(M) - TC(Z)| of all latents minus that without passive ones "
@@ -176,11 +185,11 @@ def _annealed(rows: Rows) -> Claim:
     usual = Rows(row for row in rows if (row.get("strength") or 0) > 1)
 
     def reduction(row: Mapping[str, Any], name: str) -> float | None:
-        parts = [above_floor((row.get(subset) or {}).get("M") or {}, name)
+        parts = [above_floor(_nats(row, subset).get("M") or {}, name)
                  for subset in ("full", "active")]  # fmt: skip
         return minus(parts[0], parts[1])
 
-    few = sum("active" not in row for row in usual)
+    few = sum(not _nats(row, "active") for row in usual)
     cells = [
         claim(
             "D-B.5", word, "of the means", source="figure B.5", expect=above(0),
@@ -219,7 +228,7 @@ def tables(results: Results) -> Iterator[Table]:
                                     for kind in ("active", "mixed", "passive"))  # fmt: skip
                 cells.append([
                     data, title, f"{letter} = {level:g}", counts,
-                    *(mean_text([((r.get(subset) or {}).get(part) or {}).get(name) for r in rows],
+                    *(mean_text([(_nats(r, subset).get(part) or {}).get(name) for r in rows],
                                 digits) for subset in SUBSETS for part in "MZ"),
                     mean_text([(r.get("random") or {}).get(name) for r in rows], digits),
                 ])  # fmt: skip
@@ -238,7 +247,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
     def draw(ax: Any, rows: Rows, name: str, subset: str, x: str, title: str) -> None:
         def value(row: Mapping[str, Any], part: str) -> float | None:
-            return ((row.get(subset) or {}).get(part) or {}).get(name)
+            return (_nats(row, subset).get(part) or {}).get(name)
 
         series = {word: levels(rows, partial(value, part=part))
                   for word, part in (("means", "M"), ("samples", "Z"))}  # fmt: skip
@@ -246,7 +255,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         lines_and_bars(series, levels(rows, "passive"), x=x, y=y, bar_label="passive latents",
                        title=title, top=10, ax=ax)  # fmt: skip
 
-    figure, grid = panel_grid(2, 3, width=8.4, height=5.0)
+    figure, grid = panel_grid(2, 3, width=8.4, height=5.0, sharey="row")
     for line, group in zip(grid, ("continuous", "dip"), strict=True):
         for ax, (subset, text) in zip(line, SUBSETS.items(), strict=True):
             draw(ax, results.rows(group), "mi", subset, "λ", f"{text}, {GROUPS[group]}")
@@ -257,7 +266,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         "on which the claim is judged; below: on a grid. Bars: passive latents of 10.",
         figure, row="D-F6.7",
     )  # fmt: skip
-    figure, grid = panel_grid(1, 3, width=8.4, height=2.8)
+    figure, grid = panel_grid(1, 3, width=8.4, height=2.8, sharey=True)
     for ax, (subset, text) in zip(grid[0], SUBSETS.items(), strict=True):
         draw(ax, results.rows("noisy"), "tc", subset, "β", text)
     legend_below(figure, grid)
@@ -266,7 +275,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         "latents, without passive ones, active ones only. Bars: passive latents of 10.", figure,
         row="D-F6.8",
     )  # fmt: skip
-    figure, grid = panel_grid(2, 2, width=6.6, height=4.8)
+    figure, grid = panel_grid(2, 2, width=6.6, height=4.8, sharey="col")
     for line, subset in zip(grid, ("full", "active"), strict=True):
         for ax, name in zip(line, ("tc", "mi"), strict=True):
             draw(ax, results.rows("annealed"), name, subset, "C", SUBSETS[subset])

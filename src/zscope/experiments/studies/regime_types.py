@@ -14,6 +14,7 @@ Bonheme, PhD thesis, Kent 2023: sections 4.3.1, 6.3.2, 6.4.1 and B.1.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,7 @@ FAMILIES = ("beta", "tc", "dip", "factor", "annealed")
 
 def measure(run: Trained) -> dict[str, Any]:
     recording = recorded(run)
-    counts = {}
+    counts: dict[str, int] = {}
     for name, alpha in (("", 0.1), ("_05", 0.05), ("_20", 0.2)):
         types = variable_types(recording.variances, alpha=alpha)
         sizes = {"active": types.active, "mixed": types.mixed, "passive": types.passive}
@@ -84,7 +85,7 @@ def measure(run: Trained) -> dict[str, Any]:
     return {
         "strength": strength(run),
         **counts,
-        "rate": scores.get("rate-distortion.rate"),
+        "rate_nats": scores.get("rate-distortion.rate"),
         "distortion": scores.get("rate-distortion.distortion"),
     }
 
@@ -220,11 +221,16 @@ def _spread_ratio(row: Mapping[str, Any]) -> float | None:
     return float(np.mean(ratios)) if ratios else None
 
 
+def _accuracy(row: Mapping[str, Any], kind: str, subset: str) -> float | None:
+    """The accuracy of a probe; None if there is no latent of that type."""
+    return ((row.get("probes") or {}).get(kind) or {}).get(subset)
+
+
 def _probe(row: Mapping[str, Any], kind: str, subset: str, beyond: str = "chance") -> float | None:
     """The accuracy of a probe above chance, or above that of another subset."""
-    values = (row.get("probes") or {}).get(kind) or {}
-    other = row.get("chance") if beyond == "chance" else values.get(beyond)
-    return minus(values.get(subset), other)
+    chance = beyond == "chance"
+    other = row.get("chance") if chance else _accuracy(row, kind, beyond)
+    return minus(_accuracy(row, kind, subset), other)
 
 
 def _probe_claims(rows: Rows) -> Iterator[Claim]:
@@ -326,11 +332,11 @@ def _count_claims(results: Results) -> Iterator[Claim]:
 
 
 def _curve(rows: Rows, name: str) -> RateDistortionCurve | None:
-    known = [row for row in rows if row.get("rate") is not None and row.get("beta")]
+    known = [row for row in rows if row.get("rate_nats") is not None and row.get("beta")]
     if len(known) < 2:
         return None
     return rate_distortion_curve(
-        [row["beta"] / WEIGHT for row in known], [row["rate"] for row in known],
+        [row["beta"] / WEIGHT for row in known], [row["rate_nats"] for row in known],
         [row["distortion"] for row in known], seeds=[row["seed"] for row in known],
         tolerance=SLACK, name=name,
     )  # fmt: skip
@@ -379,7 +385,7 @@ def tables(results: Results) -> Iterator[Table]:
             counts = [mean_text(rows.values(kind), 1) for kind in ("active", "mixed", "passive")]
             cells.append([
                 _title(rows) + units, f"{OBJECTIVES[rows[0]['model']][2]} = {level:g}", *counts,
-                mean_text(rows.values("rate"), 1), mean_text(rows.values("distortion"), 1),
+                mean_text(rows.values("rate_nats"), 1), mean_text(rows.values("distortion"), 1),
                 str(len(rows)),
             ])  # fmt: skip
     note = (
@@ -393,8 +399,7 @@ def tables(results: Results) -> Iterator[Table]:
         for kind, word in (("mean", "M"), ("sampled", "Z")):
             cells.append([
                 f"{beta:g}", word,
-                *(mean_text([(row.get("probes") or {}).get(kind, {}).get(name) for row in rows])
-                  for name in SUBSETS),
+                *(mean_text([_accuracy(row, kind, name) for row in rows]) for name in SUBSETS),
                 mean_text(rows.values("chance")),
                 mean_text(rows.values("untrained")) if kind == "mean" else "",
             ])  # fmt: skip
@@ -437,11 +442,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     rows = results.rows("beta")
     figure, grid = panel_grid(1, 2, width=7.4, height=3.0, sharey=True)
     for ax, kind, title in zip(grid[0], ("mean", "sampled"), ("means", "samples"), strict=True):
-        series = {
-            subset: levels(rows, lambda r, k=kind, s=subset: (r.get("probes") or {})
-                           .get(k, {}).get(s), "beta")
-            for subset in SUBSETS
-        }  # fmt: skip
+        series = {subset: levels(rows, partial(_accuracy, kind=kind, subset=subset), "beta")
+                  for subset in SUBSETS}  # fmt: skip
         series = {name: own for name, own in series.items() if own}
         series["chance"] = levels(rows, "chance", "beta")
         if kind == "mean":
