@@ -416,7 +416,6 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import (
         counted_histogram,
         legend_below,
-        lines_over,
         panel_grid,
         rate_distortion_plane,
         stacked_bars,
@@ -439,23 +438,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             "active latent of a β-VAE. At β = 8 where there is one, else at the nearest β that "
             "has one. The axis is the same in all panels and in both figures.", figure, row=row,
         )  # fmt: skip
-    rows = results.rows("beta")
-    figure, grid = panel_grid(1, 2, width=7.4, height=3.0, sharey=True)
-    for ax, kind, title in zip(grid[0], ("mean", "sampled"), ("means", "samples"), strict=True):
-        series = {subset: levels(rows, partial(_accuracy, kind=kind, subset=subset), "beta")
-                  for subset in SUBSETS}  # fmt: skip
-        series = {name: own for name, own in series.items() if own}
-        series["chance"] = levels(rows, "chance", "beta")
-        if kind == "mean":
-            series["untrained"] = levels(rows, "untrained", "beta")
-        lines_over(series, x="β", y="accuracy" if kind == "mean" else "", title=title, log=True,
-                   ax=ax)  # fmt: skip
-    legend_below(figure, grid)
-    yield Figure(
-        "figure-6.4", "Accuracy of linear probes of the factors from the latents of each type, "
-        "against β; bars are 95 % intervals over seeds. Samples of passive latents are at chance; "
-        "compare their means with an untrained encoder.", figure, row="D-F6.4",
-    )  # fmt: skip
+    if any(row.get("probes") for row in results.rows("beta")):
+        yield _plot_probes(results.rows("beta"))
     figure, grid = panel_grid(2, 2, width=7.4, height=4.4)
     for ax, name in zip(grid.flat, FAMILIES, strict=False):
         _draw_counts(stacked_bars, results.rows(name), ax)
@@ -484,6 +468,27 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             "network. On dotted lines the ELBO is constant.", rate_distortion_plane(points),
             row="D-F4.1",
         )  # fmt: skip
+
+
+def _plot_probes(rows: Rows) -> Figure:
+    from zscope.plots import legend_below, lines_over, panel_grid
+
+    figure, grid = panel_grid(1, 2, width=7.4, height=3.0, sharey=True)
+    for ax, kind, title in zip(grid[0], ("mean", "sampled"), ("means", "samples"), strict=True):
+        series = {subset: levels(rows, partial(_accuracy, kind=kind, subset=subset), "beta")
+                  for subset in SUBSETS}  # fmt: skip
+        series = {name: own for name, own in series.items() if own}
+        series["chance"] = levels(rows, "chance", "beta")
+        if kind == "mean":
+            series["untrained"] = levels(rows, "untrained", "beta")
+        lines_over(series, x="β", y="accuracy" if kind == "mean" else "", title=title, log=True,
+                   ax=ax)  # fmt: skip
+    legend_below(figure, grid)
+    return Figure(
+        "figure-6.4", "Accuracy of linear probes of the factors from the latents of each type, "
+        "against β; bars are 95 % intervals over seeds. Samples of passive latents are at chance; "
+        "compare their means with an untrained encoder.", figure, row="D-F6.4",
+    )  # fmt: skip
 
 
 def _shown(results: Results, kind: str) -> tuple[float, Mapping[str, Any] | None]:
