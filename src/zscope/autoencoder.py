@@ -380,7 +380,8 @@ class Trainable(Autoencoder):
     `needs` names the keywords that `losses` is called with besides x and generator:
     "step" (updates made so far), "samples" (size of the data), "factors" (of the batch) and
     "partner" (a neighbour of each observation). `rivals` are parts that are trained against
-    the rest, each by an optimiser of its own, such as a discriminator. `numbers` are those in
+    the rest, each by an optimiser of its own, such as a discriminator. `halves` are the modules
+    that `freeze="encoder"` and `freeze="decoder"` leave as they are. `numbers` are those in
     the losses, such as β, in which models that are trained together may differ: `losses` takes
     other values for them as `numbers=`, scalars that may be tensors.
     """
@@ -394,6 +395,18 @@ class Trainable(Autoencoder):
     @property
     def numbers(self) -> Mapping[str, float]:
         return {}
+
+    @property
+    def halves(self) -> Mapping[str, tuple[nn.Module, ...]]:
+        """The modules of the "encoder" and of the "decoder", one of which may be frozen.
+
+        By default the attributes of these names, and the causal block is a part of the decoder.
+        """
+        own = dict(self.named_children())
+        parts = {"encoder": ("encoder",), "decoder": ("decoder", "block")}
+        if not self.decodes:
+            del parts["decoder"]
+        return {half: tuple(own[n] for n in names if n in own) for half, names in parts.items()}
 
     def losses(self, x: Tensor, generator: Source = None, **extras: Any) -> Losses:
         """The losses of a batch. All noise comes from `generator`, as in `Posterior.sample`."""

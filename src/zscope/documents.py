@@ -32,8 +32,10 @@ CONFIG: Kinds = {
         "name": str,
         "options": dict,
         "split": {"fractions": [float], "seed": int, "part": int},
+        "leave_out": dict,
     },
     "scaling": {"mean": [float], "scale": [float], "names": [str], "categories": dict},
+    "start": {"run": str},
 }
 
 

@@ -63,6 +63,48 @@ class Factors:
         """The same factors for some of the samples."""
         return Factors(self.values[index], self.names, self.kinds, self.guessed, self.labels)
 
+    def rows_with(self, chosen: Mapping[str, Sequence[Any]]) -> np.ndarray:
+        """A mask of the samples in which some factor has one of the chosen values."""
+        masks = [np.isin(self.values[:, self.names.index(name)], chosen[name]) for name in chosen]
+        mask: np.ndarray = np.logical_or.reduce(masks)
+        return mask
+
+    def choose(self, given: Mapping[str, Any], who: str = "factors") -> dict[str, list[Any]]:
+        """The values that are meant, by factor and in ascending order.
+
+        One value or a list of them for each factor: the name of a category or a number.
+        """
+        if not isinstance(given, Mapping) or not given:
+            raise DataError(
+                f"{who}: {given!r:.60} for values of factors; expected them by name, for instance "
+                "{'shape': ['sphere']}."
+            )
+        return {name: self._choose(name, values, who) for name, values in given.items()}
+
+    def _choose(self, name: str, given: Any, who: str) -> list[Any]:
+        if name not in self.names:
+            raise DataError(
+                f"{who}: there is no factor {name!r}. {did_you_mean(str(name), self.names)}"
+            )
+        place = self.names.index(name)
+        if self.kinds[place] == "continuous":
+            raise DataError(
+                f"{who}: the factor {name} is continuous, so that hardly two samples have the "
+                "same value. Choose values of a categorical or ordinal factor."
+            )
+        labels = [str(label) for label in self.labels.get(name, ())]
+        known = [value.item() for value in np.unique(self.values[:, place])]
+        chosen = set()
+        for value in given if isinstance(given, list | tuple | np.ndarray) else [given]:
+            number = labels.index(value) if value in labels else value
+            if number not in known:
+                words = labels or [f"{each:g}" for each in known]
+                raise DataError(
+                    f"{who}: no sample has {name}={value!r}. {did_you_mean(str(value), words)}"
+                )
+            chosen.add(int(number) if number == int(number) else number)
+        return sorted(chosen)
+
 
 def factors_of(
     values: Any,

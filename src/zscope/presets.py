@@ -76,7 +76,8 @@ def _consistency(steps: int, latents: int, **network: Any) -> Preset:
         {**_ADAM, "rate": 1e-4, "halve_epochs": 30, "batch": 128, "steps": steps},
         {"backbone": "consistency", "weights": "xavier", **network},
         latents,
-        notes="Seeds 11, 13, 17, 37 and 121. The temperature of the gates is not printed.",
+        notes="Seeds 11, 13, 17, 37 and 121. The temperature of the gates is not printed. An SAE "
+        "as large as the printed one has a variable for each latent, start=dense, width=10,20.",
     )
 
 
@@ -99,7 +100,11 @@ PRESETS = {
         10,
         notes="Kernels as in disentanglement_lib.",
     ),
-    "responses-2021": _responses(64, "Section 6 prints a rate of 1e-3, the appendix 1e-4."),
+    "responses-2021": _responses(
+        64,
+        "Section 6 prints a rate of 1e-3, the appendix 1e-4. The decoder of figure 8, with a "
+        "block fewer than the published weights have, is layout=printed.",
+    ),
     "responses-2021-mnist": _responses(
         128, "The number of latents is not printed. The paper enlarges 28 x 28 to 32 x 32 pixels."
     ),

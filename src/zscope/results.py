@@ -120,6 +120,8 @@ class Result:
 
     assay: ClassVar[str] = ""
     """The name of the assay that made it; empty for a result made by hand."""
+    further_plots: ClassVar[tuple[str, ...]] = ()
+    """Methods that draw further figures, plot_..., which `zscope assay --figures` saves too."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -57,7 +57,8 @@ def test_named_assays_are_measured_shown_kept_and_drawn(zscope, run_folder, tmp_
     assert "response-matrix" in out
     assert "causal" in out
     assert set(store.open_run(run_folder).results()) == {"response-matrix", "variable-types"}
-    assert (tmp_path / "figures" / "response-matrix.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("response-matrix", "response-matrix-graph"):  # its own and its further figure
+        assert (tmp_path / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_json_holds_what_the_library_returns(zscope, run_folder):

@@ -238,7 +238,7 @@ def test_a_report_tries_its_target_before_anything_is_loaded(monkeypatch, capsys
         ("fondue", "sprites", "--out"),
         ("elbow", "sprites", "--sizes", "2,4,8", "--out"),
         ("beta", "sprites", "--betas", "1,2", "--latents", "4", "--out"),
-        ("study", "run", "polarised-regime", "--out"),
+        ("study", "run", "pca-degenerate", "--out"),
         ("data", "perturb", "sprites", "--epsilon", "0.1", "--out"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import zscope as zs
-from zscope.data.helix import strand
+from zscope.data.helix import follow_strands, strand
 from zscope.errors import ConfigError
 
 
@@ -58,3 +58,43 @@ def test_impossible_options_are_refused_with_an_example():
     for options in ({"noise": -1.0}, {"amplitude": (1, 2)}):
         with pytest.raises(ConfigError, match="amplitude=1,1,2"):
             zs.data.load("helix", **options)
+
+
+def test_a_path_along_a_strand_stays_on_it():
+    t = np.linspace(-0.8, 0.7, 101)
+    path = follow_strands(np.stack([strand(t, 0), strand(t, 1)]))
+    assert path.changes.tolist() == [0, 0]
+    assert path.share_changed == 0
+    assert path.nearest[1].tolist() == [1] * 101
+    assert path.farthest == pytest.approx([0, 0], abs=3e-5)
+    twisted = strand(t, 1, amplitude=(1, 2, 3), frequency=1.5)
+    along = follow_strands(twisted, amplitude=(1, 2, 3), frequency=1.5)
+    assert along.farthest == pytest.approx(0, abs=1e-4)
+    assert follow_strands(twisted).farthest > 0.5  # of a helix of another shape
+
+
+def test_a_straight_line_through_the_axis_changes_strand_where_it_crosses():
+    """From (1, 0, 0) to (-1, 0, 0), where t = 0 on both strands: half of it on each."""
+    line = np.linspace(strand(0.0, 0), strand(0.0, 1), 101)[None]
+    crossing = follow_strands(line)
+    assert crossing.changes.tolist() == [1]
+    assert crossing.share_changed == 1
+    assert crossing.nearest[0, :50].tolist() == [0] * 50
+    assert crossing.nearest[0, 51:].tolist() == [1] * 50
+    # Its end is on the other strand. By hand: how far is that from the strand it should follow?
+    t = np.linspace(-1, 1, 200_001)
+    by_hand = np.linalg.norm(strand(t, 0) - strand(0.0, 1), axis=1).min()
+    assert crossing.distance[0, -1] == pytest.approx(by_hand, abs=3e-5)
+    assert follow_strands(line, 1).distance[0, -1] == pytest.approx(0, abs=3e-5)
+
+
+def test_a_shift_across_the_strand_is_its_distance():
+    """Along the radius, which is at right angles to the strand."""
+    t = np.linspace(-0.5, 0.5, 11)
+    outside = strand(t, 0) * [1.2, 1.2, 1]
+    assert follow_strands(outside).distance == pytest.approx(0.2, abs=1e-4)
+
+
+def test_codes_in_place_of_decoded_points_are_refused():
+    with pytest.raises(ConfigError, match=r"shape \(101, 2\).*Decode them first"):
+        follow_strands(np.zeros((101, 2)))

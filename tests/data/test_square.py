@@ -6,7 +6,9 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 import zscope as zs
-from zscope.data.square import SCREENED, network, rotation, weights
+from zscope.assays.alignment.dataset_alignment import dataset_alignment
+from zscope.data import options_in_force
+from zscope.data.square import SCREENED, network, rotation, wave, wave_jacobian, weights
 from zscope.errors import ConfigError
 
 WEIGHTS = [-0.20866365883297, -0.00982624157746]
@@ -108,3 +110,67 @@ def test_impossible_options_are_refused():
         zs.data.load("square-linear", rho=0.0)
     with pytest.raises(ConfigError, match="samples=0"):
         zs.data.load("square-nonlinear", samples=0)
+
+
+def turned(w: np.ndarray, epsilon: float, k: float) -> np.ndarray:
+    """Distance of the principal directions to the factors, for the angle of the docstring."""
+    c = (epsilon * k * np.cos(k * w.sum(1))) ** 2
+    return 2 * np.sqrt(2) * np.sin(np.arctan(2 * c / 3) / 4)
+
+
+def test_the_jacobian_of_the_wave_is_its_derivative_and_turns_as_in_closed_form():
+    w = np.random.default_rng(0).uniform(size=(200, 2))
+    exact = wave_jacobian(w, epsilon=0.1, wave_number=40)
+    through = torch.func.vmap(
+        torch.func.jacfwd(lambda w: torch.stack([2 * w[0], w[1], 0.1 * torch.sin(40 * w.sum())]))
+    )
+    assert exact == pytest.approx(through(torch.from_numpy(w)).numpy(), abs=1e-12)
+    first = np.linalg.svd(exact)[2][:, 0]  # the angle to w1, by another route
+    angle = np.arctan2(np.abs(first[:, 1]), np.abs(first[:, 0]))
+    assert 2 * np.sqrt(2) * np.sin(angle / 2) == pytest.approx(turned(w, 0.1, 40), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "k", "distance", "added"),
+    [(0.0, 10, 0.0, 0.0), (0.1, 10, 0.22, 0.012), (0.1, 40, 0.79, 0.012), (0.05, 80, 0.79, 0.003)],
+)
+def test_small_ripples_turn_the_directions_far(epsilon, k, distance, added):
+    data = zs.data.load("square-wave", epsilon=epsilon, wave_number=k)
+    assert turned(data.factors, epsilon, k).mean() == pytest.approx(distance, abs=0.006)
+    variances = data.images.astype(np.float64).var(0)
+    assert variances[2] / variances[:2].sum() == pytest.approx(added, rel=0.06)
+    assert np.allclose(data.images, wave(data.factors, epsilon=epsilon, wave_number=k), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("k", "side", "distance"), [(10, 33, 0.211), (10, 129, 0.217), (40, 129, 0.790)]
+)
+def test_the_alignment_of_the_wave_on_a_grid_is_the_known_one(k, side, distance):
+    data = zs.data.load("square-wave", wave_number=k, grid=side)
+    assert len(data) == side**2
+    result = dataset_alignment(data.images, data.factors_with_kinds, samples=10**6)
+    assert result.samples == (side - 2) ** 2
+    # central differences over steps h have the exact slope times sin(kh) / (kh)
+    h = 1 / (side - 1)
+    inner = data.factors[((data.factors > 0) & (data.factors < 1)).all(1)]
+    expected = turned(inner, 0.1 * np.sin(k * h) / (k * h), k).mean()
+    assert result.distance == pytest.approx(expected, abs=2e-4)
+    # w of unit spread: both factors have the same, so the directions are those of w
+    assert result.distance == pytest.approx(distance, abs=0.001)
+
+
+def test_every_square_can_be_on_a_grid_and_is_random_without():
+    for name in ("square-linear", "square-nonlinear", "square-wave"):
+        data = zs.data.load(name, grid=5)
+        assert sorted(set(data.factors[:, 0])) == [0, 0.25, 0.5, 0.75, 1]
+        assert len(np.unique(data.factors, axis=0)) == 25
+        with pytest.raises(ConfigError, match="samples=7 and grid=5, which has 25 points"):
+            zs.data.load(name, grid=5, samples=7)
+        assert options_in_force(name, {"grid": None, "samples": 50_000}) == {}
+    aligned = zs.data.load("square-linear", grid=9)
+    assert dataset_alignment(aligned.images, aligned.factors_with_kinds).distance < 1e-4
+
+
+def test_a_wave_that_is_no_number_is_refused():
+    with pytest.raises(ConfigError, match="expected finite numbers"):
+        zs.data.load("square-wave", epsilon=float("nan"))

@@ -10,7 +10,8 @@ from zscope.collection.columns import WORDS, columns_of
 from zscope.collection.index import fields_of
 from zscope.errors import ConfigError
 from zscope.experiments.sweeps.address import address
-from zscope.experiments.sweeps.plan import OWN, SETTINGS, read_plan
+from zscope.experiments.sweeps.entries import OWN, SETTINGS
+from zscope.experiments.sweeps.plan import read_plan
 
 TRAIN = {"steps": 20, "latents": 2, "options.hidden": [8]}
 EXAMPLE = """
@@ -318,9 +319,10 @@ def test_every_field_of_a_plan_is_a_column_by_its_name():
         "split": [0.8, 0.2], "seed": 3, "optimiser": "adam", "schedule": "halving",
         "halve_every": 5, "warmup": 2, "clip": 1.0, "precision": "float32", "device": "cpu",
         "devices": 1, "log_every": 10, "checkpoint_every": 10, "snapshots": [3],
-        "snapshot_every": 5, "options.hidden": [6], "options.beta": 2.0,
+        "snapshot_every": 5, "options.hidden": [6], "options.beta": 2.0, "freeze": "encoder",
+        "start": {"epochs": 2}, "leave_out": {"strand": [0]},
     }  # fmt: skip
-    (run,) = read_plan({"run": given}).runs
+    _, run = read_plan({"run": given}).runs
     words = {key: run.fields[key] for key in WORDS if key in run.fields}
     fields = {**fields_of(run.config.model_dump()), **words}
     columns = columns_of([{"fields": fields}])

@@ -166,10 +166,34 @@ def _repeated(draw: Any) -> tuple[Any, ...]:
     )
 
 
+def _replayed(draw: Any) -> tuple[Any, ...]:
+    good = {n: 0.3 * n for n in range(1, 9)}
+    odd = {**good, draw(st.integers(1, 8)): draw(st.sampled_from(GAPS))}
+    return (draw(st.sampled_from((good, good, odd, {}, {0: 0.5}, {"x": 0.5}, None))),)
+
+
+def _curve(draw: Any) -> tuple[Any, ...]:
+    columns = [[1.0, 2, 4], [3.0, 2, 1], [1.0, 2, 5]]
+    odd = draw(st.sampled_from((None, None, [], [1.0, math.nan, 2], [-1.0, 2, 3], "x", [[1.0, 2]])))
+    place = draw(st.integers(0, 2))
+    return tuple(odd if k == place and odd is not None else c for k, c in enumerate(columns))
+
+
+def _curves(draw: Any) -> tuple[Any, ...]:
+    curves = [
+        zs.assays.rate_distortion_curve([1, 2, 4], [rate + 2, rate + 1, rate], [1, 2, 5])
+        for rate in draw(st.sampled_from(((0, 0.5), (0, 0), (0, 9))))
+    ]
+    return draw(st.sampled_from((tuple(curves), (curves[0], None), ("x", curves[1]))))
+
+
 SEARCHES: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     **dict.fromkeys(("fondue", "binary_fondue", "fondue_beta", "fondue_types"), _searching),
     "stable_fondue": lambda draw: (evaluation(draw(st.sampled_from((found(), *GAPS)))),),
     "repeat_fondue": _repeated,
+    "replay_fondue": _replayed,
+    "area_between": _curves,
+    "rate_distortion_curve": _curve,
 }
 CLASSES = {"StreamingCKA", "VarianceMoments"}
 

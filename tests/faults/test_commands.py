@@ -107,7 +107,7 @@ WITH_PATHS = [
     ("fondue", "PATH"),
     ("demo", "--out", "taken/PATH"),
     ("study", "run", "PATH"),
-    ("study", "run", "polarised-regime", "--out", "taken/PATH"),
+    ("study", "run", "pca-degenerate", "--out", "taken/PATH"),
     ("data", "perturb", "PATH", "--epsilon", "0.1"),
     ("sweep", "plan", "PATH", "--out", "out/sweep", "--no-timing"),
     ("sweep", "plan", "plan.toml", "--out", "PATH", "--no-timing"),
@@ -180,7 +180,7 @@ STOPPED = [
     ("fondue", "helix", "--steps", "5000", "--out", "out/fondue"),
     ("data", "perturb", "sprites", "--epsilon", "0.1", "--data-option", "resolution=8", "--out",
      "out/perturbed"),
-    ("study", "run", "polarised-regime", "--out", "out/study"),
+    ("study", "run", "pca-degenerate", "--out", "out/study"),
     ("sweep", "run", "long.toml", "--jobs", "1", "--out", "out/long"),
     ("sweep", "run", "long.toml", "--jobs", "2", "--no-ensemble", "--out", "out/alone"),
 ]  # fmt: skip

@@ -131,6 +131,24 @@ def test_so_have_models_with_causes_of_four_numbers(name, expected):
     assert count(name, shape=(1, 28, 28), latents=6, depth=6, unit=4) == expected
 
 
+# Table 4 prints for the SAE of size S what it prints for the XSAE, whose block has 1,011.
+SAE = {
+    ("sae-6", 6): 320_488 - 1_011, ("xsae-6", 6): 320_488,
+    ("sae-12", 12): 442_267, ("xsae-12", 12): 444_685,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "latents"), SAE)
+def test_a_structural_autoencoder_can_have_the_published_number_of_weights(name, latents):
+    options = {"shape": (1, 28, 28), "latents": latents, "depth": latents}
+    found = count(name, **options, start="dense", width=(10, 20))
+    assert found == SAE[name, latents]
+    hourglass = {"sae": "ae", "xsae": "xae"}[name.split("-")[0]]
+    assert found == count(hourglass, **options) + 1_584 * latents
+    # With a constant in place of the dense layers there are fewer.
+    assert count(name, **options) < found
+
+
 @pytest.mark.parametrize(("name", "unit"), CELEBA)
 def test_models_for_celeba_have_the_published_number_of_weights_besides_the_gates(name, unit):
     options = {"unit": unit} if name.startswith("x") else {}

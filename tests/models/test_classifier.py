@@ -54,6 +54,20 @@ def test_it_learns_a_label_that_can_be_learned_and_not_one_that_cannot():
     assert chance.history[-1]["error"] > 0.5
 
 
+def test_it_learns_the_shape_of_sprites_with_layers_of_any_size():
+    """As an extractor of features: the last hidden layer has the size that was chosen."""
+    grid = {"shape": ["square", "ellipse"], "scale": [5], "orientation": [0]}
+    data = zs.data.load("sprites", resolution=16, **grid)
+    assert data.factor_names[0] == "shape"
+    model = zs.models.build_for(
+        "classifier", data, latents=2, factor=0, backbone="mlp", hidden=(48, 12)
+    )
+    run = zs.train(model, data, steps=200, rate=3e-3)
+    assert run.history[-1]["error"] < 0.1
+    assert model.features(torch.zeros(3, 1, 16, 16)).shape == (3, 12)
+    assert model.recipe["options"]["hidden"] == [48, 12]
+
+
 def test_its_trunk_is_that_of_an_autoencoder():
     options = {"shape": (1, 16, 16), "latents": 4, "seed": 3, "backbone": "locatello"}
     classifier, vae = (zs.models.build(name, **options) for name in ("classifier", "vae"))

@@ -83,27 +83,41 @@ def test_smaller_kernels_are_an_option_of_the_encoder_alone():
 
 
 def test_the_network_of_latent_responses_has_about_half_a_million_weights():
-    model = zs.models.build("vae", shape=(3, 64, 64), latents=12, backbone="responses")
+    options = {"shape": (3, 64, 64), "latents": 12, "backbone": "responses"}
+    model = zs.models.build("vae", **options)
     encoder = 64 * (3 * 25 + 1) + 4 * 64 * (64 * 9 + 1) + 5 * 128
     encoder += (2 * 2 * 64 + 1) * 256 + 257 * 128 + 129 * 24
     assert weights(model.encoder) == encoder
-    decoder = 13 * 128 + 129 * 256 + 257 * (4 * 4 * 16)
-    decoder += 64 * (16 * 9 + 1) + 3 * 64 * (64 * 9 + 1) + 4 * 128 + 3 * (64 * 9 + 1)
+    decoder = 13 * 128 + 129 * 256 + 257 * (2 * 2 * 64)
+    decoder += 5 * 64 * (64 * 9 + 1) + 5 * 128 + 3 * (64 * 9 + 1)
     assert weights(model.decoder) == decoder
     assert 450_000 < weights(model) < 550_000
+    printed = zs.models.build("vae", **options, layout="printed")
+    assert weights(printed.encoder) == encoder
+    decoder = 13 * 128 + 129 * 256 + 257 * (4 * 4 * 16)
+    decoder += 64 * (16 * 9 + 1) + 3 * 64 * (64 * 9 + 1) + 4 * 128 + 3 * (64 * 9 + 1)
+    assert weights(printed.decoder) == decoder
+    assert printed.decode(torch.zeros(2, 12)).shape == (2, 3, 64, 64)
+
+
+def test_the_network_of_latent_responses_with_24_latents():
+    """547,123 weights with five blocks and the dense layers printed, 482,419 with four."""
+    options = {"shape": (3, 64, 64), "latents": 24, "backbone": "responses"}
+    assert weights(zs.models.build("vae", **options)) == 547_123
+    assert weights(zs.models.build("vae", **options, layout="printed")) == 482_419
 
 
 def test_the_network_of_latent_responses_drops_a_block_on_small_pictures():
-    def count(shape, kind):
-        model = zs.models.build("vae", shape=shape, latents=6, backbone="responses")
+    def count(shape, kind, **layout):
+        model = zs.models.build("vae", shape=shape, latents=6, backbone="responses", **layout)
         return [
             sum(isinstance(module, kind) for module in part.modules())
             for part in (model.encoder, model.decoder)
         ]
 
-    assert count((3, 64, 64), nn.GroupNorm) == [5, 4]
-    assert count((1, 32, 32), nn.GroupNorm) == [4, 3]
-    assert count((1, 28, 28), nn.GroupNorm) == [4, 3]
+    for shape, blocks in (((3, 64, 64), 5), ((1, 32, 32), 4), ((1, 28, 28), 4)):
+        assert count(shape, nn.GroupNorm) == [blocks, blocks]
+        assert count(shape, nn.GroupNorm, layout="printed") == [blocks, blocks - 1]
 
 
 def test_a_fully_connected_network_of_any_shape():

@@ -53,6 +53,28 @@ def is_inside(text, figure):
     )
 
 
+class TestPathSpace:
+    def test_both_paths_are_drawn_where_they_are_decoded(self):
+        codes = torch.from_numpy(random(50, 3))
+        result = manifold_path(identity(3), codes[0], codes[1], codes=codes, frames=21)
+        ax = plots.path_space(result, codes)
+        straight, path, ends = (np.column_stack(line.get_data_3d()) for line in ax.lines)
+        assert straight == pytest.approx(np.linspace(*codes[:2].numpy(), 21))
+        assert path == pytest.approx(result.frames.numpy())
+        assert ends == pytest.approx(codes[:2].numpy())
+        renders(ax)
+
+    def test_pictures_and_flat_axes_are_refused(self):
+        codes = torch.from_numpy(random(50, 2))
+        flat = manifold_path(identity(2), codes[0], codes[1], codes=codes)
+        with pytest.raises(ConfigError, match=r"shape \(2,\); expected three features"):
+            plots.path_space(flat)
+        codes = torch.from_numpy(random(50, 3))
+        result = manifold_path(identity(3), codes[0], codes[1], codes=codes)
+        with pytest.raises(ConfigError, match="projection='3d'"):
+            plots.path_space(result, ax=plt.figure().add_subplot())
+
+
 class TestHeatmap:
     def test_cells_without_a_value_are_hatched_and_not_0(self):
         ax = plots.heatmap([[0.0, None], [0.5, 1.0]], empty="not compared")

@@ -62,11 +62,37 @@ def test_every_preset_is_one_that_training_and_the_models_accept(name):
 
 
 def test_the_consistency_presets_have_the_published_number_of_weights():
-    counts = {"consistency-2021": 423_259, "consistency-2021-s": 309_973}
-    for name, count in counts.items():
+    counts = {
+        ("consistency-2021", "ae"): 423_259,
+        ("consistency-2021", "vae"): 298_771,
+        ("consistency-2021-s", "ae"): 309_973,
+        ("consistency-2021-s", "xvae"): 187_036,
+    }
+    for (name, model), count in counts.items():
         preset = PRESETS[name]
-        model = zs.models.build("ae", shape=(1, 28, 28), latents=preset.latents, **preset.network)
-        assert sum(parameter.numel() for parameter in model.parameters()) == count
+        built = zs.models.build(model, shape=(1, 28, 28), latents=preset.latents, **preset.network)
+        assert sum(parameter.numel() for parameter in built.parameters()) == count
+    # As its notes say of an SAE.
+    assert "start=dense, width=10,20" in preset.notes
+    sae = zs.models.build("sae-6", shape=(1, 28, 28), latents=preset.latents, start="dense",
+                          width="10,20", **preset.network)  # fmt: skip
+    assert sum(parameter.numel() for parameter in sae.parameters()) == 319_477
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "shape", "least", "most"),
+    [
+        ("responses-2021", ("vae",), (3, 64, 64), 450_000, 550_000),
+        ("structural-2023", ("ae", "sae-12", "vlae-12"), (3, 64, 64), 1_000_000, 1_200_000),
+        ("structural-2023-celeba", ("ae", "vlae-16"), (3, 128, 128), 6_000_000, 7_000_000),
+    ],
+)
+def test_other_presets_are_in_the_printed_range(name, models, shape, least, most):
+    preset = PRESETS[name]
+    for model in models:
+        recipe = {"name": model, "shape": list(shape), "latents": preset.latents}
+        built = zs.models.outline({**recipe, "options": dict(preset.network)})
+        assert least < sum(parameter.numel() for parameter in built.parameters()) < most
 
 
 def test_an_unknown_preset_is_refused_with_the_nearest_name():

@@ -21,10 +21,13 @@ _ASSAYS = {
     "response": "responses.response",
     "response-matrix": "responses.matrix",
     "conditioned-response-matrix": "responses.conditioned",
+    "structure-panel": "responses.panel",
     "structure-score": "responses.structure",
     "causal-structure-score": "responses.structure",
     "interventional-consistency": "responses.consistency",
     "traversal-responses": "responses.traversal",
+    "factor-place": "responses.place",
+    "variable-nonlinearity": "responses.nonlinearity",
     "feature-effects": "responses.features",
     "hybridisation": "responses.hybridisation",
     "independence": "responses.independence",
@@ -52,6 +55,7 @@ _ASSAYS = {
     "nonlinear-eigenfaces": "alignment.latent_ranking",
     "cartesian-or-polar": "alignment.cartesian_or_polar",
     "codes-against-pca": "alignment.codes_against_pca",
+    "ima-curve": "alignment.ima_curve",
     "intrinsic-dimension": "dimension.intrinsic",
     "sample-quality": "generation.quality",
     "mig": "disentanglement.mig",
@@ -123,10 +127,13 @@ __all__ += [entry.attribute for entry in CATALOGUE.values()]
 
 
 def groups() -> dict[str, list[str]]:
-    """The folders of this package, each with the assays of one recording in it."""
+    """The folders of this package, each with the assays of one recording in it.
+
+    Those that are measured on request only are named one by one.
+    """
     members: dict[str, list[str]] = {}
     for entry in CATALOGUE.values():
-        if not entry.compares:
+        if not entry.compares and not entry.on_request:
             members.setdefault(entry.group, []).append(entry.name)
     return members
 

@@ -43,8 +43,9 @@ class Entry:
     lowered. `uses` names assays whose default results the function needs: their passes are added
     unless these results exist already, or the option in front of the name is set:
     "causal=response-matrix". `compares` marks assays of two or more recordings, which `zscope
-    compare` runs. `better` is "higher" or "lower" if all its scores are better that way, so that
-    models can be ranked by them.
+    compare` runs. `on_request` marks assays that cost too much for a report of everything: they
+    run only if they are named. `better` is "higher" or "lower" if all its scores are better that
+    way, so that models can be ranked by them.
     """
 
     question: str
@@ -56,6 +57,7 @@ class Entry:
     fewest: int = 8  # fewer of them are not worth measuring
     uses: tuple[str, ...] = ()
     compares: bool = False
+    on_request: bool = False
     better: str = ""
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
@@ -104,6 +106,7 @@ class Entry:
         parts = [f"{passes} passes"]
         parts += [f"at most {self.most:,}"] if self.most else []
         parts += [f"and those of {name}" for name in self.used_assays()]
+        parts += ["only if it is named"] if self.on_request else []
         return ", ".join(parts)
 
     def is_limited(self, options: Collection[str]) -> bool:

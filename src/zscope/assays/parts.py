@@ -15,6 +15,7 @@ from zscope.assays.entry import Entry
 from zscope.autoencoder import WithCausalBlock
 from zscope.errors import Undefined
 from zscope.factors import Factors
+from zscope.groups import partition
 from zscope.recording import Recording
 from zscope.usage import Usage
 
@@ -57,7 +58,9 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
 }
 
 
-NEEDS_MODEL = {"autoencoder", "decoder", "observations", "data"}
+ENCODES = {"autoencoder", "conditioned_response_matrix"}
+"""Parts for which decoded observations are encoded."""
+NEEDS_MODEL = {*ENCODES, "decoder", "observations", "data"}
 """Parts that a recording of arrays does not have."""
 
 
@@ -82,9 +85,9 @@ def _unmet_by_model(parts: set[str], recording: Recording) -> str | None:
         return None
     if recording.model is None:
         return "a model is needed, and only codes were given. Record a model on data"
-    if parts & {"autoencoder", "decoder"} and not recording.model.decodes:
+    if parts & {*ENCODES, "decoder"} and not recording.model.decodes:
         return "the model has no decoder. Use assays of its codes"
-    if "autoencoder" in parts and recording.model.needs_auxiliary:
+    if parts & ENCODES and recording.model.needs_auxiliary:
         return CONDITIONAL
     return None
 
@@ -198,6 +201,18 @@ def _response_matrix(recording: Recording) -> Any:
     return None if conditional else shared_result(response_matrix, recording)
 
 
+def _conditioned(recording: Recording) -> Any:
+    from zscope.assays.responses.conditioned import conditioned_response_matrix
+
+    return shared_result(conditioned_response_matrix, recording)
+
+
+def _dci(recording: Recording) -> Any:
+    from zscope.assays.disentanglement.dci import dci
+
+    return shared_result(dci, recording)
+
+
 def _usage(recording: Recording) -> Usage | None:
     """What the posteriors say about the use of latents, in place of variances, for scores.
 
@@ -206,8 +221,20 @@ def _usage(recording: Recording) -> Usage | None:
     return None if recording.posterior.deterministic else recording.usage
 
 
+def _model_groups(recording: Recording) -> list[list[int]] | None:
+    """The variables of the model, single latents if it has no others; None without a model."""
+    if recording.model is None:
+        return None
+    return partition(recording.model.groups, recording.latents, "groups")
+
+
 def _factors(recording: Recording) -> Factors | None:
     return recording.factors
+
+
+def _read_observations(recording: Recording) -> Callable[[], Tensor] | None:
+    """How to read the observations, for assays that seldom need them; None if there are none."""
+    return None if recording.dataset is None else lambda: recording.observations
 
 
 def _feature_units(recording: Recording) -> Sequence[float] | None:
@@ -216,7 +243,10 @@ def _feature_units(recording: Recording) -> Sequence[float] | None:
     return None if scaling is None else scaling.scale
 
 
-CHOSEN = {"base", "plane", "start_code", "end_code", "types", "response_matrix"}
+CHOSEN = {
+    "base", "plane", "start_code", "end_code", "types", "response_matrix",
+    "conditioned_response_matrix", "dci",
+}  # fmt: skip
 """Parts that are only a default: the caller may choose others."""
 
 # What an entry's `takes` may name, and how to get it from a recording.
@@ -231,7 +261,9 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "variances": lambda recording: recording.variances,
     "usage": _usage,
     "factors": _factors,
+    "model_groups": _model_groups,
     "observations": lambda recording: recording.observations,
+    "read_observations": _read_observations,
     "data": lambda recording: recording.data,
     "feature_names": lambda recording: recording.feature_names,
     "feature_units": _feature_units,
@@ -239,6 +271,8 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "conditional_prior": lambda recording: recording.conditional_prior,
     "types": _types,
     "response_matrix": _response_matrix,
+    "conditioned_response_matrix": _conditioned,
+    "dci": _dci,
     "base": _nearest_to_mean,
     "plane": _plane,
     "hole_reference": _hole_reference,

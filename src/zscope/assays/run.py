@@ -93,9 +93,13 @@ def assay_name(text: str) -> str:
 
 
 def choose(names: Iterable[str] | str | None) -> list[Entry]:
-    """The entries of the named assays and groups; None: all assays of one recording."""
+    """The entries of the named assays and groups; None: all assays of one recording.
+
+    Those that are measured on request only must be named themselves.
+    """
     if names is None:
-        return [entry for entry in CATALOGUE.values() if not entry.compares]
+        usual = (entry for entry in CATALOGUE.values() if not entry.on_request)
+        return [entry for entry in usual if not entry.compares]
     single = isinstance(names, str | bytes) or not isinstance(names, Iterable)
     names = [cast(str, names)] if single else list(names)
     if not all(isinstance(name, str) for name in names):

@@ -129,15 +129,20 @@ def draw(report: "Report", folder: Path, suffix: str) -> tuple[dict[str, str], "
 
     files: dict[str, str] = {}
     for name, result in report.results.items():
-        with isolate(f"figure of {name}", report.failed), suppress(Undefined):  # without a figure
-            drawing = result.plot()
-            figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
-            try:
-                files[name] = str(save(figure, folder / f"{name}.{suffix}", dpi="figure"))
-            except RunError as error:  # the disk is full, say, and will be for the next ones
-                return files, error
-            finally:
-                plt.close(figure)
+        draws = {name: result.plot}
+        for further in result.further_plots:
+            draws[f"{name}-{further.removeprefix('plot_')}"] = getattr(result, further)
+        for title, plot in draws.items():
+            # An Undefined says that there is no figure.
+            with isolate(f"figure of {title}", report.failed), suppress(Undefined):
+                drawing = plot()
+                figure = drawing if hasattr(drawing, "savefig") else drawing.get_figure()
+                try:
+                    files[title] = str(save(figure, folder / f"{title}.{suffix}", dpi="figure"))
+                except RunError as error:  # the disk is full, say, and will be for the next ones
+                    return files, error
+                finally:
+                    plt.close(figure)
     return files, None
 
 

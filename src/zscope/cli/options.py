@@ -23,6 +23,7 @@ __all__ = [
     "FactorsFile",
     "Fresh",
     "Kinds",
+    "LeaveOut",
     "ModelOption",
     "Quiet",
     "Resamples",
@@ -41,6 +42,7 @@ __all__ = [
     "settings",
     "value",
     "value_or_model",
+    "values_of_factors",
 ]
 
 Target = Annotated[
@@ -97,6 +99,13 @@ AssayOption = Annotated[
 ]
 Fresh = Annotated[bool, Option("--fresh", help="Measure again, even if the run has the result.")]
 Quiet = Annotated[bool, Option("--quiet", help="Show no progress.")]
+LeaveOut = Annotated[
+    list[str] | None,
+    Option(
+        metavar="FACTOR=VALUE,VALUE",
+        help="Train without these values of a factor, e.g. shape=sphere; may be repeated.",
+    ),
+]
 AsJson = Annotated[bool, Option("--json", help="Print JSON for another program.")]
 Where = Annotated[
     list[str] | None,
@@ -165,15 +174,25 @@ def runs_where(command: str, runs: "Runs", conditions: list[str] | None) -> "Run
 
 def settings(pairs: list[str] | None, flag: str) -> dict[str, Any]:
     """The options of `flag key=value`; numbers, booleans and lists are converted."""
-    options: dict[str, Any] = {}
+    options = _pairs(pairs, flag, "key=value", f"{flag} beta=4")
+    return {key.replace("-", "_"): value for key, value in options.items()}
+
+
+def values_of_factors(pairs: list[str] | None) -> dict[str, Any]:
+    """The values of `--leave-out factor=value,value`, by factor."""
+    return _pairs(pairs, "--leave-out", "factor=value", "--leave-out shape=sphere")
+
+
+def _pairs(pairs: list[str] | None, flag: str, form: str, example: str) -> dict[str, Any]:
+    chosen: dict[str, Any] = {}
     for pair in pairs or []:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(
-                f"{flag}: {pair!r} is not of the form key=value, for instance {flag} beta=4."
+                f"{flag}: {pair!r} is not of the form {form}, for instance {example}."
             )
-        options[key.strip().replace("-", "_")] = value(text.strip())
-    return options
+        chosen[key.strip()] = value(text.strip())
+    return chosen
 
 
 def assay_options(pairs: list[str] | None) -> dict[str, dict[str, Any]]:

@@ -8,12 +8,14 @@ from typer import Argument, Option
 from zscope.cli.options import (
     AsJson,
     DataOption,
+    LeaveOut,
     ModelOption,
     Quiet,
     Root,
     Seed,
     fractions,
     settings,
+    values_of_factors,
 )
 from zscope.presets import PRESETS
 
@@ -42,6 +44,14 @@ def train(
     split: Annotated[
         str | None,
         Option(help="Split the data randomly, e.g. 0.8,0.1,0.1, and train on the first part."),
+    ] = None,
+    leave_out: LeaveOut = None,
+    freeze: Annotated[
+        str | None, Option(help="Keep this half of the model as it is: encoder or decoder.")
+    ] = None,
+    start: Annotated[
+        Path | None,
+        Option(metavar="RUN", help="Start from the final weights of this finished run."),
     ] = None,
     optimiser: Annotated[str | None, Option(help="adam (default) or adagrad.")] = None,
     schedule: Annotated[
@@ -96,6 +106,8 @@ def train(
 
       zscope train --out runs/mine --resume
 
+      zscope train ae rooms --start runs/ae-rooms-0 --freeze encoder --steps 2000 --out runs/b
+
       zscope train --config runs/mine/run.json --out runs/again
     """
     arguments = dict(locals())
@@ -144,11 +156,14 @@ def train(
             model_options={"seed": seed, **given.options},
             data_options=settings(data_option, "--data-option"),
             split=given.split,
+            leave_out=values_of_factors(leave_out),
             root=root,
             out=out or Path("runs") / f"{model}-{Path(dataset).stem}-{seed}",
             resume=resume,
             progress=not quiet,
             preset=preset,
+            freeze=freeze,
+            start=start,
             steps=given.steps,
             epochs=given.epochs,
             batch=batch,
@@ -178,6 +193,7 @@ def begin(
     model_options: dict[str, Any],
     data_options: dict[str, Any],
     split: list[float] | None,
+    leave_out: dict[str, Any],
     root: Path | None,
     **training: Any,
 ) -> Any:
@@ -189,6 +205,8 @@ def begin(
     loaded = data.load(dataset, root=root, **data_options)
     if split is not None:
         loaded = loaded.split(split)[0]
+    if leave_out:
+        loaded = loaded.leave_out(leave_out)
     built = models.build_for(model, loaded, latents=latents, **model_options)
     return train(built, loaded, **training)
 

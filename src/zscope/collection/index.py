@@ -210,6 +210,7 @@ def _identity(run: Mapping[str, Any]) -> Record:
 def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a run as one level, by the names that a plan uses: options.beta."""
     model, data = config.get("model") or {}, config.get("data") or {}
+    start = config.get("start") or {}
     split = dict(data.get("split") or {})
     fields = {
         "model": model.get("name"),
@@ -219,8 +220,10 @@ def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
         **{f"data.options.{key}": value for key, value in (data.get("options") or {}).items()},
         "split": split.pop("fractions", None),
         **{f"data.split.{key}": value for key, value in split.items()},
+        "leave_out": data.get("leave_out"),
         "shape": model.get("shape"),
         **{key: value for key, value in config.items() if key not in SKIPPED},
+        "start": start.get("about") or start.get("run"),
     }
     fields["snapshots"] = config.get("snapshots") or None
     return {key: value for key, value in fields.items() if value is not None}

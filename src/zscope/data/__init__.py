@@ -26,6 +26,7 @@ CATALOGUE = {
     "helix": "helix:HELIX",
     "square-linear": "square:LINEAR",
     "square-nonlinear": "square:NONLINEAR",
+    "square-wave": "square:WAVE",
     "sprites": "sprites:SPRITES",
     "sprites-color": "sprites:COLOR",
     "sprites-noisy": "sprites:NOISY",
@@ -147,6 +148,8 @@ def from_recipe(recipe: dict[str, Any], *, root: str | Path | None = None) -> Da
     data = load(recipe["name"], root=root, **recipe.get("options", {}))
     if split := recipe.get("split"):
         data = data.split(split["fractions"], seed=split["seed"])[split["part"]]
+    if left_out := recipe.get("leave_out"):
+        data = data.leave_out(left_out, missing_ok=True)
     return data
 
 

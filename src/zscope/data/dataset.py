@@ -284,6 +284,32 @@ class Dataset:
         factors = None if self.factors is None else self.factors[rows]
         return replace(self, images=SelectedRows(self.images, rows), factors=factors, recipe=None)
 
+    def leave_out(self, values: Mapping[str, Any], *, missing_ok: bool = False) -> "Dataset":
+        """Without the rows in which a factor has one of the named values.
+
+        Values are given by factor, one or a list: the name of a category, or the number that
+        stands in `factors`: `rooms.leave_out({"shape": "sphere", "orientation": [0, 14]})`.
+        With `missing_ok` no row needs to have them, as in a small part of the data.
+        """
+        factors = self.factors_with_kinds
+        if factors is None:
+            raise DataError(
+                f"{self.name}: it has no factors, so no values of them can be left out. Use data "
+                "with factors, or name those of your own file (factors=)."
+            )
+        chosen = dict(values) if missing_ok else factors.choose(values, self.name)
+        rows = factors.rows_with(chosen)
+        if rows.all():
+            listed = ", ".join(f"{name}={each}" for name, each in chosen.items())
+            raise DataError(
+                f"{self.name}: all of {len(self):,} rows have {listed}, so leaving them out would "
+                "leave nothing. Leave out fewer values."
+            )
+        part = self.subset(~rows)
+        if self.recipe is None or "leave_out" in self.recipe:
+            return part
+        return replace(part, recipe={**self.recipe, "leave_out": chosen})
+
     def split(
         self,
         fractions: Sequence[float] | np.ndarray = (0.7, 0.1, 0.2),
@@ -320,7 +346,8 @@ class Dataset:
         parts = []
         for part, (end, size) in enumerate(zip(ends, sizes, strict=True)):
             subset = self.subset(np.sort(order[end - size : end]))
-            if self.recipe is not None and "split" not in self.recipe:
+            # A recipe is followed in its order: split, then leave out.
+            if self.recipe is not None and not {"split", "leave_out"} & {*self.recipe}:
                 split = {"fractions": shares, "seed": seed, "part": part}
                 subset = replace(subset, recipe={**self.recipe, "split": split})
             parts.append(subset)

@@ -76,7 +76,7 @@ def background_level(data: Dataset, names: list[str], wave: float = 0.0) -> np.n
     if wave:
         total = np.sum([(w - w.mean()) / w.std() for w in columns], axis=0)
         return np.asarray((1 + np.sin(wave * total)) / 2)
-    return np.mean([(w - w.min()) / np.ptp(w) for w in columns], axis=0)
+    return np.asarray(np.mean([(w - w.min()) / np.ptp(w) for w in columns], axis=0))
 
 
 class WithBackground:

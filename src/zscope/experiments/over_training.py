@@ -1,17 +1,18 @@
 """What `zscope dynamics` finds, part by part: numbers at the steps of a run, and their figures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from zscope.assays.regime.tracking import CorrelationTracking
+from zscope.errors import ConfigError, Undefined
 from zscope.experiments.layer_maps import LayerMap, plot_maps, steps_table
 from zscope.experiments.records import Tabular
 from zscope.results import text_table
 
 __all__ = [
     "CorrelationsOverTraining", "DimensionsOverTraining", "ScoresOverTraining",
-    "SimilarityOverTraining", "TypesOverTraining",
+    "SimilarityOverTraining", "TypesOverTraining", "fall_step",
 ]  # fmt: skip
 
 SETTLED = 0.1
@@ -81,6 +82,30 @@ class DimensionsOverTraining(Tabular):
                 steps[layer] = min(s for s in values if not off or s > off[-1])
         return steps
 
+    @property
+    def settled_step(self) -> int | None:
+        """The first step from which on every layer is within 10 % of its last value.
+
+        None if some layer is not before the last step.
+        """
+        steps = self.settled.values()
+        last = max(steps, default=None)
+        return None if last == self.steps[-1] and len(self.steps) > 1 else last
+
+    def change(self, layer: str, since: int, until: int | None = None) -> float:
+        """The largest relative change of a layer's dimension from one step to later ones.
+
+        max |d(s) / d(since) - 1| over the steps s after `since`, up to `until` (the last one).
+        """
+        values = self.of(layer)
+        later = [s for s in values if s > since and (until is None or s <= until)]
+        if since not in values or not later:
+            raise Undefined(
+                f"dynamics: layer {layer!r} has dimensions at steps {list(values)}; expected one "
+                f"at step {since} and one after it, until {until or 'the last'}."
+            )
+        return max(abs(values[s] / values[since] - 1) for s in later)
+
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import step_lines
 
@@ -94,8 +119,12 @@ class DimensionsOverTraining(Tabular):
             values = self.of(layer)
             cells = [f"{values[s]:.2f}" if s in values else "none" for s in self.steps]
             table.append([layer, *cells, self._settled_text(settled.get(layer))])
-        note = f"settled: within {SETTLED:.0%} of the last value from this step on"
-        return "\n".join([text_table(table), note.replace("%", " %"), *_reasons(self.missing)])
+        note = f"settled: within {SETTLED:.0%} of the last value from this step on; step 0 is "
+        note += "untrained"
+        step = self.settled_step
+        overall = "not all layers have settled" if step is None else f"all layers: step {step}"
+        notes = [note.replace("%", " %"), overall]
+        return "\n".join([text_table(table), *notes, *_reasons(self.missing)])
 
     def _settled_text(self, step: int | None) -> str:
         if step is None:
@@ -232,6 +261,32 @@ class TypesOverTraining(Tabular):
         table = [list(self.columns), *([str(value) for value in row.values()] for row in rows)]
         note = "in the batch of each step; on the data: zscope assay RUN variable-types"
         return f"{text_table(table)}\n{note}"
+
+
+def fall_step(
+    history: Iterable[Mapping[str, Any]], column: str = "loss", *, share: float = 0.9
+) -> int:
+    """The first logged step at which a loss has made a share of its whole fall.
+
+    loss(step) <= first - share (first - end), where the end is the mean over the last tenth of the
+    logged steps, because the loss of a single batch is noisy. `history` is that of a run.
+    """
+    rows = [(int(row["step"]), float(row[column])) for row in history if column in row]
+    if len(rows) < 2 or not 0 < share <= 1:
+        raise ConfigError(
+            f"fall_step: {len(rows)} logged values of {column!r} and share={share}; expected at "
+            "least two values and a share above 0, at most 1. Does the history have this column?"
+        )
+    last = rows[-max(1, len(rows) // 10) :]
+    first, end = rows[0][1], sum(value for _, value in last) / len(last)
+    if not end < first:
+        raise Undefined(
+            f"fall_step: {column} begins at {first:.4g} and ends at {end:.4g}: it does not fall. "
+            "Has training diverged, or is this a term that rises?"
+        )
+    # With share=1 the end may lie below every single value of a curve that still falls.
+    reached = [step for step, value in rows if value <= first - share * (first - end)]
+    return reached[0] if reached else rows[-1][0]
 
 
 def _reasons(missing: Mapping[str, str]) -> list[str]:

@@ -23,9 +23,13 @@ They have the published number of weights, to the last one, for AE, XAE, VAE and
 paper shows three linear layers and blocks of convolution, Mish and batch norm; the sizes of
 the dense layers, a batch norm after those of the decoder, a last convolution among the
 picture's own channels, and means and variances that are linear in as many numbers as there
-are latents, are inferred from those counts. An SAE differs: the published one keeps the
-dense layers of the decoder beside S_0 (319,477 weights in size S, 442,267 in Standard); ours,
-as in the paper on structural autoencoders, does not (249,365 and 409,499).
+are latents, are inferred from those counts. (A block of 32 units has 9,968 weights, printed:
+9,472.) The published SAE has exactly 1,584 weights for each latent more than the AE (319,477 in
+size S, where the table repeats the count of the XSAE, and 442,267 in Standard), so the dense
+layers of its decoder remain, and with units of four numbers they take all 4 n: start="dense".
+Two hidden layers with width=(10, 20) have 1,584 weights; the printed sizes are not known. Our
+default, as in the paper on structural autoencoders, has a constant in their place (249,365 and
+409,499).
 """
 
 import torch

@@ -116,7 +116,9 @@ def locatello_decoder(
 # Leeb et al., "Interventional assays", arXiv:2106.16091.
 
 
-def responses_encoder_blocks(shape: Shape, *, activation: str) -> list[Block]:
+def responses_encoder_blocks(
+    shape: Shape, *, activation: str, layout: str = "mirrored"
+) -> list[Block]:
     """Blocks of convolution, pooling, group norm and ELU until the shorter side is 2: five
     at 64 x 64, four at 32 x 32 and 28 x 28."""
     blocks: list[Block] = []
@@ -133,36 +135,47 @@ def responses_encoder_blocks(shape: Shape, *, activation: str) -> list[Block]:
     return blocks
 
 
-def responses_decoder_blocks(shape: Shape, *, activation: str) -> tuple[Shape, list[Block], Block]:
-    """Upsampling, convolution, group norm and ELU, from 16 channels.
+def responses_decoder_blocks(
+    shape: Shape, *, activation: str, layout: str = "mirrored"
+) -> tuple[Shape, list[Block], Block]:
+    """Upsampling, convolution, group norm and ELU: as many blocks as in the encoder, from 64
+    channels, or with the layout "printed" one fewer, from 16.
 
-    The paper shows four such blocks between 256 units and 64 x 64 pixels, which implies the
-    16 channels. It enlarges 28 x 28 data to 32 x 32; here the sizes are those of the encoder.
+    Figure 8 of the paper shows four blocks between 256 units and 64 x 64 pixels, which implies
+    the 16 channels (482,419 weights with 24 latents); the weights that the authors published
+    have five, from 64 channels of 2 x 2 (547,123 with the dense layers that are printed, 513,716
+    with theirs). The paper enlarges 28 x 28 data to 32 x 32; here the sizes are the encoder's.
     """
-    sides = halvings(shape[1:], _pooled_blocks(shape))[-2::-1]
+    printed = layout == "printed"
+    sides = halvings(shape[1:], _pooled_blocks(shape))[-2 if printed else -1 :: -1]
+    first = 16 if printed else 64
     blocks: list[Block] = []
     for block, size in enumerate(sides[1:]):
         blocks.append(
             [
                 nn.Upsample(size, mode="bilinear", align_corners=False),
-                nn.Conv2d(16 if block == 0 else 64, 64, 3, padding=1),
+                nn.Conv2d(first if block == 0 else 64, 64, 3, padding=1),
                 GroupNorm(8, 64),
                 ACTIVATIONS[activation](),
             ]
         )
-    return (16, *sides[0]), blocks, [nn.Conv2d(64, shape[0], 3, padding=1)]
+    return (first, *sides[0]), blocks, [nn.Conv2d(64, shape[0], 3, padding=1)]
 
 
-def responses_encoder(shape: Shape, outputs: int, *, activation: str) -> Encoder:
+def responses_encoder(
+    shape: Shape, outputs: int, *, activation: str, layout: str = "mirrored"
+) -> Encoder:
     """The blocks, then 256 and 128 units."""
     blocks = responses_encoder_blocks(shape, activation=activation)
     flat = 64 * math.prod(halvings(shape[1:], len(blocks))[-1])
     return _encoder(shape, blocks, flat, [256, 128], outputs, activation)
 
 
-def responses_decoder(shape: Shape, latents: int, *, activation: str) -> Decoder:
+def responses_decoder(
+    shape: Shape, latents: int, *, activation: str, layout: str = "mirrored"
+) -> Decoder:
     """128 and 256 units, then the blocks."""
-    parts = responses_decoder_blocks(shape, activation=activation)
+    parts = responses_decoder_blocks(shape, activation=activation, layout=layout)
     return Decoder(latents, nn.Sequential(*_decoder(latents, [128, 256], *parts, activation)))
 
 

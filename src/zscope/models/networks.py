@@ -193,7 +193,14 @@ BACKBONES = {
         convolutional.responses_decoder,
         convolutional.responses_encoder_blocks,
         convolutional.responses_decoder_blocks,
-        {"activation": _activation("elu")},
+        {
+            "layout": Option(
+                "mirrored",
+                "Decoder: mirrored (a block for each of the encoder's), or printed (one fewer).",
+                one_of(["mirrored", "printed"]),
+            ),
+            "activation": _activation("elu"),
+        },
         pictures_only=True,
     ),
     "structural": Backbone(

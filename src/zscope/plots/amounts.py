@@ -10,7 +10,14 @@ from matplotlib.figure import Figure
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["Binned", "bars", "binned_panels", "histogram", "histograms"]
+__all__ = [
+    "Binned",
+    "bars",
+    "binned_panels",
+    "histogram",
+    "histograms",
+    "paired_bars",
+]
 
 
 @theme.themed
@@ -74,6 +81,50 @@ def bars(
     ax.set(xlabel=x, ylabel=y)
     theme.title(ax, title)
     return ax
+
+
+@theme.themed
+def paired_bars(
+    tables: Mapping[str, Mapping[str, tuple[float, float]]],
+    *,
+    names: tuple[str, str],
+    y: str = "",
+    floors: Mapping[str, Mapping[str, float]] | None = None,
+    ax: Axes | None = None,
+) -> Axes | Figure:
+    """A panel for each table, {subset: pair of values}: two bars for each subset.
+
+    `names` are those of the two bars, in a legend. `floors` are drawn as a dash over both. With
+    `ax` the first table is drawn there.
+    """
+    if not tables or not all(tables.values()):
+        raise ConfigError(f"paired_bars: of {len(tables)} tables, some are empty. Leave them out.")
+    chosen = dict(tables) if ax is None else dict(list(tables.items())[:1])
+    if ax is None and len(chosen) > 1:
+        most = max(map(len, chosen.values()))
+        width = float(np.clip(len(chosen) * (0.9 + 0.36 * most), 4, theme.PAGE))
+        figure, grid = theme.panels(1, len(chosen), width, 2.5)
+        axes = list(grid.flat)
+    else:
+        axes = [theme.axes(ax, theme.COLUMN, 2.5)]
+        figure = axes[0]
+    for panel, (title, table) in zip(axes, chosen.items(), strict=True):
+        at = np.arange(len(table))
+        heights = np.array(list(table.values()), float)
+        colours = theme.categories(2)
+        for k, (name, colour) in enumerate(zip(names, colours, strict=True)):
+            panel.bar(at + 0.38 * (k - 0.5), heights[:, k], 0.36, color=colour, label=name)
+        own = (floors or {}).get(title, {})
+        for place, subset in enumerate(table):
+            if subset in own:
+                dash = {"color": theme.INK, "linewidth": 0.9, "linestyle": (0, (3, 1.5))}
+                panel.plot([place - 0.42, place + 0.42], [own[subset]] * 2, **dash)
+        panel.set_xticks(at, list(table), rotation=30, ha="right", rotation_mode="anchor")
+        panel.tick_params(axis="x", length=0)
+        panel.set(ylabel=y if panel is axes[0] else "")
+        theme.title(panel, title)
+    axes[0].legend(fontsize=theme.SMALL)
+    return figure
 
 
 @theme.themed
@@ -177,8 +228,8 @@ def binned_panels(
     """Small multiples of counted histograms: one row for each item of `grid`.
 
     The first histogram of a panel is filled with the colour of its row, others are outlines
-    with a legend in the first row. `rows` are written above the first panel of each row, `columns` below the
-    last one. With `ax` only the first panel is drawn, on it.
+    with a legend in the first row. `rows` are written above the first panel of each row,
+    `columns` below the last one. With `ax` only the first panel is drawn, on it.
     """
     if not grid or not all(grid):
         raise ConfigError(

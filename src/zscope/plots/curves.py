@@ -12,7 +12,14 @@ from matplotlib.ticker import MaxNLocator
 from zscope.errors import ConfigError
 from zscope.plots import theme
 
-__all__ = ["lines", "score_panels", "step_lines", "traversal_errors"]
+__all__ = [
+    "curves_and_gap",
+    "lines",
+    "score_panels",
+    "step_lines",
+    "traversal_errors",
+    "traversal_panels",
+]
 
 MOST_PANELS = 24
 APART = 0.015
@@ -66,6 +73,47 @@ def lines(
     else:
         end_labels(ax, ends)
     return ax
+
+
+@theme.themed
+def curves_and_gap(
+    series: Mapping[str, Any],
+    gap: Any,
+    *,
+    at: Any,
+    level: float,
+    x: str = "",
+    y: str = "",
+    gap_name: str = "gap",
+    level_name: str = "",
+    ax: Axes | None = None,
+) -> Figure | Axes:
+    """Named lines over a logarithmic axis, and beside them the gap between two of them.
+
+    `level` is what the gap is compared with, a dashed line called `level_name`. With `ax` only
+    the gap is drawn, on it.
+    """
+    if ax is None:
+        figure, grid = theme.panels(1, 2, theme.PAGE, 2.3)
+        left, right = grid[0]
+        left.set_xscale("log")
+        lines(series, at=at, x=x, y=y, ax=left)
+    else:
+        figure, right = None, ax
+    right.set_xscale("log")
+    lines({"": gap}, at=at, x=x, y=f"{gap_name} ({y})" if y else gap_name, ax=right)
+    positions, values = theme.array(at).astype(float), theme.array(gap).astype(float)
+    right.axhline(level, color=theme.GREY, linewidth=0.8, linestyle=(0, (4, 2)))
+    right.annotate(
+        f"{level_name} = {level:.3f}" if level_name else f"{level:.3f}",
+        (positions.min(), level),
+        (0, 2),
+        textcoords="offset points",
+        fontsize=theme.SMALL,
+        color=theme.GREY,
+    )
+    right.set_ylim(min(0.0, float(values.min())), 1.15 * max(level, float(values.max()), 1e-12))
+    return right if figure is None else figure
 
 
 @theme.themed
@@ -219,6 +267,48 @@ def traversal_errors(
     note = "" if len(chosen) == count else f" ({len(chosen)} of {count}, the largest errors)"
     figure.supxlabel(f"value of latent {labels[moved]}, moved{note}", fontsize=theme.NORMAL)
     figure.supylabel("error, before − after", fontsize=theme.NORMAL)
+    return figure
+
+
+@theme.themed
+def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = None) -> Figure:
+    """A panel for each moved latent (rows) and each observed one (columns), a line per sample.
+
+    `values` (latents x steps) are the values of each moved latent, `errors` (latents x samples x
+    steps x latents) the signed N - N'. All panels have one range of errors, so that they can be
+    compared; the ones of the moved latents, on the diagonal, have a grey ground.
+    """
+    values, errors = theme.array(values).astype(float), theme.array(errors).astype(float)
+    count = len(errors)
+    if errors.ndim != 4 or errors.shape[-1] != count or values.shape != (count, errors.shape[2]):
+        raise ConfigError(
+            "traversal_panels: expected values of shape (latents, steps) and errors of shape "
+            f"(latents, samples, steps, latents), got {values.shape} and {errors.shape}."
+        )
+    labels = theme.labels(count, names)
+    side = float(np.clip(theme.PAGE / (count + 0.4), 0.55, 1.6))
+    figure, grid = theme.panels(
+        count, count, side * count + 0.5, 0.85 * side * count + 0.4, sharex="row", sharey=True
+    )
+    for m, row in enumerate(grid):
+        for k, panel in enumerate(row):
+            _sample_lines(panel, values[m], errors[m, :, :, k])
+            panel.tick_params(labelsize=theme.SMALL, labelbottom=count <= 8)
+            panel.xaxis.set_major_locator(MaxNLocator(2))
+            panel.yaxis.set_major_locator(MaxNLocator(3))
+            if m == k:
+                panel.set_facecolor("#f0f0f0")
+            if m == 0:
+                title = f"latent {labels[k]}" if count <= 8 else labels[k]
+                panel.set_title(title, fontsize=theme.NORMAL, loc="center")
+        row[0].set_ylabel(f"latent {labels[m]}" if count <= 8 else labels[m])
+    engine: Any = figure.get_layout_engine()
+    engine.set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+    figure.supxlabel("value of the moved latent", fontsize=theme.NORMAL)
+    figure.supylabel(
+        "error of the observed latent, before − after (rows: moved latent)", fontsize=theme.NORMAL
+    )
+    figure.suptitle("observed latent", fontsize=theme.NORMAL)
     return figure
 
 

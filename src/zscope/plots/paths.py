@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from zscope.errors import ConfigError
 from zscope.plots import theme
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from zscope.assays.responses.maps import ResponseMap
     from zscope.assays.responses.paths import ManifoldPath
 
-__all__ = ["film_strip", "path_figure", "path_plane"]
+__all__ = ["film_strip", "path_figure", "path_plane", "path_space"]
 
 PATH, STRAIGHT = theme.GREEN, theme.RED
 FEW = 8
@@ -77,6 +78,62 @@ def path_plane(
         )
     ax.set_box_aspect(1)
     ax.set(xlabel=f"latent {columns[0]}", ylabel=f"latent {columns[1]}")
+    theme.title(ax, title)
+    return ax
+
+
+@theme.themed
+def path_space(
+    result: "ManifoldPath",
+    observations: Any = None,
+    *,
+    reconstructions: Any = None,
+    title: str = "",
+    view: tuple[float, float] = (18.0, -60.0),
+    ax: Axes | None = None,
+) -> Axes:
+    """The decoded path (green) and the decoded straight line (red, dashed) in three dimensions.
+
+    For data of three features: `observations` are drawn in grey, their `reconstructions` in blue.
+    The lines have as many points as the result has frames: `manifold_path(..., frames=101)`.
+    `view` is the elevation and the azimuth in degrees.
+    """
+    lines = [theme.array(each) for each in (result.frames, result.straight_frames)]
+    if lines[0].ndim != 2 or lines[0].shape[1] != 3:
+        raise ConfigError(
+            f"path_space: decoded frames of shape {lines[0].shape[1:]}; expected three features. "
+            "For pictures use film_strip, for other vectors path_figure."
+        )
+    own = ax is None
+    if ax is None:
+        figure = plt.figure(figsize=(theme.COLUMN, 3.2), layout="constrained")
+        ax = figure.add_subplot(projection="3d")
+    if ax.name != "3d":
+        raise ConfigError(
+            "path_space: the axes are flat. Make them with projection='3d', or leave ax out."
+        )
+    space: Any = ax
+    for points, colour, name in (
+        (observations, theme.GREY, "data"),
+        (reconstructions, theme.SKY, "reconstructions"),
+    ):
+        if points is not None:
+            rows = theme.array(points)
+            space.scatter(*rows.T, s=3, color=colour, alpha=0.5, linewidths=0, label=name)
+    ends = lines[0][[0, -1]]
+    space.plot(*lines[1].T, color=STRAIGHT, linestyle=(0, (4, 2)), linewidth=1.6, label="straight")
+    space.plot(*lines[0].T, color=PATH, linewidth=2.0, label="path")
+    space.plot(*ends.T, "o", color="white", markeredgecolor=theme.INK, markersize=4.5)
+    space.view_init(*view)
+    space.set_box_aspect((1, 1, 1.1), zoom=1.0)
+    for axis, name in zip((space.xaxis, space.yaxis, space.zaxis), "xyz", strict=True):
+        axis.set_pane_color((1.0, 1.0, 1.0, 1.0))
+        axis.set_tick_params(labelsize=theme.SMALL, pad=-2)
+        axis.set_major_locator(MaxNLocator(3))
+        axis.set_label_text(name)
+        axis.labelpad = -5
+        axis._axinfo["grid"].update(color=theme.FAINT, linewidth=0.4)
+    space.legend(fontsize=theme.SMALL, loc="upper center", ncols=4 if own else 2, markerscale=2)
     theme.title(ax, title)
     return ax
 

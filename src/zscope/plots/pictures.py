@@ -15,7 +15,7 @@ from zscope.plots import theme
 if TYPE_CHECKING:
     from zscope.autoencoder import Autoencoder
 
-__all__ = ["hybrid_grid", "image_grid", "traversals"]
+__all__ = ["hybrid_grid", "image_grid", "segment_grid", "traversals"]
 
 GAP = 0.06
 """The space between two pictures, as a fraction of a picture."""
@@ -107,6 +107,50 @@ def hybrid_grid(
     columns, x = ["base", *labels, "other"], "latent from the other"
     ax = image_grid(grid, columns=columns, x=x, title=title, ax=ax)
     return _frame_columns(ax, [0, grid.shape[1] - 1])
+
+
+@theme.themed
+def segment_grid(
+    decoded: Any,
+    sources: Any,
+    *,
+    names: Sequence[Any] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Hybrids of one base with several alternatives, a row for each unit that is exchanged.
+
+    `decoded` is units x alternatives x observation, `sources` the base and the alternatives. The
+    first row shows the sources, framed.
+    """
+    hybrids, first = as_cells(decoded), as_cells(sources)
+    if first.shape[0] != 1 or first.shape[1] != hybrids.shape[1] + 1:
+        raise ConfigError(
+            f"segment_grid: {first.shape[1]} sources for hybrids with {hybrids.shape[1]} "
+            "alternatives; expected the base and the alternatives: one more."
+        )
+    # Below the base nothing is drawn; vectors have no empty cell.
+    blank = np.full_like(hybrids[:, :1], max(1.0, float(hybrids.max()), float(first.max())))
+    left = blank if _is_picture(hybrids) else np.repeat(first[:, :1], len(hybrids), axis=0)
+    cells = np.concatenate([first, np.concatenate([left, hybrids], axis=1)])
+    labels = ["", *theme.labels(len(hybrids), names)]
+    columns = ["base", *map(str, range(1, hybrids.shape[1] + 1))]
+    own = ax is None
+    ax = image_grid(
+        np.moveaxis(cells, -1, 2) if cells.ndim == 5 else cells,
+        rows=labels,
+        columns=columns,
+        title=title,
+        ax=ax,
+    )
+    ax.xaxis.tick_top()
+    ax.set_xlabel("")
+    ratio = cells.shape[2] / cells.shape[3] if _is_picture(cells) else 0.8
+    width = cells.shape[1] * (1 + GAP)
+    ax.add_patch(_frame(-GAP / 2, -GAP / 2 * ratio, width, ratio * (1 + GAP)))
+    if own:
+        theme.fit(ax)
+    return ax
 
 
 def _double_hybrids(

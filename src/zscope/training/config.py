@@ -1,6 +1,7 @@
 """The settings of a run: validated, and enough to repeat it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,8 @@ from pydantic import (
     Field,
     ValidationError,
     field_serializer,
+    field_validator,
+    model_serializer,
     model_validator,
 )
 
@@ -19,11 +22,18 @@ from zscope.scaling import Scaling
 from zscope.store import FORMAT, verify
 
 __all__ = [
-    "RATE", "DataRecipe", "ModelRecipe", "Split", "TrainConfig", "read_config", "validate",
+    "RATE", "DataRecipe", "Half", "ModelRecipe", "Split", "Start", "TrainConfig", "read_config",
+    "validate",
 ]  # fmt: skip
 
 RATE = 1e-4
 """The learning rate of all training, unless another is given."""
+Half = Literal["encoder", "decoder"]
+
+
+def _left_out(written: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Without the named settings that are None: runs from before they existed stay the same."""
+    return {k: v for k, v in written.items() if v is not None or k not in names}
 
 
 class Split(BaseModel):
@@ -42,6 +52,13 @@ class DataRecipe(BaseModel):
     name: str
     options: dict[str, Any] = Field(default_factory=dict)
     split: Split | None = None
+    leave_out: dict[str, list[Any]] | None = Field(
+        None, description="Values of factors whose rows are left out, after the split."
+    )
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return _left_out(write(self), ("leave_out",))
 
 
 class ModelRecipe(BaseModel):
@@ -52,6 +69,18 @@ class ModelRecipe(BaseModel):
     shape: list[int]
     latents: int = Field(ge=1)
     options: dict[str, Any] = Field(default_factory=dict)
+
+
+class Start(BaseModel):
+    """The finished run whose final weights training starts from."""
+
+    model_config = ConfigDict(extra="forbid")
+    run: str = Field(description="Its folder; a name alone is a folder next to the run itself.")
+    address: str | None = Field(default=None, description="The hash that names it in a sweep.")
+    weights: str | None = Field(
+        default=None, description="The checksum of its weights, where known."
+    )
+    about: str | None = Field(default=None, description="How a plan describes it, for tables.")
 
 
 class TrainConfig(BaseModel):
@@ -82,6 +111,17 @@ class TrainConfig(BaseModel):
         None, ge=1, description="Steps between checkpoints that are never deleted."
     )
     scaling: Scaling | None = Field(None, description="The units the model sees features in.")
+    freeze: Half | None = Field(None, description="The half whose weights stay as they are.")
+    start: Start | None = Field(None, description="The run whose final weights it starts from.")
+
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _read_freeze(cls, freeze: Any) -> Any:
+        return None if freeze == "none" else freeze  # TOML has no null
+
+    @model_serializer(mode="wrap")
+    def _write(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return _left_out(write(self), ("freeze", "start"))
 
     @field_serializer("scaling")
     def _write_scaling(self, scaling: Scaling | None) -> dict[str, Any] | None:

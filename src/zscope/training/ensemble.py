@@ -314,6 +314,13 @@ def check_configs(configs: Sequence[TrainConfig], paths: Sequence[Path | None]) 
             f"train_ensemble: {len(given)} runs have {len(set(given))} folders, so that some would "
             "overwrite each other. Give each run a folder of its own."
         )
+    for own in configs:
+        for key, value in (("freeze", own.freeze), ("start", own.start)):
+            if value is not None:
+                raise ConfigError(
+                    f"train_ensemble: {key}={value!r:.60}, which models that are trained together "
+                    "cannot have. Train them one by one with zs.train, or by a sweep."
+                )
     first = configs[0].model_dump(exclude={"seed", "model"})
     for own in configs[1:]:
         now = own.model_dump(exclude={"seed", "model"})

@@ -28,9 +28,11 @@ from zscope.files import lock
 from zscope.interrupts import Interrupts, watch_interrupts
 from zscope.presets import preset as find_preset
 from zscope.randomness import seed_of
+from zscope.training.branching import as_start, load_weights
 from zscope.training.checks import check_finite, check_first_batch, check_weights
 from zscope.training.config import TrainConfig, validate
 from zscope.training.feeding import Feed
+from zscope.training.freezing import frozen, set_training_mode
 from zscope.training.keeping import (
     History,
     begin,
@@ -62,6 +64,8 @@ def train(
     rate: float | None = None,
     seed: int = 0,
     preset: str | None = None,
+    freeze: str | None = None,
+    start: Any = None,
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
@@ -83,6 +87,12 @@ def train(
     to add to its row of the history; in `zs.train` that is by default how many latents are
     active, mixed and passive, and the sum of their mean variances.
 
+    `freeze` is the half of the model, "encoder" or "decoder", that stays as it is, to the bit:
+    it is kept in evaluation mode, so that batch norm in it does not move either. The causal block
+    belongs to the decoder. `start` is a finished run, or its folder, whose final weights training
+    starts from, with a new optimiser, steps that count from 0 and the batches of this `seed`; the
+    model must have the same networks.
+
     Tables and vectors from files (`zs.data.load("table.csv")`) are standardised: the model sees
     features of mean 0 and standard deviation 1, and keeps the scaling (`model.scaling`), which
     is stored with the run and applied to all data that are recorded later. An array or tensor
@@ -94,17 +104,21 @@ def train(
     model, dataset = trainable(model), as_dataset(data)
     if resume and out is not None and store.is_run(out):
         settings.setdefault("scaling", store.open_run(out).config.get("scaling"))
+    beginning, units = as_start(start)
+    if units is not None:
+        settings.setdefault("scaling", units)
+    settings |= {"freeze": freeze, "start": beginning}
     config = configure(model, dataset, steps, epochs, batch, rate, seed, settings, preset)
     model.scaling = config.scaling
     if config.devices > 1 and not torch.distributed.is_initialized():
         from zscope.training.distributed import train_on_many
 
-        start = train_on_many
+        loop = train_on_many
     else:
-        start = run_loop
+        loop = run_loop
     given: dict[str, Any] = {"resume": resume, "progress": progress, "monitor": monitor}
-    with nullcontext() if out is None else lock(Path(out), "train"):
-        run = start(model, dataset, config, out=out, **given)
+    with nullcontext() if out is None else lock(Path(out), "train"), frozen(model, config.freeze):
+        run = loop(model, dataset, config, out=out, **given)
     if progress is not False and (warning := last_warning(model, run.history[-1])):
         print(warning, file=sys.stderr)
     return run
@@ -200,9 +214,9 @@ def run_loop(
     run.status = "running"
     device = pick_device(config, rank)
     run.environment["device"] = str(device)
-    model = model.to(device).train()
+    model = set_training_mode(model.to(device), config.freeze)
     optimisers = make_optimisers(model, config)
-    first = 0 if path is None else store.read_newest_checkpoint(path, model, optimisers)
+    first = load_weights(model, optimisers, config, path)
     losses_of = losses_function(model, config)
     dataset = dataset.in_units(config.scaling)
     feed = Feed(model, dataset, device)

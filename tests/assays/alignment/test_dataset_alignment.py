@@ -8,8 +8,26 @@ import torch
 
 from zscope.assays.alignment.dataset_alignment import dataset_alignment
 from zscope.assays.alignment.distance_to_orthogonality import distance_to_orthogonality
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.experiments.studies.pca_directions_perturbed import Wave
+
+
+class Wave(Autoencoder):
+    """g(w) = (2 w1, w2, ε sin(k (w1 + w2))), decoded; the first two coordinates give w."""
+
+    latents = 2
+    prior = None
+
+    def __init__(self, epsilon, k):
+        super().__init__()
+        self.epsilon, self.k = epsilon, k
+
+    def decode(self, z):
+        wave = self.epsilon * torch.sin(self.k * z.sum(1))
+        return torch.stack([2 * z[:, 0], z[:, 1], wave], 1)
+
+    def encode(self, x, auxiliary=None):
+        return Posterior(torch.stack([x[:, 0] / 2, x[:, 1]], 1))
 
 
 def grid(*sizes):

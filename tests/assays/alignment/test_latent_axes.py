@@ -89,7 +89,14 @@ def test_angle_and_radius_are_told_from_x_and_y():
     assert found.polar == [(0, 1)]
     assert (2, 3) in found.cartesian
     assert found.plot().get_xlabel() == "latent"
-    assert dict(found.summary())["polar pairs"] == "0-1"
+    assert pairs[0, 1].angle == 0
+    assert pairs[0, 1].radius == 1
+    assert pairs[2, 3].angle is None
+    assert dict(found.summary())["polar pairs"] == "0-1 (angle: factor 0, radius: factor 1)"
+    named = zs.Recording.from_arrays(codes, factors, kinds="ordinal", names=["hue", "height"])
+    lines = dict(zs.assays.cartesian_or_polar(named).summary())
+    assert lines["polar pairs"] == "0-1 (angle: hue, radius: height)"
+    assert "2-3 (hue, height)" in lines["cartesian pairs"]
     # Shifting, scaling and flipping latents leaves every number as it is.
     moved = cartesian_or_polar(codes * [-3, 0.01, 5, 1] + [7, -1, 0, 2], factors)
     again = {pair.latents: pair for pair in moved.pairs}

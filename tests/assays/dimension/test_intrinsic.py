@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripts import load_script
 
+import zscope as zs
 from zscope.assays.dimension.intrinsic import (
     intrinsic_dimension,
     local_dimensions,
@@ -237,3 +238,39 @@ def test_without_scikit_dimension_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "skdim", None)
     with pytest.raises(MissingExtra, match=r"zscope\[dimension\]"):
         intrinsic_dimension(gaussian(3, 50), method="lPCA")
+
+
+# Observations
+
+
+def test_the_dimension_of_observations_is_that_of_the_data_not_of_the_codes():
+    x = gaussian(3, 500, columns=12).float()
+    data = torch.cat([x, x[:200]])  # repeated rows say nothing new
+    model = zs.wrap(lambda rows: rows[:, :1], lambda z: z.expand(-1, 12), example=x[:4])
+    recording = zs.record(model, data)
+    observed = zs.assays.intrinsic_dimension(recording, of="observations")
+    alone = intrinsic_dimension(recording.observations)
+    assert (observed.of, alone.of) == ("observations", "codes")
+    assert observed.dimension == pytest.approx(alone.dimension)
+    assert observed.dimension == pytest.approx(3, abs=0.3)
+    assert (observed.duplicates, observed.samples, observed.columns) == (200, 500, 12)
+    codes = zs.assays.intrinsic_dimension(recording)
+    assert codes.dimension == pytest.approx(1, abs=0.15)
+    options = {"intrinsic-dimension": {"of": "observations"}}
+    report = zs.assay(recording, names=["intrinsic-dimension"], options=options)
+    assert report.results["intrinsic-dimension"].dimension == pytest.approx(observed.dimension)
+
+
+def test_pictures_are_flattened_and_codes_alone_have_no_observations():
+    pictures = gaussian(2, 300, columns=16).reshape(-1, 1, 4, 4)
+    direct = intrinsic_dimension(torch.zeros(5, 1), of="observations", observations=pictures)
+    assert direct.dimension == pytest.approx(intrinsic_dimension(pictures.flatten(1)).dimension)
+    bare = zs.Recording.from_arrays(gaussian(2, 100))
+    with pytest.raises(Undefined, match="only codes were given.*recording of a model"):
+        zs.assays.intrinsic_dimension(bare, of="observations")
+
+
+def test_the_dimension_of_gaussian_data_hardly_depends_on_the_number_of_neighbours():
+    x = gaussian(4, 2000, columns=20)
+    ten, twenty = (intrinsic_dimension(x, neighbours=k).dimension for k in (10, 20))
+    assert abs(ten / twenty - 1) < 0.15

@@ -39,7 +39,6 @@ RESULTS = {
     "divergence": lambda: latent_divergence(posterior()),
     "information": lambda: mutual_information(posterior().mean),
     "rank": lambda: effective_rank(posterior().mean),
-    "truncation": lambda: truncation(posterior()),
     "probe": lambda: type_probe(posterior(), torch.arange(90) % 2, penalties=2, folds=2),
     "tracking": lambda: correlation_tracking([normal(20, 3), normal(20, 3, seed=1)]),
     "jacobian": lambda: predicted_variance(linear_decoder(), normal(5, 3)),
@@ -65,6 +64,27 @@ def test_the_figure_draws_itself_and_has_its_axes_named(name):
         assert result.to_dict()["kind"] == type(result).__name__
     finally:
         plt.close("all")
+
+
+def test_the_figure_of_truncation_has_a_panel_for_each_measure_with_every_subset():
+    import matplotlib.pyplot as plt
+
+    result = truncation(posterior())
+    panels = result.plot().axes
+    assert [ax.get_title(loc="left") or ax.get_title() for ax in panels] == [
+        "total correlation", "mutual information",
+    ]  # fmt: skip
+    for ax, measure in zip(panels, ("total correlation", "mutual information"), strict=True):
+        table = result.table[measure]
+        assert [label.get_text() for label in ax.get_xticklabels()] == list(table)
+        means, samples = ([bar.get_height() for bar in container] for container in ax.containers)
+        assert list(zip(means, samples, strict=True)) == list(table.values())
+        floors = [line.get_ydata()[0] for line in ax.get_lines()]
+        assert floors == pytest.approx(list(result.floors[measure].values()))
+    _, own = plt.subplots()
+    assert result.plot(own) is own
+    assert own.has_data()
+    plt.close("all")
 
 
 def test_the_answer_of_fondue_is_marked():

@@ -4,7 +4,7 @@ from worlds import gaussian_codes, identity, ignoring, seeded
 
 import zscope as zs
 from zscope.assays import hybridisation
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 
 
 def three():
@@ -32,6 +32,52 @@ def test_the_double_form_takes_one_unit_of_each_alternative():
 def test_groups_enter_as_wholes():
     found = hybridisation(identity(3), three()[:2], groups=[[0, 2], [1]])
     assert found.codes.tolist() == [[1, 0, 3], [0, 2, 0]]
+
+
+def test_with_several_alternatives_a_row_shows_what_one_part_can_change():
+    codes = torch.cat([three(), torch.tensor([[5.0, 6, 7]])])
+    codes = torch.cat([codes, 100 + torch.arange(4.0)[:, None]], 1)  # four latents
+    found = hybridisation(identity(4), codes, alternatives=3, parts=2)
+    assert found.groups == [[0, 1], [2, 3]]
+    assert found.codes.shape == (2, 3, 4)
+    assert found.codes[0, 1].tolist() == [10, 20, 0, 100]
+    assert found.codes[1, 2].tolist() == [0, 0, 7, 103]
+    assert found.unit_change[0] == pytest.approx(float((found.change[0] ** 2).mean() ** 0.5))
+    assert "double" not in found.to_dict()
+    ax = found.plot()
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == ["", "latents 0, 1", "latents 2, 3"]
+
+
+def test_two_alternatives_are_not_the_double_form():
+    found = hybridisation(identity(3), three(), alternatives=2, groups=[[0, 2], [1]])
+    assert found.codes.tolist() == [[[1, 0, 3], [10, 0, 30]], [[0, 2, 0], [0, 20, 0]]]
+    assert not found.double
+    pictures = torch.rand(2, 2, 1, 8, 8, generator=seeded(0))
+    ax = zs.plots.segment_grid(pictures, pictures[0, [0, 1, 1]])
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["base", "1", "2"]
+    with pytest.raises(ConfigError, match="2 sources for hybrids with 2 alternatives"):
+        zs.plots.segment_grid(pictures, pictures[0])
+
+
+def test_the_variables_of_the_model_are_units_by_name():
+    world = identity(3)
+    assert hybridisation(world, three()[:2], groups="model").groups == [[0], [1], [2]]
+    world.groups = [[0, 1], [2]]
+    assert hybridisation(world, three()[:2], groups="model").groups == world.groups
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": 2}, "parts=2 of 3 latents; expected a number that divides"),
+        ({"parts": 3, "groups": [[0], [1], [2]]}, "and groups; expected"),
+        ({"double": True, "alternatives": 2}, "the double form has two alternatives"),
+    ],
+)
+def test_units_that_cannot_be_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        hybridisation(identity(3), three(), **options)
 
 
 def test_a_unit_that_the_decoder_ignores_changes_nothing():
@@ -88,6 +134,15 @@ def test_on_causes_a_unit_is_set_and_what_follows_changes(double):
                 assert (grid[unit, unit + 1 :] != base[unit + 1 :]).all()
         torch.testing.assert_close(found.decoded_sources, model.decode(codes))
     assert found.on == "causes"
+
+
+def test_several_alternatives_of_causes_are_those_of_each_alone():
+    model, codes = with_block(), gaussian_codes(3, 3).float()
+    found = hybridisation(model, codes, alternatives=2, on="causes")
+    for k in (1, 2):
+        alone = hybridisation(model, codes[[0, k]], on="causes")
+        torch.testing.assert_close(found.codes[:, k - 1], alone.codes)
+        torch.testing.assert_close(found.decoded[:, k - 1], alone.decoded)
 
 
 def test_two_causes_of_two_alternatives_are_both_set():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from worlds import curved, gaussian_codes, identity, ignoring, permuted, responding
+from worlds import curved, gaussian_codes, identity, ignoring, permuted, rescaled, responding
 
 import zscope as zs
 from zscope.assays import traversal_responses
@@ -63,6 +63,47 @@ def test_an_ignored_latent_has_an_error_as_large_as_its_value():
     assert found.largest.argmax() == 1
 
 
+def test_mean_errors_of_moved_and_untouched_latents():
+    """A latent that comes back as 0 errs by its value; one that leaks, by a tenth of the other."""
+    codes = gaussian_codes(200, 2)
+    ignored = traversal_responses(ignoring(2, [1]), codes, base=torch.zeros(2), range=1)
+    assert ignored.untouched == 0
+    assert ignored.moved == pytest.approx(float(ignored.values[1].abs().mean()) / 2)
+    leak = responding(lambda z: z + 0.1 * z.flip(1), 2)
+    leaking = traversal_responses(leak, codes, base=torch.zeros(2), range=1)
+    assert leaking.moved == pytest.approx(0)
+    assert leaking.untouched == pytest.approx(0.1 * float(leaking.values.abs().mean()))
+    units = codes.std(0, correction=0)
+    relative = float((0.1 * leaking.values.abs().mean(1) / units.flip(0)).mean())
+    assert [m.value for m in leaking.measures()] == pytest.approx(
+        [leaking.untouched, 0, relative, 0]
+    )
+    alone = traversal_responses(identity(1), codes[:, :1])
+    assert alone.untouched is None
+    assert [measure.name for measure in alone.measures()] == [
+        "mean error, moved",
+        "relative error, moved",
+    ]
+
+
+def test_the_figure_of_all_has_a_panel_for_each_pair_and_a_line_for_each_sample():
+    found = traversal_responses(curved(3), gaussian_codes(100, 3), samples=12, range=1, steps=5)
+    figure = found.plot_all()
+    panels = np.array(figure.axes).reshape(3, 3)
+    for moved in range(3):
+        assert panels[moved, 0].get_ylabel() == f"latent {moved}"
+        for observed in range(3):
+            lines = panels[moved, observed].collections[0].get_segments()
+            assert len(lines) == 12
+            expected = np.column_stack([found.values[moved], found.error[moved, 4, :, observed]])
+            assert lines[4] == pytest.approx(expected)
+    low, high = panels[1, 2].get_xlim()  # the extremes of the codes
+    codes = gaussian_codes(100, 3)[:, 1]
+    assert (low, high) == pytest.approx((float(codes.min()), float(codes.max())))
+    with pytest.raises(ConfigError, match="expected values of shape"):
+        zs.plots.traversal_panels(found.values, found.error[0])
+
+
 def test_the_range_is_that_of_the_codes():
     codes = gaussian_codes(1000, 2, scale=[1, 5])
     found = traversal_responses(identity(2), codes, range=0.5, steps=3)
@@ -76,6 +117,17 @@ def test_permuting_the_latents_permutes_plots_and_lines():
     here = traversal_responses(world, codes)
     there = traversal_responses(permuted(world, order), codes[:, order])
     torch.testing.assert_close(there.error, here.error[order][..., order])
+    assert there.untouched == pytest.approx(here.untouched)
+
+
+def test_relative_errors_do_not_depend_on_the_units_of_a_latent():
+    world, codes, units = curved(3), gaussian_codes(60, 3), torch.tensor([1.0, 10.0, 0.2]).double()
+    here, there = (
+        traversal_responses(w, c)
+        for w, c in ((world, codes), (rescaled(world, units), codes * units))
+    )
+    torch.testing.assert_close(there.relative_error, here.relative_error)
+    assert there.untouched != pytest.approx(here.untouched, rel=0.1)  # unlike the plain ones
 
 
 def test_bad_options_are_refused():

@@ -57,13 +57,38 @@ MOST_OF_BOTH = 0.75  # of what two latents tell together, a coordinate tells tha
 
 @dataclass(frozen=True, eq=False)
 class Pair(Result):
-    """Two latents. `factors` are those of the coordinates of the better chart, -1 for none."""
+    """Two latents. `factors` are those of the coordinates of the better chart, -1 for none.
+
+    The coordinates are x and y, or angle and radius, in this order; `names` are the names of
+    their factors, "" for none.
+    """
 
     latents: tuple[int, int]
     cartesian: float
     polar: float
     verdict: str  # cartesian, polar or neither
     factors: tuple[int, int]
+    names: tuple[str, str] = ("", "")
+
+    @property
+    def angle(self) -> int | None:
+        """The factor that the angle of a polar pair encodes; None for other pairs."""
+        return self.factors[0] if self.verdict == "polar" and self.factors[0] >= 0 else None
+
+    @property
+    def radius(self) -> int | None:
+        """The factor that the radius of a polar pair encodes; None for other pairs."""
+        return self.factors[1] if self.verdict == "polar" and self.factors[1] >= 0 else None
+
+    def __str__(self) -> str:
+        """The latents and what their coordinates encode: "0-1 (angle: hue, radius: size)"."""
+        coordinates = ("angle", "radius") if self.verdict == "polar" else ("", "")
+        parts = [
+            f"{coordinate}: {name}" if coordinate else name
+            for coordinate, name in zip(coordinates, self.names, strict=True)
+            if name
+        ]
+        return "-".join(map(str, self.latents)) + (f" ({', '.join(parts)})" if parts else "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +110,9 @@ class CartesianOrPolar(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         return [
-            ("cartesian pairs", listed(f"{a}-{b}" for a, b in self.cartesian)),
-            ("polar pairs", listed(f"{a}-{b}" for a, b in self.polar)),
+            (f"{verdict} pairs", listed(p for p in self.pairs if p.verdict == verdict))
+            for verdict in ("cartesian", "polar")
+        ] + [
             ("active latents", str(len(self.active))),
         ]
 
@@ -140,6 +166,7 @@ def cartesian_or_polar(
     z = z / np.where(spread > 0, spread, 1)
     z = np.asfortranarray(z[:, [sample.latents.index(j) for j in active]])
     columns = [*sample.columns, -1]  # no factor: index -1 in _chart_scores, and -1 in the result
+    words = [*(f"factor {w}" if w.isdigit() else w for w in sample.factor_words), ""]
     cartesian = _information(z, sample.labels)
     pairs = []
     for j, a in enumerate(active[:-1]):
@@ -161,6 +188,7 @@ def cartesian_or_polar(
                     **scores,
                     verdict=winner if scores[winner] >= THRESHOLD else "neither",
                     factors=(columns[first], columns[second]),
+                    names=(words[first], words[second]),
                 )
             )
     pairs.sort(key=lambda pair: -max(pair.cartesian, pair.polar))

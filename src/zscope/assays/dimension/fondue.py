@@ -246,10 +246,13 @@ def mark_threshold(ax: Any, threshold: float, *, left: bool = False) -> None:
 def mark_collapse(ax: Any) -> None:
     """A labelled line where the gap is the number of latents: all of them are passive."""
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
-    end = min(right, high)
-    ax.plot([0, end], [0, end], linestyle="-.", color="grey", linewidth=0.7, zorder=0)
+    start, end = max(left, low, 0), min(right, high)
+    if start >= end:  # all gaps are far below
+        return
+    ax.plot([start, end], [start, end], linestyle="-.", color="grey", linewidth=0.7, zorder=0)
+    middle = start + 0.6 * (end - start)
     ax.annotate(
-        "gap = latents", (end, end), (-3, -2), textcoords="offset points", ha="right", va="top",
+        "gap = latents", (middle, middle), (4, -1), textcoords="offset points", va="top",
         fontsize="small",
     )  # fmt: skip
     ax.set(xlim=(left, right), ylim=(low, high))

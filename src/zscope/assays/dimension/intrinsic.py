@@ -25,7 +25,8 @@ likelihood estimation of intrinsic dimension'", 2005; Facco et al., Scientific R
 2017; Bonheme 2023, equations 8.2 to 8.6.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,7 @@ class IntrinsicDimension(Scored):
     columns: int
     local: PerSample | None  # mle: the estimate at each sample; infinite where all T are equal
     curve: dict[int, float]  # mle: the value at each number of neighbours
+    of: str = "codes"
 
     why_no_interval = "this method gives no standard error"
     why_no_chance = "it counts dimensions, and codes of pure noise fill all latents"
@@ -106,6 +108,8 @@ class IntrinsicDimension(Scored):
 def intrinsic_dimension(
     codes: Array | Neighbours,
     *,
+    of: Literal["codes", "observations"] = "codes",
+    observations: Array | Callable[[], Array] | None = None,
     method: str = "mle",
     neighbours: int = 20,
     normaliser: Normaliser = "k-2",
@@ -114,6 +118,9 @@ def intrinsic_dimension(
     first_rank: Literal[0, 1] = 0,
 ) -> IntrinsicDimension:
     """The dimension of samples x columns, or from the result of `nearest_neighbours`.
+
+    `of="observations"` measures the observations of a recording, flattened, instead of the codes
+    that a model made of them: where a search for the number of latents begins.
 
     To compute the distances only once for several methods, find the neighbours first:
 
@@ -125,6 +132,30 @@ def intrinsic_dimension(
             f"intrinsic_dimension: no method is called {method!r}. "
             + did_you_mean(method, {"mle", "twonn", *SCIKIT_DIMENSION})
         )
+    if of == "observations":
+        observed = observations() if callable(observations) else observations
+        if observed is None:
+            raise Undefined(
+                "intrinsic_dimension: of='observations', but only codes were given. Give a "
+                "recording of a model on data, or the observations in place of the codes."
+            )
+        codes = observed
+    result = _dimension(
+        codes, method, neighbours, normaliser, average, discard=discard, first_rank=first_rank
+    )
+    return result if of == "codes" else replace(result, of=of)
+
+
+def _dimension(
+    codes: Array | Neighbours,
+    method: str,
+    neighbours: int,
+    normaliser: Normaliser,
+    average: str,
+    *,
+    discard: float,
+    first_rank: int,
+) -> IntrinsicDimension:
     required = neighbours if method == "mle" else 2
     if method == "mle" and neighbours < 3:
         raise ConfigError(
@@ -281,5 +312,5 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
 
 ENTRY = Entry(
     question="How many numbers would it take to describe where a code lies?",
-    takes=("codes",),
+    takes=("codes", "observations=read_observations"),
 )

@@ -258,4 +258,7 @@ def replay_fondue(
 
 def fondue_trials(evaluations: Mapping[int, Evaluation]) -> list[Trial]:
     """Evaluations by size as trials."""
-    return [Trial(n, *read_evaluation(each, f"evaluate({n})")) for n, each in evaluations.items()]
+    return [
+        Trial(n, *read_evaluation(each, f"fondue: the trial of size {n}"))
+        for n, each in evaluations.items()
+    ]

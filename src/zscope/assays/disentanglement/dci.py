@@ -26,6 +26,13 @@ All three depend on the number of samples, as predictors trained on more rows us
 codes: for one model, disentanglement rose from .48 with 600 samples to .70 with 30,000. Compare
 models at equal n; below 2,000 samples this is flagged.
 
+With `groups`, a variable may consist of several latents: R_jk is then the sum of the importance
+of the latents of variable j, d the number of variables with a latent in use, and `per_latent`,
+`matrix`, `active` and `passive` are about variables. A factor in several latents of one variable
+lowers completeness by latents and not by variables; two factors in one variable lower
+disentanglement by variables and not by latents. groups="model" are the variables of a
+structural decoder, and single latents for a model that has none.
+
 With one factor disentanglement is undefined: it would be 1 whatever the codes. With one latent
 completeness is 1 by definition (flagged). Of two exactly equal latents, trees give all the
 importance to the first.
@@ -35,7 +42,7 @@ representations", ICLR 2018 (openreview:By-7dz-AZ), section 2.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, Literal
@@ -59,8 +66,9 @@ from zscope.assays.sample import (
     prepare,
     used_latents,
 )
-from zscope.errors import MissingExtra, Undefined
+from zscope.errors import ConfigError, MissingExtra, Undefined
 from zscope.factors import Factors
+from zscope.groups import Groups, partition
 
 __all__ = ["DCI", "dci", "factor_skills"]
 
@@ -80,6 +88,16 @@ class DCI(Score):
     informativeness: float = 0.0
     per_factor_informativeness: np.ndarray = field(default_factory=lambda: np.zeros(0))
     informativeness_is: list[str] = field(default_factory=list)  # accuracy or R2, per factor
+    groups: list[list[int]] | None = None  # the variables, if they are not single latents
+
+    @property
+    def unit(self) -> str:
+        return "latent" if self.groups is None else "variable"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the groups if there are none."""
+        values = super().to_dict()
+        return {name: each for name, each in values.items() if name != "groups" or each is not None}
 
     def summary(self) -> list[tuple[str, str]]:
         return [*super().summary(), ("compare", f"at equal n only (here n = {self.samples:,})")]
@@ -101,14 +119,21 @@ def dci(
     *,
     flavour: Literal["zscope", "dlib"] = "zscope",
     predictor: Literal["boosting", "linear"] = "boosting",
+    groups: Groups | Literal["model"] | None = None,
+    model_groups: Groups | None = None,
     variances: Variances = None,
     resamples: int = 0,
     kinds: str | Sequence[str] | None = None,
     generator: Generator | None = None,
 ) -> DCI:
     """.disentanglement .completeness .informativeness .importance; .per_factor (completeness)
-    and .per_latent (disentanglement)."""
+    and .per_latent (disentanglement).
+
+    `groups` are the latents of each variable, every latent once, or "model" for those of the
+    model (`model_groups`, which a recording knows). By default each latent is a variable.
+    """
     sample, flags = prepare("dci", codes, factors, kinds)
+    lists = _groups(groups, model_groups, len(sample.latents))
     require_two_factors("dci", sample)
     if len(sample) < FEW_SAMPLES:
         flags.append(
@@ -125,10 +150,10 @@ def dci(
     elif not has_spread(variances, "dci"):
         flags += _pair_flags(sample, used[1])
     learn = {"boosting": _lightgbm, "linear": _linear}[predictor] if ours else _sklearn
-    return compute_score(
+    result = compute_score(
         DCI,
         "dci",
-        partial(_dci, learn=learn, as_classes=not ours),
+        partial(_dci, learn=learn, as_classes=not ours, groups=lists),
         sample,
         used,
         flags,
@@ -138,6 +163,27 @@ def dci(
         generator=generator,
         permutations=1,
     )
+    if lists is None:
+        return result
+    active = [k for k, group in enumerate(lists) if not set(group).isdisjoint(result.active)]
+    passive = [k for k in range(len(lists)) if k not in active]
+    return replace(result, active=active, passive=passive, groups=lists)
+
+
+def _groups(
+    groups: Groups | Literal["model"] | None, model_groups: Groups | None, latents: int
+) -> list[list[int]] | None:
+    """The latents of each variable; None if each latent is one."""
+    if groups is None:
+        return None
+    if isinstance(groups, str):
+        if model_groups is None:
+            raise ConfigError(
+                "dci: groups='model', but these are codes without a model. Record the model, or "
+                "list the latents of each variable: groups=[[0, 1], [2]]."
+            )
+        groups = model_groups
+    return partition(groups, latents, "dci")
 
 
 def _refuse_many_classes(sample: Sample) -> None:
@@ -177,11 +223,23 @@ def _predict(
     return importance, informativeness, measures
 
 
-def _dci(sample: Sample, _: np.random.Generator, *, learn: Learner, as_classes: bool) -> Estimate:
+def _dci(
+    sample: Sample,
+    _: np.random.Generator,
+    *,
+    learn: Learner,
+    as_classes: bool,
+    groups: list[list[int]] | None = None,
+) -> Estimate:
     importance, informativeness, measures = _predict(sample, learn, as_classes)
+    noun = "latent"
+    if groups is not None:
+        noun, place = "variable", {latent: row for row, latent in enumerate(sample.latents)}
+        rows = [[place[latent] for latent in group if latent in place] for group in groups]
+        importance = np.stack([importance[members].sum(0) for members in rows if members])
     flags = []
-    if len(sample.latents) == 1:
-        flags.append("Only one latent is in use: completeness is 1 by definition.")
+    if len(importance) == 1:
+        flags.append(f"Only one {noun} is in use: completeness is 1 by definition.")
     if not importance.any():
         flags.append("No predictor used any latent, so disentanglement is 0.")
     latents, factors = disentanglement_of(importance), disentanglement_of(importance.T)
@@ -399,7 +457,7 @@ def _sklearn(
 
 ENTRY = Entry(
     question="Do latents and factors correspond one to one, and how well are factors predicted?",
-    takes=("codes", "factors", "variances=usage"),
+    takes=("codes", "factors", "variances=usage", "model_groups=model_groups"),
     needs=("two factors",),
     better="higher",
     title="DCI",

@@ -55,21 +55,20 @@ class Truncation(Result):
         return [*lines, ("samples", str(self.samples))]
 
     def plot(self, ax: Any = None) -> Any:
-        from zscope.plots import bars
+        """Total correlation and mutual information of means and samples, by subset.
 
-        row = self.table["total correlation"]
-        bar_values = [
-            (f"{subset} {kind}", value)
-            for subset, pair in row.items()
-            for kind, value in zip(("mean", "sampled"), pair, strict=True)
-        ]
-        if not bar_values:
+        With `ax`, the total correlation alone. Dashes are what independent columns would have.
+        """
+        from zscope.plots import paired_bars
+
+        tables = {measure: self.table[measure] for measure in MEASURES[:2] if self.table[measure]}
+        if not tables:
             raise Undefined(
                 f"truncation: no two of the {len(self.subsets['full'])} latents share a finite "
                 "amount, so there are no bars to draw. The values are in .table."
             )
-        names, values = zip(*bar_values, strict=True)
-        return bars(values, names=names, y="nats shared", ax=ax)
+        floors = {measure: self.floors.get(measure, {}) for measure in tables}
+        return paired_bars(tables, names=("mean", "sampled"), y="nats shared", floors=floors, ax=ax)
 
 
 def type_subsets(types: VariableTypes) -> dict[str, list[int]]:

@@ -2,14 +2,17 @@
 
 The base N¹ is decoded with unit i taken from the alternative N², for every unit i. In the
 double form there is a second alternative N³, and image (i, j) has unit i of N² and unit j
-of N³ (on the diagonal: unit i of N² alone). A unit is a latent or, with `groups`, several.
+of N³ (on the diagonal: unit i of N² alone). A unit is a latent or, with `groups` or `parts`,
+several. With several `alternatives`, image (i, k) has unit i of alternative k and the rest of the
+base: a row shows what one unit can change.
 
 In a model with a causal block, on="causes" replaces causes instead of noises: the cause of
 unit i is set to its value in the alternative, independent of its parents and its noise, and
 its effects change too.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 34, 35.
-Structure by architecture uses the same grids for segments of latents (fig. 6a).
+Leeb et al., "Structure by architecture", ICLR 2023, fig. 6a, for several alternatives, with
+the latents of a structural decoder in four `parts`.
 """
 
 from dataclasses import dataclass
@@ -24,12 +27,12 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder, Posterior, WithCausalBlock, evaluation
-from zscope.errors import Undefined
+from zscope.errors import ConfigError, Undefined
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import Result
 from zscope.sampling import posterior as posterior_samples
-from zscope.sampling import recorded_codes
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
 
 __all__ = ["Hybridisation", "hybridisation"]
@@ -39,27 +42,32 @@ SHOWN = 12  # units in the figure
 
 @dataclass(frozen=True, eq=False)
 class Hybridisation(Result):
-    """Decoded hybrids: (units, ...) or, in the double form, (units, units, ...)."""
+    """Decoded hybrids: (units, ...), in the double form (units, units, ...), and with several
+    alternatives (units, alternatives, ...)."""
 
-    sources: Codes  # base, alternative and, in the double form, second alternative
+    sources: Codes  # base and alternatives; in the double form there are two
     decoded_sources: Tensor
     codes: Float[Tensor, "*grid columns"]  # the latents, or the causes, that were decoded
     decoded: Tensor
     groups: list[list[int]]
     change: Float[Tensor, "*grid"]  # root mean square difference from the decoded base
     on: Literal["noises", "causes"] = "noises"
+    double: bool = False
 
     @property
-    def double(self) -> bool:
-        return len(self.sources) == 3
+    def unit_change(self) -> Float[Tensor, " units"]:
+        """How much each unit changes the base; of several alternatives the root mean square."""
+        if self.double:
+            return self.change.diagonal()
+        return self.change if self.change.ndim == 1 else self.change.square().mean(1).sqrt()
 
     def to_dict(self) -> dict[str, Any]:
         """Without the pictures."""
-        pictures = ("decoded", "decoded_sources")
-        return {name: value for name, value in super().to_dict().items() if name not in pictures}
+        left_out = ("decoded", "decoded_sources", *(() if self.double else ("double",)))
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def summary(self) -> list[tuple[str, str]]:
-        unit = self.change if not self.double else self.change.diagonal()
+        unit = self.unit_change
         largest = int(unit.argmax())
         return [
             ("units", str(len(self.groups))),
@@ -69,12 +77,15 @@ class Hybridisation(Result):
 
     def plot(self, ax: Any = None) -> Any:
         """The hybrids; of more than 12 units, those that change the base most."""
-        from zscope.plots import hybrid_grid
+        from zscope.plots import hybrid_grid, segment_grid
 
-        change = self.change.diagonal() if self.double else self.change
+        change = self.unit_change
         units = sorted(change.argsort(descending=True, stable=True)[:SHOWN].tolist())
         decoded = self.decoded[units][:, units] if self.double else self.decoded[units]
         names = [str(unit) for unit in units]
+        if self.change.ndim == 2 and not self.double:
+            names = [f"latents {_range(self.groups[unit])}" for unit in units]
+            return segment_grid(decoded, self.decoded_sources, names=names, ax=ax)
         ax = hybrid_grid(decoded, self.decoded_sources, names=names, ax=ax)
         if len(units) < len(change):
             note = f"({len(units)} of {len(change)}, the largest changes)"
@@ -88,21 +99,30 @@ def hybridisation(
     codes: Posterior | Tensor | np.ndarray,
     *,
     double: bool = False,
+    alternatives: int = 1,
     on: Literal["noises", "causes"] = "noises",
-    groups: Groups | None = None,
+    groups: Groups | Literal["model"] | None = None,
+    parts: int | None = None,
     generator: Generator | None = None,
 ) -> Hybridisation:
     """Decode the base with each unit of the alternative(s) in turn.
 
-    Two codes (three for `double`) are the base and the alternative(s), in this order; from
-    more codes, they are drawn at random. Units are `on` the noises (the codes) or, in a model
-    with a causal block, on the causes.
+    The first code is the base, followed by the `alternatives` (two for `double`); from more
+    codes, they are drawn at random. Units are `on` the noises (the codes) or, in a model
+    with a causal block, on the causes. They are single latents, `groups` of them ("model": the
+    variables of the model), or `parts` of equally many latents, in their order.
     """
+    whole("hybridisation", 1, alternatives=alternatives)
+    if double and alternatives > 1:
+        raise ConfigError(
+            f"hybridisation: double, with alternatives={alternatives}; the double form has two "
+            "alternatives. Leave one of the options out."
+        )
     generator = fresh(generator)
     if isinstance(codes, Posterior):
         codes = codes.mean
     codes = recorded_codes(codes, "hybridisation")
-    needed = 3 if double else 2
+    needed = 3 if double else 1 + alternatives
     if len(codes) < needed:
         raise Undefined(
             f"hybridisation: {len(codes)} code(s); {needed} are needed: a base and "
@@ -110,11 +130,11 @@ def hybridisation(
         )
     if len(codes) > needed:
         codes = posterior_samples(Posterior(codes), needed, generator=generator)
-    lists = partition(groups, codes.shape[1], "hybridisation")
+    lists = _units(autoencoder, groups, parts, codes.shape[1])
     if on == "causes":
-        hybrids, decoded = _cause_hybrids(autoencoder, codes, lists)
+        hybrids, decoded = _cause_hybrids(autoencoder, codes, lists, double)
     else:
-        hybrids = _noise_hybrids(codes, lists)
+        hybrids = _noise_hybrids(codes, lists, double)
         decoded = decode(autoencoder, torch.cat([codes, hybrids.flatten(0, -2)]))
     sources, grid = decoded[:needed], decoded[needed:]
     change = (grid - sources[0]).flatten(1).double().square().mean(1).sqrt()
@@ -127,20 +147,51 @@ def hybridisation(
         groups=lists,
         change=change.reshape(shape),
         on=on,
+        double=double,
     )
 
 
-def _noise_hybrids(codes: Codes, groups: list[list[int]]) -> Tensor:
+def _units(
+    autoencoder: Autoencoder,
+    groups: Groups | Literal["model"] | None,
+    parts: int | None,
+    latents: int,
+) -> list[list[int]]:
+    """The latents of each unit."""
+    if parts is None:
+        groups = autoencoder.groups if isinstance(groups, str) else groups
+        return partition(groups, latents, "hybridisation")
+    whole("hybridisation", 1, parts=parts)
+    if groups is not None or latents % parts:
+        raise ConfigError(
+            f"hybridisation: parts={parts} of {latents} latents"
+            f"{'' if groups is None else ', and groups'}; expected a number that divides the "
+            "latents evenly, and no groups. List other units: groups=[[0, 1], [2]]."
+        )
+    return [part.tolist() for part in torch.arange(latents).chunk(parts)]
+
+
+def _range(latents: list[int]) -> str:
+    """0-3 for consecutive latents, else all of them."""
+    first, last = latents[0], latents[-1]
+    if len(latents) > 2 and latents == list(range(first, last + 1)):
+        return f"{first}\u2013{last}"
+    return ", ".join(map(str, latents))
+
+
+def _noise_hybrids(codes: Codes, groups: list[list[int]], double: bool) -> Tensor:
     member = membership(groups, codes.shape[1]).to(codes.device)
     if len(codes) == 2:
         return torch.where(member, codes[1], codes[0])
+    if not double:
+        return torch.where(member[:, None], codes[1:], codes[0])
     # The first alternative is inserted last, so that the diagonal has it alone.
     second = torch.where(member[None], codes[2], codes[0])
     return torch.where(member[:, None], codes[1], second)
 
 
 def _cause_hybrids(
-    autoencoder: Autoencoder, codes: Codes, groups: list[list[int]]
+    autoencoder: Autoencoder, codes: Codes, groups: list[list[int]], double: bool
 ) -> tuple[Tensor, Tensor]:
     """(causes of the hybrids, decoded sources and hybrids) for a model with a causal block."""
     if not isinstance(autoencoder, WithCausalBlock) or autoencoder.block is None:
@@ -166,7 +217,13 @@ def _cause_hybrids(
         if len(codes) == 2:
             hybrids = torch.stack([with_causes((1, i)) for i in count])
         else:  # for the same unit, the first alternative wins
-            rows = [[with_causes((2, j), (1, i)) for j in count] for i in count]
+            others = range(1, len(codes))
+            rows = [
+                [with_causes((2, j), (1, i)) for j in count]
+                if double
+                else [with_causes((k, i)) for k in others]
+                for i in count
+            ]
             hybrids = torch.stack([torch.stack(row) for row in rows])
         decoded = autoencoder.decode_causes(torch.cat([own, hybrids.flatten(0, -2)]))
     return hybrids.to(codes), decoded.to(codes.device)
@@ -175,6 +232,6 @@ def _cause_hybrids(
 ENTRY = Entry(
     question="What changes when one latent is taken from another sample?",
     takes=("decoder", "codes"),
-    passes="latents + 2",
+    passes="(latents + 1) * alternatives + 1",
     most=4_000,
 )

@@ -77,6 +77,8 @@ PARTNER = 0.8
 class ResponseMatrix(Result):
     """Rows: the group intervened on. Columns: the group observed."""
 
+    further_plots = ("plot_graph",)
+
     matrix: Matrix  # the paper's M
     relative: Matrix  # M_jk / (sqrt(2) sigma_k)
     scale: Float[Tensor, " columns"]  # sigma_k

@@ -10,6 +10,15 @@ fine and still be encoded wrongly: a consistent model has lines at 0. A collapse
 not respond, so its own lines rise with the traversal. For each moved latent there is a panel
 for every observed latent, with one line a sample. Permuting the latents permutes the panels.
 
+Two numbers sum this up, the means of |N_i - N'_i| over all traversals
+
+    moved       of the latent that is moved, i = m
+    untouched   of all other latents, i != m
+
+both 0 for a consistent model. Relative errors are divided by the standard deviation of latent i
+over the codes, so that models whose latents differ in scale can be compared. The paper shows
+`samples=12` lines over the whole range of the codes, `range=1`.
+
 "On the interventional consistency of autoencoders", ICLR 2021 submission: fig. 2, A.4.2.
 """
 
@@ -27,20 +36,63 @@ from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError
 from zscope.randomness import fresh
-from zscope.results import Result
+from zscope.results import Measure, Scored
 from zscope.sampling import whole
-from zscope.types import as_tensor
+from zscope.types import Matrix, as_tensor
 
 __all__ = ["TraversalResponses", "traversal_responses"]
 
 
+SHOWN = 12  # latents in the figure of all
+
+
 @dataclass(frozen=True, eq=False)
-class TraversalResponses(Result):
+class TraversalResponses(Scored):
     """The errors of every latent along the traversals of each."""
+
+    why_no_interval = "it describes the few samples that are drawn"
+    why_no_chance = "a model that ignores a latent has the errors of its whole range"
+    further_plots = ("plot_all",)
 
     base: Float[Tensor, "samples latents"]  # the vectors that are changed
     values: Float[Tensor, "latents steps"]  # the values given to latent m
     error: Float[Tensor, "latents samples steps latents"]  # moved, sample, step, observed: N - N'
+    scale: Float[Tensor, " latents"]  # standard deviation of each latent over the codes
+
+    @property
+    def mean_error(self) -> Matrix:
+        """The mean absolute error: moved latent x observed latent."""
+        return self.error.abs().double().mean((1, 2)).cpu()
+
+    @property
+    def relative_error(self) -> Matrix:
+        """The same in units of the standard deviation of the observed latent; 0 if that is 0."""
+        scale = self.scale.double().cpu()
+        return torch.where(scale > 0, self.mean_error / scale.clamp_min(1e-300), 0)
+
+    @property
+    def moved(self) -> float:
+        """The mean absolute error of the latent that is moved."""
+        return float(self.mean_error.diagonal().mean())
+
+    @property
+    def untouched(self) -> float | None:
+        """The mean absolute error of all other latents; None if there is no other."""
+        return _off_diagonal(self.mean_error)
+
+    def measures(self) -> list[Measure]:
+        rows = {
+            "mean error, untouched": self.untouched,
+            "mean error, moved": self.moved,
+            "relative error, untouched": _off_diagonal(self.relative_error),
+            "relative error, moved": float(self.relative_error.diagonal().mean()),
+        }
+        samples = len(self.base)
+        return [
+            self.measure(name, value, samples=samples)
+            for name, value in rows.items()
+            if value is not None
+        ]
 
     @property
     def largest(self) -> Float[Tensor, " latents"]:
@@ -58,8 +110,6 @@ class TraversalResponses(Result):
     def summary(self) -> list[tuple[str, str]]:
         worst = int(self.change.argmax())
         return [
-            ("samples", str(len(self.base))),
-            ("mean error", f"{float(self.error.abs().mean()):.4g}"),
             ("largest error", f"{float(self.largest.max()):.4g}"),
             ("largest change", f"{float(self.change[worst]):.4g} (moving latent {worst})"),
         ]
@@ -79,6 +129,18 @@ class TraversalResponses(Result):
                 f"{len(self.error)} (0 to {len(self.error) - 1})."
             )
         return traversal_errors(self.values[moved], self.error[moved], moved=moved, ax=ax)
+
+    def plot_all(self) -> Any:
+        """A panel for each moved latent (rows) and each observed one (columns).
+
+        Of more than 12 latents, those whose traversals change an error most.
+        """
+        from zscope.plots import traversal_panels
+
+        latents = sorted(self.change.argsort(descending=True, stable=True)[:SHOWN].tolist())
+        return traversal_panels(
+            self.values[latents], self.error[latents][..., latents], names=latents
+        )
 
 
 @accepts_recording
@@ -124,7 +186,14 @@ def traversal_responses(
     codes[index, :, :, index] = values[:, None]
     flat = codes.flatten(0, 2)
     error = flat - respond(autoencoder, flat)
-    return TraversalResponses(vectors, values, error.reshape(codes.shape))
+    scale = draws.std(0, correction=0)
+    return TraversalResponses(vectors, values, error.reshape(codes.shape), scale)
+
+
+def _off_diagonal(matrix: Matrix) -> float | None:
+    """The mean of all entries but the diagonal; None if there are none."""
+    count = len(matrix) * (len(matrix) - 1)
+    return float((matrix.sum() - matrix.trace()) / count) if count else None
 
 
 ENTRY = Entry(

@@ -21,6 +21,10 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 
 # name -> module.
 CATALOGUE: dict[str, str] = {
+    "responses-helix": "responses_helix",
+    "responses-structure": "responses_structure",
+    "responses-disentanglement": "responses_disentanglement",
+    "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
     "ivae-histograms": "ivae_histograms",
     "regime-types": "regime_types",

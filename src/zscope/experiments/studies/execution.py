@@ -71,7 +71,9 @@ def prepare_study(
         unique.setdefault(json.dumps(run, sort_keys=True), run)
     plan = {"run": list(unique.values())}
     checked, state = prepare(plan, out / study.name / "sweep", runs=folder, root=root)
-    names = dict(zip(unique, (run.name for run in checked.runs), strict=True))
+    # Runs that others start from are added to the plan, and have no line of their own.
+    numbered = {run.line.partition(":")[0]: run.name for run in checked.runs}
+    names = {key: numbered[f"[[run]] {number}"] for number, key in enumerate(unique, 1)}
     rows = [
         {"run": names[json.dumps(run, sort_keys=True)], "group": group, **_short(run)}
         for group, run in planned

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zscope.errors import ConfigError
-from zscope.experiments.sweeps.plan import OWN, SETTINGS
+from zscope.experiments.sweeps.entries import OWN, SETTINGS
 
 __all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs"]
 

@@ -173,8 +173,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         ax.scatter(codes[:, 0], codes[:, 1], c=np.asarray(row["factor"]), s=4, linewidths=0)
         ax.set(title=f"seed {row['seed']}", xlabel="latent 0", ylabel="latent 1", aspect="equal")
     yield Figure(
-        "squares", "Codes of four restarts at ρ = 1, coloured by the first factor: the same square, "
-        "turned at random.", figure, row="C-F3.5",
+        "squares", "Codes of four restarts at ρ = 1, coloured by the first factor: the same "
+        "square, turned at random.", figure, row="C-F3.5",
     )  # fmt: skip
 
 

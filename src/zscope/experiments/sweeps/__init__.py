@@ -300,7 +300,9 @@ def sweep(
                     (state.failed_folder / f"{name}.txt").unlink(missing_ok=True)
             with show(state, progress) as watch:
                 watch.tick()
-                _run(state, pending, active or pool(), watch)
+                active = active or pool()
+                for wave in _waves(checked, pending):
+                    _run(state, wave, active, watch)
     _tidy(state)
     return find_runs(out)
 
@@ -322,6 +324,17 @@ def _pending(plan: Plan, state: Sweep, retry_failed: bool) -> list[Item]:
         for item in items_of(plan, state)
         if not all(name in failed or state.is_complete(name) for name in item.configs)
     ]
+
+
+def _waves(plan: Plan, pending: list[Item]) -> list[list[Item]]:
+    """The items in the order of their dependencies: no branch before the run it starts from."""
+    depths: dict[int, list[Item]] = {}
+    for item in pending:
+        depth, config = 0, plan.by_name[_key(item)].config
+        while config.start is not None:
+            depth, config = depth + 1, plan.by_name[config.start.run].config
+        depths.setdefault(depth, []).append(item)
+    return [depths[depth] for depth in sorted(depths)]
 
 
 def _run(state: Sweep, pending: list[Item], pool: Executor, watch: Watch) -> None:

@@ -3,7 +3,8 @@
     beta-vae-sprites-b4-s0-3f9a1c20be77
 
 The hash is of the model recipe, the data recipe (with the content of one's own files instead of
-their path) and the settings of training, each in one form: a default that is written out or left
+their path), the address of the run that it starts from, if any, and the settings of training, each
+in one form: a default that is written out or left
 out, 1 and 1.0, a list and a tuple are the same. Recipes of models and settings are in that form
 when they are checked; options of data are brought into it here. The hash leaves out what does not
 change the trained weights: where checkpoints and snapshots are taken, on which device, and the
@@ -33,6 +34,8 @@ def address(config: TrainConfig) -> str:
     """The hash of a configuration whose model and data have recipes."""
     plain = config.model_dump(exclude=set(LEFT_OUT))
     plain["data"] = _data(plain["data"], scaled=config.scaling is not None)
+    if config.start is not None and config.start.address is not None:
+        plain["start"] = config.start.address
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

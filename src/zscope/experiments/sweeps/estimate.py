@@ -172,7 +172,8 @@ def time_shape(item: Item) -> Cost:
 
 def _short(item: Item, steps: int, folder: Path) -> Any:
     """The item with so few steps, in a folder of its own."""
-    short = {"steps": steps, "snapshots": [], "snapshot_every": None, "warmup": 0}
+    # What a branch starts from is not there yet, and does not change its time.
+    short = {"steps": steps, "snapshots": [], "snapshot_every": None, "warmup": 0, "start": None}
     shortened = [TrainConfig(**{**config, **short}) for config in item.configs.values()]
     addresses = {run_name(each, address(each)): address(each) for each in shortened}
     configs = {n: each.model_dump() for n, each in zip(addresses, shortened, strict=True)}

@@ -22,20 +22,27 @@ after a question mark), latents, options.NAME of the model, epochs, split and pr
 run takes what it does not name from [train], or else the first value of the grid; of the
 grid's options only those that its model has. The field seed sets the initial weights too.
 
+`leave_out = {shape = ["sphere"]}` trains without some values of factors (after the split), and
+`freeze = "encoder"` or "decoder" with a half as it is ("none" is neither). A run with a `start`
+is a branch: it starts from the final weights of another run, which differs from it in the named
+fields and has neither start nor freeze unless named too. That run is added to the plan, and
+trained once for all of its branches:
+
+    [[run]]
+    steps = 300
+    freeze = "encoder"
+    start = {steps = 1200, leave_out = {shape = ["sphere"]}}
+
 Which runs are trained together as one ensemble is decided here, by the configurations alone.
 """
 
-import itertools
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from torch import nn
 
 from zscope import data as datasets
@@ -44,29 +51,25 @@ from zscope.collection.columns import WORDS
 from zscope.data.dataset import Dataset
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
 from zscope.experiments.sweeps.address import address, run_name
+from zscope.experiments.sweeps.entries import PARTS, SETTINGS, Entries, listed_fields, read_file
 from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.sweeps.request import Measured, read_request
 from zscope.experiments.training import with_defaults
-from zscope.files import as_path, open_regular
 from zscope.recording import Recording, record
 from zscope.sampling import whole
 from zscope.training.checks import check_first_batch
 from zscope.training.config import TrainConfig
 from zscope.training.ensemble import can_train_together
 from zscope.training.feeding import Feed
-from zscope.training.loop import configure, pick_device
+from zscope.training.freezing import frozen
+from zscope.training.loop import configure, make_optimisers, pick_device
 
 __all__ = ["Entry", "Plan", "PlannedRun", "read_plan", "snapshots"]
 
-PARTS = ("train", "grid", "run", "assay")
-OWN = ("model", "data", "latents", "epochs", "split", "preset")
-SETTINGS = tuple(k for k in TrainConfig.model_fields if k not in ("model", "data", "scaling"))
 TOGETHER = 10
 """Runs that are trained together at most."""
 SMALL = 250_000
 """Weights of a model up to which several are trained together: beyond, arithmetic dominates."""
-MOST = 1_000_000
-"""Runs of a plan."""
 
 
 class Entry(NamedTuple):
@@ -169,147 +172,25 @@ def read_plan(
 
     `groups` are runs that an earlier version of the plan trains together: they stay together.
     """
-    name, content = _read(plan)
+    name, content = read_file(plan)
     unknown = [key for key in content if key not in PARTS]
     if unknown:
         raise ConfigError(
             f"{name}: there is no part [{unknown[0]}]. {did_you_mean(unknown[0], PARTS)}"
         )
-    entries = _Entries(name, content)
+    entries = Entries(name, content)
     builder = _Builder(name, root)
-    runs = [builder.run(fields, line) for fields, line in entries]
-    if not runs:
+    described = [builder.run(fields, line) for fields, line in entries]
+    if not described:
         raise ConfigError(
             f"{name}: it describes no run. Add a [grid] with model and data, or a [[run]]."
         )
-    _refuse_duplicates(name, runs)
+    _refuse_duplicates(name, described)
+    runs = builder.with_starts(described)
     assay = read_request(name, content.get("assay"), builder.recordings)
     chosen = _groups(runs, groups) if ensemble else []
     where = None if root is None else str(Path(root).absolute())
     return Plan(json.loads(json.dumps(content)), runs, chosen, assay, where)
-
-
-def _read(plan: str | Path | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The name of the plan for messages, and its content."""
-    if isinstance(plan, Mapping):
-        return "sweep", {str(key): _as_json(value) for key, value in plan.items()}
-    path = as_path("sweep", plan)
-    try:
-        with open_regular(path, "sweep", ConfigError) as file:
-            text = file.read().decode()
-        content = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise ConfigError(
-            f"sweep: {path} cannot be read ({error.strerror}). Give the file that describes the "
-            "sweep; `zscope sweep --help` shows one."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        kind = "JSON" if path.suffix.lower() == ".json" else "TOML"
-        raise ConfigError(
-            f"sweep: {path} is not {kind} ({error}). Texts need quotes, and a field with a dot "
-            'in its name too: "options.beta" = [1, 4]'
-        ) from None
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"sweep: {path} contains a {type(content).__name__}; expected [grid], [[run]] and "
-            "so on."
-        )
-    return f"sweep: {path}", content
-
-
-def _as_json(value: Any) -> Any:
-    """A value of a dict as a file would have it: lists for tuples and arrays, plain numbers."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, list | tuple | range):
-        return [_as_json(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): _as_json(item) for key, item in value.items()}
-    return str(value) if isinstance(value, Path) else value
-
-
-class _Entries:
-    """The fields of each run, and where they come from."""
-
-    def __init__(self, name: str, content: dict[str, Any]) -> None:
-        self.name = name
-        self.shared = self._table("[train]", content.get("train", {}))
-        grid = self._table("[grid]", content.get("grid", {}))
-        self.grid = {key: self._values(key, value) for key, value in grid.items()}
-        self.varying = [key for key, values in self.grid.items() if len(values) > 1]
-        runs = content.get("run", [])
-        runs = [runs] if isinstance(runs, dict) else runs
-        if not isinstance(runs, list):
-            raise ConfigError(f"{name}: [[run]] is {runs!r:.60}; expected tables: [[run]]")
-        self.single = [self._table(f"[[run]] {k}", run) for k, run in enumerate(runs, 1)]
-        count = 1
-        for values in self.grid.values():
-            count *= len(values)
-        if count > MOST:
-            raise ConfigError(
-                f"{name}: the grid has {count:,} runs, more than {MOST:,}. Divide it into several "
-                "sweeps; with the same --runs they share their runs."
-            )
-
-    def __iter__(self) -> Any:
-        if self.grid:
-            for values in itertools.product(*self.grid.values()):
-                chosen = dict(zip(self.grid, values, strict=True))
-                named = {k: chosen[k] for k in self.varying or self.grid}
-                yield {**self.shared, **chosen}, f"[grid] {_listed(named)}"
-        for number, run in enumerate(self.single, 1):
-            yield self._completed(run), f"[[run]] {number}: {_listed(run)}"
-
-    def _completed(self, run: dict[str, Any]) -> dict[str, Any]:
-        firsts = {key: values[0] for key, values in self.grid.items()}
-        fields = {**firsts, **self.shared, **run}
-        model = fields.get("model")
-        known = None
-        with suppress(ZscopeError):  # what is no model is refused when the run is made
-            known = models.entry(model).options if isinstance(model, str) else None
-        if known is not None:
-            fields = {
-                key: value
-                for key, value in fields.items()
-                if not key.startswith("options.")
-                or key in run
-                or key in self.shared
-                or key.removeprefix("options.") in known
-            }
-        return fields
-
-    def _table(self, place: str, table: Any) -> dict[str, Any]:
-        if not isinstance(table, dict):
-            raise ConfigError(f"{self.name}: {place} is {table!r:.60}; expected fields by name.")
-        pairs: list[tuple[str, Any]] = []
-        for key, value in table.items():
-            if key == "options" and isinstance(value, dict):
-                pairs += [(f"options.{inner}", each) for inner, each in value.items()]
-            else:
-                pairs.append((key, value))
-        flat: dict[str, Any] = {}
-        for key, value in ((key.replace("-", "_"), value) for key, value in pairs):
-            if key in flat:
-                raise ConfigError(
-                    f"{self.name}: {place} gives {key} twice, as {flat[key]!r:.60} and as "
-                    f"{value!r:.60}. Remove one of them."
-                )
-            flat[key] = value
-        known = (*OWN, *SETTINGS)
-        for key in flat:
-            if key not in known and not key.startswith("options."):
-                hint = did_you_mean(key, [*known, "options.NAME"])
-                raise ConfigError(
-                    f"{self.name}: {place} has a field {key!r}, which no run has. {hint} Options "
-                    f'of a model are written "options.{key}".'
-                )
-        return flat
-
-    def _values(self, key: str, values: Any) -> list[Any]:
-        choices: list[Any] = values if isinstance(values, list) else [values]
-        if not choices:
-            raise ConfigError(f"{self.name}: [grid] {key} is an empty list; give some values.")
-        return choices
 
 
 class _Builder:
@@ -320,6 +201,7 @@ class _Builder:
         self._data: dict[str, Dataset] = {}
         self._shapes: dict[str, bool] = {}
         self._examples: list[tuple[TrainConfig, Dataset]] = []  # a run of each shape
+        self._starts: dict[str, PlannedRun] = {}  # what branches start from, by name
 
     def run(self, fields: dict[str, Any], line: str) -> PlannedRun:
         try:
@@ -328,7 +210,39 @@ class _Builder:
             text = " ".join(str(error).split())
             raise ConfigError(f"{self.name}: {line}: {text}") from None
 
+    def with_starts(self, runs: list[PlannedRun]) -> list[PlannedRun]:
+        """The runs, and before each branch the run that it starts from."""
+        described = {run.name: run for run in runs}
+        ordered: dict[str, PlannedRun] = {}
+
+        def add(run: PlannedRun) -> None:
+            if (start := run.config.start) is not None:
+                add(described.get(start.run, self._starts[start.run]))
+            ordered.setdefault(run.name, run)
+
+        for run in runs:
+            add(run)
+        return list(ordered.values())
+
+    def _start(self, fields: dict[str, Any], line: str) -> PlannedRun | None:
+        """The run that a branch starts from."""
+        named = fields.get("start")
+        if named is None:
+            return None
+        if not isinstance(named, dict) or not named:
+            raise ConfigError(
+                f"start={named!r:.60}; expected the fields in which the run that it starts from "
+                "differs, for instance start = {steps = 1000}."
+            )
+        length = {"steps", "epochs"} if {"steps", "epochs"} & named.keys() else set()
+        inherited = {k: v for k, v in fields.items() if k not in {"start", "freeze", *length}}
+        parent = self._run({**inherited, **named}, f"start of {line}")
+        self._starts[parent.name] = parent
+        return parent
+
     def _run(self, fields: dict[str, Any], line: str) -> PlannedRun:
+        parent = self._start(fields, line)
+        about = listed_fields(fields["start"]) if parent else None
         for key in ("model", "data"):
             if not isinstance(fields.get(key), str):
                 raise ConfigError(
@@ -352,12 +266,16 @@ class _Builder:
             )
         seed = fields.get("seed", 0)
         whole("sweep", seed=seed)
-        dataset = self.dataset(fields["data"], given.split)
+        dataset = self.dataset(fields["data"], given.split, fields.get("leave_out"))
         own = {"seed": seed, **given.options}
         recipe = models.recipe_for(fields["model"], dataset, latents=given.latents, **own)
         named = {"steps", "epochs", "batch", "rate", "seed"}
         settings = {k: fields[k] for k in SETTINGS if k in fields and k not in named}
         settings["scaling"] = dataset.units_for_training()
+        if parent is not None:
+            _check_same_weights(recipe, parent.config)
+            settings["scaling"] = parent.config.scaling
+            settings["start"] = {"run": parent.name, "address": parent.address, "about": about}
         config = configure(
             recipe,
             dataset,
@@ -380,13 +298,14 @@ class _Builder:
             run_name(config, hashed), hashed, config, described, line, shape, self._shapes[shape]
         )
 
-    def dataset(self, text: str, split: Any = None) -> Dataset:
+    def dataset(self, text: str, split: Any = None, leave_out: Any = None) -> Dataset:
         """The dataset that "name?option=value&option=value" names, or the first part of it."""
-        key = f"{text} {split}"
+        key = f"{text} {split} {leave_out}"
         if key not in self._data:
             name, options = parse_name(text)
             loaded = datasets.load(name, root=self.root, **options)
-            self._data[key] = loaded if split is None else loaded.split(split)[0]
+            loaded = loaded if split is None else loaded.split(split)[0]
+            self._data[key] = loaded if leave_out is None else loaded.leave_out(leave_out)
         return self._data[key]
 
     def recordings(self, samples: int) -> Iterator[Recording]:
@@ -404,7 +323,9 @@ class _Builder:
         ignored = {"seed", *models.numbers_of_objective(recipe["name"])}
         options = {k: v for k, v in recipe["options"].items() if k not in ignored}
         parts = [recipe["name"], data, recipe["latents"], options, config.batch, config.precision]
-        return json.dumps([*parts, config.optimiser, config.device], sort_keys=True)
+        parts += [config.optimiser, config.device]
+        parts += [] if config.freeze is None else [config.freeze]
+        return json.dumps(parts, sort_keys=True)
 
     def _check(self, config: TrainConfig, dataset: Dataset) -> bool:
         """Refuse what would fail in the first step; returns whether the model is a small one."""
@@ -414,6 +335,8 @@ class _Builder:
         units = dataset.in_units(config.scaling)
         Feed(model, units, device)
         check_first_batch(model, units, config, device)
+        with frozen(model, config.freeze):
+            make_optimisers(model, config)  # refuses a model without trainable weights
         weights = sum(parameter.numel() for parameter in model.parameters())
         convolutions = any(isinstance(m, nn.Conv2d | nn.ConvTranspose2d) for m in model.modules())
         return weights <= SMALL and not convolutions and config.devices == 1
@@ -426,11 +349,28 @@ def _check_kinds(fields: Mapping[str, Any]) -> None:
         "epochs": (int | float, "a number"),
         "preset": (str, "a name"),
         "split": (list, "a list of fractions"),
+        "leave_out": (Mapping, "values of factors by name, as {shape = ['sphere']}"),
     }
     for key, (kind, expected) in kinds.items():
         value = fields.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
             raise ConfigError(f"{key}={value!r:.60}; expected {expected}.")
+
+
+def _check_same_weights(recipe: Mapping[str, Any], parent: TrainConfig) -> None:
+    """Refuse a branch whose model could not take the weights of the run that it starts from."""
+    assert parent.model is not None
+    own, other = (
+        {name: weights.shape for name, weights in models.outline(each).state_dict().items()}
+        for each in (dict(recipe), parent.model.model_dump())
+    )
+    if own != other:
+        different = next(name for name in {**own, **other} if own.get(name) != other.get(name))
+        raise ConfigError(
+            f"start: the models have different networks, the weights {different!r} for one. A "
+            "branch goes on with the weights of the run that it starts from: leave the model, its "
+            "latents and options of its networks out of start, and choose data of one shape."
+        )
 
 
 def _refuse_duplicates(name: str, runs: list[PlannedRun]) -> None:
@@ -452,7 +392,8 @@ def _groups(runs: list[PlannedRun], earlier: Iterable[list[str]]) -> list[list[s
     fresh: list[list[PlannedRun]] = []
     growing: dict[str, list[list[PlannedRun]]] = {}  # those that are not full yet
     for run in runs:
-        if not run.small or run.name in taken:
+        alone = run.config.freeze is not None or run.config.start is not None
+        if not run.small or alone or run.name in taken:
             continue
         settings = run.config.model_dump_json(exclude={"seed", "model"})
         candidates = growing.setdefault(f"{run.shape} {settings}", [])
@@ -478,9 +419,9 @@ def _plain(config: TrainConfig) -> dict[str, Any]:
     fields |= {f"options.{key}": value for key, value in config.model.options.items()}
     if config.data is not None and config.data.split is not None:
         fields["split"] = config.data.split.fractions
+    if config.data is not None and config.data.leave_out is not None:
+        fields["leave_out"] = config.data.leave_out
     rest = config.model_dump(include=set(SETTINGS))
+    if config.start is not None:
+        rest["start"] = config.start.about
     return fields | {key: value for key, value in rest.items() if value not in (None, [])}
-
-
-def _listed(fields: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in fields.items())

@@ -206,6 +206,8 @@ def _companies(folder: Path, names: Sequence[str]) -> list[list[str]]:
 def _train_members(item: Item, members: Sequence[str], configs: Mapping[str, TrainConfig]) -> None:
     """Train one run alone, or several together."""
     folder = Path(item.runs)
+    for name in members:
+        _check_start(folder, name, configs)
     ready = _prepare(folder, members, configs)
     dataset = _dataset(next(iter(ready.values())), item.root)
     if len(ready) == 1:
@@ -224,6 +226,16 @@ def _train_members(item: Item, members: Sequence[str], configs: Mapping[str, Tra
     )
     for name, run in zip(ready, runs, strict=True):
         _describe(item, name, run)
+
+
+def _check_start(folder: Path, name: str, configs: Mapping[str, TrainConfig]) -> None:
+    """Refuse a branch whose start is not there: the run that it starts from has failed."""
+    start = configs[name].start if name in configs else None
+    if start is not None and not is_trained(folder / start.run):
+        raise RunError(
+            f"sweep: {name} starts from {start.run}, which is not finished. Did it fail? Its own "
+            "reason is listed too: remove that, and start the same sweep with --retry-failed."
+        )
 
 
 def _ensemble_of(path: Path) -> Sequence[str]:
@@ -350,7 +362,7 @@ def _measure(item: Item, name: str) -> None:
         outcome = measure(
             recording,
             assay.names,
-            options=assay.options,
+            options=assay.loaded,
             resamples=assay.resamples,
             kept=KeptResults(store.open_run(path), model, own_data=True),
         )

@@ -1,0 +1,173 @@
+"""Variable nonlinearity: how far from linear is the decoder in each of its variables?
+
+Variable i of each code a is replaced by that of another code, which gives b. With D the decoder,
+
+    nonlinearity_i  E ||D((a + b)/2) - (D(a) + D(b))/2||  /  E ||(D(b) - D(a))/2||
+    effect_i        E ||D(b) - D(a)||^2 / (2 Var D(a))
+    unexplained_i   1 - R^2 of the best linear prediction of D(b) - D(a) from the change of the
+                    latents of the variable
+
+The first is 0 if and only if the pixels are linear in the variable along every exchange,
+whatever the others are; then D is at the middle of the way what linear interpolation gives.
+It rises as the picture bends on the way. The last, from 0 to 1, is 0 only if the effect is
+linear and the same whatever the other variables are: an interaction, such as the colour of a
+shape, counts too. `effect` is 1 for a variable that alone decides everything. All are unchanged
+by any invertible linear map of the latents of a variable, and by the order of the variables.
+
+A variable whose exchange changes nothing has a nonlinearity of 0/0: those with an effect below
+`least` are masked (None). `order` is the mean over the first half of the variables minus that
+over the last half (of an odd number, without the middle one): above 0 if early variables are
+the non-linear ones, 0 in the mean over random orders.
+
+Leeb et al., "Structure by architecture", ICLR 2023, section 4.1 and fig. 4, who show it in
+traversals and print no number for it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder
+from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups, membership, partition
+from zscope.randomness import fresh
+from zscope.results import Measure, Scored, listed
+from zscope.sampling import recorded_codes, whole
+
+__all__ = ["VariableNonlinearity", "variable_nonlinearity"]
+
+
+@dataclass(frozen=True, eq=False)
+class VariableNonlinearity(Scored):
+    """By variable, in their order; None where exchanging it changes too little."""
+
+    why_no_interval = "it describes one decoder; compare models of several seeds"
+    why_no_chance = "a decoder that has learned nothing is masked"
+
+    nonlinearity: list[float | None]
+    unexplained: list[float | None]
+    effect: list[float]
+    groups: list[list[int]]
+    least: float
+    samples: int
+
+    @property
+    def order(self) -> float | None:
+        """Early half minus late half; None where a half has no variable with an effect."""
+        half = len(self.groups) // 2
+        means = []
+        for part in (self.nonlinearity[:half], self.nonlinearity[len(self.groups) - half :]):
+            known = [value for value in part if value is not None]
+            means.append(sum(known) / len(known) if known else None)
+        early, late = means
+        return None if early is None or late is None else early - late
+
+    def measures(self) -> list[Measure]:
+        rows = [
+            self.measure(f"variable {k}", value)
+            for k, value in enumerate(self.nonlinearity)
+            if value is not None
+        ]
+        return (
+            rows if self.order is None else [self.measure("order", self.order, chance=0.0), *rows]
+        )
+
+    def summary(self) -> list[tuple[str, str]]:
+        masked = [k for k, value in enumerate(self.nonlinearity) if value is None]
+        return [
+            (f"effect below {self.least:g}", listed(masked)),
+            ("effects", listed([f"{each:.2f}" for each in self.effect])),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        values = [0.0 if each is None else each for each in self.nonlinearity]
+        known = [k for k, each in enumerate(self.nonlinearity) if each is not None]
+        note = "" if len(known) == len(values) else " (without a bar: unused)"
+        return bars(values, x=f"variable{note}", y="nonlinearity", marks=known, ax=ax)
+
+
+@accepts_recording
+def variable_nonlinearity(
+    autoencoder: Autoencoder,
+    codes: Tensor | np.ndarray,
+    *,
+    groups: Groups | None = None,
+    samples: int = 512,
+    least: float = 0.01,
+    generator: Generator | None = None,
+) -> VariableNonlinearity:
+    """How far from linear the decoder is in each variable, over exchanges between codes.
+
+    `groups` are the latents of each variable in their order: by default the variables of the
+    model, else single latents. At most `samples` codes are used, drawn at random.
+    """
+    who = "variable_nonlinearity"
+    whole(who, 2, samples=samples)
+    if not 0 <= least < 1:
+        raise ConfigError(
+            f"{who}: least={least}; expected a share of the variance, for instance 0.01."
+        )
+    recorded = recorded_codes(codes, who)
+    if len(recorded) < 2:
+        raise Undefined(f"{who}: {len(recorded)} code(s), and an exchange needs two. Record more.")
+    groups = autoencoder.groups if groups is None else groups
+    lists = partition(groups, recorded.shape[1], who)
+    order = torch.randperm(len(recorded), generator=fresh(generator))[:samples]
+    base = recorded[order.to(recorded.device)]
+    donors = base.roll(-1, 0)
+    start = _decoded(autoencoder, base)
+    variance = float((start - start.mean(0)).square().sum(1).mean())
+    if variance == 0:
+        raise Undefined(
+            f"{who}: all {len(base)} codes are decoded to the same observation, so no variable "
+            "has an effect. Has the posterior collapsed? See: zscope assay RUN variable-types"
+        )
+    effects, bends, rests = [], [], []
+    for member in membership(lists, base.shape[1]).to(base.device):
+        other = torch.where(member, donors, base)
+        end, middle = (_decoded(autoencoder, z) for z in (other, (base + other) / 2))
+        change = end - start
+        effect = float(change.square().sum(1).mean()) / (2 * variance)
+        effects.append(effect)
+        if effect < least or effect == 0:
+            bends.append(None)
+            rests.append(None)
+            continue
+        bend = (middle - (start + end) / 2).norm(dim=1).mean() / (change.norm(dim=1).mean() / 2)
+        bends.append(float(bend))
+        rests.append(_unexplained((donors - base)[:, member].double().cpu(), change))
+    return VariableNonlinearity(
+        nonlinearity=bends,
+        unexplained=rests,
+        effect=effects,
+        groups=lists,
+        least=least,
+        samples=len(base),
+    )
+
+
+def _decoded(autoencoder: Autoencoder, codes: Tensor) -> Tensor:
+    return decode(autoencoder, codes).flatten(1).double().cpu()
+
+
+def _unexplained(moves: Tensor, change: Tensor) -> float:
+    """1 - R^2 of a linear map from moves to changes, through the origin."""
+    weights = torch.linalg.lstsq(moves, change, driver="gelsd").solution
+    rest = (change - moves @ weights).square().sum() / change.square().sum()
+    return float(rest.clamp(0, 1))
+
+
+ENTRY = Entry(
+    question="How far from linear is the decoder in each of its variables?",
+    takes=("decoder", "codes"),
+    passes="samples * (2 * latents + 1)",
+    most=12_000,
+)

@@ -1,0 +1,147 @@
+"""Verdicts on made-up measurements where the answer is known."""
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from zscope.experiments.studies.judging import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    Control,
+    Expect,
+    Interval,
+    above,
+    below,
+    bootstrap,
+    claim,
+    claim_of_parts,
+    compare_groups,
+    mean_interval,
+    within,
+)
+
+RISING = [1.0, 1.1, 0.9, 1.05]
+ABOVE_ZERO = above(0)
+
+
+def judge(values, expect=ABOVE_ZERO, **about):
+    seeds = dict(enumerate(values, 20)) if isinstance(values, list) else values
+    return claim("A-T1", "c1", "it rises", source="table 1", expect=expect, values=seeds,
+                 statistic="slope", **about)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "expect", "verdict"),
+    [
+        (RISING, above(0), HOLDS),
+        (RISING, below(0), FAILS),
+        ([-value for value in RISING], above(0), FAILS),
+        ([1.0, -1.1, 0.9, -1.05], above(0), UNDECIDED),
+        (RISING, above(2), FAILS),
+        ([0.01, -0.02, 0.015, 0.0], within(0.1), HOLDS),
+        ([0.5, 0.52, 0.48, 0.51], within(0.1), FAILS),
+        ([0.09, 0.12, 0.08, 0.11], within(0.1), UNDECIDED),
+        ([-0.5, -0.52, -0.48, -0.51], within(0.1), FAILS),
+    ],
+)
+def test_the_verdict_follows_the_interval(values, expect, verdict):
+    assert judge(values, expect).verdict == verdict
+
+
+def test_one_seed_that_goes_the_other_way_leaves_four_undecided():
+    assert judge([1.0, 1.2, 0.9, -0.4]).verdict == UNDECIDED
+
+
+def test_fewer_than_four_seeds_are_not_judged():
+    three = judge(RISING[:3])
+    assert (three.verdict, three.reason) == (UNDECIDED, "3 seeds, 4 are needed")
+
+
+def test_equal_values_show_no_spread_until_there_are_six():
+    expected = "undecided (5 equal values show no spread, 6 are needed)"
+    assert judge([1.0] * 5).verdict_text == expected
+    assert judge([1.0] * 6).verdict == HOLDS
+
+
+def test_a_control_that_fails_turns_holds_into_undecided_and_nothing_else():
+    broken = Control("the untrained model stays below", False, "0.9")
+    untried, passed = Control("it could be tried", None), Control("it passes", True)
+    assert judge(RISING, controls=[passed]).verdict == HOLDS
+    expected = "undecided (control fails: the untrained model stays below)"
+    assert judge(RISING, controls=[passed, broken]).verdict_text == expected
+    assert "could not be tried" in judge(RISING, controls=[untried]).reason
+    assert judge(RISING, below(0), controls=[broken]).verdict == FAILS
+
+
+def test_what_a_claim_presupposes_is_its_reason():
+    claimed = judge(RISING, presupposes="two latents have collapsed")
+    assert claimed.verdict_text == "undecided (two latents have collapsed)"
+
+
+def test_undefined_values_are_left_out_and_none_at_all_is_undecided():
+    values = {20: 1.0, 21: None, 22: float("nan"), 23: 1.1, 24: 0.9, 25: 1.0}
+    assert judge(values).values == {"20": 1.0, "23": 1.1, "24": 0.9, "25": 1.0}
+    assert judge([]).verdict_text == "undecided (not measured)"
+    assert judge(None).verdict == UNDECIDED
+
+
+def test_half_widths_are_those_of_the_bootstrap_times_the_factor_for_few_seeds():
+    values = np.random.default_rng(1).normal(size=4)
+    picks = np.random.default_rng([0, 4]).integers(4, size=(10_000, 4))
+    low, high = np.quantile(values[picks].mean(1), [0.025, 0.975])
+    factor = np.sqrt(4 / 3) * student.ppf(0.975, 3) / 1.96
+    assert factor == pytest.approx(1.87, abs=0.01)
+    interval = mean_interval(list(values))
+    assert interval.value - interval.low == pytest.approx(factor * (values.mean() - low))
+    assert interval.high - interval.value == pytest.approx(factor * (high - values.mean()))
+
+
+@pytest.mark.parametrize("count", [4, 8])
+def test_intervals_of_normal_values_cover_their_mean(count):
+    rng = np.random.default_rng(2)
+    hits = 0
+    for _ in range(200):
+        interval = mean_interval(list(rng.normal(1.0, 1.0, count)))
+        hits += interval.low <= 1 <= interval.high
+    assert 0.90 <= hits / 200 <= 0.99  # a plain bootstrap of four has 80 %
+
+
+def test_seeds_with_many_rows_stay_together():
+    # Ten copies of each of four values count as four, not as forty.
+    values = [0.0, 1.0, 2.0, 3.0]
+    copied = bootstrap([[value] * 10 for value in values], lambda rows: float(np.mean(rows)))
+    single = mean_interval(values)
+    assert copied.n == 4
+    assert (copied.low, copied.high) == pytest.approx((single.low, single.high), abs=0.05)
+
+
+def test_a_statistic_that_is_mostly_undefined_has_no_interval():
+    assert bootstrap([[1], [2], [3], [4]], lambda rows: None if 1 in rows else 1.0) is None
+    assert bootstrap([], lambda rows: 1.0) is None
+
+
+def test_groups_without_common_seeds_are_compared_by_their_means():
+    interval = compare_groups([0.0, 0.1, -0.1, 0.05], RISING)
+    assert interval.value == pytest.approx(1.0)
+    assert interval.low > 0.5
+    assert compare_groups([1.0], [2.0, 3.0]) is None
+
+
+def test_a_claim_over_several_cells_needs_all_of_them():
+    holds, fails = judge(RISING), judge([-value for value in RISING])
+    either = judge([1.0, -1.0, 1.0, -1.0])
+
+    def together(*parts):
+        return claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1")
+
+    assert together(holds, holds).verdict == HOLDS
+    assert together(holds, fails).verdict == FAILS
+    assert together(holds, either).verdict_text == "undecided (1 of 2 holds, 1 of 2 undecided)"
+    assert together().verdict_text == "undecided (not measured)"
+    assert len(together(holds, fails).to_dict()["parts"]) == 2
+
+
+def test_an_interval_that_touches_the_limit_decides_nothing():
+    edge = Interval(0.5, 0.0, 1.0, 8)
+    assert Expect("above", 0.0).verdict(edge) == UNDECIDED

@@ -1,0 +1,162 @@
+"""Studies from end to end at a tiny scale: trained, measured, judged, drawn, and resumed."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from zscope.documents import read_json
+from zscope.errors import RunError
+from zscope.experiments import studies
+from zscope.experiments.studies.storage import decode, encode, read_results, write_results
+from zscope.experiments.studies.study import Results
+from zscope.report.studies import write_reproduction, write_study
+
+QUICK = ["pca-degenerate"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("studies")
+
+
+def run_tiny(name, folder, **settings):
+    study = studies.load(name)
+    return study, studies.run_study(study, folder, scale="tiny", jobs=1, **settings)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_study_writes_its_tables_figures_claims_and_page(name, folder):
+    study, results = run_tiny(name, folder)
+    assert not results.failed
+    claims = write_study(study, results, folder / name)
+    assert claims
+    written = read_json(folder / name / "claims.json")["claims"]
+    assert len(written) == len(claims)
+    assert {each["verdict"] for each in written} <= {"holds", "does not hold", "undecided"}
+    page = (folder / name / "study.html").read_text()
+    for claim in claims:
+        assert f"{claim.row} {claim.name}:" in page
+    for kind in ("csv", "md", "tex"):
+        assert list((folder / name / "tables").glob(f"*.{kind}"))
+    for kind in ("png", "svg", "pdf"):
+        assert list((folder / name / "figures").glob(f"*.{kind}"))
+    for image in (folder / name / "figures").glob("*.png"):
+        assert f"figures/{image.name}" in page
+
+
+def test_started_again_nothing_is_trained_or_measured(folder, monkeypatch):
+    name = QUICK[0]
+    run_tiny(name, folder)
+    before = {f: f.stat().st_mtime_ns for f in (folder / name / "measured").rglob("*.json")}
+
+    def refuse(*_):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr("zscope.experiments.studies.execution.measure_unit", refuse)
+    _, results = run_tiny(name, folder)
+    assert not results.failed
+    assert before == {f: f.stat().st_mtime_ns for f in (folder / name / "measured").rglob("*.json")}
+
+
+def test_what_is_missing_is_measured_and_gives_the_same(folder):
+    name = QUICK[0]
+    _, first = run_tiny(name, folder)
+    lost = sorted((folder / name / "measured").rglob("*.json"))[0]
+    lost.write_text("{")  # as a disk failure may leave it
+    _, second = run_tiny(name, folder)
+    assert json.dumps(encode(first.values)) == json.dumps(encode(second.values))
+
+
+def test_claims_are_judged_from_the_stored_measurements_alone(folder, tmp_path):
+    name = QUICK[0]
+    study, results = run_tiny(name, folder)
+    expected = write_study(study, results, tmp_path / "first", formats=("png",))
+    again = write_study(study, read_results(folder / name), tmp_path / "second", formats=("png",))
+    assert [each.to_dict() for each in again] == [each.to_dict() for each in expected]
+    for file in (tmp_path / "first").rglob("*.*"):
+        assert (tmp_path / "second" / file.relative_to(tmp_path / "first")).read_bytes() == (
+            file.read_bytes()
+        )
+
+
+def test_one_table_of_all_claims_says_what_was_not_run(folder, tmp_path):
+    study, results = run_tiny(QUICK[0], folder)
+    write_study(study, results, folder / study.name)
+    write_reproduction(folder, tmp_path / "reproduction.md")
+    text = (tmp_path / "reproduction.md").read_text()
+    assert text.count(f"| {QUICK[0]} |") == len(list(study.claims(results)))
+    for other in studies.names():
+        assert f"| {other} |" in text
+    assert "not run yet" in text
+
+
+OWN = '''
+"""A study of one's own."""
+
+from zscope.experiments.studies.grid import Grid, runs
+from zscope.experiments.studies.judging import above, claim
+from zscope.experiments.studies.study import Row, Study, each_run
+
+
+def measure(run):
+    if run.seed == 21:
+        raise ValueError("this seed is broken")
+    return {"latents": run["latents"], "codes": run.recording(samples=40).codes[:2].numpy()}
+
+
+def claims(results):
+    yield claim("T1", "c1", "there are latents", source="table 1", expect=above(0),
+                values=results.rows().per_seed("latents"), statistic="latents")
+
+
+STUDY = Study(
+    name="own", document="A", title="Does it work?", rows=(Row("T1", "table 1", "latents"),),
+    grids={"all": Grid(small=runs(model="ae", data="helix?samples=64", latents=2, hidden=(4,),
+                                  steps=3, seeds=2))},
+    measures=(each_run(measure),), claims=claims,
+)
+'''  # fmt: skip
+
+
+def test_a_study_in_a_file_of_ones_own_runs_and_a_failure_does_not_stop_the_rest(tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    study = studies.load(str(tmp_path / "own.py"))
+    lines = []
+    results = studies.run_study(study, tmp_path / "out", jobs=1, progress=lines.append)
+    assert len(results.rows()) == 2
+    assert list(results.rows().per_seed("latents")) == [20]
+    assert [reason for reason in results.failed.values() if "this seed is broken" in reason]
+    assert any("failed" in line for line in lines)
+    (claim,) = write_study(study, results, tmp_path / "page")
+    assert claim.verdict_text == "undecided (1 seeds, 4 are needed)"
+
+
+def test_measurements_survive_being_stored():
+    values = {
+        "number": np.float32(1.23456789), "flag": True, "none": float("nan"), "text": "β",
+        "few": torch.tensor([1.0, 2.5]), "bytes": np.arange(100, dtype=np.uint8).reshape(10, 10),
+        "map": np.linspace(0, 1, 200).reshape(2, 100), "nested": [{"a": (1, 2)}],
+    }  # fmt: skip
+    again = decode(json.loads(json.dumps(encode(values))))
+    assert again["number"] == pytest.approx(1.2346, abs=1e-4)
+    assert (again["flag"], again["none"], again["text"]) == (True, None, "β")
+    assert again["few"] == [1.0, 2.5]
+    np.testing.assert_array_equal(again["bytes"], values["bytes"])
+    np.testing.assert_allclose(again["map"], values["map"], atol=5e-4)
+    assert again["nested"] == [{"a": [1, 2]}]
+    with pytest.raises(TypeError, match="expected numbers and texts"):
+        encode(object())
+
+
+def test_damaged_measurements_are_refused_with_a_way_forward(tmp_path):
+    results = Results("own", "tiny", [{"run": "a", "group": "g", "seed": 20}])
+    write_results(results, tmp_path)
+    assert read_results(tmp_path).runs == results.runs
+    file = tmp_path / "measurements.json.gz"
+    file.write_bytes(file.read_bytes()[:-12])
+    with pytest.raises(RunError, match="damaged.*start the study again"):
+        read_results(tmp_path)
+    with pytest.raises(RunError, match="zscope study run NAME"):
+        read_results(tmp_path / "absent")
