@@ -34,6 +34,11 @@ CATALOGUE: dict[str, str] = {
     "pca-restarts": "pca_restarts",
     "pca-beta-search": "pca_beta_search",
     "ima": "ima",
+    "ivae-histograms": "ivae_histograms",
+    "regime-types": "regime_types",
+    "regime-mean-sampled": "regime_mean_sampled",
+    "regime-truncation": "regime_truncation",
+    "regime-correlations": "regime_correlations",
 }
 
 
