@@ -21,13 +21,13 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 
 # name -> module.
 CATALOGUE: dict[str, str] = {
-    "consistency": "consistency",
-    "consistency-families": "consistency_families",
-    "consistency-masks": "consistency_masks",
     "responses-helix": "responses_helix",
     "responses-structure": "responses_structure",
     "responses-disentanglement": "responses_disentanglement",
     "responses-plane": "responses_plane",
+    "consistency": "consistency",
+    "consistency-families": "consistency_families",
+    "consistency-masks": "consistency_masks",
     "pca-alignment": "pca_alignment",
     "pca-degenerate": "pca_degenerate",
     "pca-regime": "pca_regime",
