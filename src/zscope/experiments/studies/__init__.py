@@ -24,6 +24,7 @@ CATALOGUE: dict[str, str] = {
     "responses-helix": "responses_helix",
     "responses-structure": "responses_structure",
     "responses-disentanglement": "responses_disentanglement",
+    "responses-maps": "responses_maps",
     "responses-plane": "responses_plane",
     "consistency": "consistency",
     "consistency-families": "consistency_families",
