@@ -1,9 +1,9 @@
 """Maps of two latents that carry one factor: does the manifold show?
 
-The models of `responses-disentanglement`. A factor qualifies if two latents hold at least .8 of its
-row of the conditioned response matrix; the pair with the largest share is mapped, whatever it looks
-like. The paper maps floor hue (ten curvature spikes, one a hue) and the camera angle (a path between
-views). At this size a factor rarely fills two latents, so expect "undecided": the rule chooses the
+The models of `responses-disentanglement`. A factor qualifies if two latents hold at least .8 of
+its row of the conditioned response matrix; the pair with the largest share is mapped, whatever it
+looks like. The paper maps floor hue (ten curvature spikes, one a hue) and the camera angle (a path
+between views). At this size a factor rarely fills two latents, so expect "undecided": the rule chooses the
 pair, not the eye. Maps cover the .5 to 99.5 % range of codes; cells where |F| vanishes have no
 curvature and are no spikes.
 
@@ -175,8 +175,9 @@ def tables(results: Results) -> Iterator[Table]:
              ", ".join(map(str, row.get("pair", []))),
              *("" if value is None else f"{value:.3g}" for value in values)]
         )  # fmt: skip
-    yield Table("pairs", "The factor with most of its responses in two latents, of each model", cells,
-                left=5, row="A-F4", notes=[f"Judged are models with a share of {SHARE} or more."])  # fmt: skip
+    title = "The factor with most of its responses in two latents, of each model"
+    note = f"Judged are models with a share of {SHARE} or more."
+    yield Table("pairs", title, cells, left=5, row="A-F4", notes=[note])
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
@@ -203,8 +204,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         for ax in grid[0]:
             ax.set(xlabel=f"latent {row['pair'][0]}", ylabel=f"latent {row['pair'][1]}")
         yield Figure(
-            f"map-{row['latents']}-{row['beta']:g}", f"{row['latents']} latents, β {row['beta']:g}, "
-            f"seed 20: the two latents that hold {row['share']:.0%} of the responses to "
+            f"map-{row['latents']}-{row['beta']:g}",
+            f"{row['latents']} latents, β {row['beta']:g}, seed 20: the two latents that hold {row['share']:.0%} of the responses to "
             f"{row['factor']}.", figure, row="A-F4" if row["latents"] == 24 else "A-F12",
         )  # fmt: skip
 
