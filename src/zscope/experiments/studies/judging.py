@@ -41,6 +41,7 @@ __all__ = [
     "claim_of_parts",
     "compare_groups",
     "mean_interval",
+    "nested_interval",
     "within",
 ]  # fmt: skip
 
@@ -278,6 +279,32 @@ def bootstrap(
     drawn = (statistic([row for k in pick for row in clusters[k]]) for pick in picks)
     draws = np.array([each for each in drawn if each is not None and math.isfinite(each)])
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def nested_interval(groups: Mapping[Any, Sequence[float]]) -> Interval | None:
+    """The mean of group means, with its interval over groups and over the values inside each.
+
+    A draw takes groups at random, and then values of each: the interval is about groups of the
+    same kind, not about these. n is the number of groups.
+    """
+    arrays = [np.asarray(values, dtype=float) for values in groups.values() if len(values)]
+    count = len(arrays)
+    if not count:
+        return None
+    value = float(np.mean([array.mean() for array in arrays]))
+    if count == 1:
+        return Interval(value, value, value, 1)
+    rng = np.random.default_rng([1, count])
+    means = np.stack(
+        [
+            array[rng.integers(len(array), size=(DRAWS, count, len(array)))].mean(2)
+            for array in arrays
+        ]
+    )
+    picks = rng.integers(count, size=(DRAWS, count))
+    places = np.arange(count)
+    draws = means[picks, np.arange(DRAWS)[:, None], places].mean(1)
+    return _interval(value, draws, count)
 
 
 def compare_groups(first: Sequence[float], second: Sequence[float]) -> Interval | None:
