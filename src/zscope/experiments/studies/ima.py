@@ -106,9 +106,6 @@ def measure(run: Trained) -> dict[str, Any]:
         "precision": 1 / float(run["gamma"]),
         "inconsistency": float((again - codes).square().mean().sqrt()),
     }
-    if run.seed == 20:
-        own["codes"] = codes[:300].numpy()
-        own["factor"] = recording.factors.values[:300, 0]
     return own
 
 

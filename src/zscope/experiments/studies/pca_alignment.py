@@ -73,7 +73,8 @@ from zscope.theory import fit_linear_vae
 
 NAMES = {"beta-vae": "β-VAE", "vae": "VAE", "ae": "AE", "beta-vae-full": "Σ"}
 SCREENED = "square-nonlinear"
-PUBLISHED = {
+Printed = tuple[float, float]
+PUBLISHED: dict[str, dict[str, tuple[Printed, Printed | None]]] = {
     "linear": {"β-VAE": ((0.00, 0.00), (0.99, 0.01)), "AE": ((0.33, 0.18), (0.71, 0.19)),
                "Σ": ((0.34, 0.35), (0.71, 0.31)), "random": ((0.79, 0.21), None)},
     "screened": {"β-VAE": ((0.18, 0.02), (0.73, 0.16)), "AE": ((0.54, 0.13), (0.59, 0.30)),
@@ -127,7 +128,7 @@ def measure_axes(run: Trained) -> dict[str, Any]:
     if run["model"] == "beta-vae":
         turned = rotate_latents(run.model, _turn(45))
         answer["turned"] = measure_alignment(run, turned)["dto"]
-    if run.seed == 20:
+    if run.seed == 20 and recording.factors is not None:
         answer["codes"] = recording.codes[:SEEN].numpy()
         answer["factor"] = recording.factors.values[:SEEN, 0]
     return answer
@@ -152,7 +153,7 @@ def closed_form(runs: Sequence[Trained]) -> dict[str, Any]:
         "order": result.order,
         "collapse": (2 * values[:2]).tolist(),  # β at which each latent is pruned
         "pca": scores[:SEEN].numpy(),
-        "factor": run.data.factors[:SEEN, 0],
+        "factor": np.asarray(run.data.factors)[:SEEN, 0],
     }
 
 
@@ -161,7 +162,7 @@ def generators(runs: Sequence[Trained]) -> dict[str, Any]:
     answer = {}
     for data in (SCREENED, *GENERATORS):
         name, _, option = data.partition("?network_seed=")
-        seed = {"network_seed": int(option)} if option else {}
+        seed: dict[str, Any] = {"network_seed": int(option)} if option else {}
         square = datasets.load(name, grid=33, **seed)
         result = dataset_alignment(square.images, square.factors_with_kinds)
         answer[data] = {
@@ -428,22 +429,26 @@ def _theorem_claims(results: Results) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+def _published(place: str, name: str) -> tuple[Printed | None, Printed | None]:
+    known = PUBLISHED.get(place, {})
+    return known[name] if name in known else (None, None)  # noqa: SIM401: of another type
+
+
 def tables(results: Results) -> Iterator[Table]:
     header = ["data", "model", "DtO", "published", "over chance", "gap", "DS", "published",
               "in use", "runs"]  # fmt: skip
     cells = [header]
     for place, title in TITLES.items():
         named = _named(results, place)
-        known = PUBLISHED.get(place, {})
         for name, rows in named.items():
-            dto, ds = known.get(name, (None, None))
+            dto, ds = _published(place, name)
             cells.append([
                 title, name, mean_and_sd(rows.values("dto")), printed(dto),
                 mean_and_sd(rows.values("relative")), mean_and_sd(rows.values("gap"), 3),
                 mean_and_sd(rows.values("ds")), printed(ds), counts(rows), str(len(rows)),
             ])  # fmt: skip
         random = _row(named, "AE").values("random")
-        dto, _ = known.get("random", (None, None))
+        dto, _ = _published(place, "random")
         if random:
             cells.append([title, "random", mean_and_sd(random), printed(dto), "", "", "", "",
                           "", str(len(random))])  # fmt: skip
