@@ -109,7 +109,8 @@ def measure(run: Trained) -> dict[str, Any]:
     if run["model"] == "ae":
         untrained = measure_alignment(run, run.untrained)
         answer["random"] = untrained["dto"]
-    return {**answer, "ds": answer.pop("predictability-gap", None)}
+    answer["ds"] = answer.pop("predictability-gap", None)
+    return answer
 
 
 def measure_axes(run: Trained) -> dict[str, Any]:
@@ -399,7 +400,7 @@ def _theorem_claims(results: Results) -> Iterator[Claim]:
     aligned, plain = _row(rows, "β-VAE"), _row(rows, "AE")
     exact = Control(
         "the closed form itself has axes 1, angle 0 and order 1",
-        bool(theory["axes"] > 0.999 and theory["angle"] < 0.1 and theory["order"] == 1)
+        bool(theory["axes"] > 0.999 and theory["angle"] < 0.1 and theory["order"] > 0.999)
         if theory.get("order") is not None else None,
         f"axes {theory.get('axes')}, angle {theory.get('angle')}°, order {theory.get('order')}",
     )  # fmt: skip
@@ -431,7 +432,7 @@ def _theorem_claims(results: Results) -> Iterator[Claim]:
 
 def _published(place: str, name: str) -> tuple[Printed | None, Printed | None]:
     known = PUBLISHED.get(place, {})
-    return known[name] if name in known else (None, None)  # noqa: SIM401: of another type
+    return known[name] if name in known else (None, None)  # noqa: SIM401 (their types differ)
 
 
 def tables(results: Results) -> Iterator[Table]:
