@@ -271,7 +271,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                             textcoords="offset points", va="center", color=GREY)  # fmt: skip
             title(top, name)
             top.set_xscale("log")
-            bottom.set_ylim(bottom=min(0.0, float(gap.min())) - 0.01)
+            bottom.set_ylim(-0.03, 0.9)
             bottom.set_xlabel("γ²")
         grid[0][0].set_ylabel("nats")
         grid[1][0].set_ylabel("log p − ELBO*, nats")

@@ -48,10 +48,9 @@ from zscope.experiments.studies.grids.pca import (
 from zscope.experiments.studies.judging import (
     Claim,
     Control,
-    Interval,
     above,
     below,
-    bootstrap,
+    bootstrap_correlation,
     claim,
     claim_of_parts,
     mean_interval,
@@ -68,7 +67,6 @@ from zscope.experiments.studies.pca import (
 from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
-from zscope.tables.statistics import rank_correlation
 from zscope.theory import fit_linear_vae
 
 NAMES = {"beta-vae": "β-VAE", "vae": "VAE", "ae": "AE", "beta-vae-full": "Σ"}
@@ -306,30 +304,20 @@ def _nonlinear_claims(results: Results) -> Iterator[Claim]:
             f"that were not screened {mean_interval(list(beside.values()))}",
         )  # fmt: skip
     directions = results.once("generators")
-    clusters = [
-        [{"dto": directions[data]["dto"], "ds": ds, "data": data} for ds in rows.values("ds")]
-        for data, rows in Rows([*_row(screened, "β-VAE"), *_row(others, "β-VAE")])
-        .by("data")
-        .items()
-        if data in directions
+    own = Rows([*_row(screened, "β-VAE"), *_row(others, "β-VAE")]).by("data")
+    pairs = [
+        (directions[data]["dto"], float(np.mean(rows.values("ds"))))
+        for data, rows in own.items()
+        if data in directions and rows.values("ds")
     ]
     yield claim(
         "C-T3.3 nonlin", "c5", "the β-VAE finds the factors where they are the directions of "
         "variance: its DS falls with the DtO of the generator", source="ours", ours=True,
         published="not in the source, whose generator was chosen for its alignment",
-        expect=below(0), values=_over_generators(clusters),
+        expect=below(0), values=bootstrap_correlation(*np.reshape(pairs, (-1, 2)).T),
         statistic="Spearman correlation of the DtO of the generator and the mean DS, over 6 "
         "generators", needs="more generators",
     )  # fmt: skip
-
-
-def _over_generators(clusters: list[list[dict[str, Any]]]) -> Interval | None:
-    def statistic(rows: list[Any]) -> float | None:
-        groups = Rows(rows).by("data")
-        means = [(own[0]["dto"], np.mean(own.values("ds"))) for own in groups.values()]
-        return rank_correlation(*zip(*means, strict=True)) if means else None
-
-    return bootstrap(clusters, statistic)
 
 
 def _sprite_claims(results: Results) -> Iterator[Claim]:
