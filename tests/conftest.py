@@ -6,6 +6,9 @@ import sys
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Some virtual machines announce matrix units (AMX) that they do not let a process use: low
+# precision would end in an illegal instruction. What they are left out of is float32 as before.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 from jaxtyping import install_import_hook
 

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +26,7 @@ from zscope.results import listed
 from zscope.scaling import Scaling
 from zscope.wrapping import wrap
 
-__all__ = ["load", "run_data", "table_options"]
+__all__ = ["load", "load_options", "run_data", "table_options"]
 
 
 def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
@@ -68,6 +69,17 @@ def load(target: Any, *, weights: str | Path | None = None) -> Autoencoder:
     if weights is not None:
         load_weights(_module_of(target, owner), weights)
     return as_autoencoder(target, owner)
+
+
+def load_options(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Options of assays in which each "@TARGET" is the model that it names."""
+    return {
+        assay: {
+            name: load(value[1:]) if isinstance(value, str) and value.startswith("@") else value
+            for name, value in values.items()
+        }
+        for assay, values in options.items()
+    }
 
 
 def run_data(target: Any, *, root: str | Path | None = None) -> Dataset:

@@ -257,6 +257,16 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
     return posterior[order.to(posterior.mean.device)].sample(generator)
 
 
+def weights_hash(model: Autoencoder) -> str:
+    """A hash of the weights of a model."""
+    digest = hashlib.sha256()
+    for name, part in model.state_dict().items():
+        plain = part.detach().cpu().contiguous()
+        digest.update(f"{name} {tuple(plain.shape)}".encode())
+        digest.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def _matrix(values: Any, what: str) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:

@@ -82,6 +82,7 @@ HELPERS = {
     "nearest_signed_permutation": (JACOBIANS,),
     "pair_traversal": (MODEL, CODES, (0, 1)),
     "precision_recall": (CODES, CODES[:60] + 0.1),
+    "rate_distortion_curve": (torch.arange(1.0, 6), CODES[:5, 0].abs(), CODES[:5, 1]),
     "renyi_entropy": (CODES,),
     "renyi_information": (CODES, CODES.flip(1)),
     "respond": (MODEL, CODES),
@@ -92,7 +93,7 @@ HELPERS = {
 WITHOUT_ARRAYS = {
     *("StreamingCKA", "VarianceMoments", "settled_fraction"),
     *("fondue", "binary_fondue", "fondue_beta", "fondue_types", "stable_fondue"),
-    "repeat_fondue",
+    *("repeat_fondue", "replay_fondue", "area_between"),
 }
 
 
@@ -115,7 +116,7 @@ def test_an_assay_of_arrays_is_the_assay_of_tensors(name):
     assert entry.load()(**arrays).to_dict() == entry.load()(**values).to_dict()
 
 
-NUMBERS = {"codes", "factors", "variances", "usage"}
+NUMBERS = {"codes", "factors", "variances", "usage", "read_observations"}
 OF_NUMBERS = [
     name
     for name, entry in CATALOGUE.items()

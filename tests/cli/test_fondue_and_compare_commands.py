@@ -19,6 +19,8 @@ from zscope.errors import ConfigError, RunError
 from zscope.experiments import compare, correlations_over_training, fondue
 from zscope.experiments.comparison import untrained_copy
 from zscope.experiments.fondue import Trials
+from zscope.experiments.sweeps.request import Measured
+from zscope.kept import read_scores
 
 
 @pytest.fixture
@@ -404,6 +406,13 @@ def test_an_assay_takes_a_run_as_its_extractor(zscope, runs):
     expected = zs.assays.sample_quality(recorded, extractor=zs.load(runs[0])).distances
     assert values[0] == pytest.approx(expected, rel=1e-5)
     assert values[0] != values[1]
+    # Both are among the scores of the run, and a sweep that asks for one of them finds it.
+    kept = {entry["options"] for entry in read_scores(runs[1])}
+    own = {"sample-quality": {"extractor": f"@{runs[0]}"}}
+    asked = Measured(["sample-quality"], options=own).requests["sample-quality"]["options"]
+    assert len(kept) == 2
+    assert asked in kept
+    assert asked != Measured(["sample-quality"]).requests["sample-quality"]["options"]
     code, _, err = zscope(*words, "--set", "sample-quality.extractor=@nowhere")
     assert (code, "there is no run at nowhere" in err) == (1, True)
 

@@ -46,6 +46,21 @@ def test_other_settings_make_other_curves_and_models_without_beta_are_left_out(f
         zs.experiments.rate_distortion_curves(family / "ae")
 
 
+def test_the_rate_of_an_ivae_is_against_its_prior_given_the_factors(tmp_path):
+    helix = zs.data.load("helix")
+    model = zs.models.build_for("ivae", helix, latents=2, hidden=(4,))
+    zs.train(model, helix, steps=3, out=tmp_path / "ivae", progress=False)
+    (curve,) = zs.experiments.rate_distortion_curves(tmp_path / "ivae", samples=200).curves
+    recording = zs.record(zs.load(tmp_path / "ivae"), helix, samples=200)
+    against_its_prior, against_normal = (
+        float(each.kl().sum(1).double().mean())
+        for each in (recording.relative, recording.posterior)
+    )
+    assert curve.points[0].beta == 1
+    assert curve.points[0].rate == pytest.approx(against_its_prior, rel=1e-5)
+    assert against_normal != pytest.approx(against_its_prior, rel=1e-3)
+
+
 def test_the_command_prints_draws_and_filters(zscope, trained_family, tmp_path):
     figure = tmp_path / "plane.png"
     options = ("--samples", 200, "--figure", figure)

@@ -111,6 +111,7 @@ MORE = [
     ("slow-vae", "slowness", (1.0, 5.0, 10.0), {}),
     ("slow-vae", "laplace_rate", (1.0, 6.0, 2.0), {}),
     ("vlae-2", "beta", (0.5, 1.0, 2.0), {}),
+    ("factor-vae", "alpha", (0.0, 10.0, 40.0), {"discriminator": (8, 8)}),
     ("factor-vae", "reconstruction_weight", (1.0, 16.0, 4.0), {"discriminator": (8, 8)}),
     ("vae", "consistency_weight", (0.5, 4.0, 1.0), {"consistency": "invariance"}),
 ]
@@ -147,7 +148,7 @@ def test_every_number_of_a_loss_can_be_carried():
         if option != "reconstruction_weight"  # which is not one of the objective
     }
     assert numbers <= {(name, option) for name, option, *_ in [*CARRIED, *MORE]}
-    assert not [name for name, _ in numbers if name in ("factor-vae", "ivae", "pcl")]
+    assert not [name for name, _ in numbers if name in ("ivae", "pcl")]
 
 
 def test_numbers_that_differ_are_no_constants_of_the_trace():
@@ -189,7 +190,8 @@ def test_which_recipes_train_together():
     assert not can_train_together(annealed, recipe("annealed-vae", capacity_steps=5))
     factor = recipe("factor-vae")
     assert can_train_together(factor, recipe("factor-vae", seed=1))
-    assert not can_train_together(factor, recipe("factor-vae", alpha=1))
+    assert can_train_together(factor, recipe("factor-vae", alpha=1))
+    assert not can_train_together(factor, recipe("factor-vae", discriminator_rate=1e-3))
     batch_norm = recipe("ae", backbone="consistency")
     assert not can_train_together(batch_norm, batch_norm)
     assert can_train_together(recipe("ae", backbone="locatello"),

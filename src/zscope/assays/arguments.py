@@ -40,7 +40,7 @@ from zscope.assays.parts import CHOSEN, PARTS, unmet
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
 from zscope.randomness import named_generator
-from zscope.recording import Recording
+from zscope.recording import Recording, weights_hash
 from zscope.results import name_result
 from zscope.sampling import MOST
 from zscope.types import as_tensor, at_least_single
@@ -154,9 +154,10 @@ def _of_recording(
 
 
 def options_text(options: Mapping[str, Any]) -> str | None:
-    """Options as a unique text; None if one of them has none, such as an array or a network.
+    """Options as a unique text; None if one of them has none, such as an array or a function.
 
-    The repr of an array is shortened, and that of a network leaves out its weights.
+    The repr of an array is shortened. A model is its recipe and a hash of its weights; one
+    without a recipe, of which these say too little, has no text.
     """
 
     def plain(value: Any) -> Any:
@@ -166,6 +167,8 @@ def options_text(options: Mapping[str, Any]) -> str | None:
             return {plain(key): plain(item) for key, item in value.items()}
         if value is None or isinstance(value, bool | int | float | str):
             return value
+        if isinstance(value, Autoencoder) and value.recipe is not None:
+            return {"model": plain(value.recipe), "weights": weights_hash(value)}
         raise TypeError(type(value).__name__)
 
     try:

@@ -211,6 +211,18 @@ def answer_text(result: Any) -> str:
     return f"{answer} ({len(result.answers)} seeds: {answers})"
 
 
+def seed_lines(result: Any) -> list[str]:
+    """The status of each seed, the use of the latents at its answer, and how many were trained."""
+    lines = []
+    for seed, search in result.searches.items():
+        last = getattr(search, "last", search)
+        answers = [trial for trial in last.trials if trial[0] == last.score and trial.use]
+        use = f"{last.score:.3g}: {answers[0].use}, " if answers else ""
+        models = f"{search.samples} model{'' if search.samples == 1 else 's'} trained"
+        lines.append(f"seed {seed}  {search.status}, {use}{models}")
+    return lines
+
+
 def draw(result: Any, folder: Path) -> Path:
     """Draw the gap against the number of latents, or against β, with the answer marked."""
     from zscope.plots import save
@@ -240,6 +252,8 @@ def print_result(result: Any, folder: Path, figure: Path, *, json: bool) -> None
         "unstable": ", but the answer still changes with training: raise --steps",
     }
     print(f"{answer_text(result) if result.answers else ''}{notes[status]}")
+    for line in seed_lines(result):
+        print(line)
     for flag in result.flags:
         print(flag)
     print(f"trials in {folder}, figure {figure}")

@@ -115,6 +115,11 @@ class StatefulObjective:
     """An objective that is more than a function of a batch. It defines what it has."""
 
     @property
+    def numbers(self) -> Mapping[str, float]:
+        """The options that are plain numbers; other values may be given with a batch."""
+        return {}
+
+    @property
     def rivals(self) -> Mapping[str, Rival]:
         """The parts that are trained against the rest."""
         return {}
@@ -301,6 +306,8 @@ def _reweighted(losses: Losses, weight: Number) -> Losses:
 
 def _numbers(part: Objective | None) -> dict[str, float]:
     """The options of an objective or a penalty that are plain numbers."""
+    if isinstance(part, StatefulObjective):
+        return dict(part.numbers)
     options = part.keywords if isinstance(part, partial) else {}
     return {key: value for key, value in options.items() if isinstance(value, float)}
 

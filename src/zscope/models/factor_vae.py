@@ -30,7 +30,7 @@ from zscope.models.entry import Entry, Option, not_negative, positive, sizes
 from zscope.models.objectives import kl_to_standard_normal
 from zscope.models.vae import POINT
 from zscope.randomness import Source, normal
-from zscope.types import Codes, Scalar
+from zscope.types import Codes, Number, Scalar
 
 __all__ = ["Discriminator", "FactorVAE", "shuffle"]
 
@@ -53,14 +53,19 @@ class FactorVAE(nn.Module, StatefulObjective):
         self.discriminator = Discriminator(latents, discriminator)
 
     @property
+    def numbers(self) -> dict[str, float]:
+        return {"alpha": self.alpha}
+
+    @property
     def rivals(self) -> dict[str, Rival]:
         return {"discriminator": Rival(self.discriminator, self.rate, (0.5, 0.9))}
 
-    def forward(self, batch: Batch) -> Losses:
+    def forward(self, batch: Batch, *, alpha: Number | None = None) -> Losses:
         reconstruction = batch.reconstruction
         divergence = kl_to_standard_normal(batch.posterior).mean()
         dependence, own = self.discriminator.contest(batch.code, batch.generator)
-        total = reconstruction + divergence + self.alpha * dependence
+        weight = self.alpha if alpha is None else alpha
+        total = reconstruction + divergence + weight * dependence
         terms = {
             "reconstruction": reconstruction,
             "divergence": divergence,

@@ -160,6 +160,7 @@ ENTRY = Entry(
     needs=frozenset({"factors"}),
     conditional=True,
     prior=None,
+    divergence_weight=1.0,
     options={
         "auxiliary": Option(
             None, "The columns of u; taken from the factors of the data.", _columns

@@ -135,6 +135,7 @@ def segment_grid(
     cells = np.concatenate([first, np.concatenate([left, hybrids], axis=1)])
     labels = ["", *theme.labels(len(hybrids), names)]
     columns = ["base", *map(str, range(1, hybrids.shape[1] + 1))]
+    own = ax is None
     ax = image_grid(
         np.moveaxis(cells, -1, 2) if cells.ndim == 5 else cells,
         rows=labels,
@@ -147,6 +148,8 @@ def segment_grid(
     ratio = cells.shape[2] / cells.shape[3] if _is_picture(cells) else 0.8
     width = cells.shape[1] * (1 + GAP)
     ax.add_patch(_frame(-GAP / 2, -GAP / 2 * ratio, width, ratio * (1 + GAP)))
+    if own:
+        theme.fit(ax)
     return ax
 
 

@@ -322,6 +322,34 @@ def test_a_linear_vae_has_the_variance_its_decoder_calls_for():
     assert predicted_variance(model, posterior.mean, gamma=0.2).ratio is None
 
 
+@pytest.mark.parametrize("diagonal", [True, False])
+def test_beta_and_the_form_of_the_covariance_come_from_the_model(diagonal):
+    """The best encoder of a linear decoder, whose columns are not orthogonal."""
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(6, 3, generator=generator, dtype=torch.float64)
+    linear = zs.theory.linear_vae(weights, gamma=0.3, beta=2.5, diagonal=diagonal)
+    posterior = linear.posterior(torch.randn(40, 6, generator=generator, dtype=torch.float64))
+    found = predicted_variance(linear.autoencoder(), posterior)
+    assert (found.beta, found.gamma, found.diagonal) == (2.5, pytest.approx(0.75), diagonal)
+    assert found.ratio.tolist() == pytest.approx([1, 1, 1])
+    assert found.flags == []
+    # With the wrong β, or the other form, the prediction misses.
+    wrong = predicted_variance(linear.autoencoder(), posterior, gamma=0.3)
+    other = predicted_variance(linear.autoencoder(), posterior, diagonal=not diagonal)
+    assert (wrong.ratio - 1).abs().max() > 0.1
+    assert (other.ratio - 1).abs().max() > 0.05
+
+
+def test_a_stored_run_knows_its_beta(tmp_path):
+    helix = zs.data.load("helix")
+    model = zs.models.build(
+        "beta-vae", shape=(3,), latents=2, hidden=(4,), beta=3.0, likelihood="mse"
+    )
+    zs.train(model, helix, steps=2, out=tmp_path / "run", progress=False)
+    found = predicted_variance(zs.record(zs.load(tmp_path / "run"), helix, samples=20))
+    assert (found.beta, found.gamma, found.diagonal) == (3, 1.5, True)
+
+
 def test_the_likelihood_is_read_off_the_model_or_off_what_it_decodes():
     W = torch.tensor([[1.0, -2, 0.5, 2], [0.3, 1, 4, 0]]).double()
     pictures = World(lambda z: torch.sigmoid(z @ W.to(z)).unflatten(1, (1, 2, 2)), lambda x: x, 2)

@@ -317,6 +317,24 @@ def test_hybrids_of_a_structural_model_exchange_whole_variables():
     assert single > 0.5
 
 
+def test_hybrids_of_a_small_store_have_few_values():
+    codes = gaussian_codes(400, 3)
+    seen = []
+
+    def look(x):
+        seen.append(x)
+        return x
+
+    options = {"posterior": zs.Posterior(codes), "extractor": look}
+    zs.assays.sample_quality(identity(3), codes, store=5, **options)
+    hybrids = [x for x in seen if len(x[:, 0].unique()) == 5]
+    assert len(hybrids) == 1
+    assert len(hybrids[0].unique(dim=0)) > 5  # in new combinations
+    seen.clear()
+    zs.assays.sample_quality(identity(3), codes, **options)
+    assert min(len(x[:, 0].unique()) for x in seen) > 50
+
+
 def test_a_traversal_moves_one_latent_within_its_range():
     codes = gaussian_codes(300, 4)
     moved = traverse(codes, seeded(0))

@@ -330,7 +330,7 @@ def test_a_missing_interval_is_not_requested_or_of_too_many_units():
         found = interventional_consistency(
             identity(units), gaussian_codes(400, units), samples=8, resamples=resamples
         )
-        return {each.name: each.interval for each in found.measures()}
+        return {each.name: each.interval for each in found.measures() if each.name in found.means}
 
     assert set(reasons(3, 0).values()) == {NOT_REQUESTED}
     assert not any(isinstance(each, str) for each in reasons(3, 2).values())
@@ -358,3 +358,33 @@ def test_intervals_of_a_linear_response_hold_its_known_invariance(trials):
         low, high = found.intervals["invariance"]
         inside += low <= truth <= high
     assert inside / trials > 0.87, inside
+
+
+def test_means_of_all_units_and_the_count_of_collapsed_ones_are_scores():
+    """Units that leak into each other, and one that does nothing, which raises the invariance."""
+    leaking = responding(
+        lambda z: torch.cat([z[:, :3] + 0.3 * z[:, [1, 2, 0]], 0 * z[:, 3:]], 1), 4
+    )
+    found = interventional_consistency(leaking, gaussian_codes(100, 4), samples=16)
+    scores = {each.name: each.value for each in found.measures()}
+    assert scores["collapsed units"] == 1
+    for name, value in found.means_with_collapsed.items():
+        if np.isfinite(value):
+            assert scores[f"{name}, all units"] == value
+    assert scores["invariance, all units"] > scores["invariance"] + 0.05
+
+
+def test_scores_unit_by_unit():
+    found = interventional_consistency(curved(3), gaussian_codes(100, 3), samples=16)
+    by_hand = [
+        np.mean([float(found.invariance[m, i]) for m in range(3) if m != i]) for i in range(3)
+    ]
+    assert found.by_unit("invariance").tolist() == pytest.approx(by_hand)
+    assert found.by_unit("equivariance").mean() == pytest.approx(
+        found.means_with_collapsed["equivariance"]
+    )
+    for name in found.self_consistency:
+        title = f"self-consistency ({name})"
+        assert found.by_unit(title).mean() == pytest.approx(found.means_with_collapsed[title])
+    with pytest.raises(ConfigError, match="there is no 'invariant'"):
+        found.by_unit("invariant")

@@ -57,6 +57,26 @@ def world(unit=1, noise=0.5, count=4000):
     return model, codes, spoiled
 
 
+def test_self_consistency_changes_by_what_a_closed_edge_leaves_unexplained():
+    """The encoder assumes all open edges: closing (p, c) shifts N'_c by W_pc Z_p alone.
+
+    The other responses are unchanged, as the encoder removes what the parents really did.
+    """
+    model, codes, x = world()
+    found = zs.assays.masks(model, codes, x, samples=4000)
+    assert found.self_consistency == pytest.approx(1)
+    causes = model.causes(codes)
+    for p, c in found.edges:
+        shift = WEIGHTS[p, c] * causes[:, p]
+        response = codes[:, c] - shift
+        expected = -float(shift.abs().mean() / response.std(correction=0)) / 4
+        assert float(found.self_consistency_change[p, c]) == pytest.approx(expected, abs=1e-9)
+    assert float(found.self_consistency_change[0, 3]) == 0  # an edge that does nothing
+    change = found.measures()[-1]
+    assert change.name == "change of self-consistency without edges"
+    assert change.value == found.self_consistency_without_edges - 1 < -0.1
+
+
 @pytest.mark.parametrize("unit", [1, 3])
 def test_effects_are_those_of_the_closed_form(unit):
     """Without edge (p, c) the child's cause misses W_pc Z_p, and so do its descendants."""

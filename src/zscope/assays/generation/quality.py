@@ -93,6 +93,7 @@ def sample_quality(
     posterior: Posterior,
     extractor: Extractor = "random",
     groups: Groups | None = None,
+    store: int | None = None,
     samples: int = 800,
     neighbours: int = 3,
     generator: Generator | None = None,
@@ -101,7 +102,7 @@ def sample_quality(
 
     `posterior` is the posterior of the observations (`recording.posterior`). `groups` are the
     groups of latents that hybrids exchange as a whole; by default those of a structural model,
-    else single latents.
+    else single latents. Hybrids are drawn from `store` codes, by default from all (the paper: 128).
     """
     whole("sample_quality", 8, samples=samples)
     generator = fresh(generator)
@@ -122,7 +123,8 @@ def sample_quality(
     kinds = {"reconstructions": codes}
     if autoencoder.prior is not None:
         kinds["prior"] = prior(autoencoder, count, generator=generator).to(codes)
-    kinds["hybrid"] = hybrid(posterior, count, groups=groups, generator=generator).to(codes)
+    options: dict[str, Any] = {"groups": groups, "store": store, "generator": generator}
+    kinds["hybrid"] = hybrid(posterior, count, **options).to(codes)
     kinds["traversals"] = traverse(codes, generator)
     features = {
         kind: extract(decode(autoencoder, z), network, "sample_quality")

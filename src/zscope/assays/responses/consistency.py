@@ -31,6 +31,7 @@ every distribution that the model has: prior, posterior, hybrid and uniform.
 and the scores after it; table 2 for the distributions of self-consistency.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ from zscope.assays.responses.interventions import MOST_UNITS, Errors, Flavour, n
 from zscope.assays.responses.matrix import NEGLIGIBLE
 from zscope.assays.responses.resampling import resamples_of, tail
 from zscope.autoencoder import Autoencoder, Posterior
-from zscope.errors import ConfigError, InterfaceError, Undefined
+from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
 from zscope.groups import Groups, membership, partition
 from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED, Measure, Scored, listed
@@ -95,21 +96,48 @@ class Consistency(Scored):
         # Of many units only self-consistency has an interval.
         many = f"too many units to resample: {len(self.groups)}, and at most {MOST_UNITS} can be"
         reason = many if self.intervals else None
-        return [
+        measures = [
             self.measure(
                 name, value, interval=self.intervals.get(name, reason), chance=self.chance[name]
             )
             for name, value in self.means.items()
         ]
+        # In every table: the means without collapsed units may be those of few units.
+        only = "without collapsed units only"
+        measures += [
+            self.measure(f"{name}, all units", value, interval=only, chance=only)
+            for name, value in self.means_with_collapsed.items()
+            if math.isfinite(value)
+        ]
+        count, why = float(len(self.collapsed)), "it is a count"
+        return [*measures, self.measure("collapsed units", count, interval=why, chance=why)]
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [("collapsed units", listed(self.collapsed))]
+        lines = [("collapsed", listed(self.collapsed))]
         if not self.means:
             lines.append(("means", "undefined: fewer than two units respond"))
-        if self.collapsed:
-            for name, value in self.means_with_collapsed.items():
-                lines.append((f"{name}, with collapsed units", f"{value:.3f}"))
         return lines
+
+    def by_unit(self, name: str = "self-consistency (posterior)") -> Float[Tensor, " units"]:
+        """A mean of `means` unit by unit, collapsed ones included.
+
+        Invariance: how unchanged each unit is by interventions on the others. Equivariance:
+        over interventions on all units.
+        """
+        units = len(self.groups)
+        if name == "invariance":
+            others = self.invariance.sum(0) - self.invariance.diagonal()
+            return others / max(1, units - 1)
+        if name == "equivariance":
+            return self.equivariance.mean(0)
+        distribution = name.removeprefix("self-consistency (").removesuffix(")")
+        if distribution not in self.self_consistency:
+            known = [f"self-consistency ({each})" for each in self.self_consistency]
+            raise ConfigError(
+                f"by_unit: there is no {name!r}. "
+                f"{did_you_mean(name, ['invariance', 'equivariance', *known])}"
+            )
+        return self.self_consistency[distribution][-1]
 
     def plot(
         self, ax: Any = None, *, which: Literal["invariance", "equivariance"] = "invariance"

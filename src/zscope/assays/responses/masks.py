@@ -8,14 +8,17 @@ same model with one open edge closed,
 
     error_pc   E ||x - x̂'||² - E ||x - x̂||²           (0 for edges that are closed already)
     causes_pc  ( Var(Z'_c - Z_c) / Var Z_c )^1/2        the child's cause, in its own spread
+    SCN_pc     SCN' - SCN                              the change of self-consistency
 
 A constant shift of a cause is no dependence and is left out: where all causes are nearly
 constant, as after a collapse, it would be hundreds of their standard deviations.
 
 An edge is *needed* if closing it raises the error by more than `least` of the error, also at
 the lower end of the 95 % interval (twice the standard error of the paired difference). "Without
-edges" is the model with all of them closed. Codes are not encoded again: an edge that is not
-needed may still have shaped them in training.
+edges" is the model with all of them closed. The codes are those of the model as it is: an edge
+that is not needed may still have shaped them in training. SCN is the mean over units of
+1 - E|N'_i - N_i| / sigma_i, with N' the decoded codes encoded again and sigma_i the standard
+deviation of N'_i (see `interventional_consistency`); units whose N'_i hardly varies are left out.
 
 Shares of open edges are of the n(n - 1)/2 possible ones. The "sparsity" in table 1 of the
 paper is of all n² cells: a full triangle has (n - 1)/2n, which are its printed numbers.
@@ -33,9 +36,9 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import chunk_size, location
+from zscope.assays.engine import chunk_size, encode_alone, location
 from zscope.assays.entry import Entry
-from zscope.assays.responses.matrix import ResponseMatrix
+from zscope.assays.responses.matrix import NEGLIGIBLE, ResponseMatrix
 from zscope.autoencoder import Autoencoder, WithCausalBlock, evaluation
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -75,6 +78,9 @@ class Masks(Scored):
     samples: int
     responses: list[tuple[int, int, float]] | None = None  # edges of the response graph
     response_pairs: list[tuple[int, int]] = field(default_factory=list)
+    self_consistency: float | None = None  # of the codes; None if no unit responds
+    self_consistency_change: Square | None = None  # of closing each open edge
+    self_consistency_without_edges: float | None = None
 
     @property
     def edges(self) -> list[tuple[int, int]]:
@@ -98,6 +104,11 @@ class Masks(Scored):
             measures.append(
                 self.measure("rise without edges", rise, standard_error=self.standard_error_of_rise)
             )
+        if self.self_consistency is not None and self.self_consistency_without_edges is not None:
+            change = self.self_consistency_without_edges - self.self_consistency
+            reason = "it describes the codes at hand"
+            name = "change of self-consistency without edges"
+            measures.append(self.measure(name, change, interval=reason))
         return measures
 
     def summary(self) -> list[tuple[str, str]]:
@@ -111,6 +122,12 @@ class Masks(Scored):
             p, c = max(self.edges, key=lambda edge: float(self.error_rise[edge]))
             rise, change = float(self.relative_rise[p, c]), float(self.cause_change[p, c])
             lines.append(("largest effect", f"{p}→{c}: error {rise:+.1%}, cause {change:.2f} sd"))
+        if self.self_consistency_change is not None and self.edges:
+            changes = self.self_consistency_change
+            p, c = max(self.edges, key=lambda edge: float(changes[edge].abs()))
+            lines.append(
+                ("largest change of self-consistency", f"{p}→{c}: {float(changes[p, c]):+.3f}")
+            )
         return lines
 
     def graph(self) -> "nx.DiGraph":
@@ -196,34 +213,42 @@ def masks(
     edges = [(int(p), int(c)) for p, c in adjacency.nonzero()]
     size = chunk_size(autoencoder, noises[:2], len(noises))
 
-    def run(open_edges: Tensor) -> tuple[Tensor, Tensor]:
-        """The squared error of each sample, and the causes by unit."""
+    def run(open_edges: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The squared error of each sample, the causes by unit, and the responses."""
         device, dtype = location(autoencoder, noises)
-        errors, causes = [], []
+        errors, causes, responses = [], [], []
         with evaluation(autoencoder):
             for start in range(0, len(noises), size):
                 part = slice(start, start + size)
                 made = block.causes(noises[part].to(device, dtype), edges=open_edges)
-                decoded = block.decode_causes(made).double().cpu()
-                errors.append((decoded - x[part].double().cpu()).flatten(1).square().sum(1))
+                decoded = block.decode_causes(made)
+                difference = decoded.double().cpu() - x[part].double().cpu()
+                errors.append(difference.flatten(1).square().sum(1))
                 causes.append(made.double().cpu().unflatten(1, (len(adjacency), -1)))
-        return torch.cat(errors), torch.cat(causes)
+                if not autoencoder.needs_auxiliary:
+                    responses.append(encode_alone(autoencoder, decoded).mean.double().cpu())
+        answers = torch.cat(responses) if responses else noises[:0].double().cpu()
+        return torch.cat(errors), torch.cat(causes), answers
 
-    errors, causes = run(adjacency)
+    errors, causes, answers = run(adjacency)
+    consistency = _Consistency(noises, answers)
     spread = causes.var(0, correction=0).sum(1)  # of each unit
 
     def change(other: Tensor) -> Tensor:
         squares = (other - causes).var(0, correction=0).sum(1)
         return torch.where(spread > 0, squares / spread.clamp_min(1e-300), 0).sqrt()
 
-    rise, standard_error, moved = (torch.zeros_like(probabilities) for _ in range(3))
+    rise, standard_error, moved, drift = (torch.zeros_like(probabilities) for _ in range(4))
     for p, c in edges:
         closed = adjacency.clone()
         closed[p, c] = False
-        other, other_causes = run(closed)
+        other, other_causes, other_answers = run(closed)
         rise[p, c], standard_error[p, c] = _mean(other - errors)
         moved[p, c] = change(other_causes)[c]
-    without, causes_without = run(torch.zeros_like(adjacency))
+        if consistency.units:
+            drift[p, c] = consistency.mean(other_answers) - consistency.mean(answers)
+    without, causes_without, answers_without = run(torch.zeros_like(adjacency))
+    known = bool(consistency.units)
     error, ratio = errors.mean(), without.mean() / errors.mean()
     lower = rise - 2 * standard_error
     possible = len(adjacency) * (len(adjacency) - 1) // 2
@@ -244,7 +269,28 @@ def masks(
         samples=len(noises),
         responses=None if responses is None else _response_edges(responses),
         response_pairs=[] if responses is None else [(int(j), int(k)) for j, k in responses.pairs],
+        self_consistency=consistency.mean(answers) if known else None,
+        self_consistency_change=drift if known else None,
+        self_consistency_without_edges=consistency.mean(answers_without) if known else None,
     )
+
+
+class _Consistency:
+    """The mean self-consistency of these codes, over the units whose responses vary."""
+
+    def __init__(self, noises: Tensor, answers: Tensor) -> None:
+        self.noises = noises.double().cpu()
+        spread = answers.std(0, correction=0) if len(answers) else answers.new_zeros(0)
+        varying = spread > NEGLIGIBLE * spread.max() if len(spread) else spread > 0
+        self.units: list[int] = varying.nonzero().flatten().tolist()
+
+    def mean(self, answers: Tensor) -> float:
+        distance = (answers - self.noises).abs().mean(0)
+        spread = answers.std(0, correction=0)
+        # Without an edge a unit may stop to vary: it is then in units of what it should.
+        spread = torch.where(spread > 0, spread, self.noises.std(0, correction=0))
+        scores = 1 - torch.where(distance == 0, 0, distance / spread.clamp_min(1e-300))
+        return float(scores[self.units].mean())
 
 
 def _block(autoencoder: Autoencoder) -> WithCausalBlock:

@@ -22,12 +22,24 @@ __all__ = ["CATALOGUE", "address", "load", "names", "prepare_study", "run_study"
 # name -> module.
 CATALOGUE: dict[str, str] = {
     "responses-helix": "responses_helix",
+    "responses-structure": "responses_structure",
+    "responses-disentanglement": "responses_disentanglement",
+    "responses-maps": "responses_maps",
+    "responses-plane": "responses_plane",
+    "consistency": "consistency",
+    "consistency-families": "consistency_families",
+    "consistency-masks": "consistency_masks",
     "pca-alignment": "pca_alignment",
     "pca-degenerate": "pca_degenerate",
     "pca-regime": "pca_regime",
     "pca-restarts": "pca_restarts",
     "pca-beta-search": "pca_beta_search",
     "ima": "ima",
+    "ivae-histograms": "ivae_histograms",
+    "regime-types": "regime_types",
+    "regime-mean-sampled": "regime_mean_sampled",
+    "regime-truncation": "regime_truncation",
+    "regime-correlations": "regime_correlations",
 }
 
 

@@ -17,6 +17,7 @@ from zscope.assays import CATALOGUE
 from zscope.assays.parts import unmet
 from zscope.assays.run import assay_name, choose, measure, refuse_unused, requests
 from zscope.errors import ConfigError, ZscopeError, did_you_mean
+from zscope.loading import load_options
 from zscope.recording import SAMPLES, Recording
 from zscope.sampling import whole
 
@@ -38,11 +39,16 @@ class Measured:
     resamples: int = 0
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
 
+    @property
+    def loaded(self) -> dict[str, dict[str, Any]]:
+        """The options with the models that "@RUN" names: a classifier that extracts features."""
+        return load_options(self.options)
+
     @cached_property
     def requests(self) -> dict[str, dict[str, Any]]:
         return requests(
             self.names,
-            options=self.options,
+            options=self.loaded,
             resamples=self.resamples,
             samples=self.samples,
             seed=self.seed,
@@ -108,7 +114,7 @@ def _refuse_unmeasurable(measured: Measured, names: Any, recordings: Recordings)
 
 def _try_options(measured: Measured, recordings: Recordings) -> None:
     """Refuse values of options that an assay does not take, on an untrained model."""
-    for name, values in measured.options.items():
+    for name, values in measured.loaded.items():
         names = [entry.name for entry in choose([name]) if entry.name in measured.names]
         for samples in (TRIAL, measured.samples):  # a value may need more samples than a trial has
             try:

@@ -362,7 +362,7 @@ def _measure(item: Item, name: str) -> None:
         outcome = measure(
             recording,
             assay.names,
-            options=assay.options,
+            options=assay.loaded,
             resamples=assay.resamples,
             kept=KeptResults(store.open_run(path), model, own_data=True),
         )
