@@ -49,6 +49,8 @@ from zscope.experiments.studies.rows import Rows, differences, kendall
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 M1 = torch.tensor([[4.0, 1], [-3, 1], [5, -1]], dtype=torch.float64)
 HALF = math.sqrt(0.5)
 M2 = M1 @ torch.tensor([[HALF, HALF], [-HALF, HALF]], dtype=torch.float64)

@@ -69,6 +69,8 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.theory import fit_linear_vae
 
+__all__ = ["STUDY"]
+
 NAMES = {"beta-vae": "β-VAE", "vae": "VAE", "ae": "AE", "beta-vae-full": "Σ"}
 SCREENED = "square-nonlinear"
 Printed = tuple[float, float]

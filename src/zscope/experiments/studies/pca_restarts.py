@@ -53,6 +53,8 @@ from zscope.experiments.studies.rows import Rows, correlation, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 HUE, TURN = "wall_hue", "orientation"
 MARGIN = 0.1  # of entropy, by which an angle must tell more than any straight direction
 SHOWN = 4
