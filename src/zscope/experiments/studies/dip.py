@@ -18,7 +18,7 @@ import numpy as np
 
 __all__ = ["dip", "dip_test"]
 
-DRAWS = 1_000
+DRAWS = 500
 
 
 def dip(values: Sequence[float] | np.ndarray) -> float:

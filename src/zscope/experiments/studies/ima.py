@@ -49,6 +49,8 @@ from zscope.experiments.studies.rows import Rows, differences, kendall
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 M1 = torch.tensor([[4.0, 1], [-3, 1], [5, -1]], dtype=torch.float64)
 HALF = math.sqrt(0.5)
 M2 = M1 @ torch.tensor([[HALF, HALF], [-HALF, HALF]], dtype=torch.float64)
@@ -106,9 +108,6 @@ def measure(run: Trained) -> dict[str, Any]:
         "precision": 1 / float(run["gamma"]),
         "inconsistency": float((again - codes).square().mean().sqrt()),
     }
-    if run.seed == 20:
-        own["codes"] = codes[:300].numpy()
-        own["factor"] = recording.factors.values[:300, 0]
     return own
 
 
@@ -274,7 +273,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                             textcoords="offset points", va="center", color=GREY)  # fmt: skip
             title(top, name)
             top.set_xscale("log")
-            bottom.set_ylim(bottom=min(0.0, float(gap.min())) - 0.01)
+            bottom.set_ylim(-0.03, 0.9)
             bottom.set_xlabel("γ²")
         grid[0][0].set_ylabel("nats")
         grid[1][0].set_ylabel("log p − ELBO*, nats")

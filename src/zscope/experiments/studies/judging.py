@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from zscope.tables.statistics import EQUAL, ROUNDING
+from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
 __all__ = [
     "FAILS",
@@ -37,6 +37,7 @@ __all__ = [
     "above",
     "below",
     "bootstrap",
+    "bootstrap_correlation",
     "claim",
     "claim_of_parts",
     "compare_groups",
@@ -281,7 +282,23 @@ def bootstrap(
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
 
 
-def nested_interval(groups: Mapping[Any, Sequence[float]]) -> Interval | None:
+def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
+    """Spearman's rank correlation of two arrays, as `bootstrap` with one row a cluster does it."""
+    from scipy.stats import rankdata
+
+    count = len(first)
+    value = rank_correlation(first, second)
+    if value is None:
+        return None
+    picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
+    ranks = (rankdata(each[picks], axis=1) - (count + 1) / 2 for each in (first, second))
+    one, two = ranks
+    lengths = np.sqrt((one**2).sum(1) * (two**2).sum(1))
+    draws = (one * two).sum(1)[lengths > 0] / lengths[lengths > 0]
+    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def nested_interval(groups: Mapping[Any, Sequence[float] | np.ndarray]) -> Interval | None:
     """The mean of group means, with its interval over groups and over the values inside each.
 
     A draw takes groups at random, and then values of each: the interval is about groups of the

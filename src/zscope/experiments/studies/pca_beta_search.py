@@ -52,6 +52,8 @@ from zscope.experiments.studies.study import (
 )
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 PLACES = {"sprites": "sprites", "linear": "linear square", "nonlinear": "bent square"}
 CHOSEN = {"sprites": 4.0, "linear": 1e-4, "nonlinear": 1e-3}
 """β of the dashed lines of figure 3.7."""

@@ -35,6 +35,8 @@ from zscope.experiments.studies.rows import Rows, differences, kendall
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 PUBLISHED = {
     1.0: ((0.49, 0.32), (0.51, 0.28)),
     1.2: ((0.20, 0.24), (0.76, 0.25)),

@@ -43,6 +43,8 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 LIMIT = 0.03
 PLACES = {
     "sprites": ("sprites", (97.8, 90.6)),

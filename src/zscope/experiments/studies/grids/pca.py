@@ -160,10 +160,11 @@ RESTARTS = Grid(
     notes="Published: 10, 30 and 50 epochs.",
 )  # fmt: skip
 ROOM_RESTARTS = Grid(
-    small=runs(model="beta-vae", beta=2.0, seeds=24, **SMALL_ROOM),
+    small=runs(model="beta-vae", beta=2.0, reconstruction_weight=16, seeds=24, **SMALL_ROOM),
     paper=runs(model="beta-vae", beta=32.0, data="shapes3d", latents=6, seeds=10,
                **CONVOLUTIONAL),
-    notes="Published: Shapes3D, 10 seeds, of which the best and the worst four are shown.",
+    notes="Published: Shapes3D, 10 seeds, of which the best and the worst four are shown. On other "
+    "seeds all three latents were in use in 3 of 3 runs; with four times the β in 2 of 3.",
 )  # fmt: skip
 
 # Section 3.3.6: the search for β
