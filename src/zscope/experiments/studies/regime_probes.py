@@ -146,10 +146,9 @@ def plot_probes(rows: Rows) -> Figure:
     for ax, kind, title in zip(grid[0], ("mean", "sampled"), ("means", "samples"), strict=True):
         series = {subset: levels(rows, partial(_accuracy, kind=kind, subset=subset), "beta")
                   for subset in SUBSETS}  # fmt: skip
-        series = {name: own for name, own in series.items() if own}
         series["chance"] = levels(rows, "chance", "beta")
-        if kind == "mean":
-            series["untrained"] = levels(rows, "untrained", "beta")
+        # Nothing in the second panel, where it only keeps the colours the same.
+        series["untrained"] = levels(rows, "untrained", "beta") if kind == "mean" else {}
         lines_over(series, x="β", y="accuracy" if kind == "mean" else "", title=title, log=True,
                    ax=ax)  # fmt: skip
     legend_below(figure, grid)
