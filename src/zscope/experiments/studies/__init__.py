@@ -26,6 +26,10 @@ CATALOGUE: dict[str, str] = {
     "responses-disentanglement": "responses_disentanglement",
     "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
+    "structural-scores": "structural_scores",
+    "structural-order": "structural_order",
+    "hybrid-sampling": "hybrid_sampling",
+    "extrapolation": "extrapolation",
 }
 
 

@@ -21,9 +21,25 @@ __all__ = [
     "ROOM_CLASSIFIERS",
     "SCORES",
     "SHAPE_LEFT_OUT",
+    "printed_name",
 ]
 
 PUBLISHED = {"preset": "structural-2023", "seeds": (0, 1, 2, 3, 4)}
+COUNTERPARTS = {
+    "sae-6": "sae-12", "sae-3": "sae-6", "vlae-6": "vlae-12", "adaae-6": "adaae-12",
+}  # fmt: skip
+"""Small models with 6 latents, and published ones with 12 and as many latents a variable."""
+PRINTED = {
+    "adaae-12": "AdaAE-12", "beta-vae": "βVAE", "beta-tcvae": "βTCVAE", "factor-vae": "FVAE",
+}  # fmt: skip
+
+
+def printed_name(model: str, scale: str) -> str:
+    """The model of the paper that runs of a model stand for."""
+    name = model if scale == "paper" else COUNTERPARTS.get(model, model)
+    return PRINTED.get(name, name.upper())
+
+
 NETWORK = {"backbone": "structural", "depth": 6, "filters": 16}
 _rooms = {
     "data": ROOM_DATA, "split": ROOM_SPLIT, "latents": 6, **NETWORK, "steps": 1_500, "batch": 32,
