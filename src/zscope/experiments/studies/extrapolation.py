@@ -87,7 +87,7 @@ def measure(run: Trained) -> dict[str, Any]:
         answers["frozen_same"] = _same(before, run.model, half)
         answers["trained_same"] = _same(before, run.model, other)
     if run.seed == min(each.seed for each in run.among.select(run.group)):
-        shown = new.batch(slice(None))[[0, len(new) // 2]]
+        shown = new.batch(slice(None))[[len(new) // 3, 2 * len(new) // 3]]
         with torch.no_grad():
             decoded = run.model.decode(run.model.encode(shown).mean)
         answers["input"], answers["reconstruction"] = _bytes(shown), _bytes(decoded)

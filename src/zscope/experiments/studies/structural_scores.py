@@ -92,7 +92,7 @@ def _variants(run: Trained, recording: Recording) -> dict[str, Any]:
     scaled = (codes - codes.mean(0)) / np.maximum(codes.std(0), 1e-12)
     rotation = np.linalg.qr(rng.normal(size=(codes.shape[1],) * 2))[0]
     permuted = factors.values[rng.permutation(len(codes))]
-    skills, _ = factor_skills(codes, factors, recording.used)
+    skills = factor_skills(codes, factors, recording.used)[0] if recording.used else {}
     learned = [k for k in range(len(factors.names)) if skills.get(k, 0.0) > LEARNED]
     kinds = [factors.kinds[k] for k in learned]
     answers = {
@@ -293,15 +293,16 @@ def tables(results: Results) -> Iterator[Table]:
         missing = "Without a number: only at scale paper."
         yield Table(f"table-{number}", title, cells, left=2, row=f"E-T{number}",
                     notes=[note, missing])  # fmt: skip
-    header = ["model", "here", "DCI, dlib", "MIG, dlib", "IRS, dlib", "Mod, dlib", "Exp, dlib",
-              "untrained DCI", "permuted", "turned", "by variables", "other pairs", "encoded factors only",
-              "factors encoded", "latents used"]  # fmt: skip
-    keys = ("dci_dlib", "mig_dlib", "irs_dlib", "modularity_dlib", "explicitness_dlib",
-            "untrained_dci", "permuted", "turned", "dci_groups", "dci_other_pairs", "dci_learned", "learned",
-            "used")  # fmt: skip
-    cells = [header]
+    columns = {
+        "dci_dlib": "DCI, dlib", "mig_dlib": "MIG, dlib", "irs_dlib": "IRS, dlib",
+        "modularity_dlib": "Mod, dlib", "explicitness_dlib": "Exp, dlib",
+        "untrained_dci": "untrained DCI", "permuted": "permuted", "turned": "turned",
+        "dci_groups": "by variables", "dci_other_pairs": "other pairs",
+        "dci_learned": "encoded factors only", "learned": "factors encoded", "used": "latents used",
+    }  # fmt: skip
+    cells = [["model", "here", *columns.values()]]
     for name, own in _models(results).items():
-        cells.append([name, own[0]["model"], *(_spread(own, key) for key in keys)])
+        cells.append([name, own[0]["model"], *(_spread(own, key) for key in columns)])
     yield Table("controls", "DCI in other forms, and its controls", cells, left=2, row="E-T1",
                 notes=[f"A factor is encoded if trees predict it with a skill above {LEARNED:g}; "
                        "turned: codes in a random rotation; other pairs: mean over other ways of "

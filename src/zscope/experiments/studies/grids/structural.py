@@ -21,6 +21,8 @@ __all__ = [
     "ROOM_CLASSIFIERS",
     "SCORES",
     "SHAPE_LEFT_OUT",
+    "STRUCTURED",
+    "STRUCTURED_LARGE",
     "printed_name",
 ]
 
@@ -76,11 +78,25 @@ GENERATION = Grid(
 )  # fmt: skip
 
 
+STRUCTURED = Grid(
+    small=runs(model=["sae-6", "sae-3", "adaae-6"], **_rooms)
+    + runs(model="vlae-6", reconstruction_weight=16, **_rooms),
+    paper=runs(model=["sae-12", "sae-3", "vlae-12", "adaae-12"], data="shapes3d", **PUBLISHED),
+    notes="Runs of SCORES.",
+    tiny={"data": "rooms?resolution=16&pictures=460"},
+)  # fmt: skip
+
 LARGE_OBJECTS = "rooms?resolution=16&scale=5,6,7&floor_hue=5&wall_hue=5&object_hue=5"
 """22,500 pictures."""
 _extrapolation = {
     **{key: value for key, value in _rooms.items() if key != "steps"}, "data": LARGE_OBJECTS,
 }  # fmt: skip
+
+STRUCTURED_LARGE = Grid(
+    small=runs(model=["sae-6", "adaae-6"], steps=1_500, **_extrapolation),
+    notes="Ours: large objects, whose shape and orientation are worth encoding.",
+    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+)
 _sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}
 
 
