@@ -98,9 +98,10 @@ def measure(run: Trained) -> dict[str, Any]:
             answers[f"{kind}_recall"] = shares.recall
     answers["store"] = float(np.mean([answers.pop(f"store {k}") for k in range(STORES)]))
     if run.seed == min(each.seed for each in run.among.select(run.group)):
-        answers["originals"] = _bytes(real[:SHOWN])
+        shown = torch.linspace(0, count - 1, SHOWN).long()  # rows are in the order of the data
+        answers["originals"] = _bytes(real[shown])
         kinds = [kind for kind in ("reconstruction", "hybrid", "prior") if kind in codes]
-        answers["pictures"] = {k: _bytes(_decode(model, codes[k][:SHOWN])) for k in kinds}
+        answers["pictures"] = {k: _bytes(_decode(model, codes[k][shown])) for k in kinds}
     return answers
 
 
@@ -134,7 +135,8 @@ def measure_extractor(runs: list[Trained]) -> dict[str, Any]:
         real = first.recording(samples=100 if first.tiny else SAMPLES).observations
         rows = readers.features(real)
         training = _training(first)
-        others = readers.features(training.batch(slice(0, len(real))))
+        chosen = np.random.default_rng(1).permutation(len(training))[: len(real)]
+        others = readers.features(training.subset(np.sort(chosen)).batch(slice(None)))
         answers[group] = {
             "accuracies": readers.accuracies,
             "floor": frechet_distance(rows, others).distance,
@@ -294,11 +296,14 @@ def _number(value: float | None) -> str:
 
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import image_grid, panel_grid
-    from zscope.plots.theme import BLUE, GREY, RED
+    from zscope.plots.theme import BLUE, GREY, RED, SMALL, title
 
     figure, grid = panel_grid(1, 2, width=7.2, height=2.9)
     for ax, group in zip(grid[0], DATA, strict=True):
-        models = _main(results, group).by("model")
+        every = _main(results, group)
+        models = {
+            name: every.where(model=name) for name in dict.fromkeys(r["model"] for r in every)
+        }
         for place, rows in enumerate(models.values()):
             for shift, kind, colour in ((-0.17, "hybrid", BLUE), (0.17, "prior", RED)):
                 values = rows.values(kind)
@@ -315,9 +320,10 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         if floor:
             ax.axhline(floor, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), label="real data")
         ax.set_xticks(range(len(models)), list(models), rotation=40, ha="right")
-        ax.set(title=DATA[group], ylabel="Fréchet distance" if ax is grid[0][0] else "")
-        if models:
-            ax.legend(fontsize=7)
+        title(ax, DATA[group])
+        ax.set_ylabel("Fréchet distance" if ax is grid[0][0] else "")
+    if grid[0][1].get_legend_handles_labels()[1]:
+        grid[0][1].legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     yield Figure(
         "distances", "Fréchet distance of samples to held-out pictures, lower is better: bars are "
         "means, crosses seeds, lines ± a standard deviation. Models without a prior have hybrids "

@@ -252,22 +252,21 @@ def random_orders(row: dict[str, Any]) -> list[float]:
     """The order of factors with the variables of a model in all, or 720 random, orders."""
     weights = np.asarray(row["weights"], float)
     names = list(row["places"])
-    rng = np.random.default_rng(0)
+    count, rng = len(weights), np.random.default_rng(0)
     every = (
-        itertools.permutations(range(len(weights)))
-        if len(weights) <= 6
-        else (rng.permutation(len(weights)) for _ in range(720))
+        list(itertools.permutations(range(count)))
+        if count <= 6
+        else [rng.permutation(count) for _ in range(720)]
     )
-    known = [k for k, name in enumerate(names) if row["places"][name] is not None]
     share = weights / np.maximum(weights.sum(0), 1e-300)
+    places = np.asarray(every, float) @ share  # orders x factors
     skills = np.array([row["skills"][name] for name in names])
-    parts = [[k for k in known if names[k] in part] for part in (EARLY, HUES)]
-    answers = []
-    for order in every:
-        places = np.asarray(order, float) @ share
-        early, late = (np.average(places[each], weights=skills[each]) for each in parts)
-        answers.append(float(late - early))
-    return answers
+    known = [k for k, name in enumerate(names) if row["places"][name] is not None]
+    means = []
+    for part in (EARLY, HUES):
+        members = [k for k in known if names[k] in part]
+        means.append(places[:, members] @ skills[members] / skills[members].sum())
+    return list(map(float, means[1] - means[0]))
 
 
 def _random_order(values: Sequence[float], draws: Sequence[Sequence[float]]) -> Control:
@@ -371,7 +370,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                     "from each alternative, the rest fixed; first row: the base and the "
                     f"alternatives ({row['model']}, one seed).",
                     segment_grid(
-                        np.asarray(row["hybrids"]), np.asarray(row["sources"]),
+                        np.asarray(row["hybrids"]) / 255, np.asarray(row["sources"]) / 255,
                         names=[f"latents {each[0]}-{each[-1]}" for each in row["segments"]],
                     ), row="E-F6a",
                 )  # fmt: skip
