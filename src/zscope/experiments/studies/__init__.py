@@ -40,6 +40,10 @@ CATALOGUE: dict[str, str] = {
     "regime-mean-sampled": "regime_mean_sampled",
     "regime-truncation": "regime_truncation",
     "regime-correlations": "regime_correlations",
+    "structural-scores": "structural_scores",
+    "structural-order": "structural_order",
+    "hybrid-sampling": "hybrid_sampling",
+    "extrapolation": "extrapolation",
 }
 
 
