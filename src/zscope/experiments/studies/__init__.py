@@ -26,6 +26,10 @@ CATALOGUE: dict[str, str] = {
     "responses-disentanglement": "responses_disentanglement",
     "responses-plane": "responses_plane",
     "pca-degenerate": "pca_degenerate",
+    "regime-types": "regime_types",
+    "regime-mean-sampled": "regime_mean_sampled",
+    "regime-truncation": "regime_truncation",
+    "regime-correlations": "regime_correlations",
 }
 
 
