@@ -235,6 +235,7 @@ NAMES_OF_MODELS = {
     "fondue",
     "perturb",
     "elbow_curve",
+    "extrapolate",
     "search_beta",
 }  # the model to train, or its name
 PUBLIC = {"": zs, "assays.": zs.assays, "sampling.": zs.sampling, "experiments.": zs.experiments}

@@ -34,6 +34,7 @@ _HOMES = {
     "compare": "zscope.experiments",
     "compare_runs": "zscope.experiments",
     "dynamics": "zscope.experiments",
+    "extrapolate": "zscope.experiments",
     "fondue": "zscope.experiments",
     "perturb": "zscope.experiments",
     "sweep": "zscope.experiments.sweeps",
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from zscope.experiments.comparison import compare
     from zscope.experiments.comparison_of_runs import compare_runs
     from zscope.experiments.dynamics import dynamics
+    from zscope.experiments.extrapolation import extrapolate
     from zscope.experiments.fondue import fondue
     from zscope.experiments.perturbation import perturb
     from zscope.experiments.selection import select_models

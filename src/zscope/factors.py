@@ -102,7 +102,7 @@ class Factors:
                 raise DataError(
                     f"{who}: no sample has {name}={value!r}. {did_you_mean(str(value), words)}"
                 )
-            chosen.add(known[known.index(number)])
+            chosen.add(int(number) if number == int(number) else number)
         return sorted(chosen)
 
 

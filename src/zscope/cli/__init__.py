@@ -15,6 +15,7 @@ from zscope.cli import (
     dynamics,
     ending,
     explore,
+    extrapolate,
     fondue,
     models,
     rate_distortion,
@@ -53,6 +54,7 @@ app.command()(select.select)
 app.command()(fondue.fondue)
 app.command()(searches.elbow)
 app.command()(searches.beta)
+app.command()(extrapolate.extrapolate)
 app.add_typer(sweep.app, name="sweep")
 app.command()(table.table)
 app.add_typer(study.app, name="study")

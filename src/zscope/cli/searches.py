@@ -19,7 +19,10 @@ from zscope.cli.options import (
     value,
 )
 
-__all__ = ["beta", "elbow"]
+__all__ = [
+    "Batch", "Figure", "Jobs", "Name", "Rate", "Samples", "Seeds", "beta", "data_with_options",
+    "elbow", "prepare_sweep", "print_sweep",
+]  # fmt: skip
 
 Name = Annotated[str, Argument(help="A name from `zscope data list`, or a file.")]
 Steps = Annotated[int, Option(help="Training steps of each model.")]
@@ -82,10 +85,10 @@ def elbow(
     """
     from zscope import experiments
 
-    where = _prepare("elbow", dataset, model, out, jobs, cluster, cluster_option, figure)
+    where = prepare_sweep("elbow", dataset, model, out, jobs, cluster, cluster_option, figure)
     where |= {} if samples is None else {"samples": samples}
     result = experiments.elbow_curve(
-        _data(dataset, data_option),
+        data_with_options(dataset, data_option),
         _numbers("elbow: --sizes", sizes, "2,4,8,16"),
         model=model,
         score=score,
@@ -100,7 +103,7 @@ def elbow(
         progress=not (quiet or json),
         **where,
     )
-    _print(result, where["out"], figure, json=json)
+    print_sweep(result, where["out"], figure, json=json)
 
 
 def beta(
@@ -153,10 +156,10 @@ def beta(
     """
     from zscope import experiments
 
-    where = _prepare("beta", dataset, model, out, jobs, cluster, cluster_option, figure)
+    where = prepare_sweep("beta", dataset, model, out, jobs, cluster, cluster_option, figure)
     where |= {} if samples is None else {"samples": samples}
     result = experiments.search_beta(
-        _data(dataset, data_option),
+        data_with_options(dataset, data_option),
         _numbers("beta: --betas", betas, "0.5,1,2,4,8"),
         latents=latents,
         model=model,
@@ -172,10 +175,10 @@ def beta(
         progress=not (quiet or json),
         **where,
     )
-    _print(result, where["out"], figure, json=json)
+    print_sweep(result, where["out"], figure, json=json)
 
 
-def _prepare(
+def prepare_sweep(
     command: str,
     dataset: str,
     model: str,
@@ -200,7 +203,7 @@ def _prepare(
     }
 
 
-def _data(dataset: str, options: list[str] | None) -> str:
+def data_with_options(dataset: str, options: list[str] | None) -> str:
     """The data as a plan names them, with the options of --data-option."""
     from zscope.experiments.sweeps.names import data_text, parse_name
 
@@ -220,7 +223,7 @@ def _numbers(option: str, text: str, example: str) -> list[Any]:
     return numbers
 
 
-def _print(result: Any, out: Path, figure: Path | None, *, json: bool) -> None:
+def print_sweep(result: Any, out: Path, figure: Path | None, *, json: bool) -> None:
     from zscope.cli.outputs import print_with_figure
 
     print_with_figure(result, figure, json=json)

@@ -9,6 +9,7 @@ from zscope.experiments.comparison import compare, correlations_over_training
 from zscope.experiments.comparison_of_runs import compare_runs
 from zscope.experiments.dynamics import dynamics
 from zscope.experiments.elbow import downstream_accuracy, elbow, similarity_preservation
+from zscope.experiments.extrapolation import extrapolate, mean_squared_error
 from zscope.experiments.fondue import fondue
 from zscope.experiments.over_training import fall_step
 from zscope.experiments.perturbation import perturb
@@ -28,8 +29,10 @@ __all__ = [
     "elbow",
     "elbow_curve",
     "evaluate_perturbation",
+    "extrapolate",
     "fall_step",
     "fondue",
+    "mean_squared_error",
     "perturb",
     "rate_distortion_curves",
     "search_beta",

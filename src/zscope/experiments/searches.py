@@ -8,10 +8,8 @@ in parallel or on a cluster, each run in a folder of its own, and finished runs 
 again, also if sizes, β or seeds are added. The rules are those of `elbow` and `choice_of_beta`.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_low
@@ -22,10 +20,9 @@ from zscope import models
 from zscope.assays import CATALOGUE
 from zscope.assays.dimension.fondue import latents_text, mark_answer
 from zscope.assays.run import lower_is_better
-from zscope.collection import Runs
 from zscope.collection.columns import COUNTED, columns_of
 from zscope.data.dataset import Dataset
-from zscope.errors import ConfigError, RunError, Undefined, did_you_mean
+from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.experiments.choice_of_beta import (
     ChoiceOfBeta,
     Trial,
@@ -34,8 +31,9 @@ from zscope.experiments.choice_of_beta import (
     mark_beta,
 )
 from zscope.experiments.elbow import Elbow, elbow
-from zscope.experiments.sweeps import read_plan, sweep
-from zscope.experiments.sweeps.names import data_text, parse_name
+from zscope.experiments.planned import Shown, data_of, in_words_of, train_plan
+from zscope.experiments.sweeps import read_plan
+from zscope.experiments.sweeps.names import parse_name
 from zscope.experiments.training import train_config
 from zscope.experiments.trial_scores import columns_of_assay, trial_recordings
 from zscope.loading import load
@@ -46,8 +44,6 @@ from zscope.tables.statistics import ENOUGH, mean_of
 from zscope.training.config import RATE
 
 __all__ = ["BetaSearch", "ElbowCurve", "elbow_curve", "search_beta"]
-
-Shown = Callable[[Any, Any], None] | bool | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +134,12 @@ def elbow_curve(
         )
     if better not in ("lower", "higher"):
         raise ConfigError(f"{who}: better={better!r}; expected 'lower' or 'higher'.")
-    name, root = _data_of(who, data, root)
+    name, root = data_of(who, data, root)
     plan = _plan(name, model, options, score, steps, batch, rate, samples)
     plan["grid"] = {"latents": chosen, "seed": list(range(seed, seed + seeds))}
     where = {"jobs": jobs, "cluster": cluster, "cluster_options": cluster_options}
     _check_score(who, plan, score, root)
-    runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
+    runs = train_plan(who, plan, out, root=root, executor=executor, progress=progress, **where)
     column = runs.columns.resolve(score, who)
     size = runs.columns.resolve("latents", who)
     values = {(row[size], row["seed"]): _value(who, row, column) for row in runs.rows}
@@ -274,7 +270,7 @@ def search_beta(
         raise ConfigError(
             f"{who}: the option beta is what is searched for. Leave it out of the options."
         )
-    name, root = _data_of(who, data, root)
+    name, root = data_of(who, data, root)
     plan = _plan(name, model, options, score, steps, batch, rate, samples)
     plan["train"]["latents"] = latents
     plan["grid"] = {"options.beta": chosen, "seed": list(range(seed, seed + seeds))}
@@ -282,7 +278,7 @@ def search_beta(
     if score is not None:
         _check_score(who, plan, score, root)
     low = score is not None and lower_is_better(who, score)
-    runs = _train(who, plan, out, root=root, executor=executor, progress=progress, **where)
+    runs = train_plan(who, plan, out, root=root, executor=executor, progress=progress, **where)
     column = None if score is None else runs.columns.resolve(score, who)
     text, given = parse_name(name)
     dataset = datasets.load(text, root=root, **given)
@@ -356,20 +352,6 @@ def _beta_search(
     )
 
 
-def _data_of(who: str, data: Any, root: str | Path | None) -> tuple[str, str | Path | None]:
-    """The text that names the data in a plan, and where they are kept."""
-    if isinstance(data, str | Path):
-        return str(data), root
-    if not isinstance(data, Dataset) or data.recipe is None or data.scaling is not None:
-        what = f"a {type(data).__name__}"
-        raise ConfigError(
-            f"{who}: the data are {what} that cannot be loaded again by name, which the processes "
-            "that train must do. Save it as a file (numpy.save) and give its path, or a dataset "
-            "of zs.data.load."
-        )
-    return data_text(data.recipe), root or data.provenance.get("root")
-
-
 def _plan(
     data: str,
     model: str,
@@ -393,7 +375,7 @@ def _plan(
 def _check_score(who: str, plan: Mapping[str, Any], score: str, root: str | Path | None) -> None:
     """Refuse a score that the first run of the plan will not have, after one step of training."""
     first = {key: values[:1] for key, values in plan["grid"].items()}
-    with _in_words_of(who):
+    with in_words_of(who):
         config = read_plan({"train": plan["train"], "grid": first}, root=root).runs[0].config
     assert config.data is not None
     data = datasets.from_recipe(config.data.model_dump(exclude_none=True), root=root)
@@ -419,34 +401,6 @@ def _check_score(who: str, plan: Mapping[str, Any], score: str, root: str | Path
         )
     if columns is not None and score != assay and score not in columns:
         raise ConfigError(f"{who}: no score is called {score!r}. {did_you_mean(score, columns)}")
-
-
-@contextmanager
-def _in_words_of(who: str) -> Iterator[None]:
-    """Errors of a plan for those who wrote none."""
-    try:
-        yield
-    except ConfigError as error:
-        text = re.sub(r"^sweep: (\[(grid|assay)\] )?", "", str(error))
-        raise ConfigError(f"{who}: {text}") from None
-
-
-def _train(who: str, plan: Mapping[str, Any], out: str | Path, **options: Any) -> Runs:
-    """The runs of the plan, all of them finished."""
-    try:
-        with _in_words_of(who):
-            runs = sweep(plan, out, retry_failed=True, **options)
-    except KeyboardInterrupt as interrupt:
-        raise type(interrupt)(
-            f"{who}: stopped. Everything is saved in {out}: run the same command again to continue."
-        ) from None
-    if runs.failed:
-        name, reason = next(iter(runs.failed.items()))
-        raise RunError(
-            f"{who}: {len(runs.failed)} of {len(runs)} runs failed; {name}: {reason} The others "
-            f"are saved. See {Path(out) / 'failed'}; the same command tries them again."
-        )
-    return runs
 
 
 def _value(who: str, row: Mapping[str, Any], column: str) -> float:

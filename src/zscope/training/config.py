@@ -76,9 +76,11 @@ class Start(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     run: str = Field(description="Its folder; a name alone is a folder next to the run itself.")
-    address: str | None = Field(None, description="The hash that names it in a sweep.")
-    weights: str | None = Field(None, description="The checksum of its weights, where known.")
-    about: str | None = Field(None, description="How a plan describes it, for tables.")
+    address: str | None = Field(default=None, description="The hash that names it in a sweep.")
+    weights: str | None = Field(
+        default=None, description="The checksum of its weights, where known."
+    )
+    about: str | None = Field(default=None, description="How a plan describes it, for tables.")
 
 
 class TrainConfig(BaseModel):

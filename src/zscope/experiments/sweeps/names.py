@@ -26,10 +26,10 @@ def parse_name(text: str) -> tuple[str, dict[str, Any]]:
 def data_text(recipe: Mapping[str, Any]) -> str:
     """The text that names the data of a recipe (`dataset.recipe`) in a plan."""
     name, options = str(recipe["name"]), dict(recipe.get("options", {}))
-    if recipe.get("split"):
+    if part := recipe.get("split") or recipe.get("leave_out"):
         raise ConfigError(
-            f"data_text: the data are a part of {name} (split {recipe['split']}), and a plan names "
-            "whole datasets. Give the whole one, or save the part as a file."
+            f"data_text: the data are a part of {name} ({part}), and a plan names whole datasets. "
+            "Give the whole one, or save the part as a file."
         )
     if "?" in name:
         raise ConfigError(
