@@ -30,6 +30,8 @@ CATALOGUE: dict[str, str] = {
     "regime-mean-sampled": "regime_mean_sampled",
     "regime-truncation": "regime_truncation",
     "regime-correlations": "regime_correlations",
+    "fondue": "fondue",
+    "fondue-pressure": "fondue_pressure",
 }
 
 
