@@ -32,6 +32,7 @@ CATALOGUE: dict[str, str] = {
     "regime-correlations": "regime_correlations",
     "fondue": "fondue",
     "fondue-pressure": "fondue_pressure",
+    "fondue-elbows": "fondue_elbows",
 }
 
 

@@ -244,7 +244,7 @@ def _binary(results: Results) -> Iterator[Claim]:
         "D-D.5", "c2", "and trains at least as many models",
         _parts(results, "D-D.5", "table D.5", more), source="table D.5, section D.3",
         published="8, 8, 8 (bisection of 1 to 200), 8, 4, 6 (FONDUE)",
-        needs="a range as wide as the published one: ours ends at 10, 12 and 16 latents",
+        needs="a range as wide as the published one: ours ends at 12 latents",
     )  # fmt: skip
 
 
@@ -491,5 +491,6 @@ STUDY = Study(
     chosen="Thresholds as published (1; information -.01). Searches take models at 1,875 steps "
     "(sprites), 2,000 (digits) and 1,000 (Fashion-MNIST), and again after twice as many; starts 1, "
     "2, 3, 5, 8, 12; tanh networks for sprites. All fixed before the first run that is judged. "
-    "Earlier runs had shown that ReLU leaves latents half used.",
+    "Earlier runs had shown that ReLU leaves latents half used. Of digits the reconstruction "
+    "counts 8 times, chosen on seed 0: the answer was 7, and 2 without.",
 )  # fmt: skip
