@@ -33,6 +33,7 @@ CATALOGUE: dict[str, str] = {
     "fondue": "fondue",
     "fondue-pressure": "fondue_pressure",
     "fondue-elbows": "fondue_elbows",
+    "ide-over-training": "ide_over_training",
 }
 
 

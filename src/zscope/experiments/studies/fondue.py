@@ -431,7 +431,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     )  # fmt: skip
     yield Figure("starts", "The answer by the start of the search, for each seed (area: how many). "
                  "Dashed: the mean from the intrinsic dimension of the data.",
-                 _plot_starts(results), row="D-T8.4")  # fmt: skip
+                 plot_starts(results), row="D-T8.4")  # fmt: skip
 
 
 def _by_size(rows: Rows, name: str) -> dict[int, list[float]]:
@@ -448,7 +448,7 @@ def _by_size(rows: Rows, name: str) -> dict[int, list[float]]:
     return answer
 
 
-def _plot_starts(results: Results) -> Any:
+def plot_starts(results: Results) -> Any:
     from zscope.plots import panel_grid
 
     figure, grid = panel_grid(1, 3, width=8.4, height=2.6)
