@@ -44,6 +44,10 @@ CATALOGUE: dict[str, str] = {
     "structural-order": "structural_order",
     "hybrid-sampling": "hybrid_sampling",
     "extrapolation": "extrapolation",
+    "fondue": "fondue",
+    "fondue-pressure": "fondue_pressure",
+    "fondue-elbows": "fondue_elbows",
+    "ide-over-training": "ide_over_training",
 }
 
 
