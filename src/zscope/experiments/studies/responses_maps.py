@@ -206,7 +206,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         yield Figure(
             f"map-{row['latents']}-{row['beta']:g}",
             f"{row['latents']} latents, β {row['beta']:g}, seed 20: the two latents that hold "
-            f"{row['share']:.0%} of the responses to {row['factor']}.", figure, row="A-F4" if row["latents"] == 24 else "A-F12",
+            f"{row['share']:.0%} of the responses to {row['factor']}.",
+            figure, row="A-F4" if row["latents"] == 24 else "A-F12",
         )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def measure(run: Trained) -> dict[str, Any]:
     answers["untrained"] = 1000 * run.assay("structure-score", untrained, samples=samples).score
     codes = recording.base_samples[:samples]
     drawn = prior_samples(run["latents"], len(codes), generator=named_generator(0, "prior"))
-    answers["codes"] = 1000 * mmd(drawn, codes).score
+    answers["codes"] = 1000 * mmd(drawn, codes).value
     return answers
 
 
