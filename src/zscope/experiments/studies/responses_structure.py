@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope import wrap
 from zscope.assays.responses.mmd import mmd
 from zscope.assays.responses.structure import structure_score
 from zscope.autoencoder import Autoencoder, Posterior
@@ -38,6 +37,7 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
 from zscope.sampling import prior as prior_samples
+from zscope.wrapping import wrap
 
 __all__ = ["STUDY"]
 
