@@ -1,6 +1,8 @@
 """Studies from end to end at a tiny scale: trained, measured, judged, drawn, and resumed."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -169,3 +171,29 @@ def test_damaged_measurements_are_refused_with_a_way_forward(tmp_path):
         read_results(tmp_path)
     with pytest.raises(RunError, match="zscope study run NAME"):
         read_results(tmp_path / "absent")
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_with_the_same_measurements(tmp_path):
+    (tmp_path / "own.py").write_text(OWN.replace("seed == 21", "seed == 99"))
+    study = studies.load(str(tmp_path / "own.py"))
+    expected = studies.run_study(study, tmp_path / "calm", jobs=1)
+    command = [sys.executable, "-c", "from zscope.cli import main; main()", "study", "run",
+               str(tmp_path / "own.py"), "--out", str(tmp_path / "killed"), "--jobs", "1"]  # fmt: skip
+    kills = 0
+    for wait in (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, None):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            code = process.wait(wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+            continue
+        assert code == 0
+        break
+    assert kills
+    killed = read_results(tmp_path / "killed" / "own")
+    assert killed.runs == expected.runs
+    assert json.dumps(encode(killed.values)) == json.dumps(encode(expected.values))
+    assert not list((tmp_path / "killed").rglob(".part-*"))
