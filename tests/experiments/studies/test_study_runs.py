@@ -178,8 +178,9 @@ def test_killed_again_and_again_it_ends_with_the_same_measurements(tmp_path):
     (tmp_path / "own.py").write_text(OWN.replace("seed == 21", "seed == 99"))
     study = studies.load(str(tmp_path / "own.py"))
     expected = studies.run_study(study, tmp_path / "calm", jobs=1)
-    command = [sys.executable, "-c", "from zscope.cli import main; main()", "study", "run",
-               str(tmp_path / "own.py"), "--out", str(tmp_path / "killed"), "--jobs", "1"]  # fmt: skip
+    start = "from zscope.cli import main; main()"
+    command = [sys.executable, "-c", start, "study", "run", str(tmp_path / "own.py"), "--out",
+               str(tmp_path / "killed"), "--jobs", "1"]  # fmt: skip
     kills = 0
     for wait in (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, None):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
