@@ -131,6 +131,7 @@ class TestTruncation:
         part = verdict(regime_truncation, measured, "D-F6.8", "c1").parts[0]
         assert part.interval is None
         assert "6 of 6 models have none" in part.statistic
+        assert part.reason == "no model has passive latents"
 
 
 class TestCurve:

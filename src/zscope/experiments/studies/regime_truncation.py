@@ -156,6 +156,7 @@ def _total_correlation(rows: Rows) -> Iterator[Claim]:
             statistic="|TC(M) - TC(Z)| of all latents minus that without passive ones "
             f"({none} of {len(own)} models have none, {few} fewer than two others)",
             values=per_seed(own, partial(_shrinks, name="tc")), controls=[_random(own, "tc")],
+            presupposes="no model has passive latents" if none == len(own) else "",
         ))  # fmt: skip
         equal.append(claim(
             "D-F6.8", name, "TC gap", source=source, expect=within(0.1),
