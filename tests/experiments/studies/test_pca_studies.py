@@ -120,7 +120,7 @@ def sprite_rows(sign, plain=0):
             yield {"group": "sprites", "model": model, "seed": seed, "lengths": [6, 18, 30],
                    "dto_over_time": list(dto), "ds_over_time": list(ds),
                    "mig_over_time": list(ds), "active_over_time": [3, 3, 3], "mig": ds[2],
-                   "active": 3}  # fmt: skip
+                   "active": 3, "latents": 3}  # fmt: skip
 
 
 def test_restarts_that_are_aligned_must_disentangle_better():
@@ -137,7 +137,7 @@ def room_rows(best, worst):
     for seed in range(20, 44):
         chart = best if seed >= 40 else worst if seed < 24 else (best, worst, "neither")[seed % 3]
         yield {"group": "rooms", "model": "beta-vae", "seed": seed, "mig": 0.01 * seed,
-               "active": 3, "chart": chart, "mig_of": {"wall_hue": 0.1}}  # fmt: skip
+               "active": 3, "latents": 3, "chart": chart, "mig_of": {"wall_hue": 0.1}}  # fmt: skip
 
 
 def test_charts_of_the_best_and_the_worst_four():

@@ -58,7 +58,6 @@ __all__ = ["STUDY"]
 HUE, TURN = "wall_hue", "orientation"
 MARGIN = 0.1  # of entropy, by which an angle must tell more than any straight direction
 SHOWN = 4
-LATENTS = 3
 MISSING = "needs the changed data of the study of perturbations"
 
 
@@ -126,7 +125,7 @@ def traversals(runs: Sequence[Trained]) -> dict[str, Any]:
     for run in runs:
         recording = run.recording()
         mig, _ = _mig(run, recording)
-        if mig is not None and (run.tiny or len(recording.used) == LATENTS):
+        if mig is not None and (run.tiny or len(recording.used) == run["latents"]):
             scored.append((mig, run.seed, run))
     scored.sort(key=lambda each: each[:2], reverse=True)
     answer: dict[str, Any] = {"whole": len(scored)}
@@ -175,6 +174,11 @@ def _at(rows: Rows, place: int) -> Rows:
     )
 
 
+def _whole(rows: Rows) -> Rows:
+    """The restarts that use all their latents."""
+    return Rows(row for row in rows if row.get("active") == row["latents"])
+
+
 def claims(results: Results) -> Iterator[Claim]:
     yield _correlation_claim(results)
     yield from _histogram_claims(results)
@@ -187,8 +191,8 @@ def _correlation_claim(results: Results) -> Claim:
     lengths = max((row.get("lengths") or [] for row in rows), key=len, default=[])
     parts = []
     for place, length in enumerate(lengths):
-        own = _at(rows.where(model="beta-vae"), place).where(active=LATENTS)
-        plain = correlation(_at(rows.where(model="ae"), place).where(active=LATENTS), "dto", "ds")
+        own = _whole(_at(rows.where(model="beta-vae"), place))
+        plain = correlation(_whole(_at(rows.where(model="ae"), place)), "dto", "ds")
         known = Rows(row for row in own if row["dto"] is not None and row["ds"] is not None)
         order = np.random.default_rng(place).permutation(len(known))
         mixed = Rows({**row, "ds": known[k]["ds"]} for row, k in zip(known, order, strict=True))
@@ -196,7 +200,7 @@ def _correlation_claim(results: Results) -> Claim:
         parts.append(claim(
             "C-F3.4", f"{length} steps", f"after {length} steps", source="figure 3.4",
             published="clear correlation, no coefficient", expect=below(0), values=whole,
-            statistic="Spearman correlation of DtO and DS over restarts with 3 latents in use",
+            statistic="Spearman correlation of DtO and DS over restarts with all latents in use",
             controls=[
                 Control("with DS of another restart there is no correlation",
                         None if shuffled is None else shuffled.high > 0, str(shuffled)),
@@ -252,8 +256,7 @@ def _histograms(results: Results) -> dict[str, Rows]:
 
 
 def _factor_claim(results: Results) -> Claim:
-    rows, changed = results.rows("rooms", active=LATENTS), results.rows("changed-rooms")
-    changed = changed.where(active=LATENTS)
+    rows, changed = (_whole(results.rows(group)) for group in ("rooms", "changed-rooms"))
     names = list(rows[0].get("mig_of") or {}) if rows else []
     parts = []
     for name in names:
@@ -264,7 +267,7 @@ def _factor_claim(results: Results) -> Claim:
         parts.append(claim(
             "C-F4.9", name, f"MIG of {name} falls", source="figure 4.9", expect=below(0),
             values=differences(two, one, "own"), presupposes="" if changed else MISSING,
-            statistic="MIG on changed minus original data, same seed, 3 latents in use",
+            statistic="MIG on changed minus original data, same seed, all latents in use",
         ))  # fmt: skip
     return claim_of_parts(
         "C-F4.9", "c1", "on changed data MIG falls for every factor", parts, source="figure 4.9",
@@ -275,7 +278,7 @@ def _factor_claim(results: Results) -> Claim:
 def _chart_claims(results: Results) -> Iterator[Claim]:
     rows = results.rows("rooms")
     whole = sorted(
-        (row for row in rows if row.get("active") == LATENTS and row.get("mig") is not None),
+        (row for row in _whole(rows) if row.get("mig") is not None),
         key=lambda row: (row["mig"], row["seed"]),
     )
     enough = len(whole) >= 3 * SHOWN
@@ -311,7 +314,7 @@ def _chart_claims(results: Results) -> Iterator[Claim]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    header = ["model", "steps", "DtO", "DS", "MIG", "in use", "ρ(DtO, DS), 3 in use", "restarts"]
+    header = ["model", "steps", "DtO", "DS", "MIG", "in use", "ρ(DtO, DS), all in use", "restarts"]
     cells = [header]
     for model, title in (("beta-vae", "β-VAE"), ("ae", "AE")):
         rows = results.rows("sprites", model=model)
@@ -319,7 +322,7 @@ def tables(results: Results) -> Iterator[Table]:
         for place, length in enumerate(lengths):
             own = _at(rows, place)
             means = [mean_and_sd(own.values(key)) for key in ("dto", "ds", "mig")]
-            same = correlation(own.where(active=LATENTS), "dto", "ds")
+            same = correlation(_whole(own), "dto", "ds")
             cells.append([
                 title, f"{length:,}", *means, counts(own), "" if same is None else str(same),
                 str(len(own)),
@@ -335,7 +338,7 @@ def tables(results: Results) -> Iterator[Table]:
     for title, rows in _histograms(results).items():
         if not any("chart" in row for row in rows):
             continue
-        own = rows.where(active=LATENTS)
+        own = _whole(rows)
         kinds = [row.get("chart", "") for row in own]
         other = sum(kind.startswith("polar") for kind in kinds) - kinds.count(
             "polar, hue is the angle"
@@ -362,20 +365,21 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         own = rows.where(model=model)
         lengths = max((row.get("lengths") or [] for row in own), key=len, default=[])
         for place, length in enumerate(lengths):
-            for active, marker in ((LATENTS, "o"), (2, "x")):
-                part = [
-                    row for row in _at(own, place).where(active=active) if row["dto"] is not None
-                ]
-                label = f"{length:,} steps" if active == LATENTS else None
-                style = {"s": 14, "marker": marker, "color": colours[place], "label": label}
-                ax.scatter([r["dto"] for r in part], [r["ds"] for r in part], **style,
-                           linewidths=0.8 if marker == "x" else 0, alpha=0.8)  # fmt: skip
+            known = Rows(row for row in _at(own, place) if row["dto"] is not None)
+            pruned = Rows(row for row in known if row["active"] != row["latents"])
+            for part, marker, label in (
+                (_whole(known), "o", f"{length:,} steps"), (pruned, "x", None)
+            ):  # fmt: skip
+                ax.scatter(part.values("dto"), part.values("ds"), s=14, marker=marker, label=label,
+                           color=colours[place], linewidths=0.8 if marker == "x" else 0,
+                           alpha=0.8)  # fmt: skip
         set_title(ax, title)
         ax.set(xlabel="DtO", ylabel="DS" if model == "beta-vae" else "")
         ax.legend(fontsize=7, frameon=False)
     yield Figure(
         "dto-ds", "Restarts on sprites: disentanglement score against distance to orthogonality. "
-        "Colour: length of training; discs: 3 latents in use, crosses: 2.", figure, row="C-F3.4",
+        "Colour: length of training; discs: all latents in use, crosses: fewer.", figure,
+        row="C-F3.4",
     )  # fmt: skip
 
     groups = _histograms(results)
@@ -383,10 +387,10 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         figure, grid = panel_grid(1, len(groups), width=2.6 * len(groups), height=2.3)
         for ax, (title, own) in zip(grid[0], groups.items(), strict=True):
             whole = [row["mig"] for row in own if row.get("mig") is not None]
-            full = [row["mig"] for row in own.where(active=LATENTS) if row.get("mig") is not None]
+            full = [row["mig"] for row in _whole(own) if row.get("mig") is not None]
             bins = list(np.linspace(0, max([0.2, *whole]) * 1.05, 13))
             ax.hist(whole, bins, color=colours[0], alpha=0.35, label="all")
-            ax.hist(full, bins, color=colours[0], label="3 latents in use")
+            ax.hist(full, bins, color=colours[0], label="all latents in use")
             set_title(ax, f"β-VAE, {title}")
             ax.set(xlabel="MIG", ylabel="restarts")
             ax.legend(fontsize=7, frameon=False)
