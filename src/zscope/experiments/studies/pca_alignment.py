@@ -489,6 +489,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         strips(groups, y="DtO", title=title, line=(level, "chance"), ax=ax,
                published=known)  # fmt: skip
         ax.set_ylim(bottom=0)
+        ax.tick_params(axis="x", labelsize=7)
     yield Figure(
         "dto", "Distance to orthogonality for each seed, with its mean; grey diamonds: published "
         "mean ± SD; dashed: a random rotation. Random: untrained decoders. Low is aligned.",
