@@ -2,7 +2,6 @@
 
 import pytest
 
-from zscope.data.fetching import fetch
 from zscope.errors import ConfigError, DataError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
@@ -41,18 +40,18 @@ def test_tiny_runs_are_short_with_their_snapshots_inside():
     assert len(read_plan({"run": SMALL.expand("tiny")}).runs) == 8
 
 
+def test_tiny_branches_start_from_the_tiny_run():
+    common = {"model": "ae", "data": "rooms?resolution=8&pictures=99", "latents": 2, "seeds": 1}
+    whole, part = {"steps": 90, "leave_out": {"shape": (2,)}}, {"steps": 40, "freeze": "encoder"}
+    branches = Grid(small=runs(**common, **whole) + runs(**common, **part, start=whole))
+    planned = read_plan({"run": branches.expand("tiny", 1)}).runs
+    assert [run.config.steps for run in planned] == [12, 12]
+    assert planned[1].config.start.run == planned[0].name
+
+
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ConfigError, match="scale 'large'; expected small or paper"):
         SMALL.expand("large")
-
-
-@pytest.fixture(scope="module")
-def pictures(real_data, tmp_path_factory):
-    """Real pictures in a folder of their own."""
-    root = tmp_path_factory.mktemp("data")
-    for name in ("mnist", "fashion-mnist"):
-        fetch(name, root=root, from_dir=real_data)
-    return root
 
 
 @pytest.mark.parametrize("name", studies.names())

@@ -1,6 +1,8 @@
 """Studies from end to end at a tiny scale: trained, measured, judged, drawn, and resumed."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from zscope.experiments.studies.storage import decode, encode, read_results, wri
 from zscope.experiments.studies.study import Results
 from zscope.report.studies import write_reproduction, write_study
 
-QUICK = ["pca-degenerate"]
+QUICK = ["pca-degenerate", "responses-helix", "ima"]
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +25,22 @@ def folder(tmp_path_factory):
 
 def run_tiny(name, folder, **settings):
     study = studies.load(name)
-    return study, studies.run_study(study, folder, scale="tiny", jobs=1, **settings)
+    return study, studies.run_study(study, folder, scale="tiny", seeds=1, jobs=1, **settings)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_study_writes_its_tables_figures_claims_and_page(name, folder):
-    study, results = run_tiny(name, folder)
+    check_outputs(name, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in studies.names() if name not in QUICK])
+def test_every_other_study_does_too(name, folder, pictures):
+    check_outputs(name, folder, root=pictures)
+
+
+def check_outputs(name, folder, **settings):
+    study, results = run_tiny(name, folder, **settings)
     assert not results.failed
     claims = write_study(study, results, folder / name)
     assert claims
@@ -38,10 +50,9 @@ def test_a_study_writes_its_tables_figures_claims_and_page(name, folder):
     page = (folder / name / "study.html").read_text()
     for claim in claims:
         assert f"{claim.row} {claim.name}:" in page
-    for kind in ("csv", "md", "tex"):
-        assert list((folder / name / "tables").glob(f"*.{kind}"))
-    for kind in ("png", "svg", "pdf"):
-        assert list((folder / name / "figures").glob(f"*.{kind}"))
+    for part, kinds in (("tables", ("csv", "md", "tex")), ("figures", ("png", "svg", "pdf"))):
+        for kind in kinds:
+            assert list((folder / name / part).glob(f"*.{kind}"))
     for image in (folder / name / "figures").glob("*.png"):
         assert f"figures/{image.name}" in page
 
@@ -160,3 +171,30 @@ def test_damaged_measurements_are_refused_with_a_way_forward(tmp_path):
         read_results(tmp_path)
     with pytest.raises(RunError, match="zscope study run NAME"):
         read_results(tmp_path / "absent")
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_with_the_same_measurements(tmp_path):
+    (tmp_path / "own.py").write_text(OWN.replace("seed == 21", "seed == 99"))
+    study = studies.load(str(tmp_path / "own.py"))
+    expected = studies.run_study(study, tmp_path / "calm", jobs=1)
+    start = "from zscope.cli import main; main()"
+    command = [sys.executable, "-c", start, "study", "run", str(tmp_path / "own.py"), "--out",
+               str(tmp_path / "killed"), "--jobs", "1"]  # fmt: skip
+    kills = 0
+    for wait in (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, None):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            code = process.wait(wait)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            kills += 1
+            continue
+        assert code == 0
+        break
+    assert kills
+    killed = read_results(tmp_path / "killed" / "own")
+    assert killed.runs == expected.runs
+    assert json.dumps(encode(killed.values)) == json.dumps(encode(expected.values))
+    assert not list((tmp_path / "killed").rglob(".part-*"))

@@ -43,6 +43,14 @@ CATALOGUE: dict[str, str] = {
     "regime-mean-sampled": "regime_mean_sampled",
     "regime-truncation": "regime_truncation",
     "regime-correlations": "regime_correlations",
+    "fondue": "fondue",
+    "fondue-pressure": "fondue_pressure",
+    "fondue-elbows": "fondue_elbows",
+    "ide-over-training": "ide_over_training",
+    "structural-scores": "structural_scores",
+    "structural-order": "structural_order",
+    "hybrid-sampling": "hybrid_sampling",
+    "extrapolation": "extrapolation",
 }
 
 

@@ -371,7 +371,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         row="B-F5b",
     )  # fmt: skip
     figure, grid = panel_grid(1, 1, width=5.5, height=2.3)
-    _plot_models(grid[0, 0], {m: own.values(_mode(m)) for m, own in shown.items()}, "", "SCN")
+    _plot_models(
+        grid[0, 0], {m: own.values(_mode(m)) for m, own in shown.items()}, "", "self-consistency"
+    )
     yield Figure(
         "self-consistency", "Self-consistency over units that respond: of draws of the prior for "
         "VAEs, of posterior codes for AE and SAE. Points: seeds.", figure, row="B-F28",

@@ -50,6 +50,7 @@ from zscope.experiments.studies.trained import Trained
 __all__ = ["STUDY", "mask_distances"]
 
 BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i"]
+PRESETS = {"consistency-2021": 12, "consistency-2021-celeba": 32}  # units; all others have 6
 SPARSITY = {6: "41.66 %", 12: "45.83 %", 32: "48.44 %"}
 PRINTED: dict[str, dict[tuple[int, int], float | None]] = {
     "XAE S (paper)": {(0, 3): 1, (1, 3): 1, (2, 3): 1, (2, 4): 1, (3, 4): 1, (3, 5): 0.43},
@@ -131,13 +132,15 @@ def measure_hybrids(run: Trained) -> dict[str, Any]:
 
 def _rows(results: Results) -> Rows:
     """All models with a block: `units`, `size` and a title; the smaller weight of XCAE-I."""
-    chosen = of_size(results, "masks", "autoencoders", "variational", "structural")
-    chosen = chosen.where(model=["ae", *BLOCKS])
+    groups = ("masks", "autoencoders", "variational", "structural")
+    both = [*of_size(results, *groups), *of_size(results, *groups, standard=True)]
+    chosen = Rows(both).where(model=["ae", *BLOCKS])
     rows = Rows()
     for model, own in chosen.by("model").items():
         least = min((row["weight"] for row in own if row["weight"]), default=None)
         for row in own.where(weight=least):
-            units, size = int(row.get("latents") or 6), int(row.get("unit") or 1)
+            units = int(row.get("latents") or PRESETS.get(row.get("preset", ""), 6))
+            size = int(row.get("unit") or 1)
             title = NAMES.get(model, str(model).upper())
             title += (f", {units} units" if units != 6 else "") + (" S4" if size > 1 else "")
             rows.append({**row, "units": units, "size": size, "title": title})
@@ -220,7 +223,7 @@ def mask_distances(ones: Rows, fours: Rows) -> dict[int, float]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    cells = [["model", "n", "open edges", "of n(n − 1)/2", "of n²", "published of n²",
+    cells = [["model", "n", "open edges", "of n(n − 1)/2", "of n²", "published",
               "(n − 1)/2n", "needed", "error without edges", "SCN without edges",
               "seeds"]]  # fmt: skip
     for (units, size, title), own in _rows(results).by("units", "size", "title").items():

@@ -67,6 +67,8 @@ class Grid:
             short["snapshots"] = tuple(sorted(kept))
         if "snapshot_every" in block:
             short["snapshot_every"] = max(1, round(block["snapshot_every"] * ratio))
+        if "steps" in block.get("start", {}):  # the run that a branch starts from
+            short["start"] = {**block["start"], "steps": min(steps, block["start"]["steps"])}
         return short
 
 

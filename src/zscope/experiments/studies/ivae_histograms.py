@@ -40,6 +40,8 @@ from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 from zscope.tables.statistics import rank_correlation
 
+__all__ = ["STUDY"]
+
 PARTS = {"M": "μ", "S": "σ", "M†": "μ†", "S†": "σ†"}
 
 

@@ -52,6 +52,7 @@ def measure(run: Trained) -> dict[str, Any]:
     values = run.scores("distance-to-orthogonality", "alignment-gap", "predictability-gap",
                         recording=recording)  # fmt: skip
     some = slice(0, 400)
+    assert recording.factors is not None
     return {
         "rho": float(run["data"].partition("rho=")[2] or 2),
         "dto": values.get("distance-to-orthogonality"),

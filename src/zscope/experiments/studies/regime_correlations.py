@@ -23,6 +23,8 @@ from zscope.experiments.studies.polarised import COLOURS, apart, mean_text, per_
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 THRESHOLD = 0.2
 FEW = 3
 """Snapshots of which a spread over time is computed at least."""

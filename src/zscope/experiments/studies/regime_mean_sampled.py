@@ -46,6 +46,8 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
+__all__ = ["STUDY"]
+
 
 def measure(run: Trained) -> dict[str, Any]:
     recording, before = recorded(run), recorded(run, run.untrained)
@@ -313,12 +315,11 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     if shown:
         names = [f"{j} {label}" for j, label in enumerate(shown["types"])]
         matrix = np.abs(np.array(shown["matrix"], dtype=float))
-        np.fill_diagonal(matrix, np.nan)
+        np.fill_diagonal(matrix, 1.0)
         yield Figure(
             "figure-6.9", "Absolute correlations between the means of the latents of one β-VAE, "
             "β = 16, on coloured sprites, with the type of each latent.",
-            heatmap(matrix, rows=names, columns=names, label="|ρ|", limit=1.0,
-                    empty="itself"),
+            heatmap(matrix, rows=names, columns=names, label="|ρ|", limit=1.0),
             row="D-F6.9",
         )  # fmt: skip
     figure, grid = panel_grid(1, 3, width=8.4, height=2.9)

@@ -47,6 +47,8 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 SUBSETS = {"full": "all latents", "used": "without passive", "active": "active only"}
 DRAWS = 20
 """Random choices of latents to leave out, for the control."""

@@ -3,9 +3,9 @@
 The models of `responses-disentanglement`. A factor qualifies if two latents hold at least .8 of
 its row of the conditioned response matrix; the pair with the largest share is mapped, whatever it
 looks like. The paper maps floor hue (ten curvature spikes, one a hue) and the camera angle (a path
-between views). At this size a factor rarely fills two latents, so expect "undecided": the rule chooses the
-pair, not the eye. Maps cover the .5 to 99.5 % range of codes; cells where |F| vanishes have no
-curvature and are no spikes.
+between views). At this size a factor rarely fills two latents, so expect "undecided": the rule
+chooses the pair, not the eye. Maps cover the .5 to 99.5 % range of codes; cells where |F| vanishes
+have no curvature and are no spikes.
 
 Leeb et al., arXiv:2106.16091, figures 4, 5 and 12 to 16.
 """
@@ -205,8 +205,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             ax.set(xlabel=f"latent {row['pair'][0]}", ylabel=f"latent {row['pair'][1]}")
         yield Figure(
             f"map-{row['latents']}-{row['beta']:g}",
-            f"{row['latents']} latents, β {row['beta']:g}, seed 20: the two latents that hold {row['share']:.0%} of the responses to "
-            f"{row['factor']}.", figure, row="A-F4" if row["latents"] == 24 else "A-F12",
+            f"{row['latents']} latents, β {row['beta']:g}, seed 20: the two latents that hold "
+            f"{row['share']:.0%} of the responses to {row['factor']}.",
+            figure, row="A-F4" if row["latents"] == 24 else "A-F12",
         )  # fmt: skip
 
 

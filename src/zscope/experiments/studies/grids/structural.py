@@ -3,14 +3,45 @@
 At 16 x 16 pixels the reconstruction term of the variational models counts (64 / 16)² = 16 times,
 so that their published strengths act as they do at 64 x 64. SAE-6 with 6 latents and 6 blocks is
 the small counterpart of SAE-12 with 12; it is not the published SAE-6, which has 12 latents.
+
+Extrapolation: 1,200 steps without some values of a factor, then branches of 300 steps on all
+values, with one half frozen or none; and a sham branch, 300 more steps on the old values. Objects
+are large (the three largest scales) and hues few, so that shape and angle are worth encoding.
 """
 
-from zscope.experiments.studies.grid import Grid, runs
+from typing import Any
+
+from zscope.experiments.studies.grid import Block, Grid, runs
 from zscope.experiments.studies.grids.responses import HOLD_OUT, PERCEPTRON, ROOM_DATA, ROOM_SPLIT
 
-__all__ = ["GENERATION", "ORDER", "SCORES"]
+__all__ = [
+    "ANGLES_LEFT_OUT",
+    "GENERATION",
+    "ORDER",
+    "ROOM_CLASSIFIERS",
+    "SCORES",
+    "SHAPE_LEFT_OUT",
+    "STRUCTURED",
+    "STRUCTURED_LARGE",
+    "printed_name",
+]
 
 PUBLISHED = {"preset": "structural-2023", "seeds": (0, 1, 2, 3, 4)}
+COUNTERPARTS = {
+    "sae-6": "sae-12", "sae-3": "sae-6", "vlae-6": "vlae-12", "adaae-6": "adaae-12",
+}  # fmt: skip
+"""Small models with 6 latents, and published ones with 12 and as many latents a variable."""
+PRINTED = {
+    "adaae-12": "AdaAE-12", "beta-vae": "βVAE", "beta-tcvae": "βTCVAE", "factor-vae": "FVAE",
+}  # fmt: skip
+
+
+def printed_name(model: str, scale: str) -> str:
+    """The model of the paper that runs of a model stand for."""
+    name = model if scale == "paper" else COUNTERPARTS.get(model, model)
+    return PRINTED.get(name, name.upper())
+
+
 NETWORK = {"backbone": "structural", "depth": 6, "filters": 16}
 _rooms = {
     "data": ROOM_DATA, "split": ROOM_SPLIT, "latents": 6, **NETWORK, "steps": 1_500, "batch": 32,
@@ -44,4 +75,81 @@ GENERATION = Grid(
            batch=64, rate=1e-3, schedule="cosine", seeds=4, **PERCEPTRON)
     + runs(model="beta-tcvae", beta=4, data="mnist", split=HOLD_OUT, latents=10, steps=3_000,
            batch=64, rate=1e-3, schedule="cosine", seeds=4, **PERCEPTRON),
+)  # fmt: skip
+
+
+STRUCTURED = Grid(
+    small=runs(model=["sae-6", "sae-3", "adaae-6"], **_rooms)
+    + runs(model="vlae-6", reconstruction_weight=16, **_rooms),
+    paper=runs(model=["sae-12", "sae-3", "vlae-12", "adaae-12"], data="shapes3d", **PUBLISHED),
+    notes="Runs of SCORES.",
+    tiny={"data": "rooms?resolution=16&pictures=460"},
+)  # fmt: skip
+
+LARGE_OBJECTS = "rooms?resolution=16&scale=5,6,7&floor_hue=5&wall_hue=5&object_hue=5"
+"""22,500 pictures."""
+_extrapolation = {
+    **{key: value for key, value in _rooms.items() if key != "steps"}, "data": LARGE_OBJECTS,
+}  # fmt: skip
+
+STRUCTURED_LARGE = Grid(
+    small=runs(model=["sae-6", "adaae-6"], steps=1_500, **_extrapolation),
+    notes="Ours: large objects, whose shape and orientation are worth encoding.",
+    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+)
+_sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}
+
+
+def _branches(steps: int, more: int, leave_out: dict[str, Any], **fields: Any) -> tuple[Block, ...]:
+    """Runs without some values, and their branches: encoder, decoder, both, sham."""
+    branch = {**fields, "steps": more, "start": {"steps": steps, "leave_out": leave_out}}
+    return (
+        runs(**fields, steps=steps, leave_out=leave_out)
+        + runs(**branch, freeze=["decoder", "encoder", "none"])
+        + runs(**branch, leave_out=leave_out)
+    )
+
+
+SHAPE_LEFT_OUT = Grid(
+    small=_branches(1_200, 300, _sphere, model=["sae-6", "ae"], **_extrapolation)
+    + _branches(1_200, 300, _sphere, model=["vlae-6", "vae"], reconstruction_weight=16,
+                **_extrapolation),
+    paper=_branches(80_000, 20_000, _sphere, data="shapes3d",
+                    model=["sae-12", "sae-6", "vlae-12", "vae", "ae", "wae"], **PUBLISHED)
+    + _branches(80_000, 20_000, _sphere, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
+    notes="The sham branches are ours. The seeds of figure 7 are not printed.",
+    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+)  # fmt: skip
+
+ANGLES_LEFT_OUT = Grid(
+    small=_branches(1_200, 300, _angles, model=["sae-6", "ae"], **_extrapolation)
+    + _branches(1_200, 300, _angles, model="vae", reconstruction_weight=16, **_extrapolation),
+    paper=_branches(80_000, 20_000, _angles, data="shapes3d",
+                    model=["sae-12", "vlae-12", "adaae-12", "ae", "wae", "vae"], **PUBLISHED)
+    + _branches(80_000, 20_000, _angles, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
+    notes="VLAE, AdaAE and WAE only at scale paper.",
+    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+)  # fmt: skip
+
+_classifier = {
+    "model": "classifier", "data": ROOM_DATA, "split": ROOM_SPLIT, "backbone": "consistency",
+    "depth": 4, "filters": 32, "pools": 2, "head": (64, 16), "steps": 2_000, "batch": 64,
+    "rate": 2e-3, "schedule": "cosine", "seeds": 1,
+}  # fmt: skip
+_published_classifier = {
+    **_classifier, "data": "shapes3d", "pools": 4, "steps": 20_000,
+}  # fmt: skip
+VALUES = {
+    "floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15,
+}  # fmt: skip
+"""Factors of rooms and of 3D Shapes, and how many values each has."""
+
+ROOM_CLASSIFIERS = Grid(
+    small=sum((runs(latents=count, factor=k, **_classifier)
+               for k, count in enumerate(VALUES.values())), ()),
+    paper=sum((runs(latents=count, factor=k, **_published_classifier)
+               for k, count in enumerate(VALUES.values())), ()),
+    notes="A classifier of each factor; their last hidden layers together are the one feature "
+    "extractor for all models of rooms.",
+    tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
