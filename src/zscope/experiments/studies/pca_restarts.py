@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope.assays.alignment.cartesian_or_polar import pair_traversal, rings
+from zscope.assays.alignment.cartesian_or_polar import CartesianOrPolar, pair_traversal, rings
+from zscope.assays.matrices import Array
 from zscope.autoencoder import Autoencoder
 from zscope.derived import rotate_latents
 from zscope.errors import Undefined
@@ -61,6 +62,7 @@ from zscope.experiments.studies.pca import (
 from zscope.experiments.studies.rows import Rows, correlation
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
+from zscope.factors import Factors
 
 __all__ = ["STUDY"]
 
@@ -97,24 +99,27 @@ def measure_charts(run: Trained) -> dict[str, Any]:
 
 
 def _chart(run: Trained, recording: Any) -> str:
-    """cartesian, polar (hue is the angle), polar, or neither, of wall hue and orientation.
-
-    Of sprites, which have neither factor: polar if any factor is an angle.
-    """
     try:
         charts: Any = run.assay("cartesian-or-polar", recording)
     except Undefined:
         return "neither"
-    names = recording.factors.names
-    for ring in rings(charts, recording.codes, recording.factors, margin=MARGIN):
-        if HUE not in names or names[ring.angle] == HUE:
-            return "polar, hue is the angle" if HUE in names else "polar"
-        if names[ring.angle] == TURN:
-            return "polar, orientation is the angle"
+    return name_chart(charts, recording.codes, recording.factors)
+
+
+def name_chart(charts: CartesianOrPolar, codes: Array, factors: Factors) -> str:
+    """How wall hue and orientation are encoded: cartesian, polar (and the angle), or neither.
+
+    Of sprites, which have neither factor: polar if any factor is an angle.
+    """
+    names = factors.names
+    for ring in rings(charts, codes, factors, margin=MARGIN):
+        if HUE not in names:
+            return "polar"
+        if names[ring.angle] in (HUE, TURN):
+            return f"polar, {'hue' if names[ring.angle] == HUE else TURN} is the angle"
     for pair in charts.pairs:
-        if pair.verdict == "cartesian" and {HUE, TURN} <= {
-            names[k] for k in pair.factors if k >= 0
-        }:
+        encoded = {names[k] for k in pair.factors if k >= 0}
+        if pair.verdict == "cartesian" and {HUE, TURN} <= encoded:
             return "cartesian"
     return "neither"
 
