@@ -1,11 +1,12 @@
-"""Run a study: train what is missing, then measure what is missing.
+"""Run a study: make and train what is missing, then measure what is missing.
 
     OUT/NAME/sweep/                 the sweep of its runs (`zscope sweep status OUT/NAME/sweep`)
     OUT/NAME/measured/              what was measured, a file for each run or other unit
     OUT/NAME/measurements.json.gz   all of it; `zscope.report.studies` writes what it shows
 
 Runs lie in `runs` (default OUT/runs), named by their configuration, so that studies which want the
-same run train it once. Killed at any time and started again, nothing finished is lost.
+same run train it once; data that a study makes lie there too (`made.py`). Killed at any time and
+started again, nothing finished is lost.
 """
 
 import json
@@ -19,6 +20,7 @@ from typing import Any
 from zscope import __version__
 from zscope.errors import RunError, ZscopeError
 from zscope.experiments import studies
+from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.storage import decode, encode, write_results
 from zscope.experiments.studies.study import Measure, Results, Study
 from zscope.experiments.studies.trained import TrainedRuns
@@ -66,17 +68,16 @@ def prepare_study(
     out = as_path("study", out)
     folder = out / "runs" if runs is None else as_path("study", runs)
     planned = study.plan(scale, seeds)
-    unique: dict[str, dict[str, Any]] = {}
-    for _, run in planned:
-        unique.setdefault(json.dumps(run, sort_keys=True), run)
-    plan = {"run": list(unique.values())}
+    keys = [json.dumps(run, sort_keys=True) for _, run in planned]
+    unique = dict(zip(keys, (run for _, run in planned), strict=True))
+    plan = {"run": [resolve(study.made, run, scale, folder) for run in unique.values()]}
     checked, state = prepare(plan, out / study.name / "sweep", runs=folder, root=root)
     # Runs that others start from are added to the plan, and have no line of their own.
     numbered = {run.line.partition(":")[0]: run.name for run in checked.runs}
     names = {key: numbered[f"[[run]] {number}"] for number, key in enumerate(unique, 1)}
     rows = [
-        {"run": names[json.dumps(run, sort_keys=True)], "group": group, **_short(run)}
-        for group, run in planned
+        {"run": names[key], "group": group, **_short(run)}
+        for key, (group, run) in zip(keys, planned, strict=True)
     ]
     where = None if root is None else str(Path(root).absolute())
     return Prepared(study, scale, out / study.name, folder, plan, rows, state, where)
@@ -100,11 +101,14 @@ def run_study(
     retry_failed: bool = False,
     progress: Progress | None = None,
 ) -> Results:
-    """Train and measure what is missing; returns all measurements."""
+    """Make, train and measure what is missing; returns all measurements."""
     tell = progress or (lambda line: None)
     given: dict[str, Any] = {"scale": scale, "runs": runs, "seeds": seeds, "root": root}
+    place: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "options": cluster_options}
     prepared = prepare_study(study, out, **given)
     begun = time.monotonic()
+    if _make_data(prepared, place, tell):
+        prepared = prepare_study(study, out, **given)  # runs on files are named by their content
     if study.grids:
         missing = len(prepared.state.entries) - len(prepared.done)
         if missing:
@@ -128,12 +132,34 @@ def run_study(
         tell(f"{study.name}: measuring {len(pending)} of {len(items)}")
         with ExitStack() as stack:
             folders = [prepared.out, prepared.runs]
-            wanted: dict[str, Any] = {"jobs": jobs, "cluster": cluster, "options": cluster_options}
-            pool = stack.enter_context(workers(**wanted, folders=folders))
+            pool = stack.enter_context(workers(**place, folders=folders))
             failed |= _measure_all(study.name, pool, pending, tell)
     results = _gather(prepared, finished, items, failed, time.monotonic() - begun)
     write_results(results, prepared.out)
     return results
+
+
+def _make_data(prepared: Prepared, place: Mapping[str, Any], tell: Progress) -> bool:
+    """Make the data of the study that are not there; whether there were such."""
+    study, scale, runs = prepared.study, prepared.scale, prepared.runs
+    missing = [name for name, made in study.made.items() if not made.is_made(scale, runs)]
+    if not missing:
+        return False
+    tell(f"{study.name}: making {', '.join(missing)}")
+    address, where = studies.address(study), str(runs.absolute())
+    items = [(address, name, scale, where, prepared.root) for name in missing]
+    with workers(**place, folders=[prepared.out, runs]) as pool:
+        outcomes = run_all(pool, make_data, items)
+    for name, outcome in zip(missing, outcomes, strict=True):
+        if outcome.error is not None:
+            raise RunError(f"study: {name} could not be made: {outcome.error}")
+    return True
+
+
+def make_data(item: tuple[str, str, str, str, str | None]) -> None:
+    """Make the files of one `MadeData`; called by workers."""
+    address, name, scale, runs, root = item
+    studies.load(address).made[name].make_files(scale, Path(runs), root)
 
 
 def _report_training(name: str, tell: Progress) -> Callable[[Any, Any], None]:
@@ -219,7 +245,9 @@ def measure_unit(item: Item) -> None:
     """Measure one unit and write it down; called by workers."""
     study = studies.load(item.study)
     measure = _find(study, item.measure)
-    among = TrainedRuns(item.rows, Path(item.runs), scale=item.scale, root=item.root)
+    runs = Path(item.runs)
+    made = {name: each.folder(item.scale, runs) for name, each in study.made.items()}
+    among = TrainedRuns(item.rows, runs, scale=item.scale, root=item.root, made=made)
     members = [among[name] for name in dict.fromkeys(item.members)]
     begun = time.monotonic()
     values = measure.function(members[0] if measure.single else members)

@@ -11,7 +11,7 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
-__all__ = ["counts", "equal_pairs", "mean_and_sd", "measure_alignment", "printed"]
+__all__ = ["counts", "equal_pairs", "mean_and_sd", "measure_alignment", "mig_of_factors", "printed"]
 
 
 def measure_alignment(
@@ -50,6 +50,16 @@ def measure_alignment(
     except Undefined:
         pass
     return answer | run.scores(*scores, recording=recording)
+
+
+def mig_of_factors(run: Trained, recording: Recording) -> tuple[float | None, dict[str, float]]:
+    """MIG of disentanglement_lib, and that of each factor by its name; None if it has none."""
+    try:
+        result: Any = run.assay("mig", recording, flavour="dlib")
+    except Undefined:
+        return None, {}
+    names = result.factor_names or [str(k) for k in result.factors]
+    return result.score, dict(zip(names, map(float, result.per_factor), strict=True))
 
 
 def equal_pairs(first: Rows, second: Rows, key: str) -> dict[int, float]:

@@ -62,7 +62,7 @@ def measure(run: Trained) -> dict[str, Any]:
         "angle": math.degrees(math.atan2(right[0, 1], right[0, 0])) % 90,
         "unused": run["latents"] - len(recording.used),
         "codes": recording.codes[some].numpy(),
-        "factor": recording.factors.values[some, 0],
+        "factor": None if recording.factors is None else recording.factors.values[some, 0],
     }
 
 

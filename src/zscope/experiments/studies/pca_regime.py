@@ -74,6 +74,7 @@ def measure(run: Trained) -> dict[str, Any]:
         active.append(count)
     likelihood = f" {run['likelihood']}" if "mnist" in run["data"] else ""
     place = run["data"].partition("?")[0].removeprefix("square-")
+    place = {"dsprites": "sprites"}.get(place, place)
     known = [1.0 if gap is None else gap for gap in gaps]
     late = [gap for step, gap in zip(steps, known, strict=True) if step > 0.8 * steps[-1]]
     return {

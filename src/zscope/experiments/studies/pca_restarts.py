@@ -1,4 +1,4 @@
-"""What differs between restarts of one β-VAE? (figures 3.4, 4.8 to 4.11)
+"""What differs between restarts of one β-VAE? (figures 3.4, 4.8, 4.10, 4.11)
 
 The same model is trained many times, from other first weights and with other batches.
 
@@ -19,8 +19,7 @@ latents in use. A turned grid looks polar to a comparison of charts alone; an an
 it tells more than any straight direction does, and the factor follows it around in order
 (`zscope.assays.alignment.cartesian_or_polar.rings`). MIG is that of disentanglement_lib.
 
-Claims about changed data need the data of the study of perturbations, in groups `changed`
-(sprites) and `changed-rooms`; without them they are not measured.
+The changed sprites are those of the study pca-perturbed, which also has figure 4.9 (rooms).
 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.3, 4.3.5 and 4.3.6.
 """
@@ -32,12 +31,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope.assays.alignment.cartesian_or_polar import pair_traversal, rings
+from zscope.assays.alignment.cartesian_or_polar import CartesianOrPolar, pair_traversal, rings
+from zscope.assays.matrices import Array
 from zscope.autoencoder import Autoencoder
 from zscope.derived import rotate_latents
 from zscope.errors import Undefined
 from zscope.experiments.studies.dip import dip_test
 from zscope.experiments.studies.grids.pca import RESTARTS, ROOM_RESTARTS
+from zscope.experiments.studies.grids.perturbed import (
+    CHANGED_RESTARTS,
+    SPRITE_CHANGED,
+    SPRITE_MADE,
+)
 from zscope.experiments.studies.judging import (
     Claim,
     Control,
@@ -48,38 +53,43 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     compare_groups,
 )
-from zscope.experiments.studies.pca import counts, mean_and_sd, measure_alignment
-from zscope.experiments.studies.rows import Rows, correlation, differences
+from zscope.experiments.studies.pca import (
+    counts,
+    mean_and_sd,
+    measure_alignment,
+    mig_of_factors,
+)
+from zscope.experiments.studies.rows import Rows, correlation
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
+from zscope.factors import Factors
 
 __all__ = ["STUDY"]
 
 HUE, TURN = "wall_hue", "orientation"
 MARGIN = 0.1  # of entropy, by which an angle must tell more than any straight direction
 SHOWN = 4
-LATENTS = 3
-MISSING = "needs the changed data of the study of perturbations"
 
 
 def measure_lengths(run: Trained) -> dict[str, Any]:
     """Alignment and scores after each length of training."""
-    lengths = sorted(step for step in run.stages if step)
+    lengths = sorted(set(run.stages) & set(run.fields.get("snapshots") or [run["steps"]]))
     answer: dict[str, Any] = {"lengths": lengths}
     for length in lengths:
         recording = run.recording(run.at(length))
         own = measure_alignment(run, recording=recording, scores=["predictability-gap"])
-        mig, _ = _mig(run, recording)
+        mig, _ = mig_of_factors(run, recording)
         values = {"dto": own["dto"], "ds": own["predictability-gap"], "mig": mig}
         for key, value in {**values, "active": own["active"]}.items():
             answer.setdefault(f"{key}_over_time", []).append(value)
-    return answer | {key: answer[f"{key}_over_time"][-1] for key in ("dto", "ds", "mig", "active")}
+    last = {key: answer[f"{key}_over_time"][-1] for key in ("dto", "ds", "mig", "active")}
+    return {**answer, **last, "chart": _chart(run, recording)}
 
 
 def measure_charts(run: Trained) -> dict[str, Any]:
     """MIG of each factor, and how two latents encode wall hue and orientation."""
     recording = run.recording()
-    mig, factors = _mig(run, recording)
+    mig, factors = mig_of_factors(run, recording)
     return {
         "mig": mig,
         "mig_of": factors,
@@ -88,34 +98,28 @@ def measure_charts(run: Trained) -> dict[str, Any]:
     }
 
 
-def _mig(run: Trained, recording: Any) -> tuple[float | None, dict[str, float]]:
-    try:
-        result: Any = run.assay("mig", recording, flavour="dlib")
-    except Undefined:
-        return None, {}
-    names = result.factor_names or [str(k) for k in result.factors]
-    return result.score, dict(zip(names, map(float, result.per_factor), strict=True))
-
-
 def _chart(run: Trained, recording: Any) -> str:
-    """cartesian, polar (hue is the angle), polar, or neither, of wall hue and orientation.
-
-    Of sprites, which have neither factor: polar if any factor is an angle.
-    """
     try:
         charts: Any = run.assay("cartesian-or-polar", recording)
     except Undefined:
         return "neither"
-    names = recording.factors.names
-    for ring in rings(charts, recording.codes, recording.factors, margin=MARGIN):
-        if HUE not in names or names[ring.angle] == HUE:
-            return "polar, hue is the angle" if HUE in names else "polar"
-        if names[ring.angle] == TURN:
-            return "polar, orientation is the angle"
+    return name_chart(charts, recording.codes, recording.factors)
+
+
+def name_chart(charts: CartesianOrPolar, codes: Array, factors: Factors) -> str:
+    """How wall hue and orientation are encoded: cartesian, polar (and the angle), or neither.
+
+    Of sprites, which have neither factor: polar if any factor is an angle.
+    """
+    names = factors.names
+    for ring in rings(charts, codes, factors, margin=MARGIN):
+        if HUE not in names:
+            return "polar"
+        if names[ring.angle] in (HUE, TURN):
+            return f"polar, {'hue' if names[ring.angle] == HUE else TURN} is the angle"
     for pair in charts.pairs:
-        if pair.verdict == "cartesian" and {HUE, TURN} <= {
-            names[k] for k in pair.factors if k >= 0
-        }:
+        encoded = {names[k] for k in pair.factors if k >= 0}
+        if pair.verdict == "cartesian" and {HUE, TURN} <= encoded:
             return "cartesian"
     return "neither"
 
@@ -125,8 +129,8 @@ def traversals(runs: Sequence[Trained]) -> dict[str, Any]:
     scored = []
     for run in runs:
         recording = run.recording()
-        mig, _ = _mig(run, recording)
-        if mig is not None and (run.tiny or len(recording.used) == LATENTS):
+        mig, _ = mig_of_factors(run, recording)
+        if mig is not None and (run.tiny or len(recording.used) == run["latents"]):
             scored.append((mig, run.seed, run))
     scored.sort(key=lambda each: each[:2], reverse=True)
     answer: dict[str, Any] = {"whole": len(scored)}
@@ -175,10 +179,14 @@ def _at(rows: Rows, place: int) -> Rows:
     )
 
 
+def _whole(rows: Rows) -> Rows:
+    """The restarts that use all their latents."""
+    return Rows(row for row in rows if row.get("active") == row["latents"])
+
+
 def claims(results: Results) -> Iterator[Claim]:
     yield _correlation_claim(results)
     yield from _histogram_claims(results)
-    yield _factor_claim(results)
     yield from _chart_claims(results)
 
 
@@ -187,8 +195,8 @@ def _correlation_claim(results: Results) -> Claim:
     lengths = max((row.get("lengths") or [] for row in rows), key=len, default=[])
     parts = []
     for place, length in enumerate(lengths):
-        own = _at(rows.where(model="beta-vae"), place).where(active=LATENTS)
-        plain = correlation(_at(rows.where(model="ae"), place).where(active=LATENTS), "dto", "ds")
+        own = _whole(_at(rows.where(model="beta-vae"), place))
+        plain = correlation(_whole(_at(rows.where(model="ae"), place)), "dto", "ds")
         known = Rows(row for row in own if row["dto"] is not None and row["ds"] is not None)
         order = np.random.default_rng(place).permutation(len(known))
         mixed = Rows({**row, "ds": known[k]["ds"]} for row, k in zip(known, order, strict=True))
@@ -196,7 +204,7 @@ def _correlation_claim(results: Results) -> Claim:
         parts.append(claim(
             "C-F3.4", f"{length} steps", f"after {length} steps", source="figure 3.4",
             published="clear correlation, no coefficient", expect=below(0), values=whole,
-            statistic="Spearman correlation of DtO and DS over restarts with 3 latents in use",
+            statistic="Spearman correlation of DtO and DS over restarts with all latents in use",
             controls=[
                 Control("with DS of another restart there is no correlation",
                         None if shuffled is None else shuffled.high > 0, str(shuffled)),
@@ -221,7 +229,7 @@ def _histogram_claims(results: Results) -> Iterator[Claim]:
         values={row["seed"]: float(row["mig"] > median) for row in changed
                 if row.get("mig") is not None},
         statistic="share of restarts on changed data with a MIG above the median of the original",
-        presupposes="" if changed else MISSING, needs=MISSING,
+        presupposes="" if changed else "no restart on changed data was measured",
     )  # fmt: skip
     parts = []
     for title, rows in _histograms(results).items():
@@ -246,36 +254,14 @@ def _histograms(results: Results) -> dict[str, Rows]:
         "sprites": results.rows("sprites", model="beta-vae"),
         "sprites, changed": results.rows("changed", model="beta-vae"),
         "rooms": results.rows("rooms"),
-        "rooms, changed": results.rows("changed-rooms"),
     }
     return {title: rows for title, rows in groups.items() if rows}
-
-
-def _factor_claim(results: Results) -> Claim:
-    rows, changed = results.rows("rooms", active=LATENTS), results.rows("changed-rooms")
-    changed = changed.where(active=LATENTS)
-    names = list(rows[0].get("mig_of") or {}) if rows else []
-    parts = []
-    for name in names:
-        one, two = (
-            Rows({**row, "own": (row.get("mig_of") or {}).get(name)} for row in each)
-            for each in (rows, changed)
-        )
-        parts.append(claim(
-            "C-F4.9", name, f"MIG of {name} falls", source="figure 4.9", expect=below(0),
-            values=differences(two, one, "own"), presupposes="" if changed else MISSING,
-            statistic="MIG on changed minus original data, same seed, 3 latents in use",
-        ))  # fmt: skip
-    return claim_of_parts(
-        "C-F4.9", "c1", "on changed data MIG falls for every factor", parts, source="figure 4.9",
-        published="drops for every generating factor, figure only", needs=MISSING,
-    )  # fmt: skip
 
 
 def _chart_claims(results: Results) -> Iterator[Claim]:
     rows = results.rows("rooms")
     whole = sorted(
-        (row for row in rows if row.get("active") == LATENTS and row.get("mig") is not None),
+        (row for row in _whole(rows) if row.get("mig") is not None),
         key=lambda row: (row["mig"], row["seed"]),
     )
     enough = len(whole) >= 3 * SHOWN
@@ -311,7 +297,7 @@ def _chart_claims(results: Results) -> Iterator[Claim]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    header = ["model", "steps", "DtO", "DS", "MIG", "in use", "ρ(DtO, DS), 3 in use", "restarts"]
+    header = ["model", "steps", "DtO", "DS", "MIG", "in use", "ρ(DtO, DS), all in use", "restarts"]
     cells = [header]
     for model, title in (("beta-vae", "β-VAE"), ("ae", "AE")):
         rows = results.rows("sprites", model=model)
@@ -319,7 +305,7 @@ def tables(results: Results) -> Iterator[Table]:
         for place, length in enumerate(lengths):
             own = _at(rows, place)
             means = [mean_and_sd(own.values(key)) for key in ("dto", "ds", "mig")]
-            same = correlation(own.where(active=LATENTS), "dto", "ds")
+            same = correlation(_whole(own), "dto", "ds")
             cells.append([
                 title, f"{length:,}", *means, counts(own), "" if same is None else str(same),
                 str(len(own)),
@@ -335,19 +321,19 @@ def tables(results: Results) -> Iterator[Table]:
     for title, rows in _histograms(results).items():
         if not any("chart" in row for row in rows):
             continue
-        own = rows.where(active=LATENTS)
-        kinds = [row.get("chart", "") for row in own]
-        other = sum(kind.startswith("polar") for kind in kinds) - kinds.count(
-            "polar, hue is the angle"
-        )
+        kinds = [row.get("chart", "") for row in _whole(rows)]
+        angle = kinds.count("polar, hue is the angle")
+        other = sum(kind.startswith("polar") for kind in kinds) - angle
+        room = title.startswith("rooms")
         cells.append([
-            title, str(len(rows)), mean_and_sd(rows.values("mig")), str(len(own)),
-            str(kinds.count("cartesian")), str(kinds.count("polar, hue is the angle")), str(other),
-            str(kinds.count("neither")),
+            title, str(len(rows)), mean_and_sd(rows.values("mig")), str(len(kinds)),
+            str(kinds.count("cartesian")) if room else "", str(angle) if room else "", str(other),
+            str(kinds.count("neither")) if room else str(len(kinds) - other),
         ])  # fmt: skip
     yield Table(
         "charts", "How wall hue and orientation are encoded (figures 4.10 and 4.11)", cells,
-        row="C-F4.10", notes=["Charts of the restarts that use all latents."],
+        row="C-F4.10", notes=["Charts of the restarts that use all latents; sprites have neither "
+                              "factor, so only angles are counted."],
     )  # fmt: skip
 
 
@@ -362,20 +348,21 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         own = rows.where(model=model)
         lengths = max((row.get("lengths") or [] for row in own), key=len, default=[])
         for place, length in enumerate(lengths):
-            for active, marker in ((LATENTS, "o"), (2, "x")):
-                part = [
-                    row for row in _at(own, place).where(active=active) if row["dto"] is not None
-                ]
-                label = f"{length:,} steps" if active == LATENTS else None
-                style = {"s": 14, "marker": marker, "color": colours[place], "label": label}
-                ax.scatter([r["dto"] for r in part], [r["ds"] for r in part], **style,
-                           linewidths=0.8 if marker == "x" else 0, alpha=0.8)  # fmt: skip
+            known = Rows(row for row in _at(own, place) if row["dto"] is not None)
+            pruned = Rows(row for row in known if row["active"] != row["latents"])
+            for part, marker, label in (
+                (_whole(known), "o", f"{length:,} steps"), (pruned, "x", None)
+            ):  # fmt: skip
+                ax.scatter(part.values("dto"), part.values("ds"), s=14, marker=marker, label=label,
+                           color=colours[place], linewidths=0.8 if marker == "x" else 0,
+                           alpha=0.8)  # fmt: skip
         set_title(ax, title)
         ax.set(xlabel="DtO", ylabel="DS" if model == "beta-vae" else "")
         ax.legend(fontsize=7, frameon=False)
     yield Figure(
         "dto-ds", "Restarts on sprites: disentanglement score against distance to orthogonality. "
-        "Colour: length of training; discs: 3 latents in use, crosses: 2.", figure, row="C-F3.4",
+        "Colour: length of training; discs: all latents in use, crosses: fewer.", figure,
+        row="C-F3.4",
     )  # fmt: skip
 
     groups = _histograms(results)
@@ -383,10 +370,10 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         figure, grid = panel_grid(1, len(groups), width=2.6 * len(groups), height=2.3)
         for ax, (title, own) in zip(grid[0], groups.items(), strict=True):
             whole = [row["mig"] for row in own if row.get("mig") is not None]
-            full = [row["mig"] for row in own.where(active=LATENTS) if row.get("mig") is not None]
+            full = [row["mig"] for row in _whole(own) if row.get("mig") is not None]
             bins = list(np.linspace(0, max([0.2, *whole]) * 1.05, 13))
             ax.hist(whole, bins, color=colours[0], alpha=0.35, label="all")
-            ax.hist(full, bins, color=colours[0], label="3 latents in use")
+            ax.hist(full, bins, color=colours[0], label="all latents in use")
             set_title(ax, f"β-VAE, {title}")
             ax.set(xlabel="MIG", ylabel="restarts")
             ax.legend(fontsize=7, frameon=False)
@@ -417,14 +404,14 @@ STUDY = Study(
     rows=(
         Row("C-F3.4", "figure 3.4", "DtO against DS over restarts"),
         Row("C-F4.8", "figure 4.8", "histograms of MIG over restarts"),
-        Row("C-F4.9", "figure 4.9", "MIG of each factor on original and changed data"),
         Row("C-F4.10", "figure 4.10", "the best four restarts: cartesian"),
         Row("C-F4.11", "figure 4.11", "the worst four restarts: polar"),
     ),
-    grids={"sprites": RESTARTS, "rooms": ROOM_RESTARTS},
+    grids={"sprites": RESTARTS, "changed": CHANGED_RESTARTS, "rooms": ROOM_RESTARTS},
+    made={SPRITE_MADE: SPRITE_CHANGED},
     measures=(
         each_run(measure_lengths, "sprites", "changed"),
-        each_run(measure_charts, "rooms", "changed-rooms"),
+        each_run(measure_charts, "rooms"),
         once(traversals, "rooms"),
     ),
     tables=tables,

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from zscope.experiments.studies.grid import Grid
 from zscope.experiments.studies.judging import Claim
+from zscope.experiments.studies.made import MadeData
 from zscope.experiments.studies.rows import Rows
 
 if TYPE_CHECKING:
@@ -203,6 +204,7 @@ class Study:
     minutes: float | None = None  # on two cores at scale small, as measured
     chosen: str = ""  # what was fixed or tuned before the first run that is judged
     changed: str = ""  # what was changed after seeing results, and why
+    made: Mapping[str, MadeData] = field(default_factory=dict)  # data made before the runs
     file: str = ""  # of a study of one's own
 
     def plan(self, scale: str, seeds: int | None = None) -> list[tuple[str, dict[str, Any]]]:

@@ -29,8 +29,10 @@ class TrainedRuns:
         *,
         scale: str,
         root: str | Path | None = None,
+        made: Mapping[str, Path] | None = None,
     ) -> None:
         self.scale, self.folder, self.root = scale, folder, root
+        self.made = dict(made or {})  # folders of data that the study has made, by name
         self._runs = [Trained(self, row) for row in rows]  # one in two grids stands twice
 
     def __getitem__(self, name: str) -> "Trained":

@@ -154,9 +154,9 @@ RESTARTS = Grid(
                **SMALL_SPRITE)
     + runs(model="ae", seeds=40, snapshots=(600, 1_800, 3_000), **SMALL_SPRITE),
     paper=runs(model="beta-vae", beta=4.0, data="dsprites", preset="pca-2022-dsprites",
-               batch=128, seeds=40, snapshots=(57_600, 172_800, 288_000))
+               batch=128, seeds=40, snapshots=(46_080, 138_240, 230_400))
     + runs(model="ae", data="dsprites", preset="pca-2022-dsprites", batch=128, seeds=40,
-           snapshots=(57_600, 172_800, 288_000)),
+           snapshots=(46_080, 138_240, 230_400)),
     notes="Published: 10, 30 and 50 epochs.",
 )  # fmt: skip
 ROOM_RESTARTS = Grid(
