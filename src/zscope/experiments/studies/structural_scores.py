@@ -72,16 +72,12 @@ def measure(run: Trained) -> dict[str, Any]:
         "used": len(recording.used),
     }
     dlib = run.scores(*NAMES, recording=recording, flavour="dlib")
-    return answers | {f"{key}_dlib": dlib.get(_key(key)) for key in NAMES}
-
-
-def _key(name: str) -> str:
-    return "dci.disentanglement" if name == "dci" else name
+    return answers | {f"{name}_dlib": dlib.get(name) for name in NAMES}
 
 
 def _scores(run: Trained, recording: Recording, prefix: str) -> dict[str, Any]:
     values = run.scores(*NAMES, recording=recording)
-    return {f"{prefix}{name}": values.get(_key(name)) for name in NAMES}
+    return {f"{prefix}{name}": values.get(name) for name in NAMES}
 
 
 def _variants(run: Trained, recording: Recording) -> dict[str, Any]:
@@ -103,7 +99,7 @@ def _variants(run: Trained, recording: Recording) -> dict[str, Any]:
         "dci_learned": _dci(codes, factors.values[:, learned], kinds) if learned else None,
     }
     grouped = run.scores("dci", recording=recording, groups="model")
-    answers["dci_groups"] = grouped.get("dci.disentanglement")
+    answers["dci_groups"] = grouped.get("dci")
     if (groups := run.model.groups) is not None and all(len(each) == 2 for each in groups):
         result = run.assay("dci", recording)
         assert isinstance(result, DCI)
@@ -301,8 +297,10 @@ def tables(results: Results) -> Iterator[Table]:
         "dci_learned": "encoded factors only", "learned": "factors encoded", "used": "latents used",
     }  # fmt: skip
     cells = [["model", "here", *columns.values()]]
+    counts = {"learned": 1, "used": 1}
     for name, own in _models(results).items():
-        cells.append([name, own[0]["model"], *(_spread(own, key) for key in columns)])
+        spreads = [_spread(own, key, counts.get(key, 3)) for key in columns]
+        cells.append([name, own[0]["model"], *spreads])
     yield Table("controls", "DCI in other forms, and its controls", cells, left=2, row="E-T1",
                 notes=[f"A factor is encoded if trees predict it with a skill above {LEARNED:g}; "
                        "turned: codes in a random rotation; other pairs: mean over other ways of "
