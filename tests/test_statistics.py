@@ -134,7 +134,9 @@ def test_p_values_are_uniform_under_the_null(null):
 WITHOUT = [
     "response", "traversal-responses", "hybridisation", "response-map", "manifold-path", "drift",
     "variable-types", "truncation", "latent-ranking", "nonlinear-eigenfaces", "cartesian-or-polar",
-    "sample-quality", "structure-panel", "factor-place", "variable-nonlinearity", "cka", "procrustes", "svcca", "pwcca", "similarity-heatmap",
+    "sample-quality", "structure-panel", "factor-place", "variable-nonlinearity", "cka",
+    "procrustes", "svcca", "pwcca", "similarity-heatmap", "codes-against-pca", "ima-curve",
+    "latent-histograms",
 ]  # fmt: skip
 
 

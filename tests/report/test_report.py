@@ -26,7 +26,9 @@ from zscope.results import COLUMNS
 
 LIMIT = 10_000_000
 FEW = ("response-matrix", "variable-types", "mig")
-MEASURED = [name for name, entry in CATALOGUE.items() if not entry.compares]
+MEASURED = [
+    name for name, entry in CATALOGUE.items() if not entry.compares and not entry.on_request
+]
 
 
 WAYS = torch.linalg.qr(torch.randn(64, 3, generator=torch.Generator().manual_seed(1))).Q.T

@@ -18,7 +18,7 @@ MODELS = [*zs.models.CATALOGUE, "adaae-2", "vlae-2", "xcsae-2-i", "xcvae-e"]
 PAIRED = {"slow-vae", "pcl"}
 OF_FACTORS = {"ivae", "classifier"}
 LABELS_ALONE = {"digits", "mnist", "fashion-mnist", "celeba"}
-NO_LABEL = {"square-linear", "square-nonlinear", "square-wave"}
+NO_LABEL = {"square-linear", "square-nonlinear", "square-wave", "bent-plane"}
 # The smallest of each kind.
 SHAPES = {
     shape[:-2]: shape

@@ -91,6 +91,7 @@ _FUNCTIONS = {
     "carried_information": "regime.rate_distortion",
     "column_product": "alignment.column_product",
     "correlation_tracking": "regime.tracking",
+    "dataset_alignment": "alignment.dataset_alignment",
     "decoder_jacobian": "jacobian",
     "fondue": "dimension.fondue",
     "fondue_beta": "dimension.fondue",

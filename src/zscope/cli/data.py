@@ -1,4 +1,4 @@
-"""zscope data: list, describe, fetch and perturb datasets."""
+"""zscope data: list, describe, fetch, measure and perturb datasets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option, Typer
 
+from zscope.cli.alignment import alignment
 from zscope.cli.options import AsJson, Root, settings
 from zscope.cli.perturb import perturb
 
@@ -14,7 +15,7 @@ __all__ = ["app"]
 app = Typer(
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="List, describe, fetch and perturb datasets. Start with: zscope data list",
+    help="List, describe, fetch, measure and perturb datasets. Start with: zscope data list",
 )
 
 
@@ -150,6 +151,7 @@ def fetch(
     )
 
 
+app.command()(alignment)
 app.command()(perturb)
 
 

@@ -60,7 +60,7 @@ def list_(
     from zscope.experiments import studies
 
     folder = out / "runs" if runs is None else runs
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in studies.names():
         study = studies.load(name)
         planned = len({str(run) for _, run in study.plan("small")})

@@ -27,6 +27,7 @@ CATALOGUE = {
     "square-linear": "square:LINEAR",
     "square-nonlinear": "square:NONLINEAR",
     "square-wave": "square:WAVE",
+    "bent-plane": "bent_plane:BENT_PLANE",
     "sprites": "sprites:SPRITES",
     "sprites-color": "sprites:COLOR",
     "sprites-noisy": "sprites:NOISY",

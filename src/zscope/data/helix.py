@@ -83,7 +83,7 @@ def follow_strands(
             f"follow_strands: got points of shape {paths.shape}; expected paths of points in three "
             "dimensions: points x 3, or paths x points x 3. Are these codes? Decode them first."
         )
-    shape = {"amplitude": amplitudes(amplitude), "frequency": frequency}
+    shape: dict[str, Any] = {"amplitude": amplitudes(amplitude), "frequency": frequency}
     t = np.linspace(-1, 1, 1 + PIECES)
     both = np.stack([_distance(paths, strand(t, number, **shape)) for number in (0, 1)])
     nearest = both.argmin(0)

@@ -141,11 +141,11 @@ def similarity_preservation(
     return SimilarityPreservation(score=total / (h * h if pairs else h), samples=h)
 
 
-def downstream_accuracy(codes: Array, factors: Array, *, seed: int = 0) -> float:
+def downstream_accuracy(codes: Array, factors: Array, *, rounds: int = 100, seed: int = 0) -> float:
     """Mean accuracy over factors of gradient-boosted trees, on a held-out third.
 
     For the elbow of accuracy against the number of latents. One classifier per factor, with
-    the default settings of scikit-learn's histogram booster.
+    the default settings of scikit-learn's histogram booster but for `rounds` of boosting.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -157,7 +157,8 @@ def downstream_accuracy(codes: Array, factors: Array, *, seed: int = 0) -> float
     for k in range(labels.shape[1]):
         if len(np.unique(labels[train, k])) < 2:
             continue
-        model = HistGradientBoostingClassifier(random_state=seed).fit(rows[train], labels[train, k])
+        model = HistGradientBoostingClassifier(max_iter=rounds, random_state=seed)
+        model.fit(rows[train], labels[train, k])
         scores.append(model.score(rows[test], labels[test, k]))
     if not scores:
         raise Undefined(

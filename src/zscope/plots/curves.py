@@ -247,7 +247,7 @@ def traversal_errors(
     order = np.argsort(-np.abs(errors).max((0, 1)), kind="stable")
     if ax is not None:
         worst = int(order[0])
-        _sample_lines(theme.axes(ax), values, errors[:, :, worst])
+        sample_lines(theme.axes(ax), values, errors[:, :, worst])
         ax.set(xlabel=f"value of latent {labels[moved]}", ylabel=f"error of latent {labels[worst]}")
         return ax
     chosen = sorted(order[:MOST_PANELS].tolist())
@@ -259,7 +259,7 @@ def traversal_errors(
     for panel in grid.flat[len(chosen) :]:
         panel.set_visible(False)
     for k, panel in zip(chosen, grid.flat, strict=False):
-        _sample_lines(panel, values, errors[:, :, k])
+        sample_lines(panel, values, errors[:, :, k])
         weight = "bold" if k == moved else "normal"
         panel.set_title(f"latent {labels[k]}", fontsize=theme.NORMAL, fontweight=weight)
         panel.tick_params(labelsize=theme.SMALL)
@@ -292,7 +292,7 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
     )
     for m, row in enumerate(grid):
         for k, panel in enumerate(row):
-            _sample_lines(panel, values[m], errors[m, :, :, k])
+            sample_lines(panel, values[m], errors[m, :, :, k])
             panel.tick_params(labelsize=theme.SMALL, labelbottom=count <= 8)
             panel.xaxis.set_major_locator(MaxNLocator(2))
             panel.yaxis.set_major_locator(MaxNLocator(3))
@@ -312,7 +312,7 @@ def traversal_panels(values: Any, errors: Any, *, names: Sequence[Any] | None = 
     return figure
 
 
-def _sample_lines(ax: Axes, values: np.ndarray, errors: np.ndarray) -> None:
+def sample_lines(ax: Axes, values: np.ndarray, errors: np.ndarray) -> None:
     """One line for each sample (samples x steps)."""
     ax.axhline(0, color=theme.INK, linewidth=0.5)
     lines = [np.column_stack([values, line]) for line in errors]

@@ -50,14 +50,15 @@ def structure_panel(
         figure.suptitle(title, fontsize=theme.LARGE)
     grid = figure.subplots(2, 2, height_ratios=[1, low + 0.08])
     axes: list[Axes] = [theme.axes(ax) for ax in grid.flat]
-    names, style = conditioned.factor_names, {"marks": responses.causal, "numbered": NUMBERED}
+    names = conditioned.factor_names
     heatmap(
         responses.relative,
         x="observed latent",
         y="intervened latent",
         label="relative response",
+        marks=responses.causal,
+        numbered=NUMBERED,
         ax=axes[0],
-        **style,
     )
     options = {} if threshold is None else {"threshold": threshold}
     causal_graph(responses.graph(**options), pairs=responses.pairs, ax=axes[1])

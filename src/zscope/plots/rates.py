@@ -69,12 +69,14 @@ def _equal_elbo(ax: Axes, losses: np.ndarray) -> None:
         if start < end:
             line = np.array([start, end])
             ax.plot(line, loss - line, ":", color=theme.GREY, linewidth=0.8, zorder=0)
-            labels.append((end, loss - end, f"ELBO {-loss:.4g}", theme.GREY))
-    ax.set(xlim=(left, right), ylim=(low, high))
-    end_labels(ax, [label for label in labels if label[0] >= right])
-    for x, y, text, colour in labels:
-        if x < right:
-            ax.annotate(
-                text, (x, y), (2, 3), textcoords="offset points", fontsize=theme.SMALL,
-                color=colour, rotation=0,
+            text = f"ELBO {-loss:.4g}"
+            if end >= right:
+                labels.append((end, loss - end, text, theme.GREY))
+                continue
+            # Along its upper end: several beside each other would overlap, and curves lie below.
+            ax.text(
+                start, loss - start, f" {text}", fontsize=theme.SMALL, color=theme.GREY, ha="left",
+                va="bottom", rotation=-45, rotation_mode="anchor", transform_rotates_text=True,
             )  # fmt: skip
+    ax.set(xlim=(left, right), ylim=(low, high))
+    end_labels(ax, labels)

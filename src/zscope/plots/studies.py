@@ -28,15 +28,16 @@ def strips(
     line: tuple[float, str] | None = None,
     published: Published | None = None,
     bars: bool = False,
+    colours: Sequence[Any] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """A point for every seed and a line at the mean, side by side for each group.
 
     `line` is a level to compare with, such as chance; `published` values are grey diamonds with
-    their printed spread; `bars` draws the means as bars from 0.
+    their printed spread; `bars` draws the means as bars from 0. `colours` has one for each group.
     """
     ax = axes(ax, width=max(2.2, 0.9 + 0.55 * len(groups)))
-    colours = categories(len(groups))
+    colours = colours or categories(len(groups))
     for place, (values, colour) in enumerate(zip(groups.values(), colours, strict=True)):
         if not len(values):
             continue

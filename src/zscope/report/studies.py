@@ -55,7 +55,7 @@ def write_study(
     claims, tables = judge(study, results), list(study.tables(results))
     for table in tables:
         _write_table(table, out / "tables")
-    drawings = [_write_figure(each, out / "figures", formats) for each in study.figures(results)]
+    drawings = _write_figures(study, results, out / "figures", formats)
     content = {
         "study": study.name,
         "document": study.document,
@@ -77,6 +77,15 @@ def _write_table(table: Table, folder: Path) -> None:
     marked = "\n\n".join([f"**{table.title}**", as_markdown(cells, table.left), *notes])
     write_whole(folder / f"{table.name}.md", f"{marked}\n".encode())
     write_whole(folder / f"{table.name}.tex", f"{as_tex(cells, table.left, notes)}\n".encode())
+
+
+def _write_figures(
+    study: Study, results: Results, folder: Path, formats: Sequence[str]
+) -> list[dict[str, Any]]:
+    from zscope.plots.theme import theme
+
+    with theme():
+        return [_write_figure(figure, folder, formats) for figure in study.figures(results)]
 
 
 def _write_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> dict[str, Any]:

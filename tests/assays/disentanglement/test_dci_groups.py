@@ -85,7 +85,9 @@ def test_bad_groups_are_refused():
     codes = torch.from_numpy(spread())
     with pytest.raises(ConfigError, match=r"codes without a model.*groups=\[\[0, 1\], \[2\]\]"):
         a.dci(codes, FACTORS, groups="model")
-    with pytest.raises(ConfigError, match="'modle'; expected a list of lists of whole numbers or model"):
+    with pytest.raises(
+        ConfigError, match="'modle'; expected a list of lists of whole numbers or model"
+    ):
         a.dci(codes, FACTORS, groups="modle")
     with pytest.raises(ConfigError, match="leave out 2 of 4 latents"):
         a.dci(codes, FACTORS, groups=[[0, 1]])

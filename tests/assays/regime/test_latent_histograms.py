@@ -38,7 +38,7 @@ def test_of_a_passive_latent_all_means_are_in_the_bin_of_0():
 def test_samples_of_the_prior_exceed_the_limit_in_5_percent_of_cases():
     posterior = passive(1500, 400)
     result = latent_histograms(posterior)
-    assert result.limit == 1.36 / 1500**0.5
+    assert result.limit == pytest.approx(1.36 / 1500**0.5)
     share = float((result.distance < result.limit).double().mean())
     assert share == pytest.approx(0.95, abs=0.035)
     # A latent that is narrower than the prior does exceed it.

@@ -2,7 +2,6 @@
 
 import pytest
 
-from zscope.data.fetching import fetch
 from zscope.errors import ConfigError, DataError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
@@ -53,15 +52,6 @@ def test_tiny_branches_start_from_the_tiny_run():
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ConfigError, match="scale 'large'; expected small or paper"):
         SMALL.expand("large")
-
-
-@pytest.fixture(scope="module")
-def pictures(real_data, tmp_path_factory):
-    """Real pictures in a folder of their own."""
-    root = tmp_path_factory.mktemp("data")
-    for name in ("mnist", "fashion-mnist"):
-        fetch(name, root=root, from_dir=real_data)
-    return root
 
 
 @pytest.mark.parametrize("name", studies.names())

@@ -13,7 +13,7 @@ from zscope.experiments.studies.storage import decode, encode, read_results, wri
 from zscope.experiments.studies.study import Results
 from zscope.report.studies import write_reproduction, write_study
 
-QUICK = ["pca-degenerate"]
+QUICK = ["pca-degenerate", "responses-helix", "ima"]
 
 
 @pytest.fixture(scope="module")
@@ -23,12 +23,22 @@ def folder(tmp_path_factory):
 
 def run_tiny(name, folder, **settings):
     study = studies.load(name)
-    return study, studies.run_study(study, folder, scale="tiny", jobs=1, **settings)
+    return study, studies.run_study(study, folder, scale="tiny", seeds=1, jobs=1, **settings)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_study_writes_its_tables_figures_claims_and_page(name, folder):
-    study, results = run_tiny(name, folder)
+    check_outputs(name, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in studies.names() if name not in QUICK])
+def test_every_other_study_does_too(name, folder, pictures):
+    check_outputs(name, folder, root=pictures)
+
+
+def check_outputs(name, folder, **settings):
+    study, results = run_tiny(name, folder, **settings)
     assert not results.failed
     claims = write_study(study, results, folder / name)
     assert claims
@@ -38,10 +48,9 @@ def test_a_study_writes_its_tables_figures_claims_and_page(name, folder):
     page = (folder / name / "study.html").read_text()
     for claim in claims:
         assert f"{claim.row} {claim.name}:" in page
-    for kind in ("csv", "md", "tex"):
-        assert list((folder / name / "tables").glob(f"*.{kind}"))
-    for kind in ("png", "svg", "pdf"):
-        assert list((folder / name / "figures").glob(f"*.{kind}"))
+    for part, kinds in (("tables", ("csv", "md", "tex")), ("figures", ("png", "svg", "pdf"))):
+        for kind in kinds:
+            assert list((folder / name / part).glob(f"*.{kind}"))
     for image in (folder / name / "figures").glob("*.png"):
         assert f"figures/{image.name}" in page
 

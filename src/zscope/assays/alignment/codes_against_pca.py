@@ -337,8 +337,13 @@ def _around_points(
             "observations, vary along too few directions. Are many observations equal? Ask for "
             "more neighbours."
         )
-    numbers = (torch.tensor(each, dtype=torch.float64) for each in (axes, space, order))
-    return Local(*numbers, neighbours=neighbours, skipped=skipped)
+    return Local(
+        axes=torch.tensor(axes, dtype=torch.float64),
+        space=torch.tensor(space, dtype=torch.float64),
+        order=torch.tensor(order, dtype=torch.float64),
+        neighbours=neighbours,
+        skipped=skipped,
+    )
 
 
 @cache

@@ -254,7 +254,8 @@ def _curves(
 ) -> list[Likelihoods]:
     if W is not None:
         return [linear_likelihoods(local, W, level) for level in levels]
-    curves, start = [], local.points
+    curves: list[Likelihoods] = []
+    start = local.points
     for level in reversed(levels):  # at the highest precision the point itself is nearly best
         each, start = sampled_likelihoods(local, level, start, generator=generator, **options)
         curves.insert(0, each)

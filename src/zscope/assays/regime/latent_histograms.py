@@ -23,6 +23,7 @@ Bonheme, "The Polarised Regime of Variational Autoencoders", PhD thesis, Univers
 figures 5.1 and 6.2. Bins, kurtosis and the distance are ours.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +85,7 @@ class LatentHistograms(Result):
     @property
     def limit(self) -> float:
         """The distance that samples of N(0, 1) itself exceed in 5 % of cases."""
-        return 1.36 / self.samples**0.5
+        return 1.36 / math.sqrt(self.samples)
 
     def summary(self) -> list[tuple[str, str]]:
         like_prior = [j for j, each in enumerate(self.distance.tolist()) if each < self.limit]
@@ -111,7 +112,7 @@ class LatentHistograms(Result):
         colours = {"active": BLUE, "mixed": ORANGE, "passive": GREY}
         few = f"{len(chosen)} of {self.latents} latents, by divergence"
         return binned_panels(
-            [self._panels(j) for j in chosen],
+            [self._plot_panels(j) for j in chosen],
             rows=[f"latent {j}: {self.labels[j]}, KL {self.kl[j]:.2f} nats" for j in chosen],
             columns=["mean M", "variance S", "sample Z", "S / S†"],
             colours=[colours[self.labels[j]] for j in chosen],
@@ -125,7 +126,7 @@ class LatentHistograms(Result):
         order = self.kl.argsort(descending=True, stable=True)
         return [int(order[k]) for k in np.linspace(0, self.latents - 1, SHOWN).round().astype(int)]
 
-    def _panels(self, latent: int) -> list[Any]:
+    def _plot_panels(self, latent: int) -> list[Any]:
         from zscope.plots.amounts import Binned
 
         def parts(*names: str) -> dict[str, Tensor]:

@@ -103,14 +103,14 @@ class Consistency(Scored):
             for name, value in self.means.items()
         ]
         # In every table: the means without collapsed units may be those of few units.
-        without = dict.fromkeys(("interval", "chance"), "without collapsed units only")
+        only = "without collapsed units only"
         measures += [
-            self.measure(f"{name}, all units", value, **without)
+            self.measure(f"{name}, all units", value, interval=only, chance=only)
             for name, value in self.means_with_collapsed.items()
             if math.isfinite(value)
         ]
-        count = dict.fromkeys(without, "it is a count")
-        return [*measures, self.measure("collapsed units", float(len(self.collapsed)), **count)]
+        count, why = float(len(self.collapsed)), "it is a count"
+        return [*measures, self.measure("collapsed units", count, interval=why, chance=why)]
 
     def summary(self) -> list[tuple[str, str]]:
         lines = [("collapsed", listed(self.collapsed))]

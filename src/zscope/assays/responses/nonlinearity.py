@@ -130,7 +130,9 @@ def variable_nonlinearity(
             f"{who}: all {len(base)} codes are decoded to the same observation, so no variable "
             "has an effect. Has the posterior collapsed? See: zscope assay RUN variable-types"
         )
-    effects, bends, rests = [], [], []
+    effects: list[float] = []
+    bends: list[float | None] = []
+    rests: list[float | None] = []
     for member in membership(lists, base.shape[1]).to(base.device):
         other = torch.where(member, donors, base)
         end, middle = (_decoded(autoencoder, z) for z in (other, (base + other) / 2))

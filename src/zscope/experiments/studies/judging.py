@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from zscope.tables.statistics import EQUAL, ROUNDING
+from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
 __all__ = [
     "FAILS",
@@ -37,10 +37,12 @@ __all__ = [
     "above",
     "below",
     "bootstrap",
+    "bootstrap_correlation",
     "claim",
     "claim_of_parts",
     "compare_groups",
     "mean_interval",
+    "nested_interval",
     "within",
 ]  # fmt: skip
 
@@ -278,6 +280,48 @@ def bootstrap(
     drawn = (statistic([row for k in pick for row in clusters[k]]) for pick in picks)
     draws = np.array([each for each in drawn if each is not None and math.isfinite(each)])
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
+    """Spearman's rank correlation of two arrays, as `bootstrap` with one row a cluster does it."""
+    from scipy.stats import rankdata
+
+    count = len(first)
+    value = rank_correlation(first, second)
+    if value is None:
+        return None
+    picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
+    ranks = (rankdata(each[picks], axis=1) - (count + 1) / 2 for each in (first, second))
+    one, two = ranks
+    lengths = np.sqrt((one**2).sum(1) * (two**2).sum(1))
+    draws = (one * two).sum(1)[lengths > 0] / lengths[lengths > 0]
+    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def nested_interval(groups: Mapping[Any, Sequence[float] | np.ndarray]) -> Interval | None:
+    """The mean of group means, with its interval over groups and over the values inside each.
+
+    A draw takes groups at random, and then values of each: the interval is about groups of the
+    same kind, not about these. n is the number of groups.
+    """
+    arrays = [np.asarray(values, dtype=float) for values in groups.values() if len(values)]
+    count = len(arrays)
+    if not count:
+        return None
+    value = float(np.mean([array.mean() for array in arrays]))
+    if count == 1:
+        return Interval(value, value, value, 1)
+    rng = np.random.default_rng([1, count])
+    means = np.stack(
+        [
+            array[rng.integers(len(array), size=(DRAWS, count, len(array)))].mean(2)
+            for array in arrays
+        ]
+    )
+    picks = rng.integers(count, size=(DRAWS, count))
+    places = np.arange(count)
+    draws = means[picks, np.arange(DRAWS)[:, None], places].mean(1)
+    return _interval(value, draws, count)
 
 
 def compare_groups(first: Sequence[float], second: Sequence[float]) -> Interval | None:

@@ -35,6 +35,8 @@ from zscope.experiments.studies.rows import Rows, differences, kendall
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 PUBLISHED = {
     1.0: ((0.49, 0.32), (0.51, 0.28)),
     1.2: ((0.20, 0.24), (0.76, 0.25)),
@@ -50,6 +52,7 @@ def measure(run: Trained) -> dict[str, Any]:
     values = run.scores("distance-to-orthogonality", "alignment-gap", "predictability-gap",
                         recording=recording)  # fmt: skip
     some = slice(0, 400)
+    assert recording.factors is not None
     return {
         "rho": float(run["data"].partition("rho=")[2] or 2),
         "dto": values.get("distance-to-orthogonality"),

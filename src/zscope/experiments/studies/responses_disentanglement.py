@@ -204,8 +204,8 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table(
         "table-1", "Disentanglement by β (table 1)", cells, left=2, row="A-T1",
         notes=["Small: rooms at 16 x 16, reconstruction x 16, convolutions, 4,000 steps; "
-               "published: 3D Shapes at 64 x 64, 100,000 steps, 2 seeds. CDS and CCS on a grid of 3,840 "
-               "pictures, the others on 3,000 held-out ones."],
+               "published: 3D Shapes at 64 x 64, 100,000 steps, 2 seeds. CDS and CCS on a grid of "
+               "3,840 pictures, the others on 3,000 held-out ones."],
     )  # fmt: skip
 
 
@@ -273,5 +273,5 @@ STUDY = Study(
     figures=plot_figures,
     claims=claims,
     chosen="16 x 16 pixels, reconstruction x 16, 4,000 steps; before, one seed with 2,500 steps "
-    "and rescaled β had 2 causal latents at β 1 and 1 at β 8, with scores falling with β by collapse.",
+    "and rescaled β had 2 causal latents at β 1 and 1 at β 8, with scores falling by collapse.",
 )  # fmt: skip

@@ -27,7 +27,7 @@ from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "count_spikes"]
 
 FIGURES = {"mnist": ("A-F25", "A-F26", "A-F27"), "fashion-mnist": ("A-F28", "A-F29", "A-F30")}
 NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
@@ -46,7 +46,7 @@ def measure(run: Trained) -> dict[str, Any]:
     near = _map(run, recording, grid, 2.0)
     classes = _read(classifier, _decode(run.model, _points(near)))[0].reshape(grid, grid)
     answers |= _boundaries(near, classes, np.random.default_rng(run.seed))
-    answers["spikes"] = _spikes(near)
+    answers["spikes"] = count_spikes(near)
     wide = _map(run, recording, grid, 4.0)
     points = _points(wide)
     far = points[points.abs().amax(1) >= 3]
@@ -127,7 +127,7 @@ def _auc(values: np.ndarray, positive: np.ndarray) -> float:
     return float((ranks[flags].sum() - count * (count + 1) / 2) / (count * others))
 
 
-def _spikes(field: ResponseMap) -> int:
+def count_spikes(field: ResponseMap) -> int:
     """Local maxima of the curvature above the 99 % point of its absolute value."""
     curvature = field.curvature.numpy()
     middle = curvature[1:-1, 1:-1]

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope import wrap
 from zscope.assays.responses.mmd import mmd
 from zscope.assays.responses.structure import structure_score
 from zscope.autoencoder import Autoencoder, Posterior
@@ -38,6 +37,7 @@ from zscope.experiments.studies.study import Figure, Results, Row, Study, Table,
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
 from zscope.sampling import prior as prior_samples
+from zscope.wrapping import wrap
 
 __all__ = ["STUDY"]
 
@@ -76,16 +76,17 @@ def measure(run: Trained) -> dict[str, Any]:
     answers["causal_score"] = None if value is None else 1000 * value
     untrained = run.recording(run.untrained)
     answers["untrained"] = 1000 * run.assay("structure-score", untrained, samples=samples).score
-    drawn = prior_samples(samples, run["latents"], generator=named_generator(0, "prior"))
     codes = recording.base_samples[:samples]
-    answers["codes"] = 1000 * mmd(drawn, codes).score
+    drawn = prior_samples(run["latents"], len(codes), generator=named_generator(0, "prior"))
+    answers["codes"] = 1000 * mmd(drawn, codes).value
     return answers
 
 
 def measure_identity(runs: list[Trained]) -> dict[str, Any]:
     """A model whose responses are the latent vectors themselves has a score of 0."""
     latents = 12
-    exact = wrap(lambda x: Posterior(x, torch.full_like(x, 1e-4)), lambda z: z, latents=latents)
+    exact = wrap(lambda x: Posterior(x, torch.full_like(x, 1e-4)), lambda z: z, latents=latents,
+                 prior="normal")  # fmt: skip
     assert isinstance(exact, Autoencoder)
     codes = torch.randn(SAMPLES, latents, generator=named_generator(0, "codes"))
     result = structure_score(exact, Posterior(codes, torch.full_like(codes, 1e-4)),

@@ -14,7 +14,6 @@ from zscope.experiments.stages import stages_of
 from zscope.kept import KeptResults, scores_of
 from zscope.loading import load, run_data
 from zscope.recording import Recording, record
-from zscope.results import Result
 from zscope.scaling import Scaling
 
 __all__ = ["Trained", "TrainedRuns"]
@@ -124,7 +123,7 @@ class Trained:
         name: str,
         recording: Recording | None = None,
         **options: Any,
-    ) -> Result:
+    ) -> Any:
         """The result of an assay through the runner; Undefined with the reason if it has none."""
         own = recording is None
         recorded = self._recording if recording is None else recording

@@ -53,13 +53,12 @@ STRUCTURAL = Grid(
 
 MASKS = Grid(
     small=runs(model="xae", seeds=4, **_gates, **{**_small, "latents": 12})
-    + runs(model="xae", unit=4, seeds=4, **_gates, **{**_small, "latents": 24})
-    + runs(model="xcae-i", unit=4, consistency_weight=1.0, seeds=4, **_gates,
-           **{**_small, "latents": 24}),
-    paper=runs(model=["xae", "xcae-i"], data="mnist", unit=4, latents=24,
+    + runs(model="xae", unit=4, seeds=4, **_gates, **_small)
+    + runs(model="xcae-i", unit=4, consistency_weight=1.0, seeds=4, **_gates, **_small),
+    paper=runs(model=["xae", "xcae-i", "xcae-e"], data="mnist", unit=4,
                preset="consistency-2021-s", seeds=SEEDS)
     + runs(model=["xae", "xcae-i"], data="celeba", preset="consistency-2021-celeba", seeds=SEEDS),
-    notes="12 units of one latent, and 6 units of four latents each.",
+    notes="12 units of one number, and 6 units whose causes have four numbers each (S4).",
     tiny={"gate_steps": None},
 )  # fmt: skip
 

@@ -1,0 +1,206 @@
+"""What the studies of FONDUE share: gaps of models of every size, and searches on them.
+
+All sizes are trained with each seed; `searches` replays a search on them. A length of training is
+named by its share of the longest one, and the model is that of the nearest snapshot.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from zscope import data as datasets
+from zscope.assays.dimension.fondue import Fondue, Use
+from zscope.assays.dimension.gaps import dimension_gap, trace_gap
+from zscope.assays.dimension.intrinsic import intrinsic_dimension
+from zscope.assays.dimension.repeated_fondue import replay_fondue
+from zscope.data.dataset import Dataset
+from zscope.errors import Undefined, ZscopeError
+from zscope.experiments.studies.judging import Control
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.study import Results
+from zscope.experiments.studies.trained import Trained
+from zscope.experiments.trials import THRESHOLDS, measure_gap
+from zscope.recording import Recording, choose_rows
+
+__all__ = [
+    "CRITERIA",
+    "HALF",
+    "PUBLISHED_DATA",
+    "TITLES",
+    "all_data",
+    "answers",
+    "at",
+    "ended_well",
+    "gaps_at",
+    "measure_data",
+    "measure_gaps",
+    "measure_trace",
+    "models_trained",
+    "searches",
+    "start_of",
+    "status_text",
+]
+
+CRITERIA = {"trace": "trace", "information": "information", "median": "information, median kernel",
+            "dimension": "dimension"}  # fmt: skip
+"""Gap -> its name; "median" is the information gap with the median bandwidth."""
+TITLES = {"digits": "digits", "sprites": "sprites", "relu": "sprites, ReLU", "fashion": "fashion"}
+PUBLISHED_DATA = {"digits": "Symsol", "sprites": "dSprites", "fashion": "CelebA"}
+"""Our data -> the published data whose place they take; they have nothing else in common."""
+HALF = 0.5
+NAMES = ("trace", "sampled", "codes_trace", "dimension", "information", "median", "saturated",
+         "active", "mixed", "passive", "used", "kl")  # fmt: skip
+
+
+# Measurements
+
+
+def all_data(run: Trained) -> Dataset:
+    """All data, those for training and those held out."""
+    recipe = {key: value for key, value in run.run.config["data"].items() if value is not None}
+    recipe.pop("split", None)
+    return datasets.from_recipe(recipe, root=run.among.root)
+
+
+def gaps_at(
+    run: Trained, step: int, data: Dataset, criteria: Sequence[str]
+) -> dict[str, float | None]:
+    """Gaps, types and KL of the model at a step."""
+    model = run.at(step)
+    recording = run.recording(model, samples=200 if run.tiny else 3_000, data=data)
+    gap, use, _ = measure_gap(recording)
+    answer: dict[str, float | None] = dict.fromkeys(NAMES)
+    answer |= {"trace": gap, **use._asdict()}
+    if "sampled" in criteria:
+        traces = trace_gap(recording, sampled=True)
+        answer |= {"sampled": traces.score, "codes_trace": traces.means}
+    if "dimension" in criteria:
+        answer["dimension"] = _dimension(recording)
+    if "information" in criteria and step:
+        few = run.recording(model, samples=200 if run.tiny else 1_000, data=data)
+        answer["information"], _, flags = measure_gap(few, "information", "silverman")
+        answer["median"] = measure_gap(few, "information", "median")[0]
+        answer["saturated"] = float(bool(flags))
+    return answer
+
+
+def _dimension(recording: Recording) -> float | None:
+    try:
+        return dimension_gap(recording).score
+    except Undefined:
+        return None
+
+
+def _over_steps(run: Trained, criteria: Sequence[str]) -> dict[str, Any]:
+    data = all_data(run)
+    rows = [gaps_at(run, step, data, criteria) for step in run.stages]
+    known = [name for name in NAMES if any(row[name] is not None for row in rows)]
+    return {"at": list(run.stages), **{name: [row[name] for row in rows] for name in known}}
+
+
+def measure_gaps(run: Trained) -> dict[str, Any]:
+    """Every gap at every snapshot, from step 0 on."""
+    return _over_steps(run, ("sampled", "dimension", "information"))
+
+
+def measure_trace(run: Trained) -> dict[str, Any]:
+    """The trace gap and the types at every snapshot, from step 0 on."""
+    return _over_steps(run, ())
+
+
+def measure_data(runs: Sequence[Trained]) -> dict[str, Any]:
+    """The intrinsic dimension of the observations, where searches start."""
+    run = runs[0]
+    data = all_data(run)
+    rows = choose_rows(len(data), 300 if run.tiny else 5_000, 0)
+    result = intrinsic_dimension(data.batch(rows).flatten(1))
+    return {"dimension": result.dimension, "samples": result.samples, "data": run["data"]}
+
+
+# Searches
+
+
+def at(row: Mapping[str, Any], name: str, share: float = HALF) -> float | None:
+    """A measurement after this share of the training; None if it was not measured."""
+    steps, values = row.get("at"), row.get(name)
+    if not steps or not values:
+        return None
+    place = min(range(len(steps)), key=lambda k: abs(steps[k] - share * steps[-1]))
+    value: float | None = values[place]
+    return value
+
+
+def start_of(results: Results, rows: Rows) -> float | None:
+    """The intrinsic dimension of the data of these runs."""
+    wanted = rows[0].get("data") if rows else None
+    found = [v["dimension"] for v in results.units("measure_data").values() if v["data"] == wanted]
+    return found[0] if found else None
+
+
+def searches(
+    rows: Rows,
+    start: float | None,
+    *,
+    criterion: str = "trace",
+    share: float = HALF,
+    search: str = "fondue",
+) -> dict[int, Fondue]:
+    """By seed, the search on the models of that seed; seeds that lack a size are left out.
+
+    Sizes are tried up to the largest one below which none is missing. `search` "binary" has no
+    start.
+    """
+    if start is None and search == "fondue":
+        return {}
+    threshold = THRESHOLDS["information" if criterion == "median" else criterion]
+    answer = {}
+    for seed, own in rows.by("seed").items():
+        trials = {row["latents"]: _trial(row, criterion, share) for row in own}
+        sizes = {n: trial for n, trial in trials.items() if trial is not None}
+        limit = next(n for n in range(1, len(sizes) + 2) if n not in sizes) - 1
+        if limit < 1:
+            continue
+        try:
+            answer[seed] = replay_fondue(
+                sizes, start=None if search == "binary" else start, search=search,
+                threshold=threshold, limit=limit, trace=criterion == "trace",
+            )  # fmt: skip
+        except ZscopeError:
+            continue  # of an untrained model the gap can exceed the number of latents
+    return answer
+
+
+def _trial(row: Mapping[str, Any], criterion: str, share: float) -> tuple[float, Use] | None:
+    gap = at(row, criterion, share)
+    counts = [at(row, name, share) for name in ("active", "mixed", "passive", "used")]
+    if gap is None or None in counts:
+        return None
+    active, mixed, passive, used = (int(count or 0) for count in counts)
+    return gap, Use(active, mixed, passive, used, at(row, "kl", share))
+
+
+def answers(found: Mapping[int, Fondue]) -> dict[int, float]:
+    """The answers of the searches that have one: a collapsed model is none."""
+    return {s: float(each.latents) for s, each in found.items() if each.status != "collapsed"}
+
+
+def models_trained(found: Mapping[int, Fondue]) -> dict[int, float]:
+    """How many models each search would have trained."""
+    return {seed: float(each.samples) for seed, each in found.items()}
+
+
+def status_text(found: Mapping[int, Fondue]) -> str:
+    """How many searches ended in which way."""
+    counts: dict[str, int] = {}
+    for each in found.values():
+        counts[each.status] = counts.get(each.status, 0) + 1
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def ended_well(*found: Mapping[int, Fondue]) -> Control:
+    """No search collapsed, and none reached the largest size, where the answer is a bound."""
+    every = [each.status for own in found for each in own.values()]
+    bad = [status for status in every if status in ("collapsed", "limit")]
+    text = f"{len(bad)} of {len(every)} did: {', '.join(sorted(set(bad)))}" if bad else "none did"
+    return Control(
+        "no search collapsed or reached the largest size", not bad if every else None, text
+    )

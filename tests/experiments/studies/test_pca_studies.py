@@ -1,0 +1,179 @@
+"""Studies of PCA directions: verdicts on made-up measurements, where they are known."""
+
+import numpy as np
+import pytest
+
+from zscope.experiments.studies import ima, load, pca_alignment, pca_beta_search, pca_regime
+from zscope.experiments.studies import pca_restarts as restarts
+from zscope.experiments.studies.judging import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    bootstrap,
+    bootstrap_correlation,
+    nested_interval,
+)
+from zscope.experiments.studies.pca import counts, equal_pairs
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.study import Results
+from zscope.tables.statistics import rank_correlation
+
+STUDIES = ["pca-alignment", "pca-regime", "pca-restarts", "pca-beta-search", "ima"]
+
+
+def made_up(rows, **once):
+    """Results of each_run measurements that are part of the rows, and of once-measures."""
+    named = [{"run": str(k), **row} for k, row in enumerate(rows)]
+    return Results("made up", "small", named, {key: {"": value} for key, value in once.items()})
+
+
+def verdicts(claims):
+    return {(claim.row, claim.name): claim.verdict for claim in claims}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_without_measurements_every_claim_is_undecided(name):
+    study = load(name)
+    claims = list(study.claims(made_up([])))
+    assert claims
+    assert {claim.verdict for claim in claims} == {UNDECIDED}
+    assert {claim.row for claim in claims} <= {row.id for row in study.rows}
+    assert list(study.tables(made_up([])))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_has_a_claim(name):
+    study = load(name)
+    assert {row.id for row in study.rows} == {each.row for each in study.claims(made_up([]))}
+
+
+def linear_rows(gap, unused=0):
+    """β-VAEs with a DtO around .01, and others that are larger by `gap`."""
+    for seed in range(20, 32):
+        wiggle = 0.001 * (seed % 5)
+        common = {"group": "linear", "seed": seed, "active": 2, "ds": 0.7, "axes": 0.9}
+        own = {"model": "beta-vae", "beta": 0.05, "turned": 1.05 + wiggle, "angle": 0.1}
+        yield {**common, **own, "dto": 0.01 + wiggle, "relative": 0.02 + wiggle, "ds": 0.98,
+               "axes": 0.995 + wiggle / 10}  # fmt: skip
+        for model in ("ae", "beta-vae-full"):
+            yield {**common, "model": model, "dto": 0.01 + gap + 2 * wiggle, "angle": 0.01,
+                   "active": 2 - unused}  # fmt: skip
+
+
+def test_alignment_is_judged_both_ways():
+    theory = {"axes": 1.0, "angle": 0.0, "order": 1.0, "collapse": [0.67, 0.17]}
+    better = verdicts(pca_alignment.claims(made_up(linear_rows(0.4), closed_form=theory)))
+    assert better["C-T3.3 lin", "c1"] == better["C-T3.3 lin", "c2"] == HOLDS
+    assert better["C-Th2", "c1"] == better["C-Th2", "c3"] == HOLDS
+    worse = verdicts(pca_alignment.claims(made_up(linear_rows(-0.4), closed_form=theory)))
+    assert worse["C-T3.3 lin", "c1"] == FAILS
+
+
+def test_models_with_other_latents_in_use_are_not_compared():
+    rows = made_up(linear_rows(0.4, unused=1))
+    assert verdicts(pca_alignment.claims(rows))["C-T3.3 lin", "c1"] == UNDECIDED
+    one = Rows([{"seed": 1, "active": 2, "dto": 0.5}, {"seed": 2, "active": 2, "dto": 0.5}])
+    two = Rows([{"seed": 1, "active": 2, "dto": 0.2}, {"seed": 2, "active": 1, "dto": 0.2}])
+    assert equal_pairs(one, two, "dto") == {1: pytest.approx(0.3)}
+    assert counts([*one, *two]) == "2 (×3), 1 (×1)"
+
+
+def test_the_interval_over_groups_is_wider_than_that_over_all_values():
+    random = np.random.default_rng(0)
+    groups = {k: k + 0.01 * random.normal(size=8) for k in range(6)}
+    interval = nested_interval(groups)
+    assert interval.value == pytest.approx(2.5, abs=0.01)
+    assert interval.n == 6
+    # six groups with a spread of 1.7: the values inside of each hardly matter
+    assert interval.high - interval.low == pytest.approx(2 * 2.57 * 1.87 / 6**0.5, rel=0.1)
+    same = nested_interval({k: random.normal(size=8) for k in range(6)})
+    assert same.low < 0 < same.high
+    assert nested_interval({}) is None
+
+
+def test_all_draws_at_once_are_those_of_the_bootstrap():
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(2, 9)).round(1)
+    slow = bootstrap([[pair] for pair in zip(first, second, strict=True)],
+                     lambda pairs: rank_correlation(*zip(*pairs, strict=True)))  # fmt: skip
+    quick = bootstrap_correlation(first, second)
+    assert (quick.value, quick.low, quick.high, quick.n) == pytest.approx(
+        (slow.value, slow.low, slow.high, slow.n)
+    )
+    assert bootstrap_correlation(first, np.ones(9)) is None
+
+
+def test_a_gap_settles_only_if_it_stays_small():
+    steps = [1, 2, 3, 4]
+    assert pca_regime.settling_step(steps, [0.5, 0.02, 0.02, 0.01]) == 2
+    assert pca_regime.settling_step(steps, [0.5, 0.02, 0.05, 0.01]) == 4
+    assert pca_regime.settling_step(steps, [0.01, 0.01, 0.01, 0.03]) is None
+    assert pca_regime.settling_step(steps, [0.01, 0.01, 0.01, None]) is None
+
+
+def sprite_rows(sign, plain=0):
+    random = np.random.default_rng(0)
+    for seed in range(20, 60):
+        for model, slope in (("beta-vae", sign), ("ae", plain)):
+            dto = random.uniform(size=3)
+            ds = 0.5 + slope * 0.3 * (dto - 0.5) + 0.03 * random.normal(size=3)
+            yield {"group": "sprites", "model": model, "seed": seed, "lengths": [6, 18, 30],
+                   "dto_over_time": list(dto), "ds_over_time": list(ds),
+                   "mig_over_time": list(ds), "active_over_time": [3, 3, 3], "mig": ds[2],
+                   "active": 3}  # fmt: skip
+
+
+def test_restarts_that_are_aligned_must_disentangle_better():
+    falls = verdicts(restarts.claims(made_up(sprite_rows(-1))))
+    rises = verdicts(restarts.claims(made_up(sprite_rows(1))))
+    both = verdicts(restarts.claims(made_up(sprite_rows(-1, plain=-1))))
+    assert falls["C-F3.4", "c1"] == HOLDS
+    assert rises["C-F3.4", "c1"] == FAILS
+    assert both["C-F3.4", "c1"] == UNDECIDED  # autoencoders show it as well
+    assert falls["C-F4.8", "c1"] == falls["C-F4.9", "c1"] == UNDECIDED  # no changed data
+
+
+def room_rows(best, worst):
+    for seed in range(20, 44):
+        chart = best if seed >= 40 else worst if seed < 24 else (best, worst, "neither")[seed % 3]
+        yield {"group": "rooms", "model": "beta-vae", "seed": seed, "mig": 0.01 * seed,
+               "active": 3, "chart": chart, "mig_of": {"wall_hue": 0.1}}  # fmt: skip
+
+
+def test_charts_of_the_best_and_the_worst_four():
+    rows = list(room_rows("cartesian", "polar, hue is the angle"))
+    seen = verdicts(restarts.claims(made_up(rows, traversals={"turned": "neither"})))
+    assert [seen[row, name] for row in ("C-F4.10", "C-F4.11") for name in ("c1", "c2")] == [
+        HOLDS
+    ] * 4
+    looks_polar = verdicts(restarts.claims(made_up(rows, traversals={"turned": "cartesian"})))
+    assert looks_polar["C-F4.10", "c1"] == UNDECIDED
+    other = list(room_rows("neither", "cartesian"))
+    assert verdicts(restarts.claims(made_up(other)))["C-F4.10", "c1"] == FAILS
+
+
+def test_latents_are_pruned_where_the_closed_form_says():
+    assert [pca_beta_search._remaining(beta) for beta in (0.1, 0.3, 1.0)] == [2, 1, 0]
+    rows = [
+        {"group": "linear", "seed": seed, "beta": beta, "ds": 0.99, "count": count}
+        for seed in range(20, 28)
+        for beta, count in ((0.05, 2), (0.3, 1), (1.0, 0))
+    ]
+    assert verdicts(pca_beta_search.claims(made_up(rows)))["C-F3.7", "c2"] == HOLDS
+    wrong = [{**row, "count": 2} for row in rows]
+    assert verdicts(pca_beta_search.claims(made_up(wrong)))["C-F3.7", "c2"] == FAILS
+
+
+def curve(gaps, contrast):
+    return [{"gap": [g * (1 + 0.001 * k) for g in gaps], "contrast": contrast} for k in range(8)]
+
+
+def test_the_gap_must_become_the_contrast_and_vanish_without_one():
+    good = dict.fromkeys(ima.SHEARED, curve([0.1, 0.2, 0.3, 0.35, 0.36], 0.37))
+    none = dict.fromkeys(ima.CONTROLS, curve([0.01, 0.005, 0.001, 0.001, 0.0001], 0.0))
+    seen = verdicts(ima.claims(made_up([], curves={**good, **none})))
+    assert seen["C-F7.6", "c1"] == seen["C-F7.6", "c2"] == HOLDS
+    gap = dict.fromkeys(ima.CONTROLS, curve([0.1] * 5, 0.0))
+    assert verdicts(ima.claims(made_up([], curves={**good, **gap})))["C-F7.6", "c2"] == UNDECIDED
+    far = dict.fromkeys(ima.SHEARED, curve([0.1, 0.1, 0.1, 0.1, 0.1], 0.37))
+    assert verdicts(ima.claims(made_up([], curves={**far, **none})))["C-F7.6", "c2"] == FAILS
