@@ -372,9 +372,15 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         )
     ax = scatter_groups(points, x="log10 of the cross entropy above its floor",
                         y="log10 of the Fréchet distance")  # fmt: skip
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
+    for x, y in points.values():
+        if x:
+            ax.scatter([np.mean(x)], [np.mean(y)], s=40, facecolors="none", edgecolors=GREY)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
     yield Figure(
-        "agreement", "Two measures of reconstruction, a point for each run.", ax, row="E-F8"
+        "agreement",
+        "Two measures of reconstruction: points are runs, circles the means of models.",
+        ax,
+        row="E-F8",
     )
 
 
