@@ -164,8 +164,8 @@ def test_published_scores_are_those_of_four_tables():
 def score_rows(dci, turned=0.1):
     return [
         {"group": "models", "model": model, "seed": seed, "data": "rooms", "turned": turned,
-         "dci": value * spread(seed, k), "mig": value / 2 * spread(seed, k), "permuted": 0.01,
-         "untrained_dci": 0.02, "untrained_mig": 0.01, "dci_other_pairs": value,
+         "dci": value * spread(seed, k), "mig": value / 2 * spread(seed, k), "dci_chance": 0.01,
+         "untrained_dci": 0.02, "untrained_mig": 0.01, "mig_chance": 0.0, "dci_other_pairs": value,
          "dci_groups": (value + 0.2) * spread(seed, 9), "excess": (10 + k) * spread(seed, k)}
         for k, (model, value) in enumerate(dci.items())
         for seed in SEEDS

@@ -166,14 +166,14 @@ def claims(results: Results) -> Iterator[Claim]:
         others = ("VLAE-12", "VAE") if group == "shape" or "VLAE-12" in models else ("VAE",)
         for other in others:
             rows = models.get(other, Rows())
-            printed = [PUBLISHED[group][each][2] for each in ("SAE-12", other)]
+            alone = [PUBLISHED[group][each][2] for each in ("SAE-12", other)]
             yield claim(
                 row, "c3" if other == "VLAE-12" else "c4",
                 f"with the decoder alone, the structural autoencoder has a smaller error than the "
                 f"{other.partition('-')[0]}", source=source, expect=below(0),
                 values=_log_ratios(structural, "decoder", rows, "decoder"),
                 statistic="log of the error, decoder alone, SAE minus the other",
-                published="decoder alone: " + " against ".join(f"{each:g}" for each in printed),
+                published="decoder alone: " + " against ".join(f"{each:g}" for each in alone),
                 controls=[*_controls(structural), *_controls(rows)],
                 presupposes=_no_gap(structural) or _no_gap(rows), needs=NEEDS,
             )  # fmt: skip

@@ -405,7 +405,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 strict=True,
             ):
                 lists = [row[key] for row in rows if row.get(key)]
-                groups = {k + 1: [e[k] for e in lists if e[k] is not None] for k in range(4)}
+                groups = {str(k + 1): [e[k] for e in lists if e[k] is not None] for k in range(4)}
                 strips(groups, y=label if ax in grid[:, 0] else "", ax=ax,
                        x="variable" if key == "digits" else "",
                        title=model if key == "nonlinearity" else "")  # fmt: skip

@@ -141,7 +141,7 @@ class Trained:
     def scores(
         self, *names: str, recording: Recording | None = None, **options: Any
     ) -> dict[str, float | None]:
-        """The scores of assays by name ("dci.disentanglement"); None where there is no answer."""
+        """The scores of assays by name ("dci", "dci.completeness"); None without an answer."""
         answer: dict[str, float | None] = {}
         for name in names:
             try:
