@@ -31,6 +31,7 @@ CATALOGUE: dict[str, str] = {
     "regime-truncation": "regime_truncation",
     "regime-correlations": "regime_correlations",
     "regime-dynamics": "regime_dynamics",
+    "regime-classifier": "regime_classifier",
     "fondue": "fondue",
     "fondue-pressure": "fondue_pressure",
     "fondue-elbows": "fondue_elbows",
