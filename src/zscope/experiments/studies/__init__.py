@@ -43,6 +43,8 @@ CATALOGUE: dict[str, str] = {
     "regime-mean-sampled": "regime_mean_sampled",
     "regime-truncation": "regime_truncation",
     "regime-correlations": "regime_correlations",
+    "regime-dynamics": "regime_dynamics",
+    "regime-classifier": "regime_classifier",
     "fondue": "fondue",
     "fondue-pressure": "fondue_pressure",
     "fondue-elbows": "fondue_elbows",

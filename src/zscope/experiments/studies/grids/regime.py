@@ -14,7 +14,9 @@ from zscope.experiments.studies.grids.responses import HOLD_OUT
 
 __all__ = [
     "ANNEALED",
+    "ANNEALED_FOLLOWED",
     "BETA",
+    "BETA_FOLLOWED",
     "BETA_SMALL",
     "CLASSIFIERS",
     "COLLAPSED",
@@ -22,6 +24,7 @@ __all__ = [
     "CONTINUOUS",
     "CONVOLUTIONAL",
     "DIP",
+    "DIP_FOLLOWED",
     "FACTOR",
     "FASHION",
     "HAND_DIGITS",
@@ -31,6 +34,7 @@ __all__ = [
     "ROOM_TC",
     "SPRITES",
     "TC",
+    "TC_FOLLOWED",
     "TRACKED",
 ]
 
@@ -178,3 +182,20 @@ CLASSIFIERS = Grid(
     + runs(data=["digits", "digits?shuffled=1"], latents=10, hidden=(64, 64), **_classifier),
     notes="Each also on labels in an order that does not fit the pictures, as a control.",
 )  # fmt: skip
+
+_five = {**_paper, "data": ["dsprites", "cars3d?resolution=64", "smallnorb?resolution=64"],
+         "seeds": (0, 1, 2, 3, 4), "preset": "polarised-2023"}  # fmt: skip
+BETA_FOLLOWED = Grid(
+    small=runs(model="beta-vae", beta=[1, 8, 16], seeds=6, **_sprites),
+    paper=runs(model="beta-vae", beta=[1, 2, 4, 6, 8], **_five),
+)
+DIP_FOLLOWED = Grid(small=penalised(1, 5, 20, seeds=6, **_sprites),
+                    paper=penalised(1, 2, 5, 10, 20, **_five))  # fmt: skip
+TC_FOLLOWED = Grid(
+    small=runs(model="beta-tcvae", beta=2, seeds=6, **_sprites),
+    paper=runs(model="beta-tcvae", beta=[1, 2, 4, 6, 8], **_five),
+)
+ANNEALED_FOLLOWED = Grid(
+    small=runs(model="annealed-vae", capacity=5, capacity_steps=1_000, seeds=6, **_sprites),
+    paper=runs(model="annealed-vae", capacity=[5, 10, 25, 50, 75], **_five),
+)

@@ -1,0 +1,247 @@
+"""What `regime_dynamics` compares: layers over training, between strengths and objectives."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from zscope.assays.similarity.cka import cka
+from zscope.assays.similarity.heatmap import similarity_heatmap
+from zscope.assays.similarity.layers import layer_similarities
+from zscope.assays.similarity.procrustes import procrustes
+from zscope.errors import ZscopeError
+from zscope.experiments.over_training import fall_step
+from zscope.experiments.studies.maps import (
+    active_latents,
+    agreement,
+    block_mean,
+    compare_sides,
+    layers,
+    matrix_of,
+    observe,
+    settings_of,
+)
+from zscope.experiments.studies.polarised import minus
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.study import Results
+from zscope.experiments.studies.trained import Trained
+
+__all__ = [
+    "COUNTS",
+    "DATA",
+    "FEATURES",
+    "FOLLOWED",
+    "OBJECTIVES",
+    "SHARES",
+    "STRENGTHS",
+    "TITLES",
+    "active_counts",
+    "added",
+    "all_pairs",
+    "matrix_rows",
+    "measure_history",
+    "measure_input",
+    "measure_matrices",
+    "measure_objectives",
+    "measure_strengths",
+    "measure_training",
+    "seeds_of",
+]
+
+FEATURES = 50
+SHARES = {"B": 0.8, "C": 0.5, "D": 0.0}
+COUNTS = (100, 200, 500, 1_000, 2_000, 5_000)
+DRAWS = 6
+EARLY = {"tc": 100, "dip": 100, "annealed": 100, "fashion": 32}
+"""The step that is called early, 2 to 3 % of the training as published."""
+
+FOLLOWED = {  # over training
+    "tc": [{"group": "tc", "beta": 2}],
+    "dip": [{"group": "dip", "offdiagonal": 5}],
+    "annealed": [{"group": "annealed", "capacity": 5}],
+    "fashion": [{"group": "fashion", "model": "annealed-vae"}],
+}
+TITLES = {"tc": "β-TCVAE, β = 2", "dip": "DIP-VAE-II, λ = 5", "annealed": "annealed VAE, C = 5",
+          "fashion": "annealed VAE, Fashion-MNIST"}  # fmt: skip
+BETA_1, DIP_1 = {"group": "beta", "beta": 1}, {"group": "dip", "offdiagonal": 1}
+STRENGTHS = {  # weak and strong
+    "β 1 and 8": [BETA_1, {"group": "beta", "beta": 8}],
+    "β 1 and 16": [BETA_1, {"group": "beta", "beta": 16}],
+    "β 1 and 128": [BETA_1, {"group": "collapsed"}],
+    "λ 1 and 20": [DIP_1, {"group": "dip", "offdiagonal": 20}],
+    "β 1 and 1": [BETA_1, BETA_1],
+    "convolutions, β 1 and 8": [{"group": "conv", "beta": 1}, {"group": "conv", "beta": 8}],
+}
+OBJECTIVES = {  # β-VAE and DIP-VAE-II
+    "sprites": [BETA_1, DIP_1],
+    "fashion": [{"group": "fashion", "beta": 1, "model": "beta-vae"},
+                {"group": "fashion", "model": "dip-vae-ii"}],
+    "digits": [{"group": "digits", "model": "beta-vae"},
+               {"group": "digits", "model": "dip-vae-ii"}],
+}  # fmt: skip
+DATA = {"sprites": "sprites (for dSprites)", "fashion": "Fashion-MNIST (for SmallNORB)",
+        "digits": "digits (for Cars3D)"}  # fmt: skip
+
+
+# Measurements
+
+
+def measure_matrices(runs: Sequence[Trained]) -> dict[str, Any]:
+    """CKA and Procrustes of Gaussian matrices that share some of their features."""
+    answer: dict[str, Any] = {}
+    for name, share in SHARES.items():
+        kept = round(share * FEATURES)
+        rows = []
+        for count in COUNTS[:3] if runs[0].tiny else COUNTS:
+            for seed in range(DRAWS):
+                generator = torch.Generator().manual_seed(1_000 * seed + count)
+                first = torch.randn(count, FEATURES, generator=generator)
+                other = torch.randn(count, FEATURES - kept, generator=generator)
+                second = torch.cat([first[:, :kept], other], 1)
+                rows.append({
+                    "n": count, "seed": seed, "plain": cka(first, second, debiased=False).score,
+                    "cka": cka(first, second).score, "procrustes": procrustes(first, second).score,
+                })  # fmt: skip
+        answer[name] = rows
+    return answer
+
+
+def measure_strengths(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Layers of weakly and strongly regularised models."""
+    first, second = _sides(runs)
+    wide = first[0].group == "conv"
+    answer = compare_sides(first, second, samples=500 if wide else 1_500)
+    counts = {run.seed: active_latents(run) for run in second}
+    return answer | {"active": {str(seed): count for seed, count in counts.items()},
+                     "pairs": _latent_pairs(first, second)}  # fmt: skip
+
+
+def measure_objectives(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Layers of β-VAEs and DIP-VAE-II, trained and untrained."""
+    first, second = _sides(runs)
+    answer = compare_sides(first, second, procrustes=first[0].group == "beta")
+    before = compare_sides(first, second, untrained=True)
+    return answer | {"untrained": before.get("seeds", {}),
+                     "pairs": _latent_pairs(first, second)}  # fmt: skip
+
+
+def _sides(runs: Sequence[Trained]) -> tuple[list[Trained], list[Trained]]:
+    keys = list(dict.fromkeys(settings_of(run) for run in runs))
+    return ([run for run in runs if settings_of(run) == keys[0]],
+            [run for run in runs if settings_of(run) == keys[-1]])  # fmt: skip
+
+
+def _latent_pairs(first: Sequence[Trained], second: Sequence[Trained]) -> list[list[float]]:
+    """For each pair of different seeds: the seed, CKA of the means, and both active counts."""
+    observed = observe(first[0], 1_000)
+    every = {run.name: run for run in (*first, *second)}
+    codes = {name: run.recording(samples=len(observed), data=observed).codes
+             for name, run in every.items()}  # fmt: skip
+    counts = {name: active_latents(run) for name, run in every.items()}
+    pairs = [
+        (a, b)
+        for a in first
+        for b in second
+        if a.seed != b.seed and (settings_of(a) != settings_of(b) or a.seed < b.seed)
+    ]
+    rows = []
+    for one, two in pairs:
+        try:
+            value = cka(codes[one.name], codes[two.name]).score
+        except ZscopeError:
+            continue
+        rows.append([one.seed, value, counts[one.name], counts[two.name]])
+    return rows
+
+
+def measure_training(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Layers at every snapshot and at the end, of the same run."""
+    observed = observe(runs[0])
+    maps: list[Any] = []
+    seeds: dict[str, Any] = {}
+    steps = sorted(set.intersection(*({*run.stages} for run in runs)))
+    early = min((step for step in steps if step),
+                key=lambda s: abs(s - _early(runs[0]) * steps[-1]))  # fmt: skip
+    rows: list[str] = []
+    for run in runs:
+        wide = runs[0].group == "tc"  # for Procrustes
+        final, widths = layers(run.model, observed, draw=1, narrow=wide)
+        found = {}
+        for step in steps:
+            own, _ = layers(run.at(step), observed, narrow=wide)
+            result = similarity_heatmap(own, final)
+            found[step] = result.rows, result.columns, {"cka": result.matrix}
+            if wide and step == early:
+                both = layer_similarities(own, final)
+                values = both.values["cka"].numpy(), both.values["procrustes"].numpy()
+                agreed = agreement(*values, both.rows, both.columns, widths)
+                seeds[str(run.seed)] = {"agreement": agreed, "procrustes": values[1]}
+        if not rows:
+            rows = [n for n in final if all(n in each[0] and n in each[1]
+                                            for each in found.values())]  # fmt: skip
+        own_maps = [matrix_of(found[step], "cka", rows, rows) for step in steps]
+        maps.append(own_maps)
+        seeds.setdefault(str(run.seed), {})["diagonals"] = [
+            dict(zip(rows, each.diagonal().tolist(), strict=True)) for each in own_maps
+        ]
+    both_maps = [own.pop("procrustes") for own in seeds.values() if "procrustes" in own]
+    mean = np.mean(maps, axis=0)
+    return {
+        "steps": steps, "early": early, "rows": rows, "columns": rows, "seeds": seeds,
+        **{f"step {step}": each for step, each in zip(steps, mean, strict=True)},
+        "procrustes": np.mean(both_maps, axis=0) if both_maps else None,
+    }  # fmt: skip
+
+
+def _early(run: Trained) -> float:
+    """The early step as a share of the training."""
+    return EARLY[run.group] / (2_000 if run.group == "fashion" else 3_000)
+
+
+def measure_input(run: Trained) -> dict[str, Any]:
+    """The input and each layer of the encoder of one model, by both measures."""
+    observed = observe(run, 500)
+    own, _ = layers(run.model, observed, decode=False, narrow=True)
+    names = [name for name in own if name.startswith("enc ")]
+    both = layer_similarities({"input": own["input"]}, {name: own[name] for name in names})
+    return {f"input_{key}": both.values[key][0].tolist() for key in ("cka", "procrustes")}
+
+
+def measure_history(run: Trained) -> dict[str, Any]:
+    """The loss over training, and the step at 90 % of its fall."""
+    rows = [(row["step"], row["loss"]) for row in run.run.history if row.get("loss") is not None]
+    try:
+        step: int | None = fall_step(run.run.history)
+    except ZscopeError:
+        step = None
+    return {"fall": step, "loss": [[step, loss] for step, loss in rows]}
+
+
+# Reading them
+
+
+def matrix_rows(results: Results, name: str) -> Rows:
+    return Rows(results.once("measure_matrices").get(name) or [])
+
+
+def added(values: Mapping[str, Any], seed: str, part: str, step: int) -> float | None:
+    """CKA with the final model at a step minus that of the untrained one, mean over a part."""
+    own, steps = values["seeds"][seed]["diagonals"], values["steps"]
+    now = block_mean(own[steps.index(step)], part)
+    return minus(now, block_mean(own[0], part))
+
+
+def seeds_of(results: Results, measure: str, unit: str) -> dict[str, Any]:
+    return dict((results.units(measure).get(unit) or {}).get("seeds") or {})
+
+
+def active_counts(results: Results, unit: str) -> list[float]:
+    counts = (results.units("measure_strengths").get(unit) or {}).get("active") or {}
+    return [float(count) for count in counts.values()]
+
+
+def all_pairs(results: Results) -> list[list[float]]:
+    units = [*results.units("measure_strengths").values(),
+             *results.units("measure_objectives").values()]  # fmt: skip
+    return [row for unit in units for row in unit.get("pairs") or []]
