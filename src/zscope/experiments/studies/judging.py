@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from zscope.tables.statistics import EQUAL, ROUNDING
+from zscope.tables.statistics import ENOUGH as FEWEST
+from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
 __all__ = [
     "FAILS",
@@ -42,6 +43,7 @@ __all__ = [
     "compare_groups",
     "mean_interval",
     "nested_interval",
+    "rank_correlation_interval",
     "within",
 ]  # fmt: skip
 
@@ -278,6 +280,35 @@ def bootstrap(
     picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
     drawn = (statistic([row for k in pick for row in clusters[k]]) for pick in picks)
     draws = np.array([each for each in drawn if each is not None and math.isfinite(each)])
+    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def rank_correlation_interval(clusters: Sequence[Sequence[tuple[float, float]]]) -> Interval | None:
+    """Spearman's correlation of all pairs of all clusters, with its interval over clusters.
+
+    The same as `bootstrap`, a hundred times as fast: with n_j the number of times that a draw has
+    pair j, the rank of x_i in it is sum_j n_j ([x_j < x_i] + [x_j = x_i] / 2), up to a constant.
+    """
+    clusters = [list(cluster) for cluster in clusters if len(cluster)]
+    pairs = np.array([pair for cluster in clusters for pair in cluster], dtype=float)
+    value = rank_correlation(*pairs.T) if len(pairs) else None
+    count = len(clusters)
+    if value is None:
+        return None
+    if count == 1:
+        return Interval(value, value, value, 1)
+    picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
+    times = np.stack([(picks == k).sum(1) for k in range(count)], 1).astype(float)
+    n = np.repeat(times, [len(cluster) for cluster in clusters], axis=1)
+    total, centred = n.sum(1, keepdims=True), []
+    for x in pairs.T:
+        lower = (x < x[:, None]) + (x == x[:, None]) / 2
+        ranks = n @ lower.T
+        centred.append(ranks - (n * ranks).sum(1, keepdims=True) / total)
+    first, second = centred
+    spread = np.sqrt((n * first**2).sum(1) * (n * second**2).sum(1))
+    defined = (total[:, 0] >= FEWEST) & (spread > ROUNDING * total[:, 0] ** 3)
+    draws = (n * first * second).sum(1)[defined] / spread[defined]
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
 
 

@@ -143,7 +143,7 @@ def plot_waves() -> Figure:
     from zscope.plots.theme import categories, diverging
     from zscope.plots.theme import title as set_title
 
-    figure, grid = panel_grid(1, 3, width=7.2, height=2.6, sharey=True)
+    figure, grid = panel_grid(1, 3, width=7.2, height=3.0, sharey=True)
     first, second = categories(2)
     side = np.linspace(0.06, 0.94, SHOWN)
     points = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)
