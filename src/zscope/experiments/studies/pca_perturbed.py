@@ -59,6 +59,8 @@ from zscope.experiments.studies.perturbed import (
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 WORLD = World("sprites", "dSprites", 3)
 WAVES = ((0.0, 10), (0.1, 10), (0.1, 40), (0.05, 80))
 """ε and k of x = (2 w1, w2, ε sin k (w1 + w2))."""

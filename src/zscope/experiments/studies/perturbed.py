@@ -482,7 +482,8 @@ def tabulate_change(results: Results, world: World) -> Iterator[Table]:
                 ["after", f"{after:+.2f} nats"],
                 ["after the same game with ε = 0", f"{game['gap_without_change']:+.2f} nats"],
                 ["rounds", str(game["rounds"])],
-            ], left=2, row="C-F4.3", notes=[str(game["verdict"]), *map(str, game["flags"] or [])],
+            ], left=2, row="C-F4.3",
+            notes=list(dict.fromkeys([game["verdict"], *(game["flags"] or [])])),
         )  # fmt: skip
 
 
