@@ -6,6 +6,7 @@ from zscope.errors import ConfigError, DataError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
 from zscope.experiments.studies.grid import Grid, runs
+from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.study import DOCUMENTS
 from zscope.experiments.sweeps.plan import read_plan
 
@@ -72,7 +73,7 @@ def test_every_run_at_scale_paper_is_valid_or_lacks_its_data(name, tmp_path):
     study = studies.load(name)
     for run in {str(run): run for _, run in study.plan("paper", 1)}.values():
         try:
-            read_plan({"run": [run]}, root=tmp_path)
+            read_plan({"run": [resolve(study.made, run, "paper", tmp_path)]}, root=tmp_path)
         except ConfigError as error:
             assert "zscope data fetch" in str(error)  # noqa: PT017
         except DataError:

@@ -18,9 +18,11 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     compare_groups,
     mean_interval,
+    rank_correlation_interval,
     within,
 )
 
+DRAWS = "zscope.experiments.studies.judging.DRAWS"
 RISING = [1.0, 1.1, 0.9, 1.05]
 ABOVE_ZERO = above(0)
 
@@ -145,3 +147,23 @@ def test_a_claim_over_several_cells_needs_all_of_them():
 def test_an_interval_that_touches_the_limit_decides_nothing():
     edge = Interval(0.5, 0.0, 1.0, 8)
     assert Expect("above", 0.0).verdict(edge) == UNDECIDED
+
+
+@pytest.mark.parametrize("levels", [2, 50])  # many ties, few
+def test_the_interval_of_a_rank_correlation_is_that_of_the_bootstrap(levels, monkeypatch):
+    from zscope.tables.statistics import rank_correlation
+
+    monkeypatch.setattr(DRAWS, 400)
+    random = np.random.default_rng(levels)
+    clusters = [
+        [(float(random.normal()), float(random.integers(levels))) for _ in range(size)]
+        for size in (3, 1, 4, 2, 3)
+    ]
+    expected = bootstrap(clusters, lambda pairs: rank_correlation(*zip(*pairs, strict=True)))
+    interval = rank_correlation_interval(clusters)
+    assert (interval.value, interval.low, interval.high) == pytest.approx(
+        (expected.value, expected.low, expected.high), abs=1e-9
+    )
+    assert interval.n == expected.n == 5
+    assert rank_correlation_interval([[(1.0, 2.0)] * 3, [(1.0, 3.0)]]) is None
+    assert rank_correlation_interval([]) is None

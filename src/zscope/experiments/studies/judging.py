@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from zscope.tables.statistics import ENOUGH as FEWEST
 from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "compare_groups",
     "mean_interval",
     "nested_interval",
+    "rank_correlation_interval",
     "within",
 ]  # fmt: skip
 
@@ -282,20 +284,38 @@ def bootstrap(
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
 
 
-def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
-    """Spearman's rank correlation of two arrays, as `bootstrap` with one row a cluster does it."""
-    from scipy.stats import rankdata
+def rank_correlation_interval(clusters: Sequence[Sequence[tuple[float, float]]]) -> Interval | None:
+    """Spearman's correlation of all pairs of all clusters, with its interval over clusters.
 
-    count = len(first)
-    value = rank_correlation(first, second)
+    The same as `bootstrap`, a hundred times as fast: with n_j the number of times that a draw has
+    pair j, the rank of x_i in it is sum_j n_j ([x_j < x_i] + [x_j = x_i] / 2), up to a constant.
+    """
+    clusters = [list(cluster) for cluster in clusters if len(cluster)]
+    pairs = np.array([pair for cluster in clusters for pair in cluster], dtype=float)
+    value = rank_correlation(*pairs.T) if len(pairs) else None
+    count = len(clusters)
     if value is None:
         return None
+    if count == 1:
+        return Interval(value, value, value, 1)
     picks = np.random.default_rng([0, count]).integers(count, size=(DRAWS, count))
-    ranks = (rankdata(each[picks], axis=1) - (count + 1) / 2 for each in (first, second))
-    one, two = ranks
-    lengths = np.sqrt((one**2).sum(1) * (two**2).sum(1))
-    draws = (one * two).sum(1)[lengths > 0] / lengths[lengths > 0]
+    times = np.stack([(picks == k).sum(1) for k in range(count)], 1).astype(float)
+    n = np.repeat(times, [len(cluster) for cluster in clusters], axis=1)
+    total, centred = n.sum(1, keepdims=True), []
+    for x in pairs.T:
+        lower = (x < x[:, None]) + (x == x[:, None]) / 2
+        ranks = n @ lower.T
+        centred.append(ranks - (n * ranks).sum(1, keepdims=True) / total)
+    first, second = centred
+    spread = np.sqrt((n * first**2).sum(1) * (n * second**2).sum(1))
+    defined = (total[:, 0] >= FEWEST) & (spread > ROUNDING * total[:, 0] ** 3)
+    draws = (n * first * second).sum(1)[defined] / spread[defined]
     return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+
+
+def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
+    """Spearman's rank correlation of two arrays, with its interval over their entries."""
+    return rank_correlation_interval([[pair] for pair in zip(first, second, strict=True)])
 
 
 def nested_interval(groups: Mapping[Any, Sequence[float] | np.ndarray]) -> Interval | None:

@@ -59,6 +59,8 @@ from zscope.experiments.studies.perturbed import (
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 WORLD = World("sprites", "dSprites", 3)
 WAVES = ((0.0, 10), (0.1, 10), (0.1, 40), (0.05, 80))
 """ε and k of x = (2 w1, w2, ε sin k (w1 + w2))."""
@@ -143,7 +145,7 @@ def plot_waves() -> Figure:
     from zscope.plots.theme import categories, diverging
     from zscope.plots.theme import title as set_title
 
-    figure, grid = panel_grid(1, 3, width=7.2, height=2.6, sharey=True)
+    figure, grid = panel_grid(1, 3, width=7.2, height=3.0, sharey=True)
     first, second = categories(2)
     side = np.linspace(0.06, 0.94, SHOWN)
     points = np.stack(np.meshgrid(side, side), -1).reshape(-1, 2)

@@ -34,6 +34,8 @@ from zscope.experiments.studies.perturbed import (
 from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 
+__all__ = ["STUDY"]
+
 WORLD = World("rooms", "Shapes3D", 3)
 
 

@@ -49,6 +49,8 @@ from zscope.experiments.studies.perturbed import (
 from zscope.experiments.studies.rows import Rows, correlation, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 
+__all__ = ["STUDY"]
+
 FIGURES = {
     "mig": ("C-F4.4", "figure 4.4"), "dci": ("C-F4.5", "figure 4.5"),
     "factor-vae-score": ("C-F4.6", "figure 4.6"), "sap": ("C-F4.7", "figure 4.7"),

@@ -57,8 +57,8 @@ MODELS = {
 }  # fmt: skip
 VAES = ("beta-vae", "factor-vae", "beta-tcvae", "slow-vae")
 SHORT = {
-    "original": "original", "changed": "changed", "noise": "noise, ε",
-    "equal-noise": "noise, variance", "untrained": "untrained", "aligned": "aligned",
+    "original": "original", "changed": "changed", "noise": "noise",
+    "equal-noise": "equal noise", "untrained": "untrained", "aligned": "aligned",
     "turned": "turned",
 }  # fmt: skip
 
@@ -350,7 +350,7 @@ class Judge:
         """
         first, second = (self.rows.where(model=model, version=version) for version in pair)
         values = (equal_pairs if same else differences)(first, second, self.key)
-        statistic = f"{self.score.title} on {SHORT[pair[0]]} minus {SHORT[pair[1]]} data, same seed"
+        statistic = f"{self.score.title}: {SHORT[pair[0]]} minus {SHORT[pair[1]]}, same seed"
         if same:
             most = len(differences(first, second, self.key))
             statistic += (
@@ -425,7 +425,9 @@ def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
             score.source.replace(" ", "-"), f"{score.title} ({score.source})", cells, left=2,
             row=score.row,
             notes=[
-                f"Mean ± standard deviation over seeds. Published: {world.source}, 10 seeds, "
+                "Mean ± standard deviation over seeds. Noise: of the same ε, as published; equal "
+                "noise, untrained and aligned have the variance of the change; turned has its ε. "
+                f"Published: {world.source}, 10 seeds, "
                 f"convolutional, 300,000 steps. Ours: {world.name} of 16 x 16 pixels with "
                 f"{world.factors} factors, {training}.",
                 f"Latents in use: mean posterior variance below {PRUNED} (AE, PCL: as for any "
@@ -480,7 +482,8 @@ def tabulate_change(results: Results, world: World) -> Iterator[Table]:
                 ["after", f"{after:+.2f} nats"],
                 ["after the same game with ε = 0", f"{game['gap_without_change']:+.2f} nats"],
                 ["rounds", str(game["rounds"])],
-            ], left=2, row="C-F4.3", notes=[str(game["verdict"]), *map(str, game["flags"] or [])],
+            ], left=2, row="C-F4.3",
+            notes=list(dict.fromkeys([game["verdict"], *(game["flags"] or [])])),
         )  # fmt: skip
 
 
@@ -509,9 +512,10 @@ def plot_scores(results: Results, world: World) -> Iterator[Figure]:
                 label.set_horizontalalignment("right")
         yield Figure(
             score.source.replace(" ", "-"),
-            f"{score.title} on the original data, on the changed data and on their controls, a "
-            f"point for each seed. Grey diamonds: published for {world.source} with other "
-            "networks, mean ± standard deviation; only the order can be compared.",
+            f"{score.title} on the original data, on the changed data and on their controls "
+            "(noise: of the same ε; equal noise: of the same variance), a point for each seed. "
+            f"Grey diamonds: published for {world.source} with other networks, mean ± standard "
+            "deviation; only the order can be compared.",
             figure, row=score.row,
         )  # fmt: skip
 
@@ -529,7 +533,7 @@ def plot_change(results: Results, world: World) -> Iterator[Figure]:
     if "equal-noise" in pictures:
         noise = np.asarray(pictures["equal-noise"]) / 255
         lines.append(noise)
-        names.append("noise, variance")
+        names.append("equal noise")
     yield Figure(
         "figure-4.3",
         f"Example perturbations of {world.name}: the original pictures, the change (grey: none; "

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from zscope.collection import sort_key
-from zscope.experiments.studies.judging import Interval, bootstrap, bootstrap_correlation
-from zscope.tables.statistics import rank_correlation
+from zscope.experiments.studies.judging import Interval, rank_correlation_interval
 
 __all__ = ["Rows", "correlation", "differences", "kendall", "log_ratios", "slopes"]
 
@@ -102,12 +101,6 @@ def kendall(rows: Rows, key: str, along: str) -> dict[int, float]:
 def correlation(rows: Iterable[Mapping[str, Any]], x: str, y: str) -> Interval | None:
     """Spearman's rank correlation over rows, with its interval over seeds."""
     known = Rows(dict(r) for r in rows if r.get(x) is not None and r.get(y) is not None)
-    clusters = list(known.by("seed").values())
-    if clusters and len(clusters) == len(known):  # one row a seed: all draws at once
-        first, second = (np.array([own[0][key] for own in clusters], float) for key in (x, y))
-        return bootstrap_correlation(first, second)
-
-    def statistic(chosen: list[Row]) -> float | None:
-        return rank_correlation([row[x] for row in chosen], [row[y] for row in chosen])
-
-    return bootstrap(clusters, statistic)
+    return rank_correlation_interval(
+        [[(row[x], row[y]) for row in own] for own in known.by("seed").values()]
+    )
