@@ -55,12 +55,12 @@ def rate_distortion(
     from zscope.report.tables import as_csv
 
     try_figure("rate-distortion: --figure", figure)
-    check_output("rate-distortion", json=json, csv=csv)
+    check_output("zscope rate-distortion", json=json, csv=csv)
     if where:
-        runs = folders_where("rate-distortion", runs, where)
+        runs = folders_where("zscope rate-distortion", runs, where)
     observed = None
     if data is not None:
-        first = find_members("rate-distortion", runs)[0][0]
+        first = find_members("zscope rate-distortion", runs)[0][0]
         observed = data_for(str(first.path), data, data_option, root)
     with show_progress(None) as progress:
         result = experiments.rate_distortion_curves(

@@ -114,12 +114,12 @@ from zscope.experiments.studies.study import Row, Study, each_run
 def measure(run):
     if run.seed == 21:
         raise ValueError("this seed is broken")
-    return {"latents": run["latents"], "codes": run.recording(samples=40).codes[:2].numpy()}
+    return {"size": run["latents"], "codes": run.recording(samples=40).codes[:2].numpy()}
 
 
 def claims(results):
     yield claim("T1", "c1", "there are latents", source="table 1", expect=above(0),
-                values=results.rows().per_seed("latents"), statistic="latents")
+                values=results.rows().per_seed("size"), statistic="latents")
 
 
 STUDY = Study(
@@ -137,11 +137,18 @@ def test_a_study_in_a_file_of_ones_own_runs_and_a_failure_does_not_stop_the_rest
     lines = []
     results = studies.run_study(study, tmp_path / "out", jobs=1, progress=lines.append)
     assert len(results.rows()) == 2
-    assert list(results.rows().per_seed("latents")) == [20]
+    assert list(results.rows().per_seed("size")) == [20]
     assert [reason for reason in results.failed.values() if "this seed is broken" in reason]
     assert any("failed" in line for line in lines)
     (claim,) = write_study(study, results, tmp_path / "page")
     assert claim.verdict_text == "undecided (1 seeds, 4 are needed)"
+
+
+def test_a_measurement_with_the_name_of_a_setting_is_refused(tmp_path):
+    (tmp_path / "own.py").write_text(OWN.replace('"size"', '"steps"'))
+    study = studies.load(str(tmp_path / "own.py"))
+    results = studies.run_study(study, tmp_path / "out", jobs=1, seeds=1)
+    assert "also the name of a setting" in next(iter(results.failed.values()))
 
 
 def test_measurements_survive_being_stored():

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from zscope import __version__
-from zscope.errors import RunError, ZscopeError
+from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.experiments import studies
 from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.storage import decode, encode, write_results
 from zscope.experiments.studies.study import Measure, Results, Study
-from zscope.experiments.studies.trained import TrainedRuns
+from zscope.experiments.studies.trained import Trained, TrainedRuns
 from zscope.experiments.sweeps import Sweep, prepare, sweep
 from zscope.experiments.workers import Outcome, run_all, workers
 from zscope.files import as_path
@@ -251,9 +251,21 @@ def measure_unit(item: Item) -> None:
     members = [among[name] for name in dict.fromkeys(item.members)]
     begun = time.monotonic()
     values = measure.function(members[0] if measure.single else members)
+    _refuse_settings(item, values, members)
     seconds = round(time.monotonic() - begun, 2)
     content = {"key": item.key(), "values": encode(values), "seconds": seconds}
     write_json(Path(item.file), content, indent=None)
+
+
+def _refuse_settings(item: Item, values: Mapping[str, Any], members: Sequence[Trained]) -> None:
+    """Refuse a measurement with the name of a setting: rows of a study have both."""
+    settings = {"run", "group", *(key for run in members for key in run.fields)}
+    shared = sorted(settings & set(values))
+    if item.unit in item.members and shared:
+        raise ConfigError(
+            f"study: {item.measure} measures {shared[0]!r}, which is also the name of a setting. "
+            "Choose another name for the measurement."
+        )
 
 
 def _find(study: Study, name: str) -> Measure:

@@ -68,6 +68,8 @@ from zscope.experiments.studies.study import (
     for_groups,
 )
 
+__all__ = ["STUDY"]
+
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 STARTS = (1, 2, 3, 5, 8, 12)
 FULL = 1.0

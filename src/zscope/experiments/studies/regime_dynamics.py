@@ -68,6 +68,8 @@ from zscope.experiments.studies.polarised import apart, mean_text, minus
 from zscope.experiments.studies.rows import Rows, kendall
 from zscope.experiments.studies.study import Measure, Results, Row, Study, each_run, once
 
+__all__ = ["STUDY"]
+
 
 def claims(results: Results) -> Iterator[Claim]:
     yield from _matrices(results)

@@ -1,1 +1,3 @@
 """Runs that several studies share, by the document they come from."""
+
+__all__: list[str] = []
