@@ -46,7 +46,10 @@ HUES = ("floor_hue", "wall_hue", "object_hue")
 STEPS = 7
 """Pictures of a traversal."""
 ROOMS = {"rooms": "rooms", "large": "rooms with large objects"}
+VARIABLES = 4
+"""Of the models on MNIST."""
 UNUSUAL = 0.05
+"""The share of random orders that may reach an order."""
 
 
 def measure_rooms(run: Trained) -> dict[str, Any]:
@@ -93,7 +96,9 @@ def _nonlinearity(run: Trained, recording: Recording, readers: Readers, prefix: 
     """Non-linearity and changes of the digit by variable; None for variables without an effect."""
     samples = 60 if run.tiny else 2_000
     try:
-        result = run.assay("variable-nonlinearity", recording, samples=samples)
+        # An adaptive decoder has no variables: the same pairs of latents stand for them.
+        pairs = [part.tolist() for part in torch.arange(recording.latents).chunk(VARIABLES)]
+        result = run.assay("variable-nonlinearity", recording, samples=samples, groups=pairs)
     except Undefined:
         return {}
     assert isinstance(result, VariableNonlinearity)
@@ -311,14 +316,14 @@ def tables(results: Results) -> Iterator[Table]:
             "scales and 5 values a hue. Published as pictures. VLAE enters its variables in the "
             "same direction; its order is not judged."],
     )  # fmt: skip
-    header = ["model", "measure", *(f"variable {k}" for k in range(1, 5)), "early - late",
+    header = ["model", "measure", *(f"variable {k + 1}" for k in range(VARIABLES)), "early - late",
               "untrained", "seeds"]  # fmt: skip
     cells = [header]
     names = {"nonlinearity": "non-linearity", "digits": "digit changes", "effect": "effect"}
     for model, rows in results.rows("digits").by("model").items():
         for key, name in names.items():
             lists = [row[key] for row in rows if row.get(key)]
-            known = [[each[k] for each in lists if each[k] is not None] for k in range(4)]
+            known = [[each[k] for each in lists if each[k] is not None] for k in range(VARIABLES)]
             cells.append([
                 model, name, *(_spread(each) for each in known),
                 _spread(rows.values(f"{key}_order")),
@@ -405,7 +410,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 strict=True,
             ):
                 lists = [row[key] for row in rows if row.get(key)]
-                groups = {str(k + 1): [e[k] for e in lists if e[k] is not None] for k in range(4)}
+                groups = {str(k + 1): [e[k] for e in lists if e[k] is not None]
+                          for k in range(VARIABLES)}  # fmt: skip
                 strips(groups, y=label if ax in grid[:, 0] else "", ax=ax,
                        x="variable" if key == "digits" else "",
                        title=model if key == "nonlinearity" else "")  # fmt: skip

@@ -9,9 +9,11 @@ last hidden layers of six classifiers, one for each factor.
 sae-6 with 6 latents has a variable for each latent, as SAE-12 with 12 in the paper; it is not the
 published SAE-6, whose counterpart is sae-3: two latents a variable. Scores by latents are low for
 it by construction, so that DCI by variables is measured too; as a control, by all other ways of
-pairing the latents. Modularity of weak codes misleads: it can be high where nothing is encoded. At
-16 x 16 pixels scale, shape and orientation are hardly encoded; scores on the factors that a model
-encodes are printed beside those on all, and not judged, since each model has its own.
+pairing the latents. An untrained structural decoder ignores its codes, so that its scores are 0;
+codes with permuted rows are the stricter control. Modularity of weak codes misleads: it can be
+high where nothing is encoded. At 16 x 16 pixels scale, shape and orientation are hardly encoded;
+scores on the factors that a model encodes are printed beside those on all, and not judged, since
+each model has its own.
 
 Cross entropies of grey values have a floor above 0, the entropy of the pictures themselves; ratios
 are those of what exceeds it.
@@ -22,6 +24,7 @@ tables 1 to 4.
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -80,13 +83,10 @@ def _scores(run: Trained, recording: Recording, prefix: str) -> dict[str, Any]:
     """Each score, and what codes with permuted rows get."""
     answers: dict[str, Any] = {}
     for name in NAMES:
-        try:
+        with suppress(Undefined):
             result = run.assay(name, recording)
-        except Undefined:
-            result = None
-        assert result is None or isinstance(result, Score)
-        answers[f"{prefix}{name}"] = None if result is None else result.score
-        answers[f"{prefix}{name}_chance"] = None if result is None else result.chance
+            assert isinstance(result, Score)
+            answers |= {f"{prefix}{name}": result.score, f"{prefix}{name}_chance": result.chance}
     return answers
 
 
