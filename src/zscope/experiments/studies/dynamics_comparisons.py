@@ -13,6 +13,7 @@ from zscope.assays.similarity.procrustes import procrustes
 from zscope.errors import ZscopeError
 from zscope.experiments.over_training import fall_step
 from zscope.experiments.studies.maps import (
+    Sides,
     active_latents,
     agreement,
     block_mean,
@@ -56,7 +57,7 @@ DRAWS = 6
 EARLY = {"tc": 100, "dip": 100, "annealed": 100, "fashion": 32}
 """The step that is called early, 2 to 3 % of the training as published."""
 
-FOLLOWED = {  # over training
+FOLLOWED: Sides = {  # over training
     "tc": [{"group": "tc", "beta": 2}],
     "dip": [{"group": "dip", "offdiagonal": 5}],
     "annealed": [{"group": "annealed", "capacity": 5}],
@@ -64,8 +65,9 @@ FOLLOWED = {  # over training
 }
 TITLES = {"tc": "β-TCVAE, β = 2", "dip": "DIP-VAE-II, λ = 5", "annealed": "annealed VAE, C = 5",
           "fashion": "annealed VAE, Fashion-MNIST"}  # fmt: skip
-BETA_1, DIP_1 = {"group": "beta", "beta": 1}, {"group": "dip", "offdiagonal": 1}
-STRENGTHS = {  # weak and strong
+BETA_1: dict[str, Any] = {"group": "beta", "beta": 1}
+DIP_1: dict[str, Any] = {"group": "dip", "offdiagonal": 1}
+STRENGTHS: Sides = {  # weak and strong
     "β 1 and 8": [BETA_1, {"group": "beta", "beta": 8}],
     "β 1 and 16": [BETA_1, {"group": "beta", "beta": 16}],
     "β 1 and 128": [BETA_1, {"group": "collapsed"}],
@@ -73,7 +75,7 @@ STRENGTHS = {  # weak and strong
     "β 1 and 1": [BETA_1, BETA_1],
     "convolutions, β 1 and 8": [{"group": "conv", "beta": 1}, {"group": "conv", "beta": 8}],
 }
-OBJECTIVES = {  # β-VAE and DIP-VAE-II
+OBJECTIVES: Sides = {  # β-VAE and DIP-VAE-II
     "sprites": [BETA_1, DIP_1],
     "fashion": [{"group": "fashion", "beta": 1, "model": "beta-vae"},
                 {"group": "fashion", "model": "dip-vae-ii"}],

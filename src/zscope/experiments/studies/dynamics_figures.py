@@ -259,7 +259,7 @@ def plot_input(results: Results) -> Figure:
 def plot_losses(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
 
-    lines = (("β-VAE, β 1", "#56B4E9", "beta", {"beta": 1}),
+    lines: Any = (("β-VAE, β 1", "#56B4E9", "beta", {"beta": 1}),
              ("β-VAE, β 16", "#0072B2", "beta", {"beta": 16}),
              ("DIP-VAE-II, λ 1", "#E69F00", "dip", {"offdiagonal": 1}),
              ("DIP-VAE-II, λ 20", "#D55E00", "dip", {"offdiagonal": 20}),

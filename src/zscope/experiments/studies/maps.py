@@ -26,6 +26,7 @@ from zscope.tables.statistics import rank_correlation
 
 __all__ = [
     "LATENT",
+    "Sides",
     "active_latents",
     "agreement",
     "block",
@@ -45,9 +46,11 @@ REACH = 2
 """Seeds of the other side that each model is paired with."""
 
 Maps = dict[str, Layer]
+Sides = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By name, the settings of the runs on each side of a comparison."""
 
 
-def named_units(wanted: Mapping[str, Sequence[Mapping[str, Any]]]) -> Units:
+def named_units(wanted: Sides) -> Units:
     """Units of a measure by name: the runs with the first settings, then those with the second."""
 
     def units(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
