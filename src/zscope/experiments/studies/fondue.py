@@ -69,6 +69,8 @@ from zscope.experiments.studies.study import (
 )
 from zscope.tables.statistics import rank_correlation
 
+__all__ = ["STUDY"]
+
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 STARTS = (1, 2, 3, 5, 8, 12)
 FULL = 1.0

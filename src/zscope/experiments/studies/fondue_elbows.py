@@ -70,6 +70,8 @@ from zscope.experiments.studies.study import (
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import choose_rows
 
+__all__ = ["STUDY"]
+
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 RULES = {"knee": "chord", "within": "within 2 % of the best"}
 COMMON = {"digits": 8, "sprites": 6}

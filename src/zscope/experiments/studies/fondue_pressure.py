@@ -49,6 +49,8 @@ from zscope.experiments.studies.study import (
     for_groups,
 )
 
+__all__ = ["STUDY"]
+
 DATA = ("digits", "sprites")
 KINDS = {
     "beta": ("D-T8.2", "table 8.2", "β", "β-VAE", "beta-vae", "beta"),

@@ -65,6 +65,8 @@ from zscope.experiments.studies.trained import Trained
 from zscope.recording import choose_rows
 from zscope.tables.statistics import rank_correlation
 
+__all__ = ["STUDY"]
+
 DATA = {"continuous": "continuous sprites", "fashion": "Fashion-MNIST"}
 ALL_DATA = {**DATA, "digits": "digits", "sprites": "sprites on a grid"}
 NEIGHBOURS = (3, 5, 10, 20)

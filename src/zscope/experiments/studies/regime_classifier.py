@@ -46,6 +46,8 @@ from zscope.experiments.studies.study import (
 )
 from zscope.experiments.studies.trained import Trained
 
+__all__ = ["STUDY"]
+
 TITLES = {"sprites": "sprites, shape (for dSprites)", "fashion": "Fashion-MNIST (for SmallNORB)",
           "digits": "digits (for Cars3D)"}  # fmt: skip
 NAMES = {"sprites": SPRITES, "fashion": "fashion-mnist", "digits": "digits"}

@@ -68,6 +68,8 @@ from zscope.experiments.studies.polarised import apart, mean_text, minus
 from zscope.experiments.studies.rows import Rows, kendall
 from zscope.experiments.studies.study import Measure, Results, Row, Study, each_run, once
 
+__all__ = ["STUDY"]
+
 
 def claims(results: Results) -> Iterator[Claim]:
     yield from _matrices(results)
@@ -378,7 +380,7 @@ def _losses(results: Results) -> Iterator[Claim]:
 
 
 def _counts(results: Results) -> Claim:
-    clusters: dict[float, list[list[float]]] = {}
+    clusters: dict[int, list[list[Any]]] = {}
     for row in all_pairs(results):
         if row[1] >= 0.95:
             clusters.setdefault(row[0], []).append(row)
