@@ -292,7 +292,8 @@ def plot_counts(results: Results) -> Figure:
             shift = np.random.default_rng(0).uniform(-0.15, 0.15, len(rows))
             ax.scatter(rows[:, 0], np.abs(rows[:, 1] - rows[:, 2]) + shift, s=6, color="#0072B2",
                        alpha=0.5, linewidths=0)  # fmt: skip
-        ax.set(xlabel=f"CKA of the {title}", xlim=(-0.05, 1.05), ylim=(-0.5, None))
+        ax.set(xlabel=f"CKA of the {title}", xlim=(-0.05, 1.05))
+        ax.set_ylim(-0.5, max(1.5, ax.get_ylim()[1]))
         ax.locator_params(axis="y", integer=True)
     grid[0][0].axvline(0.95, color="#222222", linewidth=0.7, linestyle=":")
     grid[0][0].set_ylabel("difference of active latents")
