@@ -13,6 +13,7 @@ from zscope.assays.similarity.procrustes import procrustes
 from zscope.errors import ZscopeError
 from zscope.experiments.over_training import fall_step
 from zscope.experiments.studies.maps import (
+    Sides,
     active_latents,
     agreement,
     block_mean,
@@ -56,7 +57,7 @@ DRAWS = 6
 EARLY = {"tc": 100, "dip": 100, "annealed": 100, "fashion": 32}
 """The step that is called early, 2 to 3 % of the training as published."""
 
-FOLLOWED = {  # over training
+FOLLOWED: Sides = {  # over training
     "tc": [{"group": "tc", "beta": 2}],
     "dip": [{"group": "dip", "offdiagonal": 5}],
     "annealed": [{"group": "annealed", "capacity": 5}],
@@ -64,8 +65,9 @@ FOLLOWED = {  # over training
 }
 TITLES = {"tc": "β-TCVAE, β = 2", "dip": "DIP-VAE-II, λ = 5", "annealed": "annealed VAE, C = 5",
           "fashion": "annealed VAE, Fashion-MNIST"}  # fmt: skip
-BETA_1, DIP_1 = {"group": "beta", "beta": 1}, {"group": "dip", "offdiagonal": 1}
-STRENGTHS = {  # weak and strong
+BETA_1: dict[str, Any] = {"group": "beta", "beta": 1}
+DIP_1: dict[str, Any] = {"group": "dip", "offdiagonal": 1}
+STRENGTHS: Sides = {  # weak and strong
     "β 1 and 8": [BETA_1, {"group": "beta", "beta": 8}],
     "β 1 and 16": [BETA_1, {"group": "beta", "beta": 16}],
     "β 1 and 128": [BETA_1, {"group": "collapsed"}],
@@ -73,7 +75,7 @@ STRENGTHS = {  # weak and strong
     "β 1 and 1": [BETA_1, BETA_1],
     "convolutions, β 1 and 8": [{"group": "conv", "beta": 1}, {"group": "conv", "beta": 8}],
 }
-OBJECTIVES = {  # β-VAE and DIP-VAE-II
+OBJECTIVES: Sides = {  # β-VAE and DIP-VAE-II
     "sprites": [BETA_1, DIP_1],
     "fashion": [{"group": "fashion", "beta": 1, "model": "beta-vae"},
                 {"group": "fashion", "model": "dip-vae-ii"}],
@@ -132,27 +134,33 @@ def _sides(runs: Sequence[Trained]) -> tuple[list[Trained], list[Trained]]:
             [run for run in runs if settings_of(run) == keys[-1]])  # fmt: skip
 
 
-def _latent_pairs(first: Sequence[Trained], second: Sequence[Trained]) -> list[list[float]]:
-    """For each pair of different seeds: the seed, CKA of the means, and both active counts."""
+def _latent_pairs(first: Sequence[Trained], second: Sequence[Trained]) -> list[list[Any]]:
+    """For each pair of different seeds: the seed, CKA of the means, active counts, of variances."""
     observed = observe(first[0], 1_000)
     every = {run.name: run for run in (*first, *second)}
-    codes = {name: run.recording(samples=len(observed), data=observed).codes
-             for name, run in every.items()}  # fmt: skip
-    counts = {name: active_latents(run) for name, run in every.items()}
-    pairs = [
-        (a, b)
-        for a in first
-        for b in second
-        if a.seed != b.seed and (settings_of(a) != settings_of(b) or a.seed < b.seed)
-    ]
+    codes, counts = {}, {name: active_latents(run) for name, run in every.items()}
+    for name, run in every.items():
+        recording = run.recording(samples=len(observed), data=observed)
+        codes[name] = recording.codes, recording.variances
     rows = []
-    for one, two in pairs:
-        try:
-            value = cka(codes[one.name], codes[two.name]).score
-        except ZscopeError:
-            continue
-        rows.append([one.seed, value, counts[one.name], counts[two.name]])
+    for one in first:
+        for two in second:
+            same = settings_of(one) == settings_of(two)
+            if one.seed == two.seed or (same and one.seed > two.seed):
+                continue
+            means, variances = (
+                _cka(a, b) for a, b in zip(codes[one.name], codes[two.name], strict=True)
+            )
+            if means is not None:
+                rows.append([one.seed, means, counts[one.name], counts[two.name], variances])
     return rows
+
+
+def _cka(first: Any, second: Any) -> float | None:
+    try:
+        return cka(first, second).score
+    except ZscopeError:
+        return None
 
 
 def measure_training(runs: Sequence[Trained]) -> dict[str, Any]:
@@ -241,7 +249,7 @@ def active_counts(results: Results, unit: str) -> list[float]:
     return [float(count) for count in counts.values()]
 
 
-def all_pairs(results: Results) -> list[list[float]]:
+def all_pairs(results: Results) -> list[list[Any]]:
     units = [*results.units("measure_strengths").values(),
              *results.units("measure_objectives").values()]  # fmt: skip
     return [row for unit in units for row in unit.get("pairs") or []]

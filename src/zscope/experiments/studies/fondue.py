@@ -42,7 +42,7 @@ from zscope.experiments.studies.judging import (
     within,
 )
 from zscope.experiments.studies.polarised import mean_text
-from zscope.experiments.studies.rows import Rows, correlation
+from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.sizes import (
     CRITERIA,
     HALF,
@@ -67,6 +67,9 @@ from zscope.experiments.studies.study import (
     each_run,
     for_groups,
 )
+from zscope.tables.statistics import rank_correlation
+
+__all__ = ["STUDY"]
 
 __all__ = ["STUDY"]
 
@@ -180,8 +183,10 @@ def _starts(results: Results, group: str) -> Iterator[Claim]:
     )  # fmt: skip
     yield claim(
         row, "c2", "starts farther from the answer train more models", source="section 8.6",
-        statistic="Spearman's correlation of models trained and |log2(start / answer)|, over "
-        "starts and seeds", expect=above(0), values=correlation(pairs, "far", "models"),
+        statistic="Spearman's correlation over starts of models trained and |log2(start / answer)|",
+        expect=above(0),
+        values={seed: rank_correlation([each["far"] for each in own], own.values("models"))
+                for seed, own in pairs.by("seed").items()},
         published="models " + ", ".join(text.split(", ")[1] for text in published[:-1])
         + " from starts 5 to 182",
     )  # fmt: skip
@@ -411,8 +416,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     for ax, (group, title) in zip(grid[0], TITLES.items(), strict=True):
         share = FULL if group == "relu" else HALF
         top = 1.0
-        for number, own in enumerate(results.rows(group).by("seed").values()):
-            pairs = sorted((row["latents"], at(row, "trace", share)) for row in own)
+        for number, rows in enumerate(results.rows(group).by("seed").values()):
+            pairs = sorted((row["latents"], at(row, "trace", share)) for row in rows)
             known = [(n, gap) for n, gap in pairs if gap is not None]
             if known:
                 top = max(top, *(n for n, _ in known))

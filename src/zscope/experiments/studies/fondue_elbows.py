@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from zscope.assays.dimension.fondue import Fondue
+from zscope.autoencoder import Trainable
 from zscope.errors import Undefined
 from zscope.experiments.elbow import Elbow, downstream_accuracy, elbow
 from zscope.experiments.studies.grids.fondue import (
@@ -103,12 +104,13 @@ def measure_model(run: Trained) -> dict[str, Any]:
 def _loss(run: Trained) -> float:
     """-log p(x | z) of sampled codes, in nats for each held-out observation."""
     rows = choose_rows(len(run.data), 200 if run.tiny else 3_000, 0)
-    data = run.data.in_units(run.model.scaling)
+    data, model = run.data.in_units(run.model.scaling), run.model
+    assert isinstance(model, Trainable)
     generator = torch.Generator().manual_seed(0)
     total = 0.0
     with torch.no_grad():
         for part in torch.split(torch.as_tensor(rows), 500):
-            losses = run.model.losses(data.batch(part.numpy()), generator)
+            losses = model.losses(data.batch(part.numpy()), generator)
             total += float(losses.terms["reconstruction"]) * len(part)
     return total / len(rows)
 

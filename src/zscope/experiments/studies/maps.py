@@ -26,6 +26,7 @@ from zscope.tables.statistics import rank_correlation
 
 __all__ = [
     "LATENT",
+    "Sides",
     "active_latents",
     "agreement",
     "block",
@@ -45,9 +46,11 @@ REACH = 2
 """Seeds of the other side that each model is paired with."""
 
 Maps = dict[str, Layer]
+Sides = Mapping[str, Sequence[Mapping[str, Any]]]
+"""By name, the settings of the runs on each side of a comparison."""
 
 
-def named_units(wanted: Mapping[str, Sequence[Mapping[str, Any]]]) -> Units:
+def named_units(wanted: Sides) -> Units:
     """Units of a measure by name: the runs with the first settings, then those with the second."""
 
     def units(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
@@ -94,7 +97,10 @@ def compare_sides(
     first: Sequence[Trained], second: Sequence[Trained], *, samples: int = 1_500,
     procrustes: bool = False, untrained: bool = False, decode: bool = True,
 ) -> dict[str, Any]:  # fmt: skip
-    """The similarity of the layers of two sides, mean over pairs; {} without different seeds."""
+    """The similarity of the layers of two sides, mean over pairs; {} without different seeds.
+
+    CKA is debiased; "plain" is the one that is not.
+    """
     pairs = list(_pairs(first, second))
     if not pairs:
         return {}
@@ -109,12 +115,12 @@ def compare_sides(
 
     results = []
     for one, two in pairs:
+        sides = prepared(one), prepared(two)
+        cka = similarity_heatmap(*sides)
+        values = {"cka": cka.matrix, "plain": similarity_heatmap(*sides, debiased=False).matrix}
         if procrustes:
-            both = layer_similarities(prepared(one), prepared(two))
-            results.append((both.rows, both.columns, both.values))
-        else:
-            cka = similarity_heatmap(prepared(one), prepared(two))
-            results.append((cka.rows, cka.columns, {"cka": cka.matrix}))
+            values["procrustes"] = layer_similarities(*sides).values["procrustes"]
+        results.append((cka.rows, cka.columns, values))
     rows = [name for name in results[0][0] if all(name in each[0] for each in results)]
     columns = [name for name in results[0][1] if all(name in each[1] for each in results)]
     widths = known[first[0].name][1]

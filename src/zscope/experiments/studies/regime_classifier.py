@@ -27,6 +27,7 @@ from zscope.experiments.studies.grids.regime import (
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
 from zscope.experiments.studies.maps import (
     LATENT,
+    Sides,
     block_mean,
     compare_sides,
     named_units,
@@ -52,12 +53,12 @@ TITLES = {"sprites": "sprites, shape (for dSprites)", "fashion": "Fashion-MNIST 
 NAMES = {"sprites": SPRITES, "fashion": "fashion-mnist", "digits": "digits"}
 SHUFFLED = {"sprites": f"{SPRITES}&shuffled=1", "fashion": "fashion-mnist?shuffled=1",
             "digits": "digits?shuffled=1"}  # fmt: skip
-ENCODERS = {
+ENCODERS: dict[str, dict[str, Any]] = {
     "sprites": {"group": "sprites", "beta": 1},
     "fashion": {"group": "fashion", "beta": 1, "model": "beta-vae"},
     "digits": {"group": "digits", "model": "beta-vae"},
 }
-PAIRS = {
+PAIRS: Sides = {
     **{name: [{"group": "classifiers", "data": data}, ENCODERS[name]]
        for name, data in NAMES.items()},
     **{f"{name}, shuffled": [{"group": "classifiers", "data": data}, ENCODERS[name]]

@@ -380,7 +380,7 @@ def _losses(results: Results) -> Iterator[Claim]:
 
 
 def _counts(results: Results) -> Claim:
-    clusters: dict[float, list[list[float]]] = {}
+    clusters: dict[int, list[list[Any]]] = {}
     for row in all_pairs(results):
         if row[1] >= 0.95:
             clusters.setdefault(row[0], []).append(row)

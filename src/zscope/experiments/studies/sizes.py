@@ -5,7 +5,7 @@ named by its share of the longest one, and the model is that of the nearest snap
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from zscope import data as datasets
 from zscope.assays.dimension.fondue import Fondue, Use
@@ -142,7 +142,7 @@ def searches(
     *,
     criterion: str = "trace",
     share: float = HALF,
-    search: str = "fondue",
+    search: Literal["fondue", "binary"] = "fondue",
 ) -> dict[int, Fondue]:
     """By seed, the search on the models of that seed; seeds that lack a size are left out.
 
