@@ -247,8 +247,8 @@ def tables(results: Results) -> Iterator[Table]:
         "gaps", "log p − ELBO*, in nats (figure 7.6)", cells, row="C-F7.6",
         notes=["Mean ± standard deviation over 8 draws of 25 points. The source has no numbers."],
     )  # fmt: skip
-    header = ["plane", "c of the generator", "γ²", "steps", "MCC", "alignment gap", "encode again, rms",
-              "in use", "seeds"]  # fmt: skip
+    header = ["plane", "c of the generator", "γ²", "steps", "MCC", "alignment gap",
+              "encode again, rms", "in use", "seeds"]  # fmt: skip
     cells = [header]
     generator = {"orthogonal": 0.0, "sheared": exact["sheared"], "conformal": 0.0}
     trained = results.rows("trained", "longer").by("plane", "precision", "steps")
@@ -341,6 +341,6 @@ STUDY = Study(
     figures=plot_figures,
     claims=claims,
     chosen="The maps, their bend, the precisions and the limits, before any run.",
-    changed="c4 failed at the highest precision in the first results. Runs of five times the length "
-    "were then added there, and c6 with them; nothing else was changed.",
+    changed="c4 failed at the highest precision in the first results. Runs of five times the "
+    "length were then added there, and c6 with them; nothing else was changed.",
 )

@@ -9,8 +9,8 @@ from zscope.experiments.studies.grid import Grid, runs
 
 __all__ = [
     "BENT", "BENT_LONGER", "BENT_PLANES", "BETA_LINEAR", "BETA_LINEAR_LONGER", "BETA_NONLINEAR",
-    "BETA_SPRITES", "FACES", "LINEAR_RUNS", "NONLINEAR_RUNS", "PICTURE_RUNS", "REGIME", "RESTARTS", "ROOM_RESTARTS",
-    "SPRITE_RUNS", "SQUARES", "SQUARES_LONGER", "SQUARE_SPLIT",
+    "BETA_SPRITES", "FACES", "LINEAR_RUNS", "NONLINEAR_RUNS", "PICTURE_RUNS", "REGIME", "RESTARTS",
+    "ROOM_RESTARTS", "SPRITE_RUNS", "SQUARES", "SQUARES_LONGER", "SQUARE_SPLIT",
 ]  # fmt: skip
 
 S3 = ("sprites?resolution=16&antialias=true&shape=ellipse&scale=1,3,5&orientation=[0]"
