@@ -90,10 +90,10 @@ def measure_model(run: Trained) -> dict[str, Any]:
     """Loss and accuracy when fully trained; gaps at half of the training."""
     data = all_data(run)
     values: dict[str, Any] = {"loss": _loss(run)}
-    if run.seed in FIRST and run["latents"] in SOME:
+    if run.among.scale == "paper" or (run.seed in FIRST and run["latents"] in SOME):
         values["accuracy"] = _accuracy(run, data)
-    if run["model"] == "ae":
-        return values
+    if run["model"] != "beta-vae" and not run.group.endswith("-pressure"):
+        return values  # fully trained, and not searched
     steps = sorted(run.stages)
     half = min(steps, key=lambda step: abs(step - steps[-1] / 2))
     criteria = () if run.group.endswith("-pressure") else ("dimension", "information")
@@ -153,7 +153,12 @@ def _find(results: Results, group: str, criterion: str = "trace") -> dict[int, F
 
 
 def _models(results: Results, group: str) -> Rows:
-    return Rows(row for row in results.rows(group) if row["model"] == "beta-vae")
+    return results.rows(group, model="beta-vae")
+
+
+def _trained(results: Results, group: str) -> Rows:
+    """The fully trained VAEs: at scale paper those of the searches are not."""
+    return results.rows(f"{group}-ae", model="vae") or _models(results, group)
 
 
 def _elbow(rows: Rows, largest: int | None = None) -> Elbow | None:
@@ -202,7 +207,7 @@ def _elsewhere(results: Results, group: str, rule: str, numbers: Mapping[int, fl
 
 def claims(results: Results) -> Iterator[Claim]:
     source = "figure 8.5, section 8.5.2"
-    parts = _near(results, "D-F8.5", source, lambda group: _models(results, group))
+    parts = _near(results, "D-F8.5", source, lambda group: _trained(results, group))
     yield claim_of_parts(
         "D-F8.5", "c1", "FONDUE's number of latents is the elbow of the reconstruction loss", parts,
         source=source, published="figure only; Symsol: elbow at 15, FONDUE \"overestimates it by 4 "
@@ -246,11 +251,13 @@ def _near(
 
 def _beyond(results: Results, group: str) -> Claim:
     numbers, values = answers(_find(results, group)), {}
-    for seed, own in _models(results, group).by("seed").items():
+    for seed, own in _trained(results, group).by("seed").items():
         curve = {row["latents"]: row["loss"] for row in own if row.get("loss") is not None}
         later = [loss for n, loss in curve.items() if n > numbers.get(seed, np.inf)]
         if later:
-            values[seed] = 1 - min(later) / curve[int(numbers[seed])]
+            # At scale paper not every size is fully trained: the largest one up to the answer.
+            size = max((n for n in curve if n <= numbers[seed]), default=min(curve))
+            values[seed] = 1 - min(later) / curve[size]
     return claim(
         "D-F8.5", TITLES[group], "one dataset", source="figure 8.5", expect=below(0.05),
         statistic="fall of the loss from FONDUE's size to the best larger one, as a share of it",
@@ -304,7 +311,7 @@ def _noisiest(results: Results) -> str | None:
     """The data on which the loss varies most between seeds, relative to its mean."""
     spreads = {}
     for group in DATA:
-        losses = [own.values("loss") for own in _models(results, group).by("latents").values()]
+        losses = [own.values("loss") for own in _trained(results, group).by("latents").values()]
         known = [np.std(own) / abs(np.mean(own)) for own in losses if len(own) > 1]
         if known:
             spreads[group] = float(np.mean(known))
@@ -315,7 +322,7 @@ def _nearer(results: Results) -> Claim:
     group = _noisiest(results)
     values: dict[int, float] = {}
     if group is not None:
-        places = _elbows(_models(results, group), "knee")
+        places = _elbows(_trained(results, group), "knee")
         traces, dimensions = (
             answers(_find(results, group, criterion)) for criterion in ("trace", "dimension")
         )
@@ -344,7 +351,7 @@ def tables(results: Results) -> Iterator[Table]:
         pca = [_component_elbow(results, group, rule) for rule in RULES]
         shown = " / ".join("" if place is None else str(place) for place in pca)
         found = {name: answers(_find(results, group, name)) for name in CRITERIA}
-        for title, rows in (("VAE", _models(results, group)),
+        for title, rows in (("VAE", _trained(results, group)),
                             ("AE", results.rows(f"{group}-ae", model="ae"))):  # fmt: skip
             losses = [row.get("loss") for row in rows
                       if found["trace"].get(row["seed"]) == row["latents"]]  # fmt: skip
@@ -424,7 +431,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     ):  # fmt: skip
         figure, grid = panel_grid(1, 3, width=9.0, height=2.9)
         for ax, group in zip(grid[0], DATA, strict=True):
-            models = _models(results, group)
+            models = _trained(results, group)
             rows = results.rows(f"{group}{suffix}", model="ae") if suffix else models
             marks = [(*styles[c], list(answers(_find(results, group, c)).values()))
                      for c in criteria]  # fmt: skip
