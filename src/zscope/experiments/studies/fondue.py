@@ -71,8 +71,6 @@ from zscope.tables.statistics import rank_correlation
 
 __all__ = ["STUDY"]
 
-__all__ = ["STUDY"]
-
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 STARTS = (1, 2, 3, 5, 8, 12)
 FULL = 1.0
