@@ -274,8 +274,9 @@ def _identity(results: Results) -> Claim:
 HEADER = ["answer", "median", "models", "steps", "a / m / p of the answer", "searches"]
 NOTE = ("Published: n ± standard deviation, minutes a run (A100), models, epochs, for {} data, "
         "networks and lengths of training other than ours. Ours: mean ± standard deviation over "
-        "seeds; active, mixed and passive latents of the model of that size. Collapsed searches "
-        "have no answer; an answer at the limit is a lower bound.")  # fmt: skip
+        "seeds; active, mixed and passive latents of the model of that size. Collapsed: no size "
+        "is acceptable, or its models use no latent, so that there is no answer; an answer at the "
+        "limit is a lower bound.")  # fmt: skip
 
 
 def _cells(found: Mapping[int, Fondue], rows: Rows, share: float) -> list[str]:
