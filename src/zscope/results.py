@@ -177,9 +177,12 @@ class Result:
     def __repr__(self) -> str:
         scores, lines = self._tables()
         text = [*text_table(scores).splitlines(), *text_table(lines, left=2).splitlines()]
-        if len(text) > MOST_LINES:
-            more = len(text) - MOST_LINES + 1
-            text = [*text[: MOST_LINES - 1], f"… {more} more lines: .measures() and .summary()"]
+        flags = [line for line in text if line.startswith("flag ")]
+        if len(text) > MOST_LINES:  # what limits the numbers is never cut off
+            kept = max(1, MOST_LINES - 1 - len(flags))
+            more = len(text) - kept - len(flags)
+            cut = f"… {more} more lines: .measures() and .summary()"
+            text = [*text[:kept], cut, *flags] if more > 0 else text
         return "\n".join([self._title(), *text])
 
     def _repr_html_(self) -> str:

@@ -67,11 +67,13 @@ COMPARED = {
     "similarity-heatmap": lambda: {"first": {"mean": CODES}, "second": {"mean": CODES + 1}},
 }
 JACOBIANS = torch.eye(2).repeat(3, 1, 1)
+SQUARE = torch.cartesian_prod(torch.arange(5.0), torch.arange(4.0)) / 4  # a grid of two factors
 HELPERS = {
     "activations": (MODEL, CODES),
     "carried_information": (POSTERIOR,),
     "column_product": (CODES[:5],),
     "correlation_tracking": ([CODES, CODES.flip(1)],),
+    "dataset_alignment": (SQUARE @ torch.tensor([[2.0, 0.0, 1.0], [0.0, 1.0, 1.0]]), SQUARE),
     "decoder_jacobian": (MODEL, CODES[:5]),
     "frechet_distance": (CODES, CODES[:60]),
     "gaussian_kl": (POSTERIOR.mean, POSTERIOR.variance.log()),

@@ -404,9 +404,9 @@ def test_progress_names_each_assay_that_applies():
 def test_a_report_prints_its_findings():
     report = zs.assay(Pictures(), pictures(), names=FEW, resamples=0)
     lines = str(report).splitlines()
-    assert lines[0].startswith(
-        "1 of 3 latents carries no information: harmless; to remove it, train with 2"
-    )
+    # The skill of tilt is .49 or .50, by the processor: it comes before this, or not at all.
+    first = "1 of 3 latents carries no information: harmless; to remove it, train with 2"
+    assert any(line.startswith(first) for line in lines[:2])
     assert len([line for line in lines if line.startswith("mig ")]) == 1
     assert repr(report) == f"Pictures\n{report}"
 

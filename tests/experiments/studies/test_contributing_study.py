@@ -44,7 +44,7 @@ def test_its_claim_is_judged_by_what_was_measured(study, rate, distortion, verdi
     ]
     values = {
         run["run"]: {
-            "rate": rate * run["beta"] * (1 + 0.01 * run["seed"]),
+            "nats": rate * run["beta"] * (1 + 0.01 * run["seed"]),
             "distortion": distortion * run["beta"] * (1 + 0.02 * run["seed"]),
         }
         for run in runs

@@ -172,4 +172,5 @@ ENTRY = Entry(
     takes=("decoder", "codes"),
     passes="samples * (2 * latents + 1)",
     most=12_000,
+    on_request=True,
 )

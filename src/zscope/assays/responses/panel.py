@@ -156,4 +156,5 @@ ENTRY = Entry(
         "conditioned=conditioned-response-matrix",
         "dci=dci",
     ),
+    on_request=True,
 )

@@ -38,6 +38,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array
 from zscope.assays.responses.conditioned import ConditionedResponseMatrix
 from zscope.errors import ConfigError, Undefined, did_you_mean
+from zscope.factors import factors_of
 from zscope.groups import Groups, membership, partition
 from zscope.results import Measure, Scored, listed
 
@@ -120,7 +121,8 @@ def factor_place(
     ends = {"early": _words(early), "late": _words(late)}
     chosen = [_columns(words, names, option) for option, words in ends.items()]
     used = [j for j in range(latents) if weights[j].any()]
-    skills, samples = factor_skills(codes, factors, used) if used else ({}, len(np.asarray(codes)))  # type: ignore[arg-type]
+    table = factors_of(factors, who="factor_place")
+    skills, samples = factor_skills(codes, table, used) if used else ({}, len(table))
     skill = np.array([skills.get(k, 0.0) for k in columns])
     sums = membership(groups, latents).double().numpy() @ weights
     places = [
