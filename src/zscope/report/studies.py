@@ -134,7 +134,7 @@ def _page(
         counted(len({row["run"] for row in results.runs}), "run"),
         f"measured by zscope {results.about.get('zscope', '')}",
     ]
-    facts += [f"{duration(study.minutes * 60)} on two cores"] if study.minutes else []
+    facts += [f"about {duration(study.minutes * 60)} on two cores"] if study.minutes else []
     return environment.get_template("study.html").render(
         version=__version__,
         style=(TEMPLATES / "report.css").read_text(),

@@ -451,6 +451,7 @@ def _plot_pictures(shown: dict[str, Rows]) -> Iterator[Figure]:
 PAPER_MODELS = {"model": ORDER}
 STUDY = Study(
     name="consistency-families",
+    minutes=13,
     document="B",
     title="Do the causal block and consistency training act alike in three families?",
     rows=(

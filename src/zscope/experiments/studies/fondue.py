@@ -476,6 +476,7 @@ def plot_starts(results: Results) -> Any:
 
 STUDY = Study(
     name="fondue",
+    minutes=17,
     document="D",
     title="Does FONDUE's number of latents depend on training, start, criterion or search?",
     rows=(

@@ -464,6 +464,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="fondue-elbows",
+    minutes=14,
     document="D",
     title="Does FONDUE find the elbow of loss and accuracy?",
     rows=(

@@ -202,6 +202,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="fondue-pressure",
+    minutes=20,
     document="D",
     title="Does FONDUE find fewer latents under a stronger prior?",
     rows=(

@@ -484,6 +484,7 @@ def plot_layers(results: Results) -> Figure:
 
 STUDY = Study(
     name="ide-over-training",
+    minutes=4,
     document="D",
     title="What are the intrinsic dimensions of data, codes and layers?",
     rows=(

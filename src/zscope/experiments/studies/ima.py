@@ -332,6 +332,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="ima",
+    minutes=5,
     document="C",
     title="Does the ELBO become a likelihood that is regularised towards orthogonal columns?",
     rows=(Row("C-F7.6", "figure 7.6", "ELBO*, regularised and plain log-likelihood over γ²"),),

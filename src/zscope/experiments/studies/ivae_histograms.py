@@ -338,6 +338,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="ivae-histograms",
+    minutes=3,
     document="D",
     title="Do iVAEs have active and passive latents?",
     rows=(

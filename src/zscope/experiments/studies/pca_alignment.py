@@ -577,6 +577,7 @@ def _plot_theorem(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="pca-alignment",
+    minutes=10,
     document="C",
     title="Do β-VAEs align their decoders with the latent axes, and other autoencoders not?",
     rows=(

@@ -174,6 +174,7 @@ def plot_waves() -> Figure:
 
 STUDY = Study(
     name="pca-perturbed",
+    minutes=12,
     document="C",
     title="Does a small change of sprites remove the disentanglement?",
     rows=(

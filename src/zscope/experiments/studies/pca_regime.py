@@ -225,6 +225,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="pca-regime",
+    minutes=8,
     document="C",
     title="For how much of training are latents either precise or unused?",
     rows=(Row("C-T3.2", "table 3.2", "share of training with Δ_KL below 3 %"),),

@@ -399,6 +399,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="pca-restarts",
+    minutes=8,
     document="C",
     title="What differs between restarts of one β-VAE?",
     rows=(

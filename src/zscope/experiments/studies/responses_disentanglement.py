@@ -259,6 +259,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="responses-disentanglement",
+    minutes=14,
     document="A",
     title="Does the conditioned response matrix see what other scores see?",
     rows=(

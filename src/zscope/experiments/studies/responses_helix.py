@@ -277,6 +277,7 @@ def _plot_path(example: dict[str, Any], panels: dict[str, Any]) -> Any:
 
 STUDY = Study(
     name="responses-helix",
+    minutes=4,
     document="A",
     title="Do codes lie where responses converge, and do paths stay on the manifold?",
     rows=(

@@ -213,6 +213,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="responses-maps",
+    minutes=2,
     document="A",
     title="Does the map of two latents that carry a factor show its manifold?",
     rows=(

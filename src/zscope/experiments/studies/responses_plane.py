@@ -276,6 +276,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="responses-plane",
+    minutes=3,
     document="A",
     title="Do responses diverge at the boundaries between classes?",
     rows=(

@@ -225,6 +225,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="responses-structure",
+    minutes=10,
     document="A",
     title="Do stronger priors leave fewer holes?",
     rows=(

@@ -201,7 +201,7 @@ class Study:
     claims: Callable[[Results], Iterable[Claim]]
     tables: Callable[[Results], Iterable[Table]] = lambda results: ()
     figures: Callable[[Results], Iterable[Figure]] = lambda results: ()
-    minutes: float | None = None  # on two cores at scale small, as measured
+    minutes: float | None = None  # about, on two cores at scale small with no run there yet
     chosen: str = ""  # what was fixed or tuned before the first run that is judged
     changed: str = ""  # what was changed after seeing results, and why
     made: Mapping[str, MadeData] = field(default_factory=dict)  # data made before the runs
