@@ -264,7 +264,7 @@ def write_reproduction(folder: Path, file: Path) -> None:
             gallery += [
                 f"![{name}: {image.stem}]({where}/figures/{image.name})" for image in images
             ]
-    counts = ", ".join(f"{total[verdict]} {verdict}" for verdict in (HOLDS, FAILS, UNDECIDED))
+    counts = f"{total[HOLDS]} hold, {total[FAILS]} do not hold, {total[UNDECIDED]} are undecided"
     head = (
         "| document | study | row | claim | published | measured (95 % interval) | verdict |\n"
         "| --- | --- | --- | --- | --- | --- | --- |"
