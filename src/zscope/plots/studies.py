@@ -109,7 +109,7 @@ def lines_over(
         ax.minorticks_off()
     ax.set_xlabel(x)
     ax.set_ylabel(y)
-    if len(series) > 1:
+    if len(series) > 1 and ax.get_legend_handles_labels()[0]:
         ax.legend(title=legend or None, fontsize=SMALL, title_fontsize=SMALL)
     if title:
         set_title(ax, title)

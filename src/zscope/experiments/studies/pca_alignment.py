@@ -184,7 +184,7 @@ def measure_faces(run: Trained) -> dict[str, Any]:
     row = run.run.history[-1]
     return {
         "loss": float(row["loss"]) if "loss" in row else None,
-        "latents": result.latents,
+        "shown": result.latents,
         "spread": result.variances.tolist(),
         "energy": steps.square().flatten(2).sum(2).mean(1).tolist(),
         "faces": (255 * images[:5]).round().to(torch.uint8).numpy(),
@@ -520,7 +520,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         figure, grid = panel_grid(1, 2, height=4.4)
         columns = ["−2.5", "mean", "+2.5"]
         names = [f"latent {j}, σ² {v:.2f}"
-                 for j, v in zip(best["latents"], best["spread"], strict=True)][:5]  # fmt: skip
+                 for j, v in zip(best["shown"], best["spread"], strict=True)][:5]  # fmt: skip
         image_grid(np.asarray(best["faces"]), rows=names, columns=columns, ax=grid[0][0],
                    title=f"VAE, seed {best['seed']}")  # fmt: skip
         image_grid(np.asarray(classical), rows=[f"component {k + 1}" for k in range(5)],

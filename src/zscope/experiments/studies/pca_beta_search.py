@@ -149,7 +149,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 def _remaining(beta: float) -> int:
     """How many latents the closed form keeps on the linear square."""
-    return sum(limit > beta for limit in COLLAPSE)
+    return int(sum(limit > beta for limit in COLLAPSE))
 
 
 def tables(results: Results) -> Iterator[Table]:

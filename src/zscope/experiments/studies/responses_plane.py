@@ -26,6 +26,7 @@ from zscope.experiments.studies.judging import Claim, Control, above, claim, mea
 from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
+from zscope.randomness import named_generator
 
 __all__ = ["STUDY", "count_spikes"]
 
@@ -51,7 +52,9 @@ def measure(run: Trained) -> dict[str, Any]:
     points = _points(wide)
     far = points[points.abs().amax(1) >= 3]
     shown = _decode(run.model, far)
-    shuffled = shown.flatten(1)[:, torch.randperm(shown[0].numel())].reshape(shown.shape)
+    mixer = named_generator(run.seed, "pixels")
+    order = torch.randperm(shown[0].numel(), generator=mixer)
+    shuffled = shown.flatten(1)[:, order].reshape(shown.shape)
     answers |= {
         "confidence": _read(classifier, shown)[1],
         "confidence_untrained": _read(classifier, _decode(run.untrained, far))[1],

@@ -43,7 +43,7 @@ class Rows(list[Row]):
         """The values of a measurement, of the rows that have it."""
         return [float(row[key]) for row in self if row.get(key) is not None]
 
-    def per_seed(self, key: str) -> dict[int, float]:
+    def per_seed(self, key: str) -> dict[Any, float]:
         """The mean of a measurement over the rows of each seed that have it."""
         groups = {seed: rows.values(key) for seed, rows in self.by("seed").items()}
         return {seed: float(np.mean(values)) for seed, values in groups.items() if values}
@@ -53,13 +53,13 @@ def _as_tuple(key: Any) -> tuple[Any, ...]:
     return key if isinstance(key, tuple) else (key,)
 
 
-def differences(first: Rows, second: Rows, key: str, other: str = "") -> dict[int, float]:
+def differences(first: Rows, second: Rows, key: str, other: str = "") -> dict[Any, float]:
     """`key` of the first minus `other` (default: the same) of the second, for each seed of both."""
     one, two = first.per_seed(key), second.per_seed(other or key)
     return {seed: one[seed] - two[seed] for seed in one if seed in two}
 
 
-def log_ratios(first: Rows, second: Rows, key: str) -> dict[int, float]:
+def log_ratios(first: Rows, second: Rows, key: str) -> dict[Any, float]:
     """log(first / second) for each seed of both, where both are positive."""
     one, two = first.per_seed(key), second.per_seed(key)
     return {
@@ -71,7 +71,7 @@ def log_ratios(first: Rows, second: Rows, key: str) -> dict[int, float]:
 
 def slopes(
     rows: Rows, key: str, along: str, scale: Callable[[float], float] = math.log2
-) -> dict[int, float]:
+) -> dict[Any, float]:
     """The least-squares slope of `key` on scale(along), for each seed with two levels or more."""
     answer = {}
     for seed, own in rows.by("seed").items():
@@ -82,7 +82,7 @@ def slopes(
     return answer
 
 
-def kendall(rows: Rows, key: str, along: str) -> dict[int, float]:
+def kendall(rows: Rows, key: str, along: str) -> dict[Any, float]:
     """Kendall's τ between `key` and `along`, for each seed; ties in `key` count 0."""
     answer = {}
     for seed, own in rows.by("seed").items():
