@@ -201,6 +201,8 @@ def claims(results: Results) -> Iterator[Claim]:
             statistic="classifier's confidence at max(|z1|, |z2|) in [3, 4], trained minus "
             "untrained decoder",
             controls=[reads, *others], presupposes=lost,
+            needs="a measure of recognisability that is not high on nonsense: the classifier is as "
+            "confident on pictures of an untrained decoder",
         )  # fmt: skip
         yield claim(
             arrows, "c1", f"responses contract far out ({name})", source=f"figure {figure[arrows]}",
