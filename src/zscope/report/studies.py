@@ -243,7 +243,7 @@ def write_reproduction(folder: Path, file: Path) -> None:
 
     From claims.json and the figures that are there: nothing is trained or measured.
     """
-    lines, gallery = [], []
+    lines, notes, gallery = [], [], []
     total: Counter[str] = Counter()
     for name in studies.names():
         study = studies.load(name)
@@ -255,6 +255,10 @@ def write_reproduction(folder: Path, file: Path) -> None:
         for claim in read_json(path)["claims"]:
             total[claim["verdict"]] += 1
             lines.append(_claim_line(study, claim))
+        notes += [f"- {name}, chosen before looking: {study.chosen}"] if study.chosen else []
+        notes += [f"- {name}, **changed after seeing results**: {study.changed}"] * bool(
+            study.changed
+        )
         images = sorted((folder / name / "figures").glob("*.png"))
         if images:
             gallery += [
@@ -275,6 +279,8 @@ def write_reproduction(folder: Path, file: Path) -> None:
         "\n".join(f"- {letter}: {title}" for letter, title in DOCUMENTS.items()),
         f"{sum(total.values())} claims: {counts}.",
         "\n".join([head, *lines]),
+        "## What was chosen, and what was changed",
+        "\n".join(notes),
         "## Figures",
         *gallery,
     ]
@@ -284,7 +290,8 @@ def write_reproduction(folder: Path, file: Path) -> None:
 INTRODUCTION = (
     "Every claim of the five documents that can be tried with built-in data, at scale small: "
     "networks and training that fit two cores, seeds from 20 upwards, set-up and thresholds fixed "
-    'before the first run that is judged. "Published" is what the document prints. A claim holds '
+    "before the first run that is judged; what was tuned, and the exceptions, are listed below. "
+    '"Published" is what the document prints. A claim holds '
     "if its 95 % interval over seeds lies wholly on the claimed side; it does not hold if it lies "
     "wholly on the other side; otherwise it is undecided. A claim that fails at this scale is not "
     "refuted at the published one. `zscope study run NAME` makes each part, with its page."
