@@ -401,14 +401,22 @@ def test_progress_names_each_assay_that_applies():
     assert steps[1].left >= 0
 
 
+class Rounded(Pictures):
+    """Without the rounding errors of the logit, from which tilt can be read in part."""
+
+    def encode(self, x, auxiliary=None):
+        posterior = super().encode(x)
+        return zs.Posterior(posterior.mean.round(decimals=3), posterior.std)
+
+
 def test_a_report_prints_its_findings():
-    report = zs.assay(Pictures(), pictures(), names=FEW, resamples=0)
+    report = zs.assay(Rounded(), pictures(), names=FEW, resamples=0)
     lines = str(report).splitlines()
-    # The skill of tilt is .49 or .50, by the processor: it comes before this, or not at all.
+    assert lines[0].startswith("The code does not encode tilt: if it matters, train longer")
     first = "1 of 3 latents carries no information: harmless; to remove it, train with 2"
-    assert any(line.startswith(first) for line in lines[:2])
+    assert lines[1].startswith(first)
     assert len([line for line in lines if line.startswith("mig ")]) == 1
-    assert repr(report) == f"Pictures\n{report}"
+    assert repr(report) == f"Rounded\n{report}"
 
 
 def test_unknown_assays_and_files_are_refused(tmp_path):
