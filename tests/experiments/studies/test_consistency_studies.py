@@ -86,7 +86,7 @@ def test_reconstructions_may_be_a_tenth_worse_and_no_more(error, verdict):
 
 
 def test_the_weight_of_the_penalty_is_that_of_the_run_or_the_published_one():
-    from zscope.experiments.studies.consistency_scores import label
+    from zscope.experiments.studies.shared.consistency_scores import label
 
     assert label({"model": "xae"}) == "XAE"
     assert label({"model": "xcae-i", "consistency_weight": 1.0}) == "XCAE-I λ=1"

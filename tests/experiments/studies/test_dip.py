@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from zscope.experiments.studies.dip import dip, dip_test
+from zscope.experiments.studies.shared.dip import dip, dip_test
 
 
 def by_linear_programme(x):

@@ -5,9 +5,9 @@ import pytest
 
 from zscope.experiments.studies import load
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
-from zscope.experiments.studies.maps import agreement
 from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.sizes import answers, ended_well, searches
+from zscope.experiments.studies.shared.maps import agreement
+from zscope.experiments.studies.shared.sizes import answers, ended_well, searches
 from zscope.experiments.studies.study import Results
 
 

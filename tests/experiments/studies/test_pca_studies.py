@@ -15,8 +15,8 @@ from zscope.experiments.studies.judging import (
     bootstrap_correlation,
     nested_interval,
 )
-from zscope.experiments.studies.pca import counts, equal_pairs
 from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.pca import counts, equal_pairs
 from zscope.experiments.studies.study import Results
 from zscope.factors import Factors
 from zscope.tables.statistics import rank_correlation

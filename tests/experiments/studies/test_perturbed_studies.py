@@ -8,7 +8,7 @@ from zscope.assays.alignment.dataset_alignment import dataset_alignment
 from zscope.data.perturbed import change_size
 from zscope.experiments import studies
 from zscope.experiments.studies.grids.perturbed import FILES, make_perturbed, version_of
-from zscope.experiments.studies.perturbed import SCORES, published
+from zscope.experiments.studies.shared.perturbed import SCORES, published
 from zscope.experiments.studies.study import Results
 from zscope.report.studies import judge
 

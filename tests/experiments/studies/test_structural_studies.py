@@ -8,7 +8,7 @@ import pytest
 from zscope.experiments.studies import extrapolation, hybrid_sampling, structural_order
 from zscope.experiments.studies import structural_scores as scores
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
-from zscope.experiments.studies.structural_published import PUBLISHED
+from zscope.experiments.studies.shared.structural_published import PUBLISHED
 from zscope.experiments.studies.study import Results
 
 SEEDS = (20, 21, 22, 23)

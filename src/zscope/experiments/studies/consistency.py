@@ -27,16 +27,6 @@ from typing import Any
 
 import numpy as np
 
-from zscope.experiments.studies.consistency_scores import (
-    controls,
-    lines_of,
-    mean_text,
-    measure_scores,
-    measure_traversals,
-    measure_untrained,
-    models,
-    of_size,
-)
 from zscope.experiments.studies.grids.consistency import AUTOENCODERS
 from zscope.experiments.studies.judging import (
     Claim,
@@ -49,6 +39,16 @@ from zscope.experiments.studies.judging import (
     within,
 )
 from zscope.experiments.studies.rows import Rows, differences, log_ratios
+from zscope.experiments.studies.shared.consistency_scores import (
+    controls,
+    lines_of,
+    mean_text,
+    measure_scores,
+    measure_traversals,
+    measure_untrained,
+    models,
+    of_size,
+)
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 
 __all__ = ["STUDY"]

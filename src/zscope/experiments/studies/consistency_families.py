@@ -28,18 +28,6 @@ import torch
 
 from zscope.assays.engine import decode
 from zscope.assays.responses.independence import independence
-from zscope.experiments.studies.consistency_scores import (
-    NAMES,
-    controls,
-    is_first,
-    lines_of,
-    mean_text,
-    measure_scores,
-    measure_traversals,
-    measure_untrained,
-    of_size,
-    pictures,
-)
 from zscope.experiments.studies.grids.consistency import (
     AUTOENCODERS,
     DIGIT_CLASSIFIER,
@@ -57,6 +45,18 @@ from zscope.experiments.studies.judging import (
     within,
 )
 from zscope.experiments.studies.rows import Rows, differences, log_ratios
+from zscope.experiments.studies.shared.consistency_scores import (
+    NAMES,
+    controls,
+    is_first,
+    lines_of,
+    mean_text,
+    measure_scores,
+    measure_traversals,
+    measure_untrained,
+    of_size,
+    pictures,
+)
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.sampling import hybrid, prior

@@ -28,13 +28,6 @@ from torch import Tensor
 
 from zscope.assays.responses.hybridisation import hybridisation
 from zscope.autoencoder import evaluation
-from zscope.experiments.studies.consistency_scores import (
-    NAMES,
-    is_first,
-    mean_text,
-    of_size,
-    pictures,
-)
 from zscope.experiments.studies.grids.consistency import (
     AUTOENCODERS,
     DIGIT_CLASSIFIER,
@@ -44,6 +37,13 @@ from zscope.experiments.studies.grids.consistency import (
 )
 from zscope.experiments.studies.judging import Claim, Control, above, below, claim
 from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.consistency_scores import (
+    NAMES,
+    is_first,
+    mean_text,
+    of_size,
+    pictures,
+)
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 

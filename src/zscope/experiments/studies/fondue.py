@@ -41,9 +41,9 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.polarised import mean_text
 from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.sizes import (
+from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     HALF,
     PUBLISHED_DATA,

@@ -44,9 +44,9 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     within,
 )
-from zscope.experiments.studies.polarised import mean_text
 from zscope.experiments.studies.rows import Rows, correlation
-from zscope.experiments.studies.sizes import (
+from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     PUBLISHED_DATA,
     TITLES,

@@ -25,9 +25,9 @@ from zscope.experiments.studies.grids.fondue import (
     SPRITE_SIZES,
 )
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
-from zscope.experiments.studies.polarised import mean_text
 from zscope.experiments.studies.rows import Rows, kendall
-from zscope.experiments.studies.sizes import (
+from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.shared.sizes import (
     PUBLISHED_DATA,
     TITLES,
     answers,

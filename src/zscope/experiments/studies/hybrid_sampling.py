@@ -48,8 +48,8 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.readers import Readers, accuracy_control
 from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import record

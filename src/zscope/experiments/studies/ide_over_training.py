@@ -41,9 +41,9 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.polarised import COLOURS, apart, bounded, mean_text
 from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.sizes import (
+from zscope.experiments.studies.shared.polarised import COLOURS, apart, bounded, mean_text
+from zscope.experiments.studies.shared.sizes import (
     all_data,
     answers,
     gaps_at,

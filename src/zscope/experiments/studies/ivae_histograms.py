@@ -26,7 +26,8 @@ from zscope.assays.regime.types import variable_types
 from zscope.experiments.studies.grid import FIRST_SEED
 from zscope.experiments.studies.grids.regime import IDENTIFIABLE, IDENTIFIABLE_SHUFFLED
 from zscope.experiments.studies.judging import Claim, above, below, claim, within
-from zscope.experiments.studies.polarised import (
+from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.shared.polarised import (
     COLOURS,
     apart,
     mean_text,
@@ -34,7 +35,6 @@ from zscope.experiments.studies.polarised import (
     per_seed,
     recorded,
 )
-from zscope.experiments.studies.rows import Rows, log_ratios
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording

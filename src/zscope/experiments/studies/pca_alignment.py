@@ -57,14 +57,14 @@ from zscope.experiments.studies.judging import (
     nested_interval,
     within,
 )
-from zscope.experiments.studies.pca import (
+from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.pca import (
     counts,
     equal_pairs,
     mean_and_sd,
     measure_alignment,
     printed,
 )
-from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.theory import fit_linear_vae

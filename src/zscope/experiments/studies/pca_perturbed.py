@@ -45,7 +45,7 @@ from zscope.experiments.studies.judging import (
     claim,
     claim_of_parts,
 )
-from zscope.experiments.studies.perturbed import (
+from zscope.experiments.studies.shared.perturbed import (
     World,
     describe_versions,
     judge_change,

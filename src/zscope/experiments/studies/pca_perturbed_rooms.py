@@ -19,7 +19,8 @@ from collections.abc import Iterator
 
 from zscope.experiments.studies.grids.perturbed import ROOM_CHANGED, ROOM_MADE, ROOMS
 from zscope.experiments.studies.judging import Claim, below, claim, claim_of_parts
-from zscope.experiments.studies.perturbed import (
+from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.perturbed import (
     World,
     add_versions,
     describe_versions,
@@ -31,7 +32,6 @@ from zscope.experiments.studies.perturbed import (
     tabulate_change,
     tabulate_scores,
 )
-from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 
 __all__ = ["STUDY"]

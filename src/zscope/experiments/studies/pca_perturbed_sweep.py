@@ -38,15 +38,15 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.pca import counts, mean_and_sd
-from zscope.experiments.studies.perturbed import (
+from zscope.experiments.studies.rows import Rows, correlation, differences
+from zscope.experiments.studies.shared.pca import counts, mean_and_sd
+from zscope.experiments.studies.shared.perturbed import (
     MODELS,
     SCORES,
     VAES,
     add_versions,
     measure_scores,
 )
-from zscope.experiments.studies.rows import Rows, correlation, differences
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 
 __all__ = ["STUDY"]

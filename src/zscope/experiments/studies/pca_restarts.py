@@ -36,7 +36,6 @@ from zscope.assays.matrices import Array
 from zscope.autoencoder import Autoencoder
 from zscope.derived import rotate_latents
 from zscope.errors import Undefined
-from zscope.experiments.studies.dip import dip_test
 from zscope.experiments.studies.grids.pca import RESTARTS, ROOM_RESTARTS
 from zscope.experiments.studies.grids.perturbed import (
     CHANGED_RESTARTS,
@@ -53,13 +52,14 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     compare_groups,
 )
-from zscope.experiments.studies.pca import (
+from zscope.experiments.studies.rows import Rows, correlation
+from zscope.experiments.studies.shared.dip import dip_test
+from zscope.experiments.studies.shared.pca import (
     counts,
     mean_and_sd,
     measure_alignment,
     mig_of_factors,
 )
-from zscope.experiments.studies.rows import Rows, correlation
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.factors import Factors

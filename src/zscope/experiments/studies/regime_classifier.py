@@ -25,7 +25,7 @@ from zscope.experiments.studies.grids.regime import (
     SPRITES,
 )
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
-from zscope.experiments.studies.maps import (
+from zscope.experiments.studies.shared.maps import (
     LATENT,
     Sides,
     block_mean,
@@ -33,8 +33,8 @@ from zscope.experiments.studies.maps import (
     named_units,
     plot_panel,
 )
-from zscope.experiments.studies.polarised import bounded, mean_text, minus
-from zscope.experiments.studies.sizes import all_data
+from zscope.experiments.studies.shared.polarised import bounded, mean_text, minus
+from zscope.experiments.studies.shared.sizes import all_data
 from zscope.experiments.studies.study import (
     Figure,
     Measure,

@@ -20,7 +20,13 @@ from zscope.assays.regime.tracking import correlation_tracking
 from zscope.assays.regime.types import variable_types
 from zscope.experiments.studies.grids.regime import TRACKED
 from zscope.experiments.studies.judging import Claim, above, claim
-from zscope.experiments.studies.polarised import COLOURS, apart, mean_text, per_seed, recorded
+from zscope.experiments.studies.shared.polarised import (
+    COLOURS,
+    apart,
+    mean_text,
+    per_seed,
+    recorded,
+)
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 

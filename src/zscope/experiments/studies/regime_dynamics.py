@@ -19,28 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from zscope.experiments.studies.dynamics_comparisons import (
-    COUNTS,
-    DATA,
-    FEATURES,
-    FOLLOWED,
-    OBJECTIVES,
-    SHARES,
-    STRENGTHS,
-    TITLES,
-    active_counts,
-    added,
-    all_pairs,
-    matrix_rows,
-    measure_history,
-    measure_input,
-    measure_matrices,
-    measure_objectives,
-    measure_strengths,
-    measure_training,
-    seeds_of,
-)
-from zscope.experiments.studies.dynamics_figures import plot_figures, tables
 from zscope.experiments.studies.grids.regime import (
     ANNEALED_FOLLOWED,
     BETA_FOLLOWED,
@@ -63,9 +41,31 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.maps import block_mean, named_units
-from zscope.experiments.studies.polarised import apart, mean_text, minus
 from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.shared.dynamics_comparisons import (
+    COUNTS,
+    DATA,
+    FEATURES,
+    FOLLOWED,
+    OBJECTIVES,
+    SHARES,
+    STRENGTHS,
+    TITLES,
+    active_counts,
+    added,
+    all_pairs,
+    matrix_rows,
+    measure_history,
+    measure_input,
+    measure_matrices,
+    measure_objectives,
+    measure_strengths,
+    measure_training,
+    seeds_of,
+)
+from zscope.experiments.studies.shared.dynamics_figures import plot_figures, tables
+from zscope.experiments.studies.shared.maps import block_mean, named_units
+from zscope.experiments.studies.shared.polarised import apart, mean_text, minus
 from zscope.experiments.studies.study import Measure, Results, Row, Study, each_run, once
 
 __all__ = ["STUDY"]

@@ -36,7 +36,8 @@ from zscope.experiments.studies.judging import (
     claim,
     within,
 )
-from zscope.experiments.studies.polarised import (
+from zscope.experiments.studies.rows import Rows, kendall, slopes
+from zscope.experiments.studies.shared.polarised import (
     OBJECTIVES,
     above_floor,
     apart,
@@ -49,7 +50,6 @@ from zscope.experiments.studies.polarised import (
     shared_nats,
     strength,
 )
-from zscope.experiments.studies.rows import Rows, kendall, slopes
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording

@@ -32,7 +32,8 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.polarised import (
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.polarised import (
     OBJECTIVES,
     above_floor,
     levels,
@@ -43,7 +44,6 @@ from zscope.experiments.studies.polarised import (
     shared_nats,
     strength,
 )
-from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 

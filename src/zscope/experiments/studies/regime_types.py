@@ -45,7 +45,8 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.polarised import (
+from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.shared.polarised import (
     COLOURS,
     OBJECTIVES,
     mean_text,
@@ -54,13 +55,12 @@ from zscope.experiments.studies.polarised import (
     recorded,
     strength,
 )
-from zscope.experiments.studies.regime_probes import (
+from zscope.experiments.studies.shared.regime_probes import (
     measure_probes,
     plot_probes,
     probe_claims,
     tabulate_probes,
 )
-from zscope.experiments.studies.rows import Rows, kendall
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 

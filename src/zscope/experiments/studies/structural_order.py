@@ -32,8 +32,8 @@ from zscope.errors import Undefined
 from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
 from zscope.experiments.studies.grids.structural import ORDER, STRUCTURED, STRUCTURED_LARGE
 from zscope.experiments.studies.judging import Claim, Control, above, claim, mean_interval
-from zscope.experiments.studies.readers import Readers, accuracy_control
 from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.groups import membership, partition

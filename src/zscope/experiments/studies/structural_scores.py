@@ -50,9 +50,9 @@ from zscope.experiments.studies.judging import (
     claim,
     mean_interval,
 )
-from zscope.experiments.studies.readers import Readers, accuracy_control
 from zscope.experiments.studies.rows import Rows, correlation, differences, log_ratios
-from zscope.experiments.studies.structural_published import PUBLISHED
+from zscope.experiments.studies.shared.readers import Readers, accuracy_control
+from zscope.experiments.studies.shared.structural_published import PUBLISHED
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording

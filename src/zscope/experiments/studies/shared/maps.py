@@ -19,7 +19,7 @@ from zscope.autoencoder import Autoencoder
 from zscope.data.dataset import Dataset
 from zscope.experiments.observed import choose_observations, model_activations
 from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.sizes import all_data
+from zscope.experiments.studies.shared.sizes import all_data
 from zscope.experiments.studies.study import Results, Units
 from zscope.experiments.studies.trained import Trained
 from zscope.tables.statistics import rank_correlation

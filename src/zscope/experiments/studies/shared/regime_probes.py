@@ -17,7 +17,8 @@ import torch
 from zscope.assays.regime.types import variable_types
 from zscope.errors import Undefined
 from zscope.experiments.studies.judging import Claim, above, claim, within
-from zscope.experiments.studies.polarised import (
+from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.shared.polarised import (
     apart,
     bounded,
     levels,
@@ -27,7 +28,6 @@ from zscope.experiments.studies.polarised import (
     per_seed,
     recorded,
 )
-from zscope.experiments.studies.rows import Rows, kendall
 from zscope.experiments.studies.study import Figure, Table
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from zscope.assays.similarity.layers import blocks_of
-from zscope.experiments.studies.dynamics_comparisons import (
+from zscope.experiments.studies.shared.dynamics_comparisons import (
     COUNTS,
     DATA,
     FEATURES,
@@ -19,8 +19,8 @@ from zscope.experiments.studies.dynamics_comparisons import (
     matrix_rows,
     seeds_of,
 )
-from zscope.experiments.studies.maps import block_mean, plot_panel
-from zscope.experiments.studies.polarised import mean_text
+from zscope.experiments.studies.shared.maps import block_mean, plot_panel
+from zscope.experiments.studies.shared.polarised import mean_text
 from zscope.experiments.studies.study import Figure, Results, Table
 
 __all__ = ["plot_figures", "tables"]

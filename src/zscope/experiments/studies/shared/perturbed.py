@@ -31,8 +31,14 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     within,
 )
-from zscope.experiments.studies.pca import counts, equal_pairs, mean_and_sd, mig_of_factors, printed
 from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.pca import (
+    counts,
+    equal_pairs,
+    mean_and_sd,
+    mig_of_factors,
+    printed,
+)
 from zscope.experiments.studies.study import Figure, Results, Table
 from zscope.experiments.studies.trained import Trained
 from zscope.store import read_json

@@ -12,7 +12,8 @@ from zscope.assays.similarity.layers import layer_similarities
 from zscope.assays.similarity.procrustes import procrustes
 from zscope.errors import ZscopeError
 from zscope.experiments.over_training import fall_step
-from zscope.experiments.studies.maps import (
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.maps import (
     Sides,
     active_latents,
     agreement,
@@ -23,8 +24,7 @@ from zscope.experiments.studies.maps import (
     observe,
     settings_of,
 )
-from zscope.experiments.studies.polarised import minus
-from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.polarised import minus
 from zscope.experiments.studies.study import Results
 from zscope.experiments.studies.trained import Trained
 

@@ -1,0 +1,3 @@
+"""What several studies measure, tabulate or draw alike."""
+
+__all__: list[str] = []
