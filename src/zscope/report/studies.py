@@ -61,6 +61,8 @@ def write_study(
         "document": study.document,
         "scale": results.scale,
         "claims": [claim.to_dict() for claim in claims],
+        "figures": [{key: each[key] for key in ("name", "row", "caption")} for each in drawings],
+        "tables": [{"name": each.name, "row": each.row, "title": each.title} for each in tables],
     }
     write_json(out / "claims.json", content)
     write_whole(out / "study.html", _page(study, results, claims, tables, drawings).encode())
@@ -243,31 +245,25 @@ def write_reproduction(folder: Path, file: Path) -> None:
 
     From claims.json and the figures that are there: nothing is trained or measured.
     """
-    lines, notes, gallery = [], [], []
+    lines, notes, open_claims, gallery = [], [], [], []
     total: Counter[str] = Counter()
     for name in studies.names():
         study = studies.load(name)
         path = folder / name / "claims.json"
-        where = _relative(folder / name, file.parent)
         if not path.is_file():
             lines.append(f"| {study.document} | {name} | | not run yet | | | |")
             continue
-        for claim in read_json(path)["claims"]:
+        content = read_json(path)
+        for claim in content["claims"]:
             total[claim["verdict"]] += 1
             lines.append(_claim_line(study, claim))
+            if claim["verdict"] == UNDECIDED:
+                open_claims.append(_what_would_decide(claim))
         notes += [f"- {name}, chosen before looking: {study.chosen}"] if study.chosen else []
         notes += [f"- {name}, **changed after seeing results**: {study.changed}"] * bool(
             study.changed
         )
-        images = sorted((folder / name / "figures").glob("*.png"))
-        if images:
-            gallery += [
-                f"### {study.title}",
-                f"`zscope study run {name}` (document {study.document})",
-            ]
-            gallery += [
-                f"![{name}: {image.stem}]({where}/figures/{image.name})" for image in images
-            ]
+        gallery += _gallery(study, content, _relative(folder / name, file.parent))
     counts = f"{total[HOLDS]} hold, {total[FAILS]} do not hold, {total[UNDECIDED]} are undecided"
     head = (
         "| document | study | row | claim | published | measured (95 % interval) | verdict |\n"
@@ -279,12 +275,28 @@ def write_reproduction(folder: Path, file: Path) -> None:
         "\n".join(f"- {letter}: {title}" for letter, title in DOCUMENTS.items()),
         f"{sum(total.values())} claims: {counts}.",
         "\n".join([head, *lines]),
+        "## What would decide the others",
+        "\n".join(open_claims),
         "## What was chosen, and what was changed",
         "\n".join(notes),
-        "## Figures",
+        "## Figures and tables",
         *gallery,
     ]
     write_whole(file, ("\n\n".join(parts) + "\n").encode())
+
+
+def _gallery(study: Study, content: dict[str, Any], where: str) -> list[str]:
+    """The figures of a study with their captions, and links to its tables."""
+    lines = [f"### {study.title}", f"`zscope study run {study.name}` (document {study.document})"]
+    for figure in content["figures"]:
+        lines.append(f"![{study.name}: {figure['name']}]({where}/figures/{figure['name']}.png)")
+        lines.append(
+            f"{figure['row']}. {figure['caption']}" if figure["row"] else figure["caption"]
+        )
+    links = [
+        f"[{table['title']}]({where}/tables/{table['name']}.md)" for table in content["tables"]
+    ]
+    return [*lines, "Tables: " + "; ".join(links) + "."] if links else lines
 
 
 INTRODUCTION = (
@@ -299,15 +311,27 @@ INTRODUCTION = (
 
 
 def _claim_line(study: Study, claim: dict[str, Any]) -> str:
-    interval = claim["interval"]
-    measured = "see its page" if claim.get("parts") else "not measured"
-    if interval is not None:
-        low, high = (f"{end:.3g}" for end in interval)
-        measured = f"{claim['measured']:.3g} [{low}, {high}], n = {claim['seeds']}"
+    parts = claim.get("parts") or []
+    measured = _measured(claim)
+    if parts:
+        measured = "; ".join(f"{part['name']}: {_measured(part)}" for part in parts)
     verdict = f"**{claim['verdict']}**" + (f" ({claim['reason']})" if claim["reason"] else "")
     row = f"{claim['row']} {claim['name']}" + (" (ours)" if claim["ours"] else "")
     cells = [study.document, study.name, row, claim["claim"], claim["published"], measured, verdict]
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _measured(claim: dict[str, Any]) -> str:
+    if claim["interval"] is None:
+        return "not measured"
+    low, high = (f"{end:.3g}" for end in claim["interval"])
+    return f"{claim['measured']:.3g} [{low}, {high}], n = {claim['seeds']}".replace("-", "\u2212")
+
+
+def _what_would_decide(claim: dict[str, Any]) -> str:
+    why = claim["reason"] or f"the interval is not wholly on one side; expected {claim['expected']}"
+    needs = f" To decide it: {claim['needs']}." if claim["needs"] else ""
+    return f"- {claim['row']} {claim['name']}, {claim['claim']}: {why}.{needs}"
 
 
 def _relative(path: Path, start: Path) -> str:

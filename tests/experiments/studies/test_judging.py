@@ -167,3 +167,41 @@ def test_the_interval_of_a_rank_correlation_is_that_of_the_bootstrap(levels, mon
     assert interval.n == expected.n == 5
     assert rank_correlation_interval([[(1.0, 2.0)] * 3, [(1.0, 3.0)]]) is None
     assert rank_correlation_interval([]) is None
+
+
+@pytest.mark.parametrize(
+    ("interval", "expect", "needed"),
+    [
+        # The half-width 2 must become 1, the distance to the limit: four times the seeds.
+        (Interval(1.0, -1.0, 3.0, 5), above(0), "about 20 seeds"),
+        (Interval(-1.0, -2.0, 1.0, 5), above(0), "about 20 seeds"),
+        (Interval(-1.0, -4.0, 1.0, 5), below(0), "about 20 seeds"),
+        (Interval(0.05, -0.05, 0.15, 5), within(0.1), "about 20 seeds"),
+        (Interval(-0.05, -0.15, 0.05, 5), within(0.1), "about 20 seeds"),
+        (Interval(0.2, 0.0, 0.4, 5), within(0.1), "about 20 seeds"),
+        (Interval(0.01, -1.0, 1.0, 5), above(0), "more than 200 seeds"),
+        (Interval(0.0, -1.0, 1.0, 5), above(0), "more than 200 seeds"),
+    ],
+)
+def test_an_undecided_claim_says_how_many_seeds_would_decide_it(interval, expect, needed):
+    undecided = judge(interval, expect, needs="another dataset")
+    assert undecided.verdict == UNDECIDED
+    assert undecided.needs.startswith(f"another dataset; {needed}")
+
+
+def test_only_an_interval_that_is_too_wide_asks_for_more_seeds():
+    broken = judge(RISING, controls=[Control("nothing without it", passed=False)])
+    assert [judge(RISING).needs, judge(RISING, below(0)).needs, broken.needs] == ["", "", ""]
+
+
+def test_so_many_seeds_do_decide_it():
+    rng = np.random.default_rng(0)
+    needed = []
+    for _ in range(40):
+        few = judge(list(rng.normal(0.4, 1, 6)))
+        if few.verdict == UNDECIDED and few.interval.value > 0 and "about" in few.needs:
+            count = int(few.needs.split()[1])
+            values = np.resize([few.values[key] for key in few.values], 6 * -(-count // 6))
+            needed.append(judge(list(map(float, values))).verdict)
+    assert len(needed) > 10
+    assert needed.count(HOLDS) > 0.9 * len(needed)

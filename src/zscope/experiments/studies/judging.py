@@ -52,6 +52,8 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 DRAWS = 10_000
 ENOUGH = 4
 """Seeds from which a claim is judged."""
+MOST_SEEDS = 200
+"""Seeds that one could be asked to train in order to decide a claim."""
 DEFINED = 0.9
 """Share of the draws in which a statistic must be defined."""
 
@@ -202,6 +204,8 @@ def claim(
     else:
         interval = values
     verdict, reason = _judge(interval, expect, controls, presupposes)
+    if verdict == UNDECIDED and not reason and interval is not None:
+        needs = "; ".join(filter(None, [needs, _seeds_needed(interval, expect)]))
     return Claim(
         row, name, sentence, source, published, statistic, str(expect), interval, verdict, known,
         reason, tuple(controls), chosen, needs, ours,
@@ -229,6 +233,26 @@ def _judge(
     return verdict, ""
 
 
+def _seeds_needed(interval: Interval, expect: Expect) -> str:
+    """How many seeds would decide a claim, if mean and spread stayed as they are.
+
+    The interval shrinks as 1 / sqrt(n); it must be as short as the mean is far from the limit.
+    """
+    value, limit = interval.value, expect.limit
+    down, up = value - interval.low, interval.high - value
+    if expect.kind == "within":
+        inside = abs(value) <= limit
+        ends = [(limit - value, up), (value + limit, down)] if inside else [
+            (value - limit, down) if value > 0 else (-limit - value, up)]  # fmt: skip
+    else:
+        ends = [(value - limit, down) if value > limit else (limit - value, up)]
+    shares = [width / gap if gap > 0 else math.inf for gap, width in ends]
+    needed = interval.n * max(shares) ** 2
+    if needed > MOST_SEEDS:
+        return f"more than {MOST_SEEDS} seeds: the mean is close to the limit"
+    return f"about {max(interval.n + 1, math.ceil(needed))} seeds, if mean and spread stay the same"
+
+
 def claim_of_parts(
     row: str, name: str, sentence: str, parts: Sequence[Claim], *, source: str, **about: Any
 ) -> Claim:
@@ -243,6 +267,11 @@ def claim_of_parts(
         counts = {each: verdicts.count(each) for each in (HOLDS, UNDECIDED) if each in verdicts}
         reason = ", ".join(f"{count} of {len(parts)} {each}" for each, count in counts.items())
         reason = reason or "not measured"
+    if verdict == UNDECIDED and not about.get("needs"):
+        about["needs"] = "; ".join(
+            f"{part.name}: {part.needs or part.reason}" for part in parts
+            if part.verdict == UNDECIDED
+        )  # fmt: skip
     return Claim(
         row, name, sentence, source, about.pop("published", "figure only, no numbers"),
         about.pop("statistic", "see its parts"), "in every part", None, verdict, {}, reason,
