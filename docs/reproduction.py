@@ -2,6 +2,7 @@
 
     python docs/reproduction.py --from studies      # keep the measurements of studies that were run
     python docs/reproduction.py                     # draw and judge again what is kept
+    python docs/reproduction.py --from studies regime-types     # only these studies
 
 Nothing is trained or measured. `docs/reproduction/NAME` has the measurements, the claims, the
 tables and the figures of one study: at most 300 kB, so that the whole stays small.
@@ -10,6 +11,7 @@ tables and the figures of one study: at most 300 kB, so that the whole stays sma
 import argparse
 import io
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -25,9 +27,9 @@ MOST = 300_000
 COLOURS = (256, 128, 64, 32)
 
 
-def keep(source: Path) -> None:
-    """Copy the measurements of all studies in a folder that were run at scale small."""
-    for name in studies.names():
+def keep(source: Path, names: Sequence[str]) -> None:
+    """Copy the measurements of studies in a folder that were run at scale small."""
+    for name in names:
         file = source / name / FILE
         if file.is_file() and read_results(source / name).scale == "small":
             (KEPT / name).mkdir(parents=True, exist_ok=True)
@@ -66,10 +68,12 @@ def main() -> None:
     parser.add_argument(
         "--from", dest="source", type=Path, help="The folder of `zscope study run`."
     )
+    parser.add_argument("names", nargs="*", help="Studies (default: all).")
     given = parser.parse_args()
+    names = [studies.load(name).name for name in given.names] or studies.names()
     if given.source is not None:
-        keep(given.source)
-    for name in studies.names():
+        keep(given.source, names)
+    for name in names:
         if (KEPT / name / FILE).is_file():
             draw(name)
     write_reproduction(KEPT, HERE / "reproduction.md")
