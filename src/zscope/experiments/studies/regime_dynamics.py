@@ -315,7 +315,8 @@ def _input(results: Results) -> Claim:
             values={row["seed"]: difference(row) for row in rows},
         ))  # fmt: skip
     return claim_of_parts(
-        "D-F7.7", "c1", "both measures differ by about .1 between input and encoder layers", parts,
+        "D-F7.7", "c1", "both measures differ by no more than about .1 between input and encoder "
+        "layers", parts,
         source="figure 7.7, section 7.4.2", published='difference "around 0.1"',
     )  # fmt: skip
 

@@ -159,7 +159,7 @@ def plot_early(results: Results) -> Iterator[Figure]:
                      "model beside them, with those of the final model; at the right the final "
                      "model with other noise. Means over seeds.", figure, row="D-F7.2")  # fmt: skip
     figure = _plot_grid(
-        maps(["fashion"], lambda v: [0, *v["steps"][1::2], v["steps"][-1]] if v else []),
+        maps(["fashion"], lambda v: sorted({0, *v["steps"][1::2], v["steps"][-1]}) if v else []),
         x="layers of the final model", y="layers at this step",
     )  # fmt: skip
     if figure is not None:
@@ -182,12 +182,13 @@ def plot_pairs(results: Results) -> Iterator[Figure]:
             if figure is not None:
                 caption = f"CKA of the layers of {words}, mean over pairs of different seeds."
                 yield Figure(f"{name}{'-convolutions' if part else ''}", caption, figure, row=row)
-    line = [plot_panel(results, "measure_objectives", unit, "cka", title)
+    line = [plot_panel(results, "measure_objectives", unit, "cka", title.partition(" (")[0])
             for unit, title in DATA.items()]  # fmt: skip
     figure = _plot_grid([line], x="layers of DIP-VAE-II (λ 1)", y="layers of a β-VAE (β 1)")
     if figure is not None:
         yield Figure("figure-7.4", "CKA of the layers of β-VAEs and DIP-VAE-II, mean over pairs of "
-                     "different seeds. Networks are fully connected, so this is also figure 7.10.",
+                     "different seeds. Sprites stand for dSprites, Fashion-MNIST for SmallNORB, "
+                     "digits for Cars3D. Networks are fully connected, so this is also figure 7.10.",
                      figure, row="D-F7.4")  # fmt: skip
 
 
@@ -275,7 +276,7 @@ def plot_losses(results: Results) -> Figure:
             steps, losses = np.array(row["loss"], dtype=float).T
             ax.plot(np.maximum(steps, 1), losses, color=colour, linewidth=0.7, alpha=0.8,
                     label=None if number else title)  # fmt: skip
-    ax.set(xscale="log", yscale="log", xlabel="step", ylabel="loss")
+    ax.set(yscale="log", xlabel="step", ylabel="loss")
     legend_below(figure, grid)
     return Figure("figure-C.5", "Loss over training on sprites, a line for each seed.", figure,
                   row="D-C.5")  # fmt: skip
