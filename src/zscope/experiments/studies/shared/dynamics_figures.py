@@ -188,7 +188,7 @@ def plot_pairs(results: Results) -> Iterator[Figure]:
     if figure is not None:
         yield Figure("figure-7.4", "CKA of the layers of β-VAEs and DIP-VAE-II, mean over pairs of "
                      "different seeds. Sprites stand for dSprites, Fashion-MNIST for SmallNORB, "
-                     "digits for Cars3D. Networks are fully connected, so this is also figure 7.10.",
+                     "digits for Cars3D. Networks are fully connected: this is also figure 7.10.",
                      figure, row="D-F7.4")  # fmt: skip
 
 
