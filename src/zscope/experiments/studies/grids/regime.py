@@ -107,8 +107,15 @@ BETA_SMALL = Grid(
 )  # fmt: skip
 
 ROOM_TC = Grid(
-    small=runs(model="beta-tcvae", data=ROOMS, beta=[1, 4, 10], seeds=6, **_weighted),
-    notes="6,000 pictures instead of SmallNORB: hues of floor and wall, scale, shape, orientation.",
+    small=runs(
+        model="beta-tcvae",
+        data=ROOMS,
+        beta=[1, 4, 10],
+        seeds=6,
+        **{**_weighted, "reconstruction_weight": 4},
+    ),
+    notes="6,000 pictures instead of SmallNORB: hues of floor and wall, scale, shape, orientation. "
+    "The reconstruction counts 4 times: at 16 no latent becomes passive within 3,500 steps.",
 )
 COLOUR = Grid(
     small=runs(model="beta-tcvae", data=SPRITES_COLOUR, beta=[1, 4, 10], seeds=6, **_weighted)
