@@ -227,6 +227,17 @@ def test_the_elbow_of_linear_data_is_at_their_dimension(tmp_path):
     assert repr(short).count("Try larger sizes") == 1
 
 
+def test_an_assay_knows_which_of_its_scores_are_good(tmp_path):
+    quick = LINEAR | {"steps": 5, "seeds": 1, "samples": 100, "out": tmp_path}
+    known = elbow_curve("digits", [1, 2, 4], score="mig", **quick)
+    said = elbow_curve("digits", [1, 2, 4], score="mig", better="lower", **quick)
+    assert (known.better, said.better) == ("higher", "lower")
+    best = known.sizes[int(np.argmax(known.mean))]
+    worst = said.sizes[int(np.argmin(said.mean))]
+    assert (known.within <= best, said.within <= worst) == (True, True)
+    assert known.within != said.within
+
+
 def test_elbows_that_cannot_be_are_refused(rows, tmp_path):
     array, digits = np.zeros((20, 3), np.float32), "digits"
     for data, sizes, more, text in (
@@ -238,6 +249,7 @@ def test_elbows_that_cannot_be_are_refused(rows, tmp_path):
         (rows, [1, 2, 3], {"options": {"latents": 1}}, "^elbow: .*latents is not an option"),
         (rows, [1, 2, 3], {"score": "los"}, "^elbow: no score is called 'los'. Did you mean loss"),
         (rows, [1, 2, 3], {"score": "passive"}, "^elbow: 'passive' was not measured"),
+        (rows, [1, 2, 3], {"score": "effective-rank"}, "^elbow: models cannot be ranked by"),
         (
             digits,
             [1, 2, 3],

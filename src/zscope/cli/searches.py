@@ -42,8 +42,9 @@ def elbow(
         str, Option(help="A column of `zscope table` (loss, reconstruction), or an assay.")
     ] = "loss",
     higher: Annotated[
-        bool, Option("--higher", help="High scores are good (default: low ones).")
-    ] = False,
+        bool | None,
+        Option("--higher/--lower", help="Which scores are good (assays know it; else: low ones)."),
+    ] = None,
     steps: Steps = 10_000,
     batch: Batch = 64,
     rate: Rate = 1e-4,
@@ -81,7 +82,7 @@ def elbow(
 
       zscope elbow sprites --sizes 2,4,6,8,10 --score reconstruction --figure elbow.png
 
-      zscope elbow sprites --sizes 2,4,6,8,10 --score dci --higher --cluster tcp://host:8786
+      zscope elbow sprites --sizes 2,4,6,8,10 --score dci --cluster tcp://host:8786
     """
     from zscope import experiments
 
@@ -92,7 +93,7 @@ def elbow(
         _numbers("elbow: --sizes", sizes, "2,4,8,16"),
         model=model,
         score=score,
-        better="higher" if higher else "lower",
+        better=None if higher is None else "higher" if higher else "lower",
         options=settings(set_, "--set"),
         steps=steps,
         batch=batch,

@@ -100,7 +100,7 @@ def elbow_curve(
     model: str = "vae",
     options: Mapping[str, Any] | None = None,
     score: str = "loss",
-    better: Literal["lower", "higher"] = "lower",
+    better: Literal["lower", "higher"] | None = None,
     seeds: int = 3,
     seed: int = 0,
     steps: int = 10_000,
@@ -119,8 +119,9 @@ def elbow_curve(
     `data` is a name, with options as in "sprites?resolution=32", a path or a Dataset that was
     loaded. `score` is an assay (`dci`, `dci.completeness`), which is measured on `samples`
     observations, or any column of `zs.runs`: `loss`, `history.reconstruction` and so on are those
-    of the last batch that was logged. The work goes to the same places as that of `zs.sweep`, and
-    `out` is the folder of the sweep.
+    of the last batch that was logged. Whether high or low values are `better` is known of assays
+    that rank models; of other columns low ones are, if nothing else is said. The work goes to the
+    same places as that of `zs.sweep`, and `out` is the folder of the sweep.
     """
     who = "elbow"
     whole(who, seed=seed)
@@ -132,6 +133,9 @@ def elbow_curve(
             f"{who}: sizes={list(sizes)}; an elbow lies between a smaller and a larger size, so "
             "give at least three different ones, for instance 2, 4, 8, 16."
         )
+    if better is None:
+        ranks = score.partition(".")[0] in CATALOGUE
+        better = "higher" if ranks and not lower_is_better(who, score) else "lower"
     if better not in ("lower", "higher"):
         raise ConfigError(f"{who}: better={better!r}; expected 'lower' or 'higher'.")
     name, root = data_of(who, data, root)
