@@ -336,7 +336,9 @@ def tables(results: Results) -> Iterator[Table]:
 
 def _spread(rows: Rows, key: str, digits: int = 3) -> str:
     values = rows.values(key)
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if values else ""
+    if len(values) < 2:
+        return f"{values[0]:.{digits}f}" if values else ""
+    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
