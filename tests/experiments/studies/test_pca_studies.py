@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import zscope as zs
 from zscope.assays.alignment.cartesian_or_polar import cartesian_or_polar
@@ -201,3 +202,37 @@ def test_the_gap_must_become_the_contrast_and_vanish_without_one():
     assert verdicts(ima.claims(made_up([], curves={**good, **gap})))["C-F7.6", "c2"] == UNDECIDED
     far = dict.fromkeys(ima.SHEARED, curve([0.1, 0.1, 0.1, 0.1, 0.1], 0.37))
     assert verdicts(ima.claims(made_up([], curves={**far, **none})))["C-F7.6", "c2"] == FAILS
+
+
+def test_settling_is_timed_between_snapshots():
+    # Log Δ_KL falls evenly from 12 % at step 100 to .75 % at 200: 3 % is half way.
+    assert pca_regime.crossing([100, 200, 300], [0.12, 0.0075, 0.001]) == pytest.approx(150)
+    assert pca_regime.crossing([100, 200], [0.01, 0.001]) == 50
+    assert pca_regime.crossing([100, 200], [0.01, 0.1]) == 200
+    assert pca_regime.crossing([100, 200], [None, 0.01]) == 150
+
+
+def test_hits_among_the_best_are_judged_by_an_urn():
+    # All four hits among 24 are the four best: 1 / (24 choose 4).
+    assert restarts._more_often([1.0] * 4, [0.0] * 20).value == pytest.approx(1 / 10626)
+    assert restarts._more_often([1.0] * 4, [1.0] * 20).value == pytest.approx(1)
+    assert restarts._more_often([], [1.0]) is None
+
+
+def test_the_plane_of_a_linear_decoder():
+    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) @ torch.eye(2, 3)
+
+    class Linear(zs.Autoencoder):
+        latents = 2
+
+        def __init__(self, W):
+            super().__init__()
+            self.W = W
+
+        def decode(self, z):
+            return z @ self.W + 1.0
+
+    within = torch.tensor([[1.0, 1, 0], [0, 2, 0]])
+    tilted = torch.tensor([[1.0, 0, 0], [0, 1, 1]])  # by 45 degrees about the first axis
+    assert pca_alignment._decoder_angle(Linear(within), x) == pytest.approx(0, abs=1e-2)
+    assert pca_alignment._decoder_angle(Linear(tilted), x) == pytest.approx(45, abs=1e-2)

@@ -91,7 +91,7 @@ def test_a_fall_on_changed_data_alone_passes_every_control():
         for name in ("P2", "P3", "P3, ε", "P4", "P5", "P6", "P7", "P8"):
             assert claims[score.row, name].verdict == "holds", (score.row, name)
     assert claims["C-F4.9", "c1"].verdict == "holds"
-    assert "0.60±0.31 to 0.09±0.14" in claims["C-T4.2", "P2"].published
+    assert "0.60±0.31 (original) to 0.09±0.14 (changed)" in claims["C-T4.2", "P2"].published
     assert claims["C-T4.2", "P4"].ours
     assert claims["C-F4.3", "P0"].verdict_text == "undecided (2 of 2 undecided)"
 
@@ -102,17 +102,17 @@ def test_a_background_that_turns_nothing_and_does_the_same_is_no_evidence():
     )
     assert claims["C-T4.2", "P2"].verdict == "holds"
     assert claims["C-T4.2", "P4"].verdict == "does not hold"
-    assert "no evidence for turned directions" in claims["C-T4.2", "P4"].needs
+    assert "no evidence for turned directions" in claims["C-T4.2", "P4"].sentence
 
 
-def test_pairs_that_differ_in_latents_in_use_are_left_out():
+def test_pairs_with_unused_latents_are_left_out():
     study, results = make_results("pca-perturbed-rooms", fall)
     for row in results.rows("versions", model="beta-vae"):
         if version_of(row["data"]) == "changed" and row["seed"] < 24:
             results.values["measure_scores"][row["run"]]["active"] = 2
     claim = verdicts(study, results)["C-T4.2", "P3"]
     assert claim.verdict_text == "undecided (2 seeds, 4 are needed)"
-    assert "4 of 6 pairs left out" in claim.statistic
+    assert "4 of 6 pairs have a run with unused latents, and are left out" in claim.statistic
 
 
 @pytest.mark.parametrize(("gap", "verdict"), [(-3.0, "holds"), (2.0, "does not hold")])
@@ -123,7 +123,7 @@ def test_the_game_is_judged_by_its_gap_and_by_the_same_game_without_a_change(gap
             "mig": {}, "scores": [0.1], "active": [3], "rounds": 9, "flags": [],
             "intervals": {"gap": [gap, gap - 1, gap + 1], "difference": [gap - 3] * 3},
         },
-        "alignment": {key: {"distance": d, "gap": 0.1, "chance": 0.98}
+        "alignment": {key: {"distance": d, "gap": 0.1, "chance": 0.98, "samples": 84, "checked": 0}
                       for key, d in {"original": 0.1, "changed": 0.4, "turned": 0.3}.items()},
         "noise_draws": [{"distance": 0.1 + 0.001 * k} for k in range(8)],
     }  # fmt: skip
@@ -155,8 +155,21 @@ def test_recovery_with_over_pruning_is_seen_and_such_runs_are_left_out():
             results.values["measure_scores"][row["run"]]["active"] = 2
     claims = verdicts(study, results)
     assert claims["C-F4.5", "c2"].verdict == "holds"
-    reasons = [part.reason for part in claims["C-F4.5", "c1"].parts if "× 2" in part.name]
-    assert reasons == ["6 of 6 runs are over-pruned"] * 4
+    kept = claims["C-F4.5", "c1"]
+    assert not [part.name for part in kept.parts if "× 2" in part.name]
+    assert kept.verdict == "holds"
+    assert "left out: β-VAE × 2" in kept.statistic
+
+
+def test_a_model_that_falls_on_the_original_data_too_is_no_evidence():
+    def equal(row, version):
+        strong = _strong(row) and row["model"] == "beta-vae"
+        return 0.05 if strong else fall(row, version)
+
+    claims = verdicts(*make_results("pca-perturbed-sweep", equal))
+    part = next(p for p in claims["C-F4.4", "c1"].parts if p.name == "β-VAE × 2")
+    assert part.verdict == "undecided"
+    assert "lower than on original data at the same strength" in part.reason
 
 
 def _strong(row):

@@ -155,6 +155,23 @@ def test_pairs_of_latents_are_counted_once_each():
     assert scores._by_pairs(weights, [(0, 2), (1, 3)]) == pytest.approx(0)
 
 
+def test_completeness_of_the_variables_and_of_other_pairs():
+    weights = np.array([[1.0, 0], [1, 0], [0, 1], [0, 1]])  # two latents for each factor
+    singles = [(k,) for k in range(4)]
+    # Of four latents two are used: 1 - log 2 / log 4; as variables each factor has its own.
+    assert scores.completeness_by(weights, singles) == pytest.approx(0.5)
+    assert scores.completeness_by(weights, [(0, 1), (2, 3)]) == pytest.approx(1)
+    assert scores.completeness_by(weights, [(0, 2), (1, 3)]) == pytest.approx(0)
+
+
+def test_disentanglement_by_variables_is_never_above_that_by_latents():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        weights = rng.exponential(size=(6, 4)) ** 3
+        latents = scores.weighted_mean(scores.disentanglement_of(weights), weights.sum(1))
+        assert scores._by_pairs(weights, [(0, 1), (2, 3), (4, 5)]) <= latents + 1e-12
+
+
 def test_published_scores_are_those_of_four_tables():
     assert [len(table) for table in PUBLISHED.values()] == [13, 10, 10, 10]
     assert all(len(row) == 5 for table in PUBLISHED.values() for row in table.values())
@@ -165,8 +182,10 @@ def score_rows(dci, turned=0.1):
     return [
         {"group": "models", "model": model, "seed": seed, "data": "rooms", "turned": turned,
          "dci": value * spread(seed, k), "mig": value / 2 * spread(seed, k), "dci_chance": 0.01,
-         "untrained_dci": 0.02, "untrained_mig": 0.01, "mig_chance": 0.0, "dci_other_pairs": value,
-         "dci_groups": (value + 0.2) * spread(seed, 9), "excess": (10 + k) * spread(seed, k)}
+         "untrained_dci": 0.02, "untrained_mig": 0.01, "mig_chance": 0.0,
+         "completeness": value, "completeness_other_pairs": value,
+         "completeness_variables": (value + 0.2) * spread(seed, 9),
+         "excess": (10 + k) * spread(seed, k)}
         for k, (model, value) in enumerate(dci.items())
         for seed in SEEDS
     ]  # fmt: skip

@@ -116,12 +116,15 @@ SPRITE_RUNS = Grid(
 _pictures = {"data": DIGITS, "latents": 6, "likelihood": "mse", **PICTURE}
 _published = {"preset": "pca-2022-mnist", "batch": 128, "likelihood": "mse", "seeds": 10}
 PICTURE_RUNS = Grid(
-    small=runs(model=["vae", "beta-vae-full"], steps=2_500, batch=32, rate=2e-3, seeds=4,
-               **_pictures)
-    + runs(model="ae", steps=2_500, batch=32, rate=2e-3, seeds=4, **_pictures),
-    paper=runs(model=["vae", "beta-vae-full", "ae"], data="mnist", **_published)
-    + runs(model=["vae", "beta-vae-full", "ae"], data="fashion-mnist", epochs=500, **_published),
-    notes="Squared error, which the theory is about. The full covariance has β 1.",
+    small=runs(model=["vae", "ae"], steps=2_500, batch=32, rate=2e-3, seeds=6, **_pictures)
+    + runs(model="beta-vae-full", beta=1.0, steps=2_500, batch=32, rate=2e-3, seeds=6,
+           **_pictures),
+    paper=runs(model=["vae", "ae"], data="mnist", **_published)
+    + runs(model="beta-vae-full", beta=1.0, data="mnist", **_published)
+    + runs(model=["vae", "ae"], data="fashion-mnist", epochs=500, **_published)
+    + runs(model="beta-vae-full", beta=1.0, data="fashion-mnist", epochs=500, **_published),
+    notes="Squared error, which the theory is about. The full covariance has β 1. Adam at 2e-3 "
+    "instead of AdaGrad.",
 )  # fmt: skip
 FACES = Grid(
     paper=runs(model="beta-vae", beta=4.0, data="celeba", latents=32, backbone="locatello",
@@ -181,11 +184,12 @@ BETA_LINEAR_LONGER = Grid(
                seeds=8, **LINEAR, **QUICK),
     notes="Ours: the weakest three β for three times as long.",
 )  # fmt: skip
+NONLINEAR_BETAS = [1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0]
 BETA_NONLINEAR = Grid(
-    small=runs(model="beta-vae", beta=[1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1, 1.0],
-               data="square-nonlinear", seeds=8, **NONLINEAR, **SLOW),
-    paper=runs(model="beta-vae", beta=[1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.1, 1.0],
-               data="square-nonlinear", seeds=10, **NONLINEAR, **LONG),
+    small=runs(model="beta-vae", beta=NONLINEAR_BETAS, data="square-nonlinear", seeds=8,
+               **NONLINEAR, **SLOW),
+    paper=runs(model="beta-vae", beta=NONLINEAR_BETAS, data="square-nonlinear", seeds=10,
+               **NONLINEAR, **LONG),
 )  # fmt: skip
 BETA_SPRITES = Grid(
     small=runs(model="beta-vae", beta=[0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0], seeds=6,
