@@ -144,7 +144,18 @@ def test_without_learned_shapes_no_order_is_judged():
             row["order"] = None
     claims = verdicts(structural_order, results)
     assert claims["c1.1"].verdict == UNDECIDED
-    assert "neither shape nor orientation nor scale" in claims["c1.1"].reason
+    assert "in 4 of 4 seeds neither shape nor orientation was learned" in claims["c1.1"].reason
+
+
+def test_an_order_of_scale_and_hues_alone_is_none_of_shapes():
+    results = order_results(lambda seed: [0, 1, 1 + seed % 2, 4, 5, 4], lambda seed: [3] * 6)
+    for row in results.runs:
+        if row["group"] == "rooms":
+            row["places"] |= {"shape": None, "orientation": None}
+    claims = verdicts(structural_order, results)
+    assert "neither shape nor orientation was learned" in claims["c1.1"].reason
+    assert claims["c1.large.1"].verdict == HOLDS
+    assert "learned: scale 0.50, floor hue" in claims["c1.1"].statistic
 
 
 def test_pairs_of_latents_are_counted_once_each():

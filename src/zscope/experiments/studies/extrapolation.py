@@ -220,8 +220,8 @@ def _controls(rows: Rows) -> list[Control]:
     name = rows[0]["model"] if rows else "model"
     return [
         Control(
-            f"{name}: as many steps on the old values close at most {STILL:g} of the gap",
-            None if sham is None else abs(sham.value) <= STILL, f"share {sham}",
+            f"{name}: as many steps on the old values move the error by at most {STILL:g} of the "
+            "gap", None if sham is None else abs(sham.value) <= STILL, f"share {sham}",
         ),
         Control(
             f"{name}: the frozen half stays the same bits, the other changes",

@@ -49,6 +49,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
 )
 from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
@@ -62,7 +63,7 @@ STORE, STORES = 128, 3
 NEAR = 1.2
 """How many times the distance of other real rooms hybrids of true factors may have."""
 MARGIN = math.log(1.1)
-SHOWN = 6
+SHOWN = 5
 DATA = {"rooms": "rooms", "digits": "MNIST"}
 READERS = {"rooms": "room_classifiers", "digits": "digit_classifiers"}
 PRIORS = {"rooms": ("vae", "beta-tcvae", "vlae-6"), "digits": ("vae", "beta-vae", "beta-tcvae")}
@@ -99,9 +100,10 @@ def measure(run: Trained) -> dict[str, Any]:
     answers["store"] = float(np.mean([answers.pop(f"store {k}") for k in range(STORES)]))
     if run.seed == min(each.seed for each in run.among.select(run.group)):
         shown = torch.linspace(0, count - 1, SHOWN).long()  # rows are in the order of the data
-        answers["originals"] = _bytes(real[shown])
+        if run.name == run.among.select(run.group)[0].name:  # the same for all models
+            answers["originals"] = few_shades(real[shown])
         kinds = [kind for kind in ("reconstruction", "hybrid", "prior") if kind in codes]
-        answers["pictures"] = {k: _bytes(_decode(model, codes[k][shown])) for k in kinds}
+        answers["pictures"] = {k: few_shades(_decode(model, codes[k][shown])) for k in kinds}
     return answers
 
 
@@ -117,10 +119,6 @@ def _training(run: Trained) -> Dataset:
 def _decode(model: Autoencoder, codes: torch.Tensor) -> torch.Tensor:
     with evaluation(model):
         return torch.cat([model.decode(part) for part in codes.split(500)]).clamp(0, 1)
-
-
-def _bytes(pictures: torch.Tensor) -> np.ndarray:
-    return (pictures.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
 
 
 def measure_extractor(runs: list[Trained]) -> dict[str, Any]:
@@ -331,12 +329,13 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     )  # fmt: skip
     for group, data in DATA.items():
         shown = [row for row in _main(results, group) if "pictures" in row]
-        if not shown:
+        originals = next((row["originals"] for row in shown if "originals" in row), None)
+        if originals is None:
             continue
         kinds = ("reconstruction", "hybrid", "prior")
-        sheet, names = [np.concatenate([np.asarray(shown[0]["originals"])] * len(kinds))], ["data"]
+        sheet, names = [np.concatenate([np.asarray(originals)] * len(kinds))], ["data"]
+        blank = np.full_like(np.asarray(originals), 255)
         for row in shown:
-            blank = np.full_like(np.asarray(row["originals"]), 255)
             sheet.append(np.concatenate([np.asarray(row["pictures"].get(k, blank)) for k in kinds]))
             names.append(row["model"])
         labels = [kind if k == SHOWN // 2 else "" for kind in kinds for k in range(SHOWN)]

@@ -59,6 +59,7 @@ from zscope.experiments.studies.shared.pca import (
     measure_alignment,
     mig_of_factors,
 )
+from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.factors import Factors
@@ -158,7 +159,7 @@ def _plane(run: Trained) -> tuple[int, int]:
 
 def _picture(run: Trained) -> np.ndarray:
     images = pair_traversal(run.model, run.recording().codes, _plane(run), steps=5).images
-    return (17 * (15 * images.clamp(0, 1)).round()).to(torch.uint8).numpy()  # 16 shades
+    return few_shades(images)
 
 
 def _rotate(model: Autoencoder, plane: tuple[int, int]) -> Autoencoder:

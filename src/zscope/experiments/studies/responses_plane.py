@@ -24,6 +24,7 @@ from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
 from zscope.experiments.studies.grids.responses import PLANE
 from zscope.experiments.studies.judging import Claim, Control, above, claim, mean_interval
 from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
@@ -155,8 +156,7 @@ def _contraction(model: Autoencoder, codes: torch.Tensor) -> float:
 def _sheet(model: Autoencoder, extent: float, count: int) -> np.ndarray:
     side = torch.linspace(-extent, extent, count)
     pictures = _decode(model, torch.cartesian_prod(side, side))[:, 0]
-    grey = 17 * (15 * pictures).round().byte()  # 16 shades, which are kept in few bytes
-    cells = grey.numpy().reshape(count, count, *pictures.shape[1:])
+    cells = few_shades(pictures).reshape(count, count, *pictures.shape[1:])
     # Latent 0 to the right, latent 1 upwards.
     return np.concatenate([np.concatenate(list(cells[:, k]), 1) for k in range(count)][::-1], 0)
 

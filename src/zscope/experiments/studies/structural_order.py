@@ -31,8 +31,16 @@ from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import Undefined
 from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
 from zscope.experiments.studies.grids.structural import ORDER, STRUCTURED, STRUCTURED_LARGE
-from zscope.experiments.studies.judging import Claim, Control, above, claim, mean_interval
+from zscope.experiments.studies.judging import (
+    ENOUGH,
+    Claim,
+    Control,
+    above,
+    claim,
+    mean_interval,
+)
 from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
@@ -43,7 +51,7 @@ __all__ = ["STUDY"]
 
 EARLY = ("shape", "orientation", "scale")
 HUES = ("floor_hue", "wall_hue", "object_hue")
-STEPS = 7
+STEPS = 5
 """Pictures of a traversal."""
 ROOMS = {"rooms": "rooms", "large": "rooms with large objects"}
 VARIABLES = 4
@@ -156,20 +164,16 @@ def _pictures(run: Trained, recording: Recording, parts: int | None) -> dict[str
         lines.append(line)
     decoded = _decode(run.model, torch.cat(lines)).unflatten(0, (len(lines), STEPS))
     answers: dict[str, Any] = {
-        "traversals": _bytes(decoded),
+        "traversals": few_shades(decoded),
         "variables": partition(run.model.groups, codes.shape[1]),
     }
     if parts:
         hybrids = run.assay("hybridisation", recording, parts=parts, alternatives=STEPS)
         assert isinstance(hybrids, Hybridisation)
-        answers["hybrids"] = _bytes(hybrids.decoded)
-        answers["sources"] = _bytes(hybrids.decoded_sources)
+        answers["hybrids"] = few_shades(hybrids.decoded)
+        answers["sources"] = few_shades(hybrids.decoded_sources)
         answers["segments"] = hybrids.groups
     return answers
-
-
-def _bytes(pictures: torch.Tensor) -> np.ndarray:
-    return (pictures.clamp(0, 1) * 255).round().to(torch.uint8).numpy()
 
 
 def measure_classifier(runs: list[Trained]) -> dict[str, Any]:
@@ -192,7 +196,8 @@ def claims(results: Results) -> Iterator[Claim]:
         yield claim(
             "E-F4", f"{name}.1", f"{what}: hues are in later variables than shape, orientation and "
             "scale", values=sae.per_seed("order"), controls=_place_controls(sae),
-            statistic="place of the hues minus place of the others, weighted by skill", **about,
+            statistic="place of the hues minus place of the others, weighted by skill; learned: "
+            + _counted(sae), **about,
         )  # fmt: skip
         if not about["presupposes"]:
             about["presupposes"] = _unlearned(other)
@@ -231,14 +236,31 @@ def _pair(results: Results, group: str) -> tuple[Rows, Rows]:
 
 
 def _unlearned(rows: Rows) -> str:
-    """Why there is no order to judge; "" if there is one in at least 4 seeds."""
-    known = len(rows.values("order"))
-    if not rows or known >= 4 or known == len(rows):
-        return ""
-    return (
-        f"{rows[0]['model']}: in {len(rows) - known} of {len(rows)} seeds neither shape nor "
-        "orientation nor scale was learned"
-    )
+    """Why there is no order to judge; "" if there is one in at least 4 seeds.
+
+    The paper speaks of shape and orientation: one of them must have been learned besides a hue.
+    """
+
+    def learned(row: Any, names: Sequence[str]) -> bool:
+        return any((row.get("places") or {}).get(name) is not None for name in names)
+
+    for names, words in (((*EARLY[:2],), "neither shape nor orientation"), (HUES, "no hue")):
+        known = sum(row.get("order") is not None and learned(row, names) for row in rows)
+        if rows and known < ENOUGH:
+            return (f"{rows[0]['model']}: in {len(rows) - known} of {len(rows)} seeds "
+                    f"{words} was learned")  # fmt: skip
+    return ""
+
+
+def _counted(rows: Rows) -> str:
+    """The factors that were learned in some seed, with their mean skill."""
+    texts = []
+    for name in (*EARLY, *HUES):
+        skills = [row["skills"][name] for row in rows
+                  if (row.get("places") or {}).get(name) is not None]  # fmt: skip
+        if skills:
+            texts.append(f"{name.replace('_', ' ')} {np.mean(skills):.2f}")
+    return ", ".join(texts) or "none"
 
 
 def _place_controls(rows: Rows) -> list[Control]:
@@ -290,7 +312,7 @@ def _gain(rows: Rows, key: str) -> Control:
     gain = mean_interval(list(differences(rows, rows, key, f"untrained_{key}").values()))
     return Control(
         "untrained models have less of an order, or none",
-        gain is None or gain.value > 0 if rows.values(key) else None,
+        gain is None or gain.low > 0 if rows.values(key) else None,
         "untrained: none" if gain is None else f"trained minus untrained {gain}",
     )
 
