@@ -1,9 +1,12 @@
 """Studies of FONDUE, layers and classifiers: verdicts on made-up measurements that are known."""
 
+import math
+
 import numpy as np
 import pytest
+import torch
 
-from zscope.experiments.studies import load
+from zscope.experiments.studies import fondue_elbows, load
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.shared.maps import agreement
@@ -34,8 +37,8 @@ def gaps(row, used, *, later=0, untrained=None):
         own = {"trace": gap, "sampled": gap, "codes_trace": active, "dimension": gap,
                "active": active, "mixed": 0, "passive": passive, "used": active,
                "kl": 2.0 * active}  # fmt: skip
-        if step == 0 and untrained:  # as if a random encoder had used its latents
-            own |= {"dimension": 0.0 if row["latents"] <= untrained else 2.0, "used": 1, "kl": 1.0}
+        if step == 0 and untrained:
+            own |= {"dimension": 0.0 if row["latents"] <= untrained else 2.0}
         for key, value in own.items():
             values.setdefault(key, []).append(value)
     return values
@@ -175,3 +178,25 @@ def test_nothing_is_decided_without_measurements(name):
     assert {each.row for each in found} == {row.id for row in study.rows}
     for table in study.tables(results):
         assert len({len(line) for line in table.cells}) == 1
+
+
+def test_bisection_is_counted_over_the_published_range():
+    results = results_of("fondue", "measure_gaps", lambda row: gaps(row, 4))
+    rows = results.rows("digits")
+    found = searches(rows, None, search="binary", most=199)
+    assert {each.latents for each in found.values()} == {4}
+    assert {each.samples for each in found.values()} <= {7, 8}  # log2 of 199
+    every = results_of("fondue", "measure_gaps", lambda row: gaps(row, 99)).rows("digits")
+    assert searches(every, None, search="binary", most=199) == {}  # the largest is acceptable
+
+
+def test_losses_of_pictures_are_above_their_entropy():
+    x = torch.tensor([[0.0, 1.0, 0.5], [0.25, 0.5, 1.0]])
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    assert float(fondue_elbows._cross_entropy(x, x)) == pytest.approx(
+        (2 * math.log(2) + entropy) / 2, abs=1e-6
+    )
+    rng = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        p = torch.rand(2, 3, generator=rng)
+        assert fondue_elbows._cross_entropy(x, p) > fondue_elbows._cross_entropy(x, x)

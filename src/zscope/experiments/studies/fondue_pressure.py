@@ -3,7 +3,8 @@
 Numbers of latents by FONDUE for β-VAEs and DIP-VAE-II of several strengths, on sprites (tanh, 2 x
 128 units, 1,875 steps) and digits (ReLU, 2 x 64, 2,000 steps), in place of dSprites and Symsol.
 Every size is trained once with each seed and searches replay on these models; β 1 is that of the
-study `fondue`. There is no counterpart of CelebA.
+study `fondue`. There is no counterpart of CelebA. On digits the reconstruction counts 8 times, so
+that β and λ act as an eighth of what they are called.
 
 Beware: where a strength makes every model collapse there is no answer; such searches are left out
 and counted, and never count as 1 latent. In the published table of dSprites the answer rises at

@@ -143,11 +143,14 @@ def searches(
     criterion: str = "trace",
     share: float = HALF,
     search: Literal["fondue", "binary"] = "fondue",
+    bare: bool = False,
+    most: int | None = None,
 ) -> dict[int, Fondue]:
     """By seed, the search on the models of that seed; seeds that lack a size are left out.
 
     Sizes are tried up to the largest one below which none is missing. `search` "binary" has no
-    start.
+    start. `bare` looks at gaps alone, not at whether the models use their latents. With `most`,
+    sizes up to it count as not acceptable, as the largest trained one must be.
     """
     if start is None and search == "fondue":
         return {}
@@ -155,10 +158,18 @@ def searches(
     answer = {}
     for seed, own in rows.by("seed").items():
         trials = {row["latents"]: _trial(row, criterion, share) for row in own}
-        sizes = {n: trial for n, trial in trials.items() if trial is not None}
+        sizes: dict[int, Any] = {n: trial for n, trial in trials.items() if trial is not None}
         limit = next(n for n in range(1, len(sizes) + 2) if n not in sizes) - 1
         if limit < 1:
             continue
+        if bare:
+            sizes = {n: trial[0] for n, trial in sizes.items()}
+        if most is not None:
+            gap = sizes[limit] if bare else sizes[limit][0]
+            if gap <= threshold:
+                continue
+            sizes |= {n: float(n) for n in range(limit + 1, most + 1)}
+            limit = most
         try:
             answer[seed] = replay_fondue(
                 sizes, start=None if search == "binary" else start, search=search,
