@@ -30,7 +30,7 @@ from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
 from zscope.recording import Recording
 
-__all__ = ["STUDY"]
+__all__ = ["STUDY", "share_inside"]
 
 PAIRS, ENDS = 8, 0.4
 """Paths of each seed, between codes with t below -ENDS and above ENDS."""
@@ -50,9 +50,9 @@ def measure_map(run: Trained) -> dict[str, Any]:
         hybrids = torch.stack([codes[rows, k] for k, rows in enumerate(order)], 1)
         for kind, mask in _regions(field).items():
             whole = float(mask.mean())
-            answers[f"{name}{kind}_excess"] = _share_inside(field, mask, codes) - whole
-            answers[f"{name}{kind}_hybrid_excess"] = _share_inside(field, mask, hybrids) - whole
-            answers[f"{name}{kind}_share"] = _share_inside(field, mask, codes)
+            answers[f"{name}{kind}_excess"] = share_inside(field, mask, codes) - whole
+            answers[f"{name}{kind}_hybrid_excess"] = share_inside(field, mask, hybrids) - whole
+            answers[f"{name}{kind}_share"] = share_inside(field, mask, codes)
             answers[f"{name}{kind}_map"] = whole
         if not name and run.seed == 20:
             answers["panels"] = {
@@ -73,7 +73,7 @@ def _regions(field: ResponseMap) -> dict[str, np.ndarray]:
     }
 
 
-def _share_inside(field: ResponseMap, mask: np.ndarray, codes: torch.Tensor) -> float:
+def share_inside(field: ResponseMap, mask: np.ndarray, codes: torch.Tensor) -> float:
     """The share of the codes on the map whose cell is in the mask."""
     cells = []
     for axis, values in zip(field.axes, codes.T, strict=True):
