@@ -166,10 +166,10 @@ def claims(results: Results) -> Iterator[Claim]:
             Control(f"gates are not where they began (mean change above {MOVED:g})",
                     float(np.mean(moved)) > MOVED if moved else None,
                     f"{np.mean(moved):.3f}" if moved else ""),
-            Control("some open edges are needed: closing one raises the error by 1 %",
-                    needed > 0 if known else None, f"{needed} of {kept} open edges"),
-            Control("a data set with a known sparse dependence gives those edges", None,
-                    "no such data set is built in"),
+            Control("a tenth of the open edges is needed: closing one raises the error by 1 %",
+                    needed >= 0.1 * kept if known else None, f"{needed} of {kept} open edges"),
+            Control("on data with a known sparse dependence a block finds its edges", False,
+                    "tried before: with a learned decoder Youden's J is .00 [−.29, .29]"),
         ],
         needs="a data set with a known sparse dependence, on which the block finds its edges",
     )  # fmt: skip
@@ -209,7 +209,7 @@ def mask_distances(ones: Rows, fours: Rows) -> dict[int, float]:
             float(np.abs(_triangle(a) - _triangle(b)).mean())
             for a in first
             for b in second
-            if a["run"] != b["run"]
+            if a["seed"] != b["seed"]  # the same first weights would favour the claim
         ]
         return float(np.mean(pairs)) if pairs else None
 

@@ -32,7 +32,7 @@ AUTOENCODERS = Grid(
 )  # fmt: skip
 
 VARIATIONAL = Grid(
-    small=runs(model=["vae", "avae"], seeds=4, **_small)
+    small=runs(model=["vae", "avae"], seeds=6, **_small)
     + runs(model="xvae", seeds=4, **_gates, **_small)
     + runs(model=["xcvae-i", "xcvae-e"], consistency_weight=1.0, seeds=4, **_gates, **_small),
     paper=runs(model=["vae", "xvae", "xcvae-i", "xcvae-e", "avae"], data="mnist",
