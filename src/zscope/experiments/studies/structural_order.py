@@ -457,7 +457,7 @@ def _labels(variables: Sequence[Sequence[int]]) -> list[str]:
 
 STUDY = Study(
     name="structural-order",
-    minutes=4,
+    minutes=9,
     document="E",
     title="Do early variables of a structural decoder hold what is non-linear?",
     rows=(

@@ -438,7 +438,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 MPI3D = "needs MPI3D, whose pictures are not built in (--scale paper)"
 STUDY = Study(
     name="structural-scores",
-    minutes=15,
+    minutes=23,
     document="E",
     title="Do structural decoders disentangle without regularisation?",
     rows=(
