@@ -349,7 +349,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="hybrid-sampling",
-    minutes=14,
+    minutes=29,
     document="E",
     title="Do recombined codes give better pictures than the prior?",
     rows=(

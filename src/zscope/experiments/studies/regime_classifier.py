@@ -206,7 +206,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="regime-classifier",
-    minutes=2,
+    minutes=6,
     document="D",
     title="Do encoders learn what classifiers learn?",
     rows=(Row("D-C.1", "figure C.1", "classifiers and β-VAEs on three datasets"),),

@@ -399,7 +399,7 @@ def _counts(results: Results) -> Claim:
 
 STUDY = Study(
     name="regime-dynamics",
-    minutes=10,
+    minutes=14,
     document="D",
     title="Which layers of VAEs are similar, early and late, weak and strong?",
     rows=(

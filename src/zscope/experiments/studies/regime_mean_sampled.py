@@ -359,7 +359,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="regime-mean-sampled",
-    minutes=10,
+    minutes=14,
     document="D",
     title="Do passive latents make means more correlated than samples?",
     rows=(

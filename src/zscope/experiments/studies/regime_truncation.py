@@ -291,7 +291,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="regime-truncation",
-    minutes=6,
+    minutes=12,
     document="D",
     title="Do means and samples agree without passive latents?",
     rows=(

@@ -392,7 +392,7 @@ def _draw_counts(stacked_bars: Any, rows: Rows, ax: Any) -> None:
 
 STUDY = Study(
     name="regime-types",
-    minutes=9,
+    minutes=26,
     document="D",
     title="Active, mixed and passive latents: what are they, and how many?",
     rows=(

@@ -457,7 +457,7 @@ def _labels(variables: Sequence[Sequence[int]]) -> list[str]:
 
 STUDY = Study(
     name="structural-order",
-    minutes=9,
+    minutes=18,
     document="E",
     title="Do early variables of a structural decoder hold what is non-linear?",
     rows=(
