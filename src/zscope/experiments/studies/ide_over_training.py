@@ -478,7 +478,7 @@ def plot_layers(results: Results) -> Figure:
         rows = [row for row in results.rows(group, latents=size) if row.get("layers")]
         if not rows:
             continue
-        layers = list(rows[0]["layers"])
+        layers = [name for name in rows[0]["layers"] if name != "input"]  # which stays as it is
         for name, colour in zip(layers, categories(len(layers)), strict=True):
             lines = np.array([[np.nan if v is None else v for v in row["layers"].get(name, [])]
                               for row in rows], dtype=float)  # fmt: skip
@@ -499,7 +499,7 @@ def plot_layers(results: Results) -> Figure:
 
 STUDY = Study(
     name="ide-over-training",
-    minutes=4,
+    minutes=16,
     document="D",
     title="What are the intrinsic dimensions of data, codes and layers?",
     rows=(
