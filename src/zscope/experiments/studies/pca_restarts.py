@@ -442,4 +442,6 @@ STUDY = Study(
     claims=claims,
     chosen="β, on other seeds: for rooms the largest that was tried of those at which all three "
     "latents are in use. An angle must tell .1 of the entropy more than a straight direction.",
+    changed="C-F4.10 and C-F4.11 c2, after p = 1 had been seen: a test that does not reject equal "
+    'shares leaves them undecided, where it had printed "does not hold".',
 )

@@ -461,4 +461,6 @@ STUDY = Study(
     chosen="16 x 16 pixels, 6 latents and 1,500 steps; a trial with one seed had DCI .21 for sae-6 "
     "and .06 for ae after 2,000 and 2,500 steps, and only the hues encoded. Margin .05 for \"no "
     "better\". Six classifiers, one for each factor, whose features count the same.",
+    changed="While the first runs were being measured: E-T1 c9 is about completeness, since for "
+    "disentanglement it cannot hold, and c8 has controls. The DCI of dlib is of one seed.",
 )  # fmt: skip
