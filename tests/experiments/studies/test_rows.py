@@ -10,6 +10,8 @@ from zscope.experiments.studies.rows import (
     differences,
     kendall,
     log_ratios,
+    mean_and_sd,
+    sd,
     slopes,
 )
 
@@ -65,3 +67,12 @@ def test_correlation_has_an_interval_over_seeds():
     assert interval.high < 0
     assert interval.n == 6
     assert correlation(rows, "x", "absent") is None
+
+
+def test_the_spread_over_seeds_is_that_of_a_sample():
+    # 1, 2, 3: squares of deviations sum to 2, divided by n - 1 = 2 (by n it would be 0.82).
+    assert sd([1.0, 2.0, 3.0]) == 1.0
+    assert mean_and_sd([1.0, None, 2.0, 3.0], 1) == "2.0 ± 1.0"
+    assert mean_and_sd([0.5]) == "0.50"
+    assert mean_and_sd([None]) == ""
+    assert sd([4.0]) == 0.0

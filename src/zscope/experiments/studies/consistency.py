@@ -38,11 +38,11 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows, differences, log_ratios
+from zscope.experiments.studies.rows import Rows, differences, log_ratios, sd
 from zscope.experiments.studies.shared.consistency_scores import (
     controls,
     lines_of,
-    mean_text,
+    mean_and_interval,
     measure_scores,
     measure_traversals,
     measure_untrained,
@@ -224,7 +224,10 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["", *kinds, "published AE, XAE, XCAE"]]
 
     def line(words: str, key: str, published: str = "", digits: int = 3, scale: float = 1) -> None:
-        texts = [mean_text([scale * v for v in own.values(key)], digits) for own in kinds.values()]
+        texts = [
+            mean_and_interval([scale * v for v in own.values(key)], digits)
+            for own in kinds.values()
+        ]
         cells.append([words, *texts, published])
 
     for mode in MODES:
@@ -398,7 +401,8 @@ def _plot_bars(known: dict[str, list[dict[str, Any]]]) -> Any:
                 values = np.array([each[mode] for each in units], dtype=float)
                 at = np.arange(values.shape[1]) + 0.27 * (place - 1)
                 means = np.nan_to_num(np.nanmean(values, 0), nan=-9.0)
-                ax.bar(at, means, 0.25, color=colour, label=mode, yerr=np.nanstd(values, 0),
+                spread = [sd(column[np.isfinite(column)]) for column in values.T]
+                ax.bar(at, means, 0.25, color=colour, label=mode, yerr=spread,
                        error_kw={"linewidth": 0.6})  # fmt: skip
             ax.axhline(0, color="black", linewidth=0.5)
             ax.set(title=name, xlabel="latent", ylim=(-0.5, 1.05), xticks=range(len(means)))

@@ -50,7 +50,7 @@ from zscope.experiments.studies.shared.consistency_scores import (
     controls,
     is_first,
     lines_of,
-    mean_text,
+    mean_and_interval,
     measure_scores,
     measure_traversals,
     measure_untrained,
@@ -319,17 +319,19 @@ def tables(results: Results) -> Iterator[Table]:
             continue
         mode = _mode(model)
         cells.append([
-            _title(model), mean_text(own.values("invariance")),
-            mean_text(own.values("all invariance")), mean_text(own.values("equivariance")),
-            mean_text(own.values("all equivariance")), mean_text(own.values(mode)), mode,
+            _title(model), mean_and_interval(own.values("invariance")),
+            mean_and_interval(own.values("all invariance")),
+            mean_and_interval(own.values("equivariance")),
+            mean_and_interval(own.values("all equivariance")),
+            mean_and_interval(own.values(mode)), mode,
             " ".join(f"{count:g}" for count in own.values("collapsed")), printed.get(model, ""),
             str(len(own)),
         ])  # fmt: skip
         small = own.values("p")
         pictured.append([
-            _title(model), *(mean_text(own.values(kind), 1) for kind in KINDS),
-            mean_text([1000 * value for value in own.values("error")], 2),
-            mean_text([1000 * value for value in own.values("mmd")], 1),
+            _title(model), *(mean_and_interval(own.values(kind), 1) for kind in KINDS),
+            mean_and_interval([1000 * value for value in own.values("error")], 2),
+            mean_and_interval([1000 * value for value in own.values("mmd")], 1),
             f"{sum(p < 0.05 for p in small)} of {len(small)}", str(len(own)),
         ])  # fmt: skip
     weights = ", ".join(
@@ -342,7 +344,7 @@ def tables(results: Results) -> Iterator[Table]:
     )
     yield Table("scores", "Consistency scores of all models (figures 5b and 26 to 28)", cells,
                 notes=[note], row="B-F5b")  # fmt: skip
-    floor = mean_text(rows.values("floor"), 1)
+    floor = mean_and_interval(rows.values("floor"), 1)
     note = (
         f"Fréchet distances by the features of one digit classifier; other real digits: {floor}. "
         "The paper's FID has Inception features and prints no numbers. MMD² of codes to their "

@@ -40,7 +40,7 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.shared.consistency_scores import (
     NAMES,
     is_first,
-    mean_text,
+    mean_and_interval,
     of_size,
     pictures,
 )
@@ -236,8 +236,8 @@ def tables(results: Results) -> Iterator[Table]:
             f"{np.mean(kept) / possible:.1%}", f"{np.mean(kept) / units**2:.2%}",
             SPARSITY.get(units, "") if size == 1 else "", f"{(units - 1) / (2 * units):.2%}",
             " ".join(f"{k:g}" for k in known.values("needed")),
-            mean_text([100 * v for v in known.values("rise without edges")], 2) + " %",
-            mean_text(known.values("SCN change without edges")), str(len(known)),
+            mean_and_interval([100 * v for v in known.values("rise without edges")], 2) + " %",
+            mean_and_interval(known.values("SCN change without edges")), str(len(known)),
         ])  # fmt: skip
     yield Table(
         "table-1", "Open edges by number of units (table 1)", cells, row="B-T1",

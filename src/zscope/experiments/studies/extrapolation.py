@@ -42,7 +42,7 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.loading import load
@@ -279,7 +279,7 @@ def tables(results: Results) -> Iterator[Table]:
 
 def _error(rows: Rows, branch: str, key: str = "new") -> str:
     values = [1000 * each for each in rows.where(branch=branch).values(key)]
-    return f"{np.mean(values):.2f} ± {np.std(values):.2f}" if values else ""
+    return mean_and_sd(values)
 
 
 def _share(rows: Rows, branch: str) -> str:

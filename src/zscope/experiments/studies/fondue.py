@@ -41,8 +41,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.rows import Rows, mean_and_sd
 from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     HALF,
@@ -305,9 +304,9 @@ def _cells(found: Mapping[int, Fondue], rows: Rows, share: float) -> list[str]:
                        for kind in ("active", "mixed", "passive")) if uses else ""  # fmt: skip
     steps = [row["at"][-1] * share for row in rows if row.get("at")]
     return [
-        mean_text(numbers.values(), 1) or "none",
+        mean_and_sd(numbers.values(), 1) or "none",
         f"{median_low(numbers.values()):g}" if numbers else "",
-        mean_text(models_trained(found).values(), 1), f"{steps[0]:,.0f}" if steps else "",
+        mean_and_sd(models_trained(found).values(), 1), f"{steps[0]:,.0f}" if steps else "",
         types, status_text(found),
     ]  # fmt: skip
 

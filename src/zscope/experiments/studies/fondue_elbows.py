@@ -46,8 +46,7 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     within,
 )
-from zscope.experiments.studies.rows import Rows, correlation
-from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.rows import Rows, correlation, mean_and_sd, sd
 from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     PUBLISHED_DATA,
@@ -347,7 +346,7 @@ def _noisiest(results: Results) -> str | None:
     spreads = {}
     for group in DATA:
         losses = [own.values("loss") for own in _trained(results, group).by("latents").values()]
-        known = [np.std(own) / abs(np.mean(own)) for own in losses if len(own) > 1]
+        known = [sd(own) / abs(np.mean(own)) for own in losses if len(own) > 1]
         if known:
             spreads[group] = float(np.mean(known))
     return max(spreads, key=lambda group: spreads[group]) if spreads else None
@@ -392,9 +391,9 @@ def tables(results: Results) -> Iterator[Table]:
                       if found["trace"].get(row["seed"]) == row["latents"]]  # fmt: skip
             cells.append([
                 TITLES[group], PUBLISHED_DATA[group], title,
-                *(mean_text(_elbows(rows, rule).values(), 1) for rule in RULES), shown,
-                *(mean_text(own.values(), 1) if title == "VAE" else "" for own in found.values()),
-                mean_text(losses, 2),
+                *(mean_and_sd(_elbows(rows, rule).values(), 1) for rule in RULES), shown,
+                *(mean_and_sd(own.values(), 1) if title == "VAE" else "" for own in found.values()),
+                mean_and_sd(losses, 2),
             ])  # fmt: skip
     yield Table(
         "elbows", "Elbows of the reconstruction loss, and answers of FONDUE", cells, left=3,
@@ -411,8 +410,8 @@ def tables(results: Results) -> Iterator[Table]:
                 cells.append([
                     TITLES[group], PUBLISHED_DATA[group],
                     "β-VAE" if kind == "beta" else "DIP-VAE-II", f"{letter} = {level:g}",
-                    *(mean_text(_elbows(own, rule, largest).values(), 1) for rule in RULES),
-                    mean_text(answers(searches(own, start)).values(), 1),
+                    *(mean_and_sd(_elbows(own, rule, largest).values(), 1) for rule in RULES),
+                    mean_and_sd(answers(searches(own, start)).values(), 1),
                 ])  # fmt: skip
     yield Table(
         "elbows-by-strength", "Elbows and answers of FONDUE by strength", cells, left=4,

@@ -26,8 +26,7 @@ from zscope.experiments.studies.grids.fondue import (
     SPRITE_SIZES,
 )
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
-from zscope.experiments.studies.rows import Rows, kendall
-from zscope.experiments.studies.shared.polarised import mean_text
+from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.sizes import (
     PUBLISHED_DATA,
     TITLES,
@@ -163,8 +162,8 @@ def _cells(found: Mapping[int, Fondue]) -> list[str]:
     uses = [each.answer.use for each in found.values() if each.answer and each.answer.use]
     types = " / ".join(f"{np.mean([getattr(use, kind) for use in uses]):.1f}"
                        for kind in ("active", "mixed", "passive")) if uses else ""  # fmt: skip
-    return [mean_text(answers(found).values(), 1) or "none",
-            mean_text(models_trained(found).values(), 1), types, status_text(found)]  # fmt: skip
+    return [mean_and_sd(answers(found).values(), 1) or "none",
+            mean_and_sd(models_trained(found).values(), 1), types, status_text(found)]  # fmt: skip
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:

@@ -48,7 +48,7 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd, sd
 from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
@@ -259,9 +259,11 @@ def tables(results: Results) -> Iterator[Table]:
         cells = [[*header, "seeds"]]
         for model, rows in _main(results, group).by("model").items():
             line = [model, printed_name(model, results.scale),
-                    *(_spread(rows, kind, 3) for kind in kinds)]  # fmt: skip
+                    *(mean_and_sd(rows.values(kind), 3) for kind in kinds)]  # fmt: skip
             for kind in ("hybrid", "prior"):
-                line += [_spread(rows, f"{kind}_{each}") for each in ("precision", "recall")]
+                line += [
+                    mean_and_sd(rows.values(f"{kind}_{each}")) for each in ("precision", "recall")
+                ]
             cells.append([*line, str(len(rows))])
         known = extractor.get(group, {})
         read = ", ".join(f"{k} {v:.2f}" for k, v in (known.get("accuracies") or {}).items())
@@ -283,11 +285,6 @@ def tables(results: Results) -> Iterator[Table]:
                     cells, left=2, row="E-F3", notes=notes)  # fmt: skip
 
 
-def _spread(rows: Rows, key: str, digits: int = 2) -> str:
-    values = rows.values(key)
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if values else ""
-
-
 def _number(value: float | None) -> str:
     return "not measured" if value is None else f"{value:.3g}"
 
@@ -307,7 +304,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 values = rows.values(kind)
                 if not values:
                     continue
-                mean, spread = float(np.mean(values)), float(np.std(values))
+                mean, spread = float(np.mean(values)), sd(values)
                 label = kind if kind not in ax.get_legend_handles_labels()[1] else None
                 ax.bar(place + shift, mean, 0.3, color=colour, alpha=0.3, linewidth=0, label=label)
                 ax.plot([place + shift] * 2, [mean - spread, mean + spread], color=colour,

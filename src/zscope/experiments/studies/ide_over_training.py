@@ -41,8 +41,8 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.shared.polarised import COLOURS, apart, bounded, mean_text
+from zscope.experiments.studies.rows import Rows, mean_and_sd, sd
+from zscope.experiments.studies.shared.polarised import COLOURS, apart, bounded
 from zscope.experiments.studies.shared.sizes import (
     all_data,
     answers,
@@ -348,10 +348,10 @@ def tables(results: Results) -> Iterator[Table]:
         cells.append([f"published: {printed}", "", "", "", value, ""])
     for group, title in ALL_DATA.items():
         found = _observed(results, group)
-        cells.append([title, *(mean_text([each.get(k) for each in found]) for k in names)])
+        cells.append([title, *(mean_and_sd([each.get(k) for each in found]) for k in names)])
     for dimension, found in results.once("measure_known").items():
         cells.append([f"Gaussian of dimension {dimension}",
-                      *(mean_text([each.get(k) for each in found]) for k in names)])  # fmt: skip
+                      *(mean_and_sd([each.get(k) for each in found]) for k in names)])  # fmt: skip
     yield Table(
         "figure-8.4", "Intrinsic dimension of the data", cells, row="D-F8.4",
         notes=["Maximum likelihood with k neighbours, and TwoNN; mean ± standard deviation over "
@@ -363,12 +363,12 @@ def tables(results: Results) -> Iterator[Table]:
               "a / m / p"]]  # fmt: skip
     for group, title in DATA.items():
         rows = results.rows(group)
-        answer = mean_text(answers(searches(rows, start_of(results, rows))).values(), 1)
+        answer = mean_and_sd(answers(searches(rows, start_of(results, rows))).values(), 1)
         for size, own in rows.by("latents").items():
             counts = [own.values(f"final_{kind}") for kind in COLOURS][::-1]
             types = " / ".join(f"{np.mean(values):.1f}" if values else "" for values in counts)
             cells.append([title, str(size), answer,
-                          *(mean_text(own.values(f"{when}_{what}"))
+                          *(mean_and_sd(own.values(f"{when}_{what}"))
                             for when in ("trained", "untrained") for what in ("means", "samples")),
                           types])  # fmt: skip
     yield Table("figure-8.9", "Intrinsic dimension of means and samples, and types of latents",
@@ -381,8 +381,8 @@ def tables(results: Results) -> Iterator[Table]:
             own = results.rows(group, latents=size)
             settled = [row.get("settled") for row in own if row.get("layers")]
             cells.append([
-                title, str(size), mean_text(_changes(own, "after").values()),
-                mean_text(_changes(own, "before").values()),
+                title, str(size), mean_and_sd(_changes(own, "after").values()),
+                mean_and_sd(_changes(own, "before").values()),
                 ", ".join("no" if step is None else f"{step:,}" for step in settled),
             ])  # fmt: skip
     yield Table("figure-8.11", "Largest relative change of the dimension of layers", cells,
@@ -410,7 +410,7 @@ def plot_data(results: Results) -> Figure:
             if values:
                 ax.bar(place, np.mean(values), 0.7, color="#0072B2" if name != "twonn" else
                        "#E69F00")  # fmt: skip
-                ax.errorbar(place, np.mean(values), np.std(values), color="#222222", linewidth=0.8)
+                ax.errorbar(place, np.mean(values), sd(values), color="#222222", linewidth=0.8)
         ax.set_xticks(range(len(names)), ["3", "5", "10", "20", "TwoNN"])
         ax.set_xlabel("neighbours k")
         ax.set_title(title, fontsize=9)

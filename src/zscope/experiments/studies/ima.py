@@ -44,8 +44,8 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows, differences, kendall
-from zscope.experiments.studies.shared.pca import counts, mean_and_sd, measure_alignment
+from zscope.experiments.studies.rows import Rows, differences, kendall, mean_and_sd
+from zscope.experiments.studies.shared.pca import counts, measure_alignment
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 

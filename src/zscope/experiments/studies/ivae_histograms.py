@@ -26,11 +26,10 @@ from zscope.assays.regime.types import variable_types
 from zscope.experiments.studies.grid import FIRST_SEED
 from zscope.experiments.studies.grids.regime import IDENTIFIABLE, IDENTIFIABLE_SHUFFLED
 from zscope.experiments.studies.judging import Claim, above, below, claim, within
-from zscope.experiments.studies.rows import Rows, log_ratios
+from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     COLOURS,
     apart,
-    mean_text,
     minus,
     per_seed,
     recorded,
@@ -271,8 +270,8 @@ def tables(results: Results) -> Iterator[Table]:
                     for r in rows
                 ]  # fmt: skip
                 cells.append([
-                    word, kind, name, mean_text(counts, 1), mean_text(raw, 1),
-                    *(mean_text([_of_type(r, key, name) for r in rows])
+                    word, kind, name, mean_and_sd(counts, 1), mean_and_sd(raw, 1),
+                    *(mean_and_sd([_of_type(r, key, name) for r in rows])
                       for key in ("kl", "size", "away", "posterior", "prior", "ratio",
                                   "agreement")),
                 ])  # fmt: skip
@@ -284,7 +283,7 @@ def tables(results: Results) -> Iterator[Table]:
     for kind, rows in results.rows("ivae").by("prior_mean").items():
         printed = ("20", "≈ 400") if kind == "fixed" else ("", "")
         most = [[(r.get("most") or {}).get(key) for r in rows] for key in ("mean", "prior")]
-        cells.append([str(kind), mean_text(most[0], 1), printed[0], mean_text(most[1], 0),
+        cells.append([str(kind), mean_and_sd(most[0], 1), printed[0], mean_and_sd(most[1], 0),
                       printed[1]])  # fmt: skip
     yield Table("ranges", "Largest posterior mean and prior variance (figure 5.2)", cells,
                 row="D-F5.2", notes=["Of all latents and pictures."])  # fmt: skip

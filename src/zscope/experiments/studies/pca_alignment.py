@@ -57,11 +57,10 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     nested_interval,
 )
-from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
 from zscope.experiments.studies.shared.pca import (
     counts,
     equal_pairs,
-    mean_and_sd,
     measure_alignment,
     printed,
 )

@@ -39,8 +39,8 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, differences
-from zscope.experiments.studies.shared.pca import counts, mean_and_sd, measure_alignment
+from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
+from zscope.experiments.studies.shared.pca import counts, measure_alignment
 from zscope.experiments.studies.study import (
     Figure,
     Results,

@@ -31,7 +31,7 @@ from zscope.experiments.studies.judging import (
     claim,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, differences, kendall
+from zscope.experiments.studies.rows import Rows, differences, kendall, mean_and_sd
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
@@ -141,18 +141,14 @@ def tables(results: Results) -> Iterator[Table]:
         dto, ds = PUBLISHED.get(rho, (None, None))
         cells.append(
             [
-                f"{rho:g}", f"{steps:,}", _spread(rows.values("dto")), _printed(dto),
-                _spread(rows.values("ds")), _printed(ds), _spread(rows.values("gap"), 4),
-                _spread(rows.values("ratio"), 3), str(len(rows)),
+                f"{rho:g}", f"{steps:,}", mean_and_sd(rows.values("dto")), _printed(dto),
+                mean_and_sd(rows.values("ds")), _printed(ds), mean_and_sd(rows.values("gap"), 4),
+                mean_and_sd(rows.values("ratio"), 3), str(len(rows)),
             ]
         )  # fmt: skip
     note = "Mean ± standard deviation over seeds, as printed. Published: β 1e-4 and 600 epochs."
     yield Table("table-3.4", "DtO and DS by the ratio of the sides (table 3.4)", cells,
                 notes=[note], row="C-T3.4")  # fmt: skip
-
-
-def _spread(values: list[float], digits: int = 2) -> str:
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if values else ""
 
 
 def _printed(pair: tuple[float, float] | None) -> str:

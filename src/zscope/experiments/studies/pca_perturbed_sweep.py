@@ -38,8 +38,8 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, correlation, differences
-from zscope.experiments.studies.shared.pca import counts, mean_and_sd
+from zscope.experiments.studies.rows import Rows, correlation, differences, mean_and_sd
+from zscope.experiments.studies.shared.pca import counts
 from zscope.experiments.studies.shared.perturbed import (
     MODELS,
     SCORES,

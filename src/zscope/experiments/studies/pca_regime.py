@@ -39,8 +39,7 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows
-from zscope.experiments.studies.shared.pca import mean_and_sd
+from zscope.experiments.studies.rows import Rows, mean_and_sd
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 

@@ -51,11 +51,10 @@ from zscope.experiments.studies.judging import (
     claim,
     claim_of_parts,
 )
-from zscope.experiments.studies.rows import Rows, correlation
+from zscope.experiments.studies.rows import Rows, correlation, mean_and_sd
 from zscope.experiments.studies.shared.dip import dip_test
 from zscope.experiments.studies.shared.pca import (
     counts,
-    mean_and_sd,
     measure_alignment,
     mig_of_factors,
 )

@@ -25,6 +25,7 @@ from zscope.experiments.studies.grids.regime import (
     SPRITES,
 )
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
+from zscope.experiments.studies.rows import mean_and_sd
 from zscope.experiments.studies.shared.maps import (
     LATENT,
     Sides,
@@ -33,7 +34,7 @@ from zscope.experiments.studies.shared.maps import (
     named_units,
     plot_panel,
 )
-from zscope.experiments.studies.shared.polarised import bounded, mean_text, minus
+from zscope.experiments.studies.shared.polarised import bounded, minus
 from zscope.experiments.studies.shared.sizes import all_data
 from zscope.experiments.studies.study import (
     Figure,
@@ -167,10 +168,10 @@ def tables(results: Results) -> Iterator[Table]:
             accuracy = results.rows("classifiers", data=data).values("accuracy") if data else []
             hidden, latents = _encoders(seeds), _latents(seeds)
             cells.append([
-                title, words, mean_text(accuracy), mean_text(hidden.values()),
-                *(mean_text([(own.get("column") or {}).get(part) for own in seeds.values()])
+                title, words, mean_and_sd(accuracy), mean_and_sd(hidden.values()),
+                *(mean_and_sd([(own.get("column") or {}).get(part) for own in seeds.values()])
                   for part in LATENT),
-                mean_text([minus(hidden[s], latents.get(s)) for s in hidden]),
+                mean_and_sd([minus(hidden[s], latents.get(s)) for s in hidden]),
             ])  # fmt: skip
     yield Table(
         "figure-C.1", "CKA of classifiers and encoders of β-VAEs", cells, left=2, row="D-C.1",

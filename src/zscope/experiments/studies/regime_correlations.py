@@ -20,10 +20,10 @@ from zscope.assays.regime.tracking import correlation_tracking
 from zscope.assays.regime.types import variable_types
 from zscope.experiments.studies.grids.regime import TRACKED
 from zscope.experiments.studies.judging import Claim, above, claim
+from zscope.experiments.studies.rows import mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     COLOURS,
     apart,
-    mean_text,
     per_seed,
     recorded,
 )
@@ -136,7 +136,7 @@ def tables(results: Results) -> Iterator[Table]:
                          if k is not None]  # fmt: skip
                 cells.append([
                     str(row["seed"]), kind, ", ".join(map(str, own)),
-                    mean_text([row["counts"][j] / len(row["stages"]) for j in own]),
+                    mean_and_sd([row["counts"][j] / len(row["stages"]) for j in own]),
                     ", ".join(f"{step:,}" for step in steps),
                 ])  # fmt: skip
     yield Table("correlations", "How often latents correlate with others, by their final type",

@@ -41,7 +41,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.dynamics_comparisons import (
     COUNTS,
     DATA,
@@ -65,7 +65,7 @@ from zscope.experiments.studies.shared.dynamics_comparisons import (
 )
 from zscope.experiments.studies.shared.dynamics_figures import plot_figures, tables
 from zscope.experiments.studies.shared.maps import block_mean, named_units
-from zscope.experiments.studies.shared.polarised import apart, mean_text, minus
+from zscope.experiments.studies.shared.polarised import apart, minus
 from zscope.experiments.studies.study import Measure, Results, Row, Study, each_run, once
 
 __all__ = ["STUDY"]
@@ -202,14 +202,14 @@ def _strengths(results: Results) -> Iterator[Claim]:
             "D-F7.3", unit, "one pair of strengths", source=source, expect=above(0),
             statistic="mean CKA of the samples of the weak model with layers of the strong one, "
             "minus the samples of the strong with layers of the weak; active latents of the strong "
-            f"model: {mean_text(active, 1) or 'unknown'}", values=_sampled(results, unit),
+            f"model: {mean_and_sd(active, 1) or 'unknown'}", values=_sampled(results, unit),
             controls=[] if unit == "β 1 and 128" else [control],
         ))  # fmt: skip
     yield claim_of_parts(
         "D-F7.3", "c1", "samples of strongly regularised models are dissimilar to all layers of "
         "weakly regularised ones", parts, source=source,
         chosen="β 8 is judged on the collapsed β 128 if its latents are in use here (active "
-        f"latents at β 8: {mean_text(counts, 1) or 'unknown'})",
+        f"latents at β 8: {mean_and_sd(counts, 1) or 'unknown'})",
     )  # fmt: skip
     eight, sixteen = (
         {seed: (own.get("diagonal") or {}).get("variance")
@@ -265,7 +265,7 @@ def _objectives(results: Results) -> Iterator[Claim]:
         high.append(claim(
             "D-F7.10", title, "one dataset", source="figure 7.10", expect=above(0.8),
             statistic="CKA of equal encoder layers, mean (untrained pairs: "
-            f"{mean_text(untrained) or 'unknown'})",
+            f"{mean_and_sd(untrained) or 'unknown'})",
             values={seed: block_mean(own.get("diagonal"), "encoder")
                     for seed, own in seeds.items()},
         ))  # fmt: skip

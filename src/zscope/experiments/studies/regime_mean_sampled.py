@@ -37,14 +37,13 @@ from zscope.experiments.studies.judging import (
     claim,
     within,
 )
-from zscope.experiments.studies.rows import Rows, kendall, slopes
+from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd, slopes
 from zscope.experiments.studies.shared.polarised import (
     OBJECTIVES,
     above_floor,
     apart,
     bounded,
     levels,
-    mean_text,
     minus,
     per_seed,
     recorded,
@@ -290,12 +289,12 @@ def tables(results: Results) -> Iterator[Table]:
                 continue
             title, _, letter = OBJECTIVES[model]
             cells.append([
-                word, title, f"{letter} = {level:g}", mean_text(rows.values("passive"), 1),
-                mean_text(rows.values("mixed"), 1),
-                *(mean_text([(row.get(part) or {}).get(key) for row in rows], digits)
+                word, title, f"{letter} = {level:g}", mean_and_sd(rows.values("passive"), 1),
+                mean_and_sd(rows.values("mixed"), 1),
+                *(mean_and_sd([(row.get(part) or {}).get(key) for row in rows], digits)
                   for part, key, digits in (("M", "tc", 2), ("Z", "tc", 2), ("replaced", "tc", 2),
                                             ("M", "mi", 3), ("Z", "mi", 3), ("Z", "mi_floor", 3))),
-                mean_text(rows.values("rank_M"), 1), mean_text(rows.values("rank_Z"), 1),
+                mean_and_sd(rows.values("rank_M"), 1), mean_and_sd(rows.values("rank_Z"), 1),
             ])  # fmt: skip
     floor = next((row["Z"]["tc_floor"] for row in results.rows() if row.get("Z")), None)
     notes = [

@@ -32,12 +32,11 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.rows import Rows, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     OBJECTIVES,
     above_floor,
     levels,
-    mean_text,
     minus,
     per_seed,
     recorded,
@@ -231,9 +230,9 @@ def tables(results: Results) -> Iterator[Table]:
                                     for kind in ("active", "mixed", "passive"))  # fmt: skip
                 cells.append([
                     data, title, f"{letter} = {level:g}", counts,
-                    *(mean_text([(_nats(r, subset).get(part) or {}).get(name) for r in rows],
+                    *(mean_and_sd([(_nats(r, subset).get(part) or {}).get(name) for r in rows],
                                 digits) for subset in SUBSETS for part in "MZ"),
-                    mean_text([(r.get("random") or {}).get(name) for r in rows], digits),
+                    mean_and_sd([(r.get("random") or {}).get(name) for r in rows], digits),
                 ])  # fmt: skip
         yield Table(
             f"truncation-{name}", f"{word} of means (M) and samples (Z) by subset of latents",

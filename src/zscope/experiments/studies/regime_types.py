@@ -45,11 +45,10 @@ from zscope.experiments.studies.judging import (
     mean_interval,
     within,
 )
-from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     COLOURS,
     OBJECTIVES,
-    mean_text,
     minus,
     per_seed,
     recorded,
@@ -300,10 +299,10 @@ def tables(results: Results) -> Iterator[Table]:
             if level is None:
                 continue
             units = " (16-16 units)" if name == "beta-small" else ""
-            counts = [mean_text(rows.values(kind), 1) for kind in ("active", "mixed", "passive")]
+            counts = [mean_and_sd(rows.values(kind), 1) for kind in ("active", "mixed", "passive")]
             cells.append([
                 _title(rows) + units, f"{OBJECTIVES[rows[0]['model']][2]} = {level:g}", *counts,
-                mean_text(rows.values("rate_nats"), 1), mean_text(rows.values("distortion"), 1),
+                mean_and_sd(rows.values("rate_nats"), 1), mean_and_sd(rows.values("distortion"), 1),
                 str(len(rows)),
             ])  # fmt: skip
     note = (

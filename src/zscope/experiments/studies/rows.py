@@ -17,7 +17,16 @@ import numpy as np
 from zscope.collection import sort_key
 from zscope.experiments.studies.judging import Interval, rank_correlation_interval
 
-__all__ = ["Rows", "correlation", "differences", "kendall", "log_ratios", "slopes"]
+__all__ = [
+    "Rows",
+    "correlation",
+    "differences",
+    "kendall",
+    "log_ratios",
+    "mean_and_sd",
+    "sd",
+    "slopes",
+]
 
 Row = dict[str, Any]
 
@@ -47,6 +56,20 @@ class Rows(list[Row]):
         """The mean of a measurement over the rows of each seed that have it."""
         groups = {seed: rows.values(key) for seed, rows in self.by("seed").items()}
         return {seed: float(np.mean(values)) for seed, values in groups.items() if values}
+
+
+def sd(values: Iterable[float]) -> float:
+    """The standard deviation over seeds, with n - 1; 0 of a single value."""
+    known = list(values)
+    return float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
+
+
+def mean_and_sd(values: Iterable[float | None], digits: int = 2) -> str:
+    """Mean ± standard deviation over seeds (n - 1); a single value alone; "" of none."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return f"{known[0]:.{digits}f}" if known else ""
+    return f"{np.mean(known):.{digits}f} ± {sd(known):.{digits}f}"
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

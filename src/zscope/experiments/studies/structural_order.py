@@ -39,7 +39,7 @@ from zscope.experiments.studies.judging import (
     claim,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
 from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
@@ -326,7 +326,7 @@ def tables(results: Results) -> Iterator[Table]:
         for model, rows in results.rows(group).by("model").items():
             cells.append([
                 group, model, *(_place(rows, name) for name in factors),
-                _spread(rows.values("order")), _spread(rows.values("untrained_order")),
+                mean_and_sd(rows.values("order")), mean_and_sd(rows.values("untrained_order")),
                 str(len(rows)),
             ])  # fmt: skip
     yield Table(
@@ -347,9 +347,9 @@ def tables(results: Results) -> Iterator[Table]:
             lists = [row[key] for row in rows if row.get(key)]
             known = [[each[k] for each in lists if each[k] is not None] for k in range(VARIABLES)]
             cells.append([
-                model, name, *(_spread(each) for each in known),
-                _spread(rows.values(f"{key}_order")),
-                _spread(rows.values(f"untrained_{key}_order")),
+                model, name, *(mean_and_sd(each) for each in known),
+                mean_and_sd(rows.values(f"{key}_order")),
+                mean_and_sd(rows.values(f"untrained_{key}_order")),
                 str(len(rows)),
             ])  # fmt: skip
     yield Table(
@@ -367,10 +367,6 @@ def _place(rows: Rows, name: str) -> str:
         return ""
     place = f"{np.mean(known):.2f}" if known else "-"
     return f"{place} ({np.mean(skills):.2f})"
-
-
-def _spread(values: list[float]) -> str:
-    return f"{np.mean(values):.2f} ± {np.std(values):.2f}" if values else ""
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:

@@ -51,7 +51,14 @@ from zscope.experiments.studies.judging import (
     claim,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, correlation, differences, log_ratios
+from zscope.experiments.studies.rows import (
+    Rows,
+    correlation,
+    differences,
+    log_ratios,
+    mean_and_sd,
+    sd,
+)
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
 from zscope.experiments.studies.shared.structural_published import PUBLISHED
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
@@ -332,7 +339,7 @@ def tables(results: Results) -> Iterator[Table]:
             own = by_name.get(name, Rows())
             line = [name, own[0]["model"] if own else ""]
             for key, value in zip(NAMES, printed, strict=True):
-                line += [_spread(own, key), f"{value:.3f}"]
+                line += [mean_and_sd(own.values(key), 3), f"{value:.3f}"]
             cells.append([*line, str(len(own))])
         title = f"Disentanglement (table {number}{' and figure 5' if number == 1 else ''})"
         missing = "Without a number: only at scale paper."
@@ -348,7 +355,7 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["model", "here", *columns.values()]]
     counts = {"learned": 1, "used": 1}
     for name, own in _models(results).items():
-        spreads = [_spread(own, key, counts.get(key, 3)) for key in columns]
+        spreads = [mean_and_sd(own.values(key), counts.get(key, 3)) for key in columns]
         cells.append([name, own[0]["model"], *spreads])
     yield Table("controls", "DCI in other forms, and its controls", cells, left=2, row="E-T1",
                 notes=[f"A factor is encoded if trees predict it with a skill above {LEARNED:g}; "
@@ -362,19 +369,12 @@ def tables(results: Results) -> Iterator[Table]:
             row["mse_1000"] = None if row.get("mse") is None else 1000 * row["mse"]
         keys = ("cross_entropy", "excess", "mse_1000", "frechet")
         cells.append(
-            [name, own[0]["model"], *(_spread(own, key, 2) for key in keys), str(len(own))]
+            [name, own[0]["model"], *(mean_and_sd(own.values(key)) for key in keys), str(len(own))]
         )
     accuracies = results.once("measure_classifiers").get("accuracies") or {}
     read = ", ".join(f"{name} {value:.2f}" for name, value in accuracies.items())
     yield Table("reconstruction", "Reconstruction (figures 2 and 8)", cells, left=2, row="E-F2",
                 notes=[f"Published: figures only. The classifiers' accuracy: {read}."])  # fmt: skip
-
-
-def _spread(rows: Rows, key: str, digits: int = 3) -> str:
-    values = rows.values(key)
-    if len(values) < 2:
-        return f"{values[0]:.{digits}f}" if values else ""
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}"
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
@@ -392,7 +392,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             ax.scatter([PUBLISHED["shapes3d"][name][k]], [place], marker="D", s=12,
                        facecolors="white", edgecolors=GREY, linewidths=0.7)  # fmt: skip
             if values:
-                mean, spread = float(np.mean(values)), float(np.std(values))
+                mean, spread = float(np.mean(values)), sd(values)
                 ax.plot([mean - spread, mean + spread], [place, place], color=BLUE, linewidth=1)
                 ax.plot([mean, mean], [place - 0.25, place + 0.25], color=BLUE, linewidth=1)
                 ax.scatter(values, [place] * len(values), marker="x", s=14, color=BLUE,

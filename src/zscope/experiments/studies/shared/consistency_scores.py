@@ -21,9 +21,9 @@ from zscope.experiments.studies.study import Results
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
-__all__ = ["NAMES", "controls", "is_first", "label", "lines_of", "mean_text", "measure_scores",
-           "measure_traversals", "measure_untrained", "models", "of_size", "pictures",
-           "weight"]  # fmt: skip
+__all__ = ["NAMES", "controls", "is_first", "label", "lines_of", "mean_and_interval",
+           "measure_scores", "measure_traversals", "measure_untrained", "models", "of_size",
+           "pictures", "weight"]  # fmt: skip
 
 PUBLISHED_WEIGHT = 4.0
 STANDARD = "consistency-2021"
@@ -188,7 +188,7 @@ def controls(treated: Rows, plain: Rows, key: str) -> list[Control]:
     return answer
 
 
-def mean_text(values: Sequence[float] | Iterable[float], digits: int = 3) -> str:
+def mean_and_interval(values: Sequence[float] | Iterable[float], digits: int = 3) -> str:
     """The mean over seeds with its 95 % interval."""
     interval = mean_interval(list(values))
     if interval is None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from zscope.assays.similarity.layers import blocks_of
+from zscope.experiments.studies.rows import mean_and_sd, sd
 from zscope.experiments.studies.shared.dynamics_comparisons import (
     COUNTS,
     DATA,
@@ -20,7 +21,6 @@ from zscope.experiments.studies.shared.dynamics_comparisons import (
     seeds_of,
 )
 from zscope.experiments.studies.shared.maps import block_mean, plot_panel
-from zscope.experiments.studies.shared.polarised import mean_text
 from zscope.experiments.studies.study import Figure, Results, Table
 
 __all__ = ["plot_figures", "tables"]
@@ -34,9 +34,9 @@ def tables(results: Results) -> Iterator[Table]:
         values = results.units("measure_training").get(name) or {}
         for number, step in enumerate(values.get("steps") or []):
             seeds = values["seeds"]
-            raw = [mean_text([block_mean(own["diagonals"][number], part)
+            raw = [mean_and_sd([block_mean(own["diagonals"][number], part)
                               for own in seeds.values()]) for part in parts]  # fmt: skip
-            gained = [mean_text([added(values, seed, part, step) for seed in seeds])
+            gained = [mean_and_sd([added(values, seed, part, step) for seed in seeds])
                      for part in parts]  # fmt: skip
             cells.append([title, f"{step:,}", *raw, *gained])
     yield Table(
@@ -63,9 +63,9 @@ def tables(results: Results) -> Iterator[Table]:
     for name in STRENGTHS:
         seeds = seeds_of(results, "measure_strengths", name)
         cells.append([name, *_diagonal_cells(seeds),
-                      *(mean_text([(own.get(side) or {}).get("sampled") for own in seeds.values()])
+                      *(mean_and_sd((own.get(side) or {}).get("sampled") for own in seeds.values())
                         for side in ("row", "column")),
-                      mean_text(active_counts(results, name), 1)])  # fmt: skip
+                      mean_and_sd(active_counts(results, name), 1)])  # fmt: skip
     for name, title in DATA.items():
         unit = results.units("measure_objectives").get(name) or {}
         for words, seeds in (("β-VAE and DIP-VAE-II", unit.get("seeds") or {}),
@@ -81,11 +81,11 @@ def tables(results: Results) -> Iterator[Table]:
 def _diagonal_cells(seeds: Mapping[str, Any]) -> list[str]:
     diagonals = [own.get("diagonal") or {} for own in seeds.values()]
     return [
-        mean_text([block_mean(each, "encoder") for each in diagonals]),
-        *(mean_text([each.get(name) for each in diagonals])
+        mean_and_sd([block_mean(each, "encoder") for each in diagonals]),
+        *(mean_and_sd([each.get(name) for each in diagonals])
           for name in ("mean", "variance", "sampled")),
-        mean_text([block_mean(each, "decoder") for each in diagonals]),
-        mean_text([block_mean(own.get("plain diagonal"), "encoder") for own in seeds.values()]),
+        mean_and_sd([block_mean(each, "decoder") for each in diagonals]),
+        mean_and_sd([block_mean(own.get("plain diagonal"), "encoder") for own in seeds.values()]),
     ]  # fmt: skip
 
 
@@ -246,7 +246,8 @@ def plot_input(results: Results) -> Figure:
             if rows:
                 values = np.array([row[key] for row in rows], dtype=float)
                 places = range(1, values.shape[1] + 1)
-                ax.errorbar(places, values.mean(0), values.std(0), color=colour, marker="o",
+                spread = [sd(column) for column in values.T]
+                ax.errorbar(places, values.mean(0), spread, color=colour, marker="o",
                             markersize=3, linewidth=1.1, label=words)  # fmt: skip
         kind = "convolutions" if group == "conv" else "fully connected"
         ax.set(xlabel="encoder layer", ylim=(0, 1.05))

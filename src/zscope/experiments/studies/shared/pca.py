@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
-__all__ = ["counts", "equal_pairs", "mean_and_sd", "measure_alignment", "mig_of_factors", "printed"]
+__all__ = ["counts", "equal_pairs", "measure_alignment", "mig_of_factors", "printed"]
 
 
 def measure_alignment(
@@ -77,11 +75,6 @@ def equal_pairs(first: Rows, second: Rows, key: str) -> dict[int, float]:
         and one[seed].get(key) is not None
         and two[seed].get(key) is not None
     }
-
-
-def mean_and_sd(values: Sequence[float], digits: int = 2) -> str:
-    """Mean ± standard deviation over seeds, as the source prints them; "" of no values."""
-    return f"{np.mean(values):.{digits}f} ± {np.std(values):.{digits}f}" if len(values) else ""
 
 
 def printed(pair: tuple[float, float] | None) -> str:

@@ -31,10 +31,9 @@ from zscope.experiments.studies.judging import (
     claim_of_parts,
     within,
 )
-from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
 from zscope.experiments.studies.shared.pca import (
     counts,
-    mean_and_sd,
     mig_of_factors,
     printed,
 )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,7 +21,6 @@ __all__ = [
     "apart",
     "bounded",
     "levels",
-    "mean_text",
     "minus",
     "noise_like",
     "per_seed",
@@ -81,12 +79,6 @@ def levels(
         if known and level is not None:
             answer[float(level)] = known
     return answer
-
-
-def mean_text(values: Iterable[float | None], digits: int = 2) -> str:
-    """Mean ± standard deviation over seeds."""
-    known = [value for value in values if value is not None]
-    return f"{np.mean(known):.{digits}f} ± {np.std(known):.{digits}f}" if known else ""
 
 
 def per_seed(

@@ -17,12 +17,11 @@ import torch
 from zscope.assays.regime.types import variable_types
 from zscope.errors import Undefined
 from zscope.experiments.studies.judging import Claim, above, claim, within
-from zscope.experiments.studies.rows import Rows, kendall
+from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     apart,
     bounded,
     levels,
-    mean_text,
     minus,
     noise_like,
     per_seed,
@@ -126,9 +125,9 @@ def tabulate_probes(rows: Rows) -> Table:
         for kind, word in (("mean", "M"), ("sampled", "Z")):
             cells.append([
                 f"{beta:g}", word,
-                *(mean_text([_accuracy(row, kind, name) for row in own]) for name in SUBSETS),
-                mean_text(own.values("chance")),
-                mean_text(own.values("untrained")) if kind == "mean" else "",
+                *(mean_and_sd([_accuracy(row, kind, name) for row in own]) for name in SUBSETS),
+                mean_and_sd(own.values("chance")),
+                mean_and_sd(own.values("untrained")) if kind == "mean" else "",
             ])  # fmt: skip
     note = (
         "Mean accuracy over the five factors of logistic regressions on standardised latents; "
