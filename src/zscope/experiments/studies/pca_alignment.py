@@ -59,6 +59,7 @@ from zscope.experiments.studies.judging import (
 )
 from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
 from zscope.experiments.studies.shared.pca import (
+    DS_NOTE,
     counts,
     equal_pairs,
     measure_alignment,
@@ -470,7 +471,7 @@ def tables(results: Results) -> Iterator[Table]:
         notes=[
             "Mean ± standard deviation over seeds, as printed. DtO is that of the latents in use; "
             "over chance: 1 is a random rotation (2 latents .548, 5 1.635, 6 1.91). Noise: 1 if "
-            "every latent has the noise that is best for its column.",
+            "every latent has the noise that is best for its column. " + DS_NOTE,
             "Published: 50 to 600 epochs with the networks of table 3.1, dSprites at 64 x 64 "
             "pixels with β 4. Ours: 12,000, 5,000, 4,000 and 2,500 steps; sprites at 16 x 16 "
             "pixels with β 2, networks of 128 units. VAE is β = 1.",

@@ -40,7 +40,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
 )
 from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
-from zscope.experiments.studies.shared.pca import counts, measure_alignment
+from zscope.experiments.studies.shared.pca import DS_NOTE, counts, measure_alignment
 from zscope.experiments.studies.study import (
     Figure,
     Results,
@@ -170,7 +170,7 @@ def tables(results: Results) -> Iterator[Table]:
         "figure-3.7", "DS and DtO over β (figure 3.7)", cells, left=2, row="C-F3.7",
         notes=["Mean ± standard deviation over seeds. Active: mean variance below .8. DtO needs "
                "two latents in use. Published: chosen for the experiments; dSprites of the source "
-               "have 16 times the pixels, so that the same β acts less strongly there."],
+               "have 16 times the pixels, so that the same β acts less strongly there. " + DS_NOTE],
     )  # fmt: skip
 
 

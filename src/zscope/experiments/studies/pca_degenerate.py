@@ -32,6 +32,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
 )
 from zscope.experiments.studies.rows import Rows, differences, kendall, mean_and_sd
+from zscope.experiments.studies.shared.pca import DS_NOTE
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 
@@ -148,7 +149,7 @@ def tables(results: Results) -> Iterator[Table]:
         )  # fmt: skip
     note = "Mean ± standard deviation over seeds, as printed. Published: β 1e-4 and 600 epochs."
     yield Table("table-3.4", "DtO and DS by the ratio of the sides (table 3.4)", cells,
-                notes=[note], row="C-T3.4")  # fmt: skip
+                notes=[note, DS_NOTE], row="C-T3.4")  # fmt: skip
 
 
 def _printed(pair: tuple[float, float] | None) -> str:

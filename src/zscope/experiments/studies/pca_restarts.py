@@ -54,6 +54,7 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.rows import Rows, correlation, mean_and_sd
 from zscope.experiments.studies.shared.dip import dip_test
 from zscope.experiments.studies.shared.pca import (
+    DS_NOTE,
     counts,
     measure_alignment,
     mig_of_factors,
@@ -333,7 +334,7 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table(
         "figure-3.4", "Restarts on sprites (figure 3.4)", cells, row="C-F3.4",
         notes=["Mean ± standard deviation over restarts; ρ: Spearman correlation with its 95 % "
-               "interval over restarts."],
+               "interval over restarts. " + DS_NOTE],
     )  # fmt: skip
     header = ["data", "restarts", "MIG", "all latents in use", "cartesian", "hue is the angle",
               "other angle", "neither"]  # fmt: skip

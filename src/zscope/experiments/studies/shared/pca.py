@@ -9,7 +9,12 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
-__all__ = ["counts", "equal_pairs", "measure_alignment", "mig_of_factors", "printed"]
+__all__ = ["DS_NOTE", "counts", "equal_pairs", "measure_alignment", "mig_of_factors", "printed"]
+
+DS_NOTE = (
+    "DS is zscope's: the mean over five splits where the source has one, of the latents in use; "
+    "for a factor without order, what a constant prediction gets is subtracted."
+)
 
 
 def measure_alignment(
