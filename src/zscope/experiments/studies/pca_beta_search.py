@@ -160,7 +160,7 @@ def tables(results: Results) -> Iterator[Table]:
     for place, title in {**PLACES, "longer": "linear square, longer"}.items():
         for beta, rows in results.rows(place).by("beta").items():
             largest = [max(row["variances"]) for row in rows if row.get("variances")]
-            marked = f"{beta:g}" + (" (published)" if CHOSEN.get(place) == beta else "")
+            marked = f"{beta:g}" + (" (published)" if HERE.get(place) == beta else "")
             cells.append([
                 title, marked, f"{rows[0]['steps']:,}", mean_and_sd(rows.values("ds")),
                 mean_and_sd(rows.values("dto")), counts(rows, "count"), mean_and_sd(largest),
@@ -169,8 +169,8 @@ def tables(results: Results) -> Iterator[Table]:
     yield Table(
         "figure-3.7", "DS and DtO over β (figure 3.7)", cells, left=2, row="C-F3.7",
         notes=["Mean ± standard deviation over seeds. Active: mean variance below .8. DtO needs "
-               "two latents in use. Published: chosen for the experiments; dSprites of the source "
-               "have 16 times the pixels, so that the same β acts less strongly there. " + DS_NOTE],
+               "two latents in use. Published: chosen for the experiments; for sprites divided by "
+               "16, as dSprites of the source have 16 times the pixels. " + DS_NOTE],
     )  # fmt: skip
 
 
@@ -196,6 +196,10 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             if place == "linear" and key == "count":
                 at = np.logspace(-4, 0.1, 300)
                 ax.plot(at, [_remaining(beta) for beta in at], color=GREY, linewidth=1, zorder=1)
+            if key == "count":
+                ax.set_yticks(range(4 if place == "sprites" else 3))
+            if key == "ds" and ax.get_legend() is not None:
+                ax.get_legend().remove()  # it covers the line, and the panel below has it
             low = -0.1 if key == "count" else 0
             ax.set_ylim(low, 1.02 if key == "ds" else None)
     yield Figure(
