@@ -192,7 +192,7 @@ def tables(results: Results) -> Iterator[Table]:
         "structure-score", "Structure score by β (table 2)", cells, left=2, row="A-T2",
         notes=["Small: perceptrons 784-256-256 (digits, 3,000 steps) and convolutions at 16 x 16 "
                "(rooms, 4,000 steps, reconstruction x 256); published: convolutions, 100,000 "
-               "steps. Sampled responses, U-statistic, 2,048 samples. Causal: of causal latents only."],
+               "steps. Sampled responses, U-statistic, 2,048 samples. Causal: of those only."],
     )  # fmt: skip
     cells = [["data", "β", "published x 100 (table 3)"]]
     cells += [
