@@ -58,18 +58,24 @@ def list_(
       zscope study list
     """
     from zscope.experiments import studies
+    from zscope.experiments.studies.made import resolve
+    from zscope.experiments.sweeps.entries import listed_fields
 
     folder = out / "runs" if runs is None else runs
+    trained = _trained_runs(out, folder)
     rows: list[dict[str, Any]] = []
     for name in studies.names():
         study = studies.load(name)
-        planned = len({str(run) for _, run in study.plan("small")})
+        planned = {
+            listed_fields(resolve(study.made, run, "small", folder))
+            for _, run in study.plan("small")
+        }
         minutes = None if study.minutes is None else round(study.minutes, 1)
         rows.append(
             {
                 "name": name, "document": study.document, "title": study.title,
-                "rows": [row.id for row in study.rows], "minutes": minutes, "runs": planned,
-                "there": _count_there(out / name, folder, planned),
+                "rows": [row.id for row in study.rows], "minutes": minutes,
+                "runs": len(planned), "there": len(trained.intersection(planned)),
             }
         )  # fmt: skip
     if json:
@@ -91,16 +97,20 @@ def list_(
     print(text_table([header, *table], left=3))
 
 
-def _count_there(folder: Path, runs: Path, planned: int) -> int:
-    """How many runs of a study are finished, as its last sweep named them."""
+def _trained_runs(out: Path, runs: Path) -> set[str]:
+    """The settings of all finished runs that a study in this folder has asked for, as text."""
     from zscope.documents import read_json
     from zscope.errors import ZscopeError
 
-    try:
-        names = [str(each["name"]) for each in read_json(folder / "sweep" / "sweep.json")["runs"]]
-    except (ZscopeError, KeyError, TypeError):
-        return 0
-    return min(planned, sum((runs / name / "model.safetensors").is_file() for name in names))
+    trained = set()
+    for file in sorted(out.glob("*/sweep/sweep.json")):
+        try:
+            for run in read_json(file)["runs"]:
+                if (runs / str(run["name"]) / "model.safetensors").is_file():
+                    trained.add(str(run["line"]).partition(": ")[2])
+        except (ZscopeError, KeyError, TypeError):
+            continue  # of a damaged sweep, which costs nothing but the count
+    return trained
 
 
 @app.command()
@@ -165,7 +175,8 @@ def run(
     Runs are shared between studies: what another study has trained is not trained again. Stop it
     with Ctrl-C or kill it: started again, it goes on where it was. The page is OUT/NAME/study.html.
     With NAME all, every study is run, and OUT/reproduction.md has all claims in one table. The exit
-    code is 0 whatever the verdicts are, and 1 if a run or a measurement failed.
+    code is 0 whatever the verdicts are, and 1 if a run or a measurement failed. A study that cannot
+    be run, for lack of its data, does not stop the others.
 
     Examples:
 
@@ -181,7 +192,7 @@ def run(
     from typer import Exit
 
     from zscope.cli.outputs import try_folder
-    from zscope.errors import ConfigError
+    from zscope.errors import ConfigError, ZscopeError
     from zscope.experiments import studies
     from zscope.experiments.studies.grid import SCALES
     from zscope.report.studies import count_verdicts, write_reproduction, write_study
@@ -202,12 +213,19 @@ def run(
 
     answers, failures = [], 0
     for study in chosen:
-        results = studies.run_study(
-            study, out, scale=scale, runs=runs, seeds=seeds, jobs=jobs, cluster=cluster,
-            cluster_options=settings(cluster_option, "--cluster-option"), root=root,
-            retry_failed=retry_failed, progress=print_progress,
-        )  # fmt: skip
-        claims = write_study(study, results, out / study.name)
+        try:
+            results = studies.run_study(
+                study, out, scale=scale, runs=runs, seeds=seeds, jobs=jobs, cluster=cluster,
+                cluster_options=settings(cluster_option, "--cluster-option"), root=root,
+                retry_failed=retry_failed, progress=print_progress,
+            )  # fmt: skip
+            claims = write_study(study, results, out / study.name)
+        except ZscopeError as error:
+            if len(chosen) == 1:
+                raise
+            failures += 1  # such as data that are not there, which other studies do not need
+            print(f"{study.name} could not be run: {error}", file=sys.stderr)
+            continue
         failures += len(results.failed)
         answers.append((study, results, claims))
         if not json:

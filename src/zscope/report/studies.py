@@ -150,6 +150,7 @@ def _page(
         figures=drawings,
         grids=[_describe_grid(study, results, name) for name in study.grids],
         failed=results.failed,
+        judged={claim.row for claim in claims},
     )
 
 
@@ -247,13 +248,15 @@ def write_reproduction(folder: Path, file: Path) -> None:
     """
     lines, notes, open_claims, gallery = [], [], [], []
     total: Counter[str] = Counter()
-    for name in studies.names():
-        study = studies.load(name)
+    scales = set()
+    for study in map(studies.load, studies.names()):
+        name = study.name
         path = folder / name / "claims.json"
         if not path.is_file():
             lines.append(f"| {study.document} | {name} | | not run yet | | | |")
             continue
         content = read_json(path)
+        scales.add(content["scale"])
         for claim in content["claims"]:
             total[claim["verdict"]] += 1
             lines.append(_claim_line(study, claim))
@@ -271,7 +274,7 @@ def write_reproduction(folder: Path, file: Path) -> None:
     )
     parts = [
         "# The five documents, re-run",
-        INTRODUCTION,
+        INTRODUCTION.format(" ".join(SCALES[scale] for scale in SCALES if scale in scales)),
         "\n".join(f"- {letter}: {title}" for letter, title in DOCUMENTS.items()),
         f"{sum(total.values())} claims: {counts}.",
         "\n".join([head, *lines]),
@@ -300,14 +303,21 @@ def _gallery(study: Study, content: dict[str, Any], where: str) -> list[str]:
 
 
 INTRODUCTION = (
-    "Every claim of the five documents that can be tried with built-in data, at scale small: "
-    "networks and training that fit two cores, seeds from 20 upwards, set-up and thresholds fixed "
+    "Every claim of the five documents that can be tried. {} Set-up and thresholds were fixed "
     "before the first run that is judged; what was tuned, and the exceptions, are listed below. "
     '"Published" is what the document prints. A claim holds '
     "if its 95 % interval over seeds lies wholly on the claimed side; it does not hold if it lies "
-    "wholly on the other side; otherwise it is undecided. A claim that fails at this scale is not "
-    "refuted at the published one. `zscope study run NAME` makes each part, with its page."
+    "wholly on the other side; otherwise it is undecided. `zscope study run NAME` makes each part, "
+    "with its page."
 )
+SCALES = {
+    "small": "At scale small: built-in data, networks and training that fit two cores, seeds from "
+    "20 upwards. A claim that fails at this scale is not refuted at the published one.",
+    "paper": "At scale paper: data, networks and training as published.",
+    "tiny": "At scale tiny, a few steps of training: this shows that everything runs, and its "
+    "verdicts mean nothing.",
+}
+"""What the scale of a study means for its verdicts."""
 
 
 def _claim_line(study: Study, claim: dict[str, Any]) -> str:

@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from zscope.cli import app
 from zscope.documents import read_json
 from zscope.errors import RunError
 from zscope.experiments import studies
@@ -105,6 +107,41 @@ def test_one_table_of_all_claims_says_what_was_not_run(folder, tmp_path):
     for other in studies.names():
         assert f"| {other} |" in text
     assert "not run yet" in text
+    assert "its verdicts mean nothing" in " ".join(text.split())  # at scale tiny
+    assert "At scale small" not in text
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def test_a_study_that_cannot_be_run_does_not_stop_the_others(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text(OWN.replace("seed == 21", "seed == 99"))
+    (tmp_path / "lost.py").write_text(
+        OWN.replace("helix?samples=64", "lost.npz").replace('"own"', '"lost"')
+    )
+    files = [str(tmp_path / "lost.py"), str(tmp_path / "own.py")]
+    monkeypatch.setattr(studies, "names", lambda: files)
+    result = invoke("study", "run", "all", "--out", tmp_path / "out", "--jobs", 1)
+    assert result.exit_code == 1
+    assert "lost could not be run: " in result.output
+    assert "T1       c1   undecided (2 seeds, 4 are needed)" in result.output
+    assert (tmp_path / "out" / "own" / "study.html").is_file()
+    assert "| own |" in (tmp_path / "out" / "reproduction.md").read_text()
+
+
+def test_the_list_counts_runs_that_another_study_has_trained(tmp_path, monkeypatch):
+    text = OWN.replace("seed == 21", "seed == 99")
+    (tmp_path / "own.py").write_text(text)
+    (tmp_path / "more.py").write_text(text.replace('"own"', '"more"').replace("seeds=2", "seeds=3"))
+    files = [str(tmp_path / "own.py"), str(tmp_path / "more.py")]
+    monkeypatch.setattr(studies, "names", lambda: files)
+    words = ("study", "list", "--out", tmp_path / "out", "--json")
+    before = json.loads(invoke(*words).output)["studies"]
+    assert [(row["there"], row["runs"]) for row in before] == [(0, 2), (0, 3)]
+    studies.run_study(studies.load(files[0]), tmp_path / "out", jobs=1)
+    after = json.loads(invoke(*words).output)["studies"]
+    assert [(row["there"], row["runs"]) for row in after] == [(2, 2), (2, 3)]
 
 
 OWN = '''
