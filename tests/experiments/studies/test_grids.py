@@ -51,7 +51,7 @@ def test_tiny_branches_start_from_the_tiny_run():
 
 
 def test_an_unknown_scale_is_refused():
-    with pytest.raises(ConfigError, match="scale 'large'; expected small or paper"):
+    with pytest.raises(ConfigError, match="scale 'large'; expected small, paper or tiny"):
         SMALL.expand("large")
 
 

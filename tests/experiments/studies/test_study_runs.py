@@ -1,5 +1,6 @@
 """Studies from end to end at a tiny scale: trained, measured, judged, drawn, and resumed."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -190,6 +191,40 @@ def test_a_measurement_with_the_name_of_a_setting_is_refused(tmp_path):
     study = studies.load(str(tmp_path / "own.py"))
     results = studies.run_study(study, tmp_path / "out", jobs=1, seeds=1)
     assert "also the name of a setting" in next(iter(results.failed.values()))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "again"),
+    [
+        ('"there are latents"', '"there are some"', False),  # a claim
+        ("SAMPLES = 40", "SAMPLES = 41", True),  # a constant that is measured with
+        ("return count * 1", "return count * 2", True),  # a function of the same file
+        ("OTHER = 1", "OTHER = 2", False),  # what is not used
+    ],
+)
+def test_what_measures_differently_is_measured_again(tmp_path, old, new, again):
+    head, rest = OWN.split("def measure", 1)
+    text = head + "SAMPLES = 40\nOTHER = 1\n\n\ndef scaled(count):\n    return count * 1\n\n\n"
+    text += "def measure" + rest.replace("samples=40", "samples=scaled(SAMPLES)")
+    assert old in text
+    codes = []
+    for name, content in (("one", text), ("two", text.replace(old, new))):
+        (tmp_path / f"{name}.py").write_text(content)
+        (measure,) = studies.load(str(tmp_path / f"{name}.py")).measures
+        codes.append(measure.code)
+    assert (codes[0] != codes[1]) == again
+
+
+def test_what_studies_share_is_part_of_a_measurement(monkeypatch):
+    (measure, *_) = studies.load("pca-alignment").measures
+    before = measure.code
+    source = inspect.getsource
+    monkeypatch.setattr(
+        inspect,
+        "getsource",
+        lambda value: source(value) + ("#" if value.__name__ == "measure_alignment" else ""),
+    )
+    assert measure.code != before
 
 
 def test_measurements_survive_being_stored():

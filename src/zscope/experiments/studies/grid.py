@@ -48,7 +48,7 @@ class Grid:
     def expand(self, scale: str, seeds: int | None = None) -> list[dict[str, Any]]:
         """One run each, as the tables [[run]] of a sweep plan; `seeds` overrides how many."""
         if scale not in SCALES:
-            raise ConfigError(f"study: scale {scale!r}; expected small or paper.")
+            raise ConfigError(f"study: scale {scale!r}; expected small, paper or tiny.")
         blocks = self.paper if scale == "paper" else self.small
         if scale == "tiny":
             seeds = TINY_SEEDS if seeds is None else seeds

@@ -94,26 +94,51 @@ class Measure:
 
     @property
     def code(self) -> str:
-        """A hash of the function and of the functions of its module that it uses."""
-        module = inspect.getmodule(self.function)
-        names, text = {self.name}, ""
-        for name in sorted(_reachable(module, names)):
-            text += textwrap.dedent(inspect.getsource(getattr(module, name)))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        """A hash of the function and of all that it uses of the studies: functions, constants.
+
+        Assays are not looked into: after an upgrade that changes one, delete OUT/NAME/measured.
+        """
+        return hashlib.sha256("\n".join(_sources(self.function)).encode()).hexdigest()[:12]
 
 
-def _reachable(module: Any, names: set[str]) -> set[str]:
-    """The functions of a module that these use, directly or not."""
-    pending, seen = list(names), set()
+HERE = __name__.rpartition(".")[0]
+
+
+def _sources(function: Any) -> list[str]:
+    """The source of a function and of all that it uses, directly or not."""
+    own: Any = inspect.getmodule(function)
+    pending, texts = [(own, function.__name__)], {}
     while pending:
-        name = pending.pop()
-        value = getattr(module, name, None)
-        if name in seen or not inspect.isfunction(value) or value.__module__ != module.__name__:
+        module, name = pending.pop()
+        value = vars(module).get(name)
+        home = getattr(value, "__module__", None)
+        if not (inspect.isfunction(value) or inspect.isclass(value)):
+            if value is not None and (text := _text(value)) is not None:
+                texts[module.__name__, name] = f"{name} = {text}"
             continue
-        seen.add(name)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(value)))
-        pending += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    return seen
+        if (home, name) in texts or not (home == own.__name__ or str(home).startswith(HERE)):
+            continue
+        source = textwrap.dedent(inspect.getsource(value))
+        texts[str(home), name] = source
+        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        pending += [(inspect.getmodule(value), each) for each in names]
+    return [texts[key] for key in sorted(texts)]
+
+
+def _text(value: Any) -> str | None:
+    """A constant as text, the same in every process; None for anything that is not plain."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, dict):
+        parts = [part for pair in value.items() for part in map(_text, pair)]
+    elif isinstance(value, tuple | list | set | frozenset):
+        parts = [_text(each) for each in value]
+    else:
+        return None
+    texts = [part for part in parts if part is not None]
+    if len(texts) < len(parts):
+        return None
+    return f"[{', '.join(sorted(texts) if isinstance(value, set | frozenset) else texts)}]"
 
 
 def each_run(
