@@ -414,7 +414,7 @@ def _plot_bars(known: dict[str, list[dict[str, Any]]]) -> Any:
 
 STUDY = Study(
     name="consistency",
-    minutes=11,
+    minutes=15,
     document="B",
     title="Does consistency training preserve interventions, at no cost in pixels?",
     rows=(
