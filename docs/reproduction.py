@@ -25,6 +25,7 @@ KEPT = HERE / "reproduction"
 MOST = 300_000
 """Bytes of one study."""
 COLOURS = (256, 128, 64, 32)
+RESOLUTIONS = (150, 100)
 
 
 def keep(source: Path, names: Sequence[str]) -> None:
@@ -39,18 +40,19 @@ def keep(source: Path, names: Sequence[str]) -> None:
 def draw(name: str) -> None:
     """Draw and judge one study again, in as many bytes as it may have."""
     folder = KEPT / name
-    shutil.rmtree(folder / "figures", ignore_errors=True)
-    shutil.rmtree(folder / "tables", ignore_errors=True)
-    write_study(studies.load(name), read_results(folder), folder, formats=("png",))
-    (folder / "study.html").unlink()
-    for file in [*folder.glob("tables/*.tex"), *folder.glob("tables/*.csv")]:
-        file.unlink()
-    for colours in COLOURS:
-        for image in folder.glob("figures/*.png"):
-            shrink(image, colours)
-        size = sum(file.stat().st_size for file in folder.rglob("*.*"))
-        if size <= MOST:
-            return
+    for dpi in RESOLUTIONS:
+        shutil.rmtree(folder / "figures", ignore_errors=True)
+        shutil.rmtree(folder / "tables", ignore_errors=True)
+        write_study(studies.load(name), read_results(folder), folder, formats=("png",), dpi=dpi)
+        (folder / "study.html").unlink()
+        for file in [*folder.glob("tables/*.tex"), *folder.glob("tables/*.csv")]:
+            file.unlink()
+        for colours in COLOURS:
+            for image in folder.glob("figures/*.png"):
+                shrink(image, colours)
+            size = sum(file.stat().st_size for file in folder.rglob("*.*"))
+            if size <= MOST:
+                return
     print(f"{name}: {size:,} bytes, more than {MOST:,}. Measure fewer or smaller pictures.")
 
 

@@ -49,13 +49,18 @@ def count_verdicts(claims: Sequence[Claim]) -> str:
 
 
 def write_study(
-    study: Study, results: Results, out: Path, *, formats: Sequence[str] = FORMATS
+    study: Study,
+    results: Results,
+    out: Path,
+    *,
+    formats: Sequence[str] = FORMATS,
+    dpi: int = DPI,
 ) -> list[Claim]:
     """Write tables, figures, claims.json and study.html to OUT; returns the claims."""
     claims, tables = judge(study, results), list(study.tables(results))
     for table in tables:
         _write_table(table, out / "tables")
-    drawings = _write_figures(study, results, out / "figures", formats)
+    drawings = _write_figures(study, results, out / "figures", formats, dpi)
     content = {
         "study": study.name,
         "document": study.document,
@@ -82,15 +87,15 @@ def _write_table(table: Table, folder: Path) -> None:
 
 
 def _write_figures(
-    study: Study, results: Results, folder: Path, formats: Sequence[str]
+    study: Study, results: Results, folder: Path, formats: Sequence[str], dpi: int
 ) -> list[dict[str, Any]]:
     from zscope.plots.theme import theme
 
     with theme():
-        return [_write_figure(figure, folder, formats) for figure in study.figures(results)]
+        return [_write_figure(figure, folder, formats, dpi) for figure in study.figures(results)]
 
 
-def _write_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> dict[str, Any]:
+def _write_figure(figure: Figure, folder: Path, formats: Sequence[str], dpi: int) -> dict[str, Any]:
     import matplotlib.pyplot as plt
     from matplotlib import rc_context
 
@@ -108,7 +113,7 @@ def _write_figure(figure: Figure, folder: Path, formats: Sequence[str]) -> dict[
             }
             salt: Any = {"svg.hashsalt": figure.name}
             with rc_context(salt):
-                save(whole, folder / f"{figure.name}.{kind}", dpi=DPI, metadata=about[kind])
+                save(whole, folder / f"{figure.name}.{kind}", dpi=dpi, metadata=about[kind])
         width = round(96 * whole.get_size_inches()[0])
     finally:
         plt.close(whole)

@@ -316,8 +316,8 @@ def _plot_traversals(kinds: dict[str, Rows]) -> Iterator[Figure]:
             yield Figure(
                 f"traversal-errors-{word}", f"{name}: error N − N' of each latent (columns) as "
                 f"each latent is moved (rows), as in figure {number}, in standard deviations of "
-                f"the observed latent; a line for each of 12 digits. Seed {own['seed']}.",
-                traversal_panels(own["values"], own["errors"]), row="B-F2",
+                f"the observed latent; a line for each of 6 digits. Seed {own['seed']}.",
+                traversal_panels(own["values"], own["errors"][:, :6]), row="B-F2",
             )  # fmt: skip
 
 
