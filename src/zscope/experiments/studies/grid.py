@@ -7,7 +7,7 @@
     )
 
 Fields are those of a sweep plan (`zscope.experiments.sweeps.plan`); every other word is an option
-of the model. Lists are varied, all against all; a tuple is one value. `seeds=4` are the seeds 20,
+of the model ("options.start" where a field of the plan has the same name). Lists are varied, all against all; a tuple is one value. `seeds=4` are the seeds 20,
 21, 22, 23: earlier ones were used to choose recipes. Runs of equal configuration are one run,
 whichever studies ask for it.
 """
@@ -86,7 +86,8 @@ def _product(block: Block, seeds: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _plan_field(key: str) -> str:
-    return key if key in OWN or key in SETTINGS else f"options.{key}"
+    known = key in OWN or key in SETTINGS or key.startswith("options.")
+    return key if known else f"options.{key}"
 
 
 def _plain(value: Any) -> Any:
