@@ -361,7 +361,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             yield Figure(
                 "panel-24",
                 f"A model with 24 latents (β {row['beta']:g}, seed {row['seed']}): response "
-                "matrix M, conditioned matrix M*, importance of DCI, and the graph of the causal latents.",
+                "matrix M, conditioned matrix M*, importance of DCI, and the graph of the causal "
+                "latents.",
                 figure, row="A-F6",
             )  # fmt: skip
 

@@ -241,8 +241,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             title="codes", xlabel="z1", ylabel="z2", xlim=(left, right), ylim=(low, high)
         )
         yield Figure(
-            "map", f"Response map of one seed ({first['seed']}): size of the field, its divergence (blue: "
-            "converging), its mean curvature (red: positive), and the codes of the data.",
+            "map", f"Response map of one seed ({first['seed']}): size of the field, its divergence "
+            "(blue: converging), its mean curvature (red: positive), and the codes of the data.",
             figure, row="A-F2",
         )  # fmt: skip
     other = next((row for row in results.rows("helix") if "example" in row), None)

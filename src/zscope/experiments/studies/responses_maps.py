@@ -217,7 +217,8 @@ def tables(results: Results) -> Iterator[Table]:
     for row in results.rows("rooms"):
         values = (row.get(key) for key in keys)
         cells.append(
-            [*([title_of(row["data"])] if published else []), str(row["latents"]), f"{row['beta']:g}", str(row["seed"]), row.get("factor", ""),
+            [*([title_of(row["data"])] if published else []), str(row["latents"]),
+             f"{row['beta']:g}", str(row["seed"]), row.get("factor", ""),
              ", ".join(map(str, row.get("pair", []))),
              *("" if value is None else f"{value:.3g}" for value in values)]
         )  # fmt: skip

@@ -278,7 +278,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 ax.scatter(*end.T, s=3, color=RED, linewidths=0)
                 ax.set(xlabel="z1", ylabel="z2", aspect="equal")
             yield Figure(
-                f"{data}-arrows", f"{shown}: from each code (blue) to its response (orange).", figure, row=ids[2],
+                f"{data}-arrows", f"{shown}: from each code (blue) to its response (orange).",
+                figure, row=ids[2],
             )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def _collapsing(results: Results) -> dict[str, Rows]:
 
 
 def _slopes_on_collapsed(rows: Rows) -> dict[str, dict[int, float]]:
-    """Of both kinds of score, for each seed whose runs differ in the number of collapsed latents."""
+    """Of both kinds of score, for each seed whose runs differ in their collapsed latents."""
     slope: dict[str, dict[int, float]] = {"mean": {}, "sampled": {}}
     for seed, every in rows.by("seed").items():
         known = Rows(row for row in every if None not in (row.get("collapsed"), row.get("mean")))

@@ -22,6 +22,7 @@ __all__ = [
     "FACES",
     "GENERATION",
     "MPI3D",
+    "ONE_FACE_MODEL",
     "ORDER",
     "ROOM_CLASSIFIERS",
     "SCORES",
@@ -106,6 +107,8 @@ FACES = Grid(
     + runs(model="beta-tcvae", beta=4, **_faces),
     paper_only="needs CelebA; one seed, for pictures",
 )
+
+ONE_FACE_MODEL = replace(FACES, paper=runs(model="sae-16", **_faces))
 
 LARGE_OBJECTS = "rooms?resolution=16&scale=5,6,7&floor_hue=5&wall_hue=5&object_hue=5"
 """22,500 pictures."""
