@@ -118,7 +118,8 @@ _extrapolation = {
 
 STRUCTURED_LARGE = Grid(
     small=runs(model=["sae-6", "adaae-6"], steps=1_500, **_extrapolation),
-    notes="Ours: large objects, whose shape and orientation are worth encoding.",
+    notes="Ours, at scale small only: large objects, whose shape and orientation are worth "
+    "encoding.",
     tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
 )
 _sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}

@@ -22,8 +22,8 @@ from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
 __all__ = ["NAMES", "PUBLISHED_WEIGHT", "controls", "is_first", "label", "lines_of",
-           "mean_and_interval", "measure_scores", "measure_traversals", "measure_untrained", "models", "of_size",
-           "pictures", "weight"]  # fmt: skip
+           "mean_and_interval", "measure_scores", "measure_traversals", "measure_untrained",
+           "models", "of_size", "pictures", "weight"]  # fmt: skip
 
 PUBLISHED_WEIGHT = 4.0
 STANDARD = "consistency-2021"
