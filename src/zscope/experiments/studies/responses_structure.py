@@ -33,7 +33,7 @@ from zscope.experiments.studies.judging import (
     compare_groups,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, data_name, differences, mean_and_sd, slopes
+from zscope.experiments.studies.rows import Rows, data_name, differences, mean_and_sd, sd, slopes
 from zscope.experiments.studies.shared.scales import MPI3D, TITLES, on_shapes, setting, title_of
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
@@ -201,16 +201,16 @@ def tables(results: Results) -> Iterator[Table]:
     for (group, data, beta), rows in (
         results.rows().where(latents=12).by("group", "data", "beta").items()
     ):
-        name = TITLES.get(data_name(data), "3D Shapes")
+        name, known = TITLES.get(data_name(data), "3D Shapes"), rows.values("sampled")
         printed = PUBLISHED[name].get(int(beta)) if group != "rooms as digits" else None
         here = title_of(data)
         shown = {"rooms": here, "rooms as digits": f"{here} (network of the digits)"}
         keys = ("error", "causal_score", "mean", "untrained", "codes", "collapsed", "causal")
         cells.append(
             [
-                shown.get(group, name), f"{beta:g}", str(mean_interval(rows.values("sampled"))),
+                shown.get(group, name), f"{beta:g}", str(mean_interval(known)),
                 "" if printed is None else f"{name} {printed[0]:g} ± {printed[1]:g}",
-                f"{np.std(rows.values('sampled'), ddof=1):.2g}" if len(rows) > 1 else "",
+                f"{sd(known):.2g}" if len(known) > 1 else "",
                 *(f"{np.mean(rows.values(key)):.3g}" if rows.values(key) else "" for key in keys),
                 str(len(rows)),
             ]
