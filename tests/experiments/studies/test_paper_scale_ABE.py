@@ -170,7 +170,8 @@ def test_the_tables_of_structure_scores_show_all_data_sets():
 
 def panel():
     return {"responses": np.eye(3) + 0.2, "conditioned": np.ones((2, 3)),
-            "importance": np.ones((2, 3)), "causal": [0, 1], "edges": [[0, 1]], "factors": ["one", "two"]}  # fmt: skip
+            "importance": np.ones((2, 3)), "causal": [0, 1],
+            "edges": [[0, 1]], "factors": ["one", "two"]}  # fmt: skip
 
 
 def disentangled(shapes, mpi3d):
@@ -254,7 +255,8 @@ def test_maps_are_judged_on_shapes_and_drawn_for_all():
 def test_the_plane_of_enlarged_digits_is_judged_tabled_and_drawn():
     def measure(run):
         field = {"divergence": np.eye(4), "curvature": np.eye(4), "codes": np.eye(2),
-                 "pictures": np.zeros((4, 4)), "arrows": dict.fromkeys(("from", "to"), np.eye(2))}  # fmt: skip
+                 "pictures": np.zeros((4, 4)),
+                 "arrows": dict.fromkeys(("from", "to"), np.eye(2))}  # fmt: skip
         return {"auc": 0.8 + noise(run), "auc_shifted": 0.5, "accuracy": 0.95, "collapsed": 0,
                 "confidence": 0.9 + noise(run), "confidence_untrained": 0.5,
                 "confidence_shuffled": 0.4, "contraction": -1.0 + noise(run),
