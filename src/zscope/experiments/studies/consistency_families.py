@@ -68,7 +68,9 @@ FAMILIES = {
     "VAE": ("vae", "xvae", "xcvae-i", "xcvae-e"),
     "SAE": ("sae-6", "xsae-6", "xcsae-6-i", "xcsae-6-e"),
 }
-ORDER = [*FAMILIES["AE"], *FAMILIES["VAE"], "avae", *FAMILIES["SAE"]]
+LARGE_SAE = ("sae-12", "xsae-12", "xcsae-12-i", "xcsae-12-e")
+"""Of size Standard, at scale paper only."""
+ORDER = [*FAMILIES["AE"], *FAMILIES["VAE"], "avae", *FAMILIES["SAE"], *LARGE_SAE]
 KINDS = ("reconstructions", "samples", "traversals")
 COMPARABLE = math.log(1.15)
 ALIKE = 0.03
@@ -135,9 +137,10 @@ def measure_pictures(run: Trained) -> dict[str, Any]:
     }
 
 
-def _rows(results: Results) -> Rows:
+def _rows(results: Results, standard: bool = False) -> Rows:
     """The models of the paper, with the smallest weight that a model was trained with."""
-    rows = of_size(results, "autoencoders", "variational", "structural").where(model=ORDER)
+    groups = ("autoencoders", "variational", "structural")
+    rows = of_size(results, *groups, standard=standard).where(model=ORDER)
     least = {
         model: min((row["weight"] for row in own if row["weight"]), default=None)
         for model, own in rows.by("model").items()
@@ -307,12 +310,20 @@ def _title(model: str) -> str:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    rows = _rows(results)
+    yield from _tables(_rows(results), "")
+    if large := _rows(results, standard=True):
+        yield from _tables(large, "standard")
+
+
+def _tables(rows: Rows, size: str) -> Iterator[Table]:
+    """Scores and pictures of all models of a size."""
     header = ["model", "INV", "INV, all", "EQV", "EQV, all", "SCN", "SCN of", "collapsed",
               "published", "seeds"]  # fmt: skip
     cells = [header]
     pictured = [["model", *KINDS, "squared error × 1000", "MMD² × 1000", "p < .05", "seeds"]]
     printed = {"vae": "2 of 6", "avae": "0 of 6", "xvae": "3 of 6", "xcvae-i": "2 of 6"}
+    if size:
+        printed = {}
     for model in ORDER:
         own = rows.where(model=model)
         if not own:
@@ -338,20 +349,22 @@ def tables(results: Results) -> Iterator[Table]:
         f"{value:g}" for value in sorted({r["weight"] for r in rows if r["weight"]})
     )
     note = (
-        "Mean ± 95 % over seeds, over units that respond and over all units. Collapsed units of 6 "
-        f"for each seed; published: collapsed units of the models shown. Weight of the penalty "
+        "Mean ± 95 % over seeds, over units that respond and over all units. Collapsed units of "
+        f"{12 if size else 6} for each seed; published: collapsed units of the models shown. "
+        f"Weight of the penalty "
         f"{weights or 'not known'} (published: 4), β 1 (published: not printed)."
     )
-    yield Table("scores", "Consistency scores of all models (figures 5b and 26 to 28)", cells,
-                notes=[note], row="B-F5b")  # fmt: skip
+    ending, words = (f"-{size}", f", size {size.title()}") if size else ("", "")
+    title = f"Consistency scores of all models{words} (figures 5b and 26 to 28)"
+    yield Table(f"scores{ending}", title, cells, notes=[note], row="B-F5b")
     floor = mean_and_interval(rows.values("floor"), 1)
     note = (
         f"Fréchet distances by the features of one digit classifier; other real digits: {floor}. "
         "The paper's FID has Inception features and prints no numbers. MMD² of codes to their "
         "hybrids, and in how many seeds independence is rejected."
     )
-    yield Table("pictures", "Quality of pictures and independence of latents (figures 5a and 8)",
-                pictured, notes=[note], row="B-F5a")  # fmt: skip
+    title = f"Quality of pictures and independence of latents{words} (figures 5a and 8)"
+    yield Table(f"pictures{ending}", title, pictured, notes=[note], row="B-F5a")
 
 
 def _mode(model: str) -> str:

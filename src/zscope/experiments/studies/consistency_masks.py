@@ -12,7 +12,8 @@ is no claim.
 
 Beware: "all open" is no structure. If every gate ends at 1, masks of all models agree, and where
 closing edges changes nothing, interventions on causes and on noises are the same. CelebA (32 units,
-figure 34) needs scale paper; MNIST stands in for it.
+figure 34) needs scale paper, where units of one number and of four are trained on it; MNIST stands
+in for it.
 
 "On the interventional consistency of autoencoders", ICLR 2021 submission: table 1, figures 30 to
 35, section A.4.4.
@@ -31,6 +32,7 @@ from zscope.autoencoder import evaluation
 from zscope.experiments.studies.grids.consistency import (
     AUTOENCODERS,
     DIGIT_CLASSIFIER,
+    FACES,
     MASKS,
     STRUCTURAL,
     VARIATIONAL,
@@ -49,7 +51,7 @@ from zscope.experiments.studies.trained import Trained
 
 __all__ = ["STUDY", "mask_distances"]
 
-BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i"]
+BLOCKS = ["xae", "xcae-i", "xcae-e", "xvae", "xcvae-i", "xcsae-6-i", "xcsae-12-i"]
 PRESETS = {"consistency-2021": 12, "consistency-2021-celeba": 32}  # units; all others have 6
 SPARSITY = {6: "41.66 %", 12: "45.83 %", 32: "48.44 %"}
 PRINTED: dict[str, dict[tuple[int, int], float | None]] = {
@@ -132,7 +134,7 @@ def measure_hybrids(run: Trained) -> dict[str, Any]:
 
 def _rows(results: Results) -> Rows:
     """All models with a block: `units`, `size` and a title; the smaller weight of XCAE-I."""
-    groups = ("masks", "autoencoders", "variational", "structural")
+    groups = ("masks", "autoencoders", "variational", "structural", "faces")
     both = [*of_size(results, *groups), *of_size(results, *groups, standard=True)]
     chosen = Rows(both).where(model=["ae", *BLOCKS])
     rows = Rows()
@@ -311,6 +313,12 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                     hybrid_grid(_grey(row[f"double {on}"]), _grey(row["sources"])), row="B-F35",
                 )  # fmt: skip
             break
+    yield from _plot_hybrids(rows)
+
+
+def _plot_hybrids(rows: Rows) -> Iterator[Figure]:
+    from zscope.plots import hybrid_grid
+
     for model in ("ae", "xae", "xcae-i"):
         for row in rows.where(model=model, units=6, size=1):
             if row.get("pairs") is not None:
@@ -319,6 +327,14 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                     f"hybrids-{model}", f"{name}: each latent of another digit (right) in turn in "
                     f"the base (left). Seed {row['seed']}; the paper shows CelebA.",
                     hybrid_grid(_grey(row["hybrids"]), _grey(row["pairs"])), row="B-F34",
+                )  # fmt: skip
+                break
+        for row in rows.where(group="faces", model=model, size=1):
+            if row.get("pairs") is not None:
+                yield Figure(
+                    f"hybrids-faces-{model}", f"CelebA, {model.upper()}: each latent of another "
+                    f"face (right) in turn in the base (left). Seed {row['seed']}.",
+                    hybrid_grid(_colour(row["hybrids"]), _colour(row["pairs"])), row="B-F34",
                 )  # fmt: skip
                 break
 
@@ -330,6 +346,10 @@ def _place(row: dict[str, Any]) -> int:
 def _grey(values: Any) -> np.ndarray:
     """Stored pictures with their one channel."""
     return np.asarray(values)[..., None, :, :] / 255
+
+
+def _colour(values: Any) -> np.ndarray:
+    return np.asarray(values) / 255
 
 
 def _printed_mask(edges: dict[tuple[int, int], float | None]) -> list[list[float | None]]:
@@ -346,7 +366,8 @@ STUDY = Study(
         Row("B-F30", "figures 30 to 33", "masks of all models with a causal block"),
         Row("B-F35", "figure 35", "double interventions on noises and on causes"),
         Row("B-F34", "figure 34", "hybrids of two observations (here: MNIST)",
-            paper_only="the published figure shows CelebA, which is not built in; MNIST stands in"),
+            paper_only="the published figure shows CelebA, which is not built in; at scale small "
+            "MNIST stands in"),
     ),
     grids={
         "masks": MASKS,
@@ -354,11 +375,12 @@ STUDY = Study(
         "variational": VARIATIONAL,
         "structural": STRUCTURAL,
         "classifier": DIGIT_CLASSIFIER,
+        "faces": FACES,
     },
     measures=(
         each_run(measure_masks, model=BLOCKS),
         each_run(measure_interventions, "autoencoders", model=["xae", "xcae-i"]),
-        each_run(measure_hybrids, "autoencoders", model=["ae", "xae", "xcae-i"]),
+        each_run(measure_hybrids, "autoencoders", "faces", model=["ae", "xae", "xcae-i"]),
     ),
     tables=tables,
     figures=plot_figures,

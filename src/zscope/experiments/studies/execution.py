@@ -20,6 +20,7 @@ from typing import Any
 from zscope import __version__
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.experiments import studies
+from zscope.experiments.studies.grid import short_name
 from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.storage import decode, encode, write_results
 from zscope.experiments.studies.study import Measure, Results, Study
@@ -84,7 +85,7 @@ def prepare_study(
 
 
 def _short(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix("options."): value for key, value in run.items()}
+    return {short_name(key): value for key, value in run.items()}
 
 
 def run_study(

@@ -43,6 +43,7 @@ from zscope.experiments.studies.judging import (
     mean_interval,
 )
 from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd
+from zscope.experiments.studies.shared.scales import setting
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.loading import load
@@ -86,7 +87,7 @@ def measure(run: Trained) -> dict[str, Any]:
         other = "decoder" if half == "encoder" else "encoder"
         answers["frozen_same"] = _same(before, run.model, half)
         answers["trained_same"] = _same(before, run.model, other)
-    if run.seed == min(each.seed for each in run.among.select(run.group)):
+    if run.is_first:
         shown = new.batch(slice(None))[[len(new) // 3, 2 * len(new) // 3]]
         with torch.no_grad():
             decoded = run.model.decode(run.model.encode(shown).mean)
@@ -263,10 +264,11 @@ def tables(results: Results) -> Iterator[Table]:
                 *(f"{weights[half]:,}" if weights else "" for half in ("encoder", "decoder")),
                 str(len(rows.where(branch="both"))),
             ])  # fmt: skip
-        small = (
+        small = setting(
+            results,
             "Small: rooms at 16 x 16 with large objects and 5 values a hue, structural networks "
             "with 6 blocks of 16 filters, 1,200 steps and 300 more; reconstruction x 16 for "
-            "variational models. Published: 3D Shapes at 64 x 64, 80,000 steps and 20,000 more."
+            "variational models. Published: 3D Shapes at 64 x 64, 80,000 steps and 20,000 more.",
         )
         yield Table(
             f"{source.replace(' ', '-')}", f"Mean squared error x 1000 with {what} left out "
@@ -311,8 +313,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             ax.tick_params(axis="x", labelrotation=45)
         yield Figure(
             f"errors-{group}", f"Mean squared error x 1000 of pictures with {what}, by what was "
-            "trained further: a point for each seed. Grey diamonds: published, for 3D Shapes at "
-            "64 x 64 pixels.", figure, row=row,
+            "trained further: a point for each seed. Grey diamonds: published"
+            + ("." if results.scale == "paper" else ", for 3D Shapes at 64 x 64 pixels."),
+            figure, row=row,
         )  # fmt: skip
         shown = [(model, rows) for model, rows in models.items()
                  if all(any("reconstruction" in r for r in rows.where(branch=b))

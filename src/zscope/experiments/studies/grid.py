@@ -7,9 +7,9 @@
     )
 
 Fields are those of a sweep plan (`zscope.experiments.sweeps.plan`); every other word is an option
-of the model. Lists are varied, all against all; a tuple is one value. `seeds=4` are the seeds 20,
-21, 22, 23: earlier ones were used to choose recipes. Runs of equal configuration are one run,
-whichever studies ask for it.
+of the model ("options.start" where a field of the plan has the same name). Lists are varied, all
+against all; a tuple is one value. `seeds=4` are the seeds 20, 21, 22, 23: earlier ones were used to
+choose recipes. Runs of equal configuration are one run, whichever studies ask for it.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from typing import Any
 from zscope.errors import ConfigError
 from zscope.experiments.sweeps.entries import OWN, SETTINGS
 
-__all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs"]
+__all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs", "short_name"]
 
 FIRST_SEED = 20
 """Smaller seeds were used to choose recipes, so no claim is judged on them."""
@@ -86,7 +86,17 @@ def _product(block: Block, seeds: int | None) -> Iterator[dict[str, Any]]:
 
 
 def _plan_field(key: str) -> str:
-    return key if key in OWN or key in SETTINGS else f"options.{key}"
+    return key if _is_field(key) or key.startswith("options.") else f"options.{key}"
+
+
+def short_name(key: str) -> str:
+    """The name of a field in rows: beta for options.beta, but options.start, which is not start."""
+    short = key.removeprefix("options.")
+    return key if _is_field(short) else short
+
+
+def _is_field(key: str) -> bool:
+    return key in OWN or key in SETTINGS
 
 
 def _plain(value: Any) -> Any:

@@ -33,8 +33,9 @@ from zscope.assays.generation.frechet import frechet_distance
 from zscope.assays.generation.precision_recall import precision_recall
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.data.dataset import Dataset
-from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
 from zscope.experiments.studies.grids.structural import (
+    DIGIT_READER,
+    FACES,
     GENERATION,
     ROOM_CLASSIFIERS,
     SCORES,
@@ -51,9 +52,10 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd, sd
 from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
+from zscope.experiments.studies.shared.scales import MPI3D, TITLES, on_shapes, setting
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
-from zscope.recording import record
+from zscope.recording import Recording, record
 
 __all__ = ["STUDY"]
 
@@ -70,13 +72,33 @@ PRIORS = {"rooms": ("vae", "beta-tcvae", "vlae-6"), "digits": ("vae", "beta-vae"
 
 
 def measure(run: Trained) -> dict[str, Any]:
-    classifiers = run.among.select(READERS[run.group], data=run["data"])
-    if not classifiers:  # MPI3D at scale paper
-        return {}
-    readers, model = Readers(classifiers), run.model
+    readers = Readers(run.among.select(READERS[run.group], data=run["data"]))
+    model = run.model
     held_out = run.recording(samples=100 if run.tiny else SAMPLES)
+    real, codes = held_out.observations, _codes(run, held_out)
+    rows = readers.features(real)
+    answers: dict[str, Any] = {}
+    for kind, each in codes.items():
+        features = readers.features(_decode(model, each))
+        answers[kind] = frechet_distance(rows, features).distance
+        if kind in ("reconstruction", "hybrid", "prior"):
+            shares = precision_recall(rows, features)
+            answers[f"{kind}_precision"] = shares.precision
+            answers[f"{kind}_recall"] = shares.recall
+    answers["store"] = float(np.mean([answers.pop(f"store {k}") for k in range(STORES)]))
+    return answers | (_pictures(run, real, codes) if run.is_first else {})
+
+
+def measure_faces(run: Trained) -> dict[str, Any]:
+    """Pictures alone: there is no classifier of faces to measure distances by."""
+    held_out = run.recording(samples=SAMPLES)
+    return _pictures(run, held_out.observations, _codes(run, held_out))
+
+
+def _codes(run: Trained, held_out: Recording) -> dict[str, torch.Tensor]:
+    """The codes of the held-out pictures, and as many of each kind of sample."""
+    model, count = run.model, len(held_out)
     training = record(model, _training(run), samples=300 if run.tiny else CODES, seed=0)
-    real, count = held_out.observations, len(held_out)
     generator = torch.Generator().manual_seed(run.seed)
     options: dict[str, Any] = {"groups": _groups(run), "generator": generator}
     codes = {
@@ -88,22 +110,17 @@ def measure(run: Trained) -> dict[str, Any]:
         codes["prior"] = sampling.prior(model, count, generator=generator)
     for k in range(STORES):
         codes[f"store {k}"] = sampling.hybrid(training, count, store=STORE, **options)
-    rows = readers.features(real)
+    return codes
+
+
+def _pictures(run: Trained, real: torch.Tensor, codes: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Some pictures of each kind; the originals, the same for all models, of the first alone."""
     answers: dict[str, Any] = {}
-    for kind, each in codes.items():
-        features = readers.features(_decode(model, each))
-        answers[kind] = frechet_distance(rows, features).distance
-        if kind in ("reconstruction", "hybrid", "prior"):
-            shares = precision_recall(rows, features)
-            answers[f"{kind}_precision"] = shares.precision
-            answers[f"{kind}_recall"] = shares.recall
-    answers["store"] = float(np.mean([answers.pop(f"store {k}") for k in range(STORES)]))
-    if run.seed == min(each.seed for each in run.among.select(run.group)):
-        shown = torch.linspace(0, count - 1, SHOWN).long()  # rows are in the order of the data
-        if run.name == run.among.select(run.group)[0].name:  # the same for all models
-            answers["originals"] = few_shades(real[shown])
-        kinds = [kind for kind in ("reconstruction", "hybrid", "prior") if kind in codes]
-        answers["pictures"] = {k: few_shades(_decode(model, codes[k][shown])) for k in kinds}
+    shown = torch.linspace(0, len(real) - 1, SHOWN).long()  # rows are in the order of the data
+    if run.name == run.among.select(run.group, data=run["data"])[0].name:
+        answers["originals"] = few_shades(real[shown])
+    kinds = [kind for kind in ("reconstruction", "hybrid", "prior") if kind in codes]
+    answers["pictures"] = {k: few_shades(_decode(run.model, codes[k][shown])) for k in kinds}
     return answers
 
 
@@ -124,9 +141,10 @@ def _decode(model: Autoencoder, codes: torch.Tensor) -> torch.Tensor:
 def measure_extractor(runs: list[Trained]) -> dict[str, Any]:
     """Accuracies, and the distances of other real pictures and of hybrids of true factors."""
     answers: dict[str, Any] = {}
-    for group, own in READERS.items():
-        data = "mnist" if group == "digits" else None
-        classifiers = [r for r in runs if r.group == own and (data is None or r["data"] == data)]
+    sets = {"rooms": [r for r in runs if r.group == READERS["rooms"] and r["data"] not in MPI3D],
+            "digits": [r for r in runs if r.group == READERS["digits"] and r["data"] == "mnist"],
+            **{data: [r for r in runs if r["data"] == data] for data in MPI3D}}  # fmt: skip
+    for group, classifiers in sets.items():
         if not classifiers:
             continue
         readers, first = Readers(classifiers), classifiers[0]
@@ -139,7 +157,7 @@ def measure_extractor(runs: list[Trained]) -> dict[str, Any]:
             "accuracies": readers.accuracies,
             "floor": frechet_distance(rows, others).distance,
         }
-        if group == "rooms":
+        if group != "digits":
             drawn = readers.features(_factor_hybrids(first, training, len(real)))
             answers[group]["factor_hybrids"] = frechet_distance(rows, drawn).distance
     return answers
@@ -162,12 +180,15 @@ def _factor_hybrids(run: Trained, training: Dataset, count: int) -> torch.Tensor
 def claims(results: Results) -> Iterator[Claim]:
     extractor = results.once("measure_extractor")
     parts = []
+    data_sets = _data_sets(results)
     for group, models in PRIORS.items():
-        for model in models:
+        # FactorVAE is at scale paper only.
+        more = ("factor-vae",) if results.scale == "paper" else ()
+        for model in (*models, *more) if group in data_sets else ():
             rows = _rows(results, group, model)
             parts.append(claim(
-                "E-F3", f"{DATA[group]}, {model}", "hybrids are nearer to the data than samples of "
-                "the prior", source="figures 3 and 9", expect=below(0),
+                "E-F3", f"{data_sets[group]}, {model}", "hybrids are nearer to the data than "
+                "samples of the prior", source="figures 3 and 9", expect=below(0),
                 values=_ratios(rows, "hybrid", "prior"),
                 statistic="log of the Fréchet distance, hybrids minus prior, same model",
                 controls=_controls(rows, group, extractor),
@@ -181,15 +202,16 @@ def claims(results: Results) -> Iterator[Claim]:
     for number, other in enumerate(("ae", "adaae-6"), 1):
         rows = _rows(results, "rooms", other)
         yield claim(
-            "E-F3", f"c2.{number}", f"hybrids of sae-6 are nearer to the data than {other}'s",
+            "E-F3", f"c2.{number}", f"hybrids of {_here('sae-6', results)} are nearer to the data "
+            f"than {_here(other, results)}'s",
             source="figures 3 and 9", expect=below(0), values=log_ratios(sae, rows, "hybrid"),
             statistic="log of the Fréchet distance of hybrids, same seed",
             controls=[*_controls(sae, "rooms", extractor), *_controls(rows, "rooms", extractor)],
         )  # fmt: skip
-    for number, group in enumerate(DATA, 1):
-        rows = _main(results, group)
+    for number, (group, name) in enumerate(data_sets.items(), 1):
+        rows = on_shapes(results, group)
         yield claim(
-            "E-F3", f"c3.{number}", f"{DATA[group]}: {STORE} stored codes are as good as all: "
+            "E-F3", f"c3.{number}", f"{name}: {STORE} stored codes are as good as all: "
             "hybrids are not further by more than a factor of 1.1", source="section 2.2",
             published=f"N = {STORE} is used; no comparison", expect=below(MARGIN),
             values=_ratios(rows, "store", "hybrid"),
@@ -198,14 +220,18 @@ def claims(results: Results) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def _main(results: Results, group: str) -> Rows:
-    rows = results.rows(group)
-    return rows.where(data="shapes3d") if results.scale == "paper" and group == "rooms" else rows
+def _data_sets(results: Results) -> dict[str, str]:
+    """The data sets that claims are judged on; MNIST is ours, at scale small only."""
+    return {"rooms": "3D Shapes"} if results.scale == "paper" else DATA
+
+
+def _here(model: str, results: Results) -> str:
+    return printed_name(model, "small") if results.scale == "paper" else model
 
 
 def _rows(results: Results, group: str, model: str) -> Rows:
     """The runs of a model, or at scale paper of the one that it stands for."""
-    every = _main(results, group)
+    every = on_shapes(results, group)
     name = printed_name(model, results.scale if group == "digits" else "small")
     chosen = [key for key in every.by("model") if printed_name(key, results.scale) == name]
     return every.where(model=chosen)
@@ -252,12 +278,12 @@ def tables(results: Results) -> Iterator[Table]:
     kinds = ("reconstruction", "hybrid", "store", "prior", "uniform")
     names = {"store": f"hybrid, {STORE} codes"}
     extractor = results.once("measure_extractor")
-    for group, data in DATA.items():
+    for group, (data, every) in _shown(results).items():
         header = ["model", "stands for", *(names.get(kind, kind) for kind in kinds)]
         for kind in ("hybrid", "prior"):
             header += [f"precision, {kind}", f"recall, {kind}"]
         cells = [[*header, "seeds"]]
-        for model, rows in _main(results, group).by("model").items():
+        for model, rows in every.by("model").items():
             line = [model, printed_name(model, results.scale),
                     *(mean_and_sd(rows.values(kind), 3) for kind in kinds)]  # fmt: skip
             for kind in ("hybrid", "prior"):
@@ -274,15 +300,24 @@ def tables(results: Results) -> Iterator[Table]:
             else "28 x 28, two hidden layers of 256, 10 latents, 3,000 steps"
         )
         notes = [
-            f"Small: {about}. Fréchet distance of 1,500 pictures to held-out ones, by the last "
+            f"{setting(results, f'Small: {about}.')} Fréchet distance of 1,500 pictures to "
+            "held-out ones, by the last "
             f"hidden layers of classifiers (accuracy: {read}). Published as figures only, on 3D "
             "Shapes, MPI3D and CelebA. Mean ± standard deviation over seeds.",
             f"Other real pictures: {_number(known.get('floor'))}"
             + (f"; hybrids of true factors: {_number(known.get('factor_hybrids'))}."
-               if group == "rooms" else "."),
+               if group != "digits" else "."),
         ]  # fmt: skip
         yield Table(f"distances-{group}", f"Samples against the data, {data} (figures 3 and 9)",
                     cells, left=2, row="E-F3", notes=notes)  # fmt: skip
+
+
+def _shown(results: Results) -> dict[str, tuple[str, Rows]]:
+    """The data sets of tables and figures with their titles and runs."""
+    answer = {group: (name, on_shapes(results, group)) for group, name in
+              _data_sets(results).items()}  # fmt: skip
+    every = {data: results.rows("rooms").on(data) for data in MPI3D}
+    return answer | {data: (TITLES[data], rows) for data, rows in every.items() if rows}
 
 
 def _number(value: float | None) -> str:
@@ -293,9 +328,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import image_grid, panel_grid
     from zscope.plots.theme import BLUE, GREY, RED, SMALL, title
 
-    figure, grid = panel_grid(1, 2, width=7.2, height=2.9)
-    for ax, group in zip(grid[0], DATA, strict=True):
-        every = _main(results, group)
+    shown_sets = _shown(results)
+    figure, grid = panel_grid(1, len(shown_sets), width=3.6 * len(shown_sets), height=2.9)
+    for ax, (group, (data, every)) in zip(grid[0], shown_sets.items(), strict=True):
         models = {
             name: every.where(model=name) for name in dict.fromkeys(r["model"] for r in every)
         }
@@ -315,17 +350,20 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         if floor:
             ax.axhline(floor, color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), label="real data")
         ax.set_xticks(range(len(models)), list(models), rotation=40, ha="right")
-        title(ax, DATA[group])
+        title(ax, data)
         ax.set_ylabel("Fréchet distance" if ax is grid[0][0] else "")
-    if grid[0][1].get_legend_handles_labels()[1]:
-        grid[0][1].legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    if grid[0][-1].get_legend_handles_labels()[1]:
+        grid[0][-1].legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     yield Figure(
         "distances", "Fréchet distance of samples to held-out pictures, lower is better: bars are "
         "means, crosses seeds, lines ± a standard deviation. Models without a prior have hybrids "
         "only.", figure, row="E-F3",
     )  # fmt: skip
-    for group, data in DATA.items():
-        shown = [row for row in _main(results, group) if "pictures" in row]
+    pictured = dict(shown_sets)
+    if faces := results.rows("faces"):
+        pictured["faces"] = ("CelebA", faces)
+    for group, (data, every) in pictured.items():
+        shown = [row for row in every if "pictures" in row]
         originals = next((row["originals"] for row in shown if "originals" in row), None)
         if originals is None:
             continue
@@ -355,9 +393,10 @@ STUDY = Study(
             "needs CelebA; here rooms and MNIST"),
     ),
     grids={"rooms": SCORES, "digits": GENERATION, "room_classifiers": ROOM_CLASSIFIERS,
-           "digit_classifiers": DIGIT_CLASSIFIER},
+           "digit_classifiers": DIGIT_READER, "faces": FACES},
     measures=(
         each_run(measure, "rooms", "digits"),
+        each_run(measure_faces, "faces"),
         once(measure_extractor, "room_classifiers", "digit_classifiers"),
     ),
     tables=tables,

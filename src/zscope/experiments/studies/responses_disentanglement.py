@@ -8,7 +8,8 @@ Beware of collapse: few causal latents make CDS rise by themselves, and none lea
 Claims about β are judged only where models use their latents: at least 5 causal ones at β 1 and 2
 at β 8, a criterion that does not look at any score. Rows of M* for a factor with n values are
 larger by sqrt(n / (n - 1)) in the authors' script; the default here corrects for it, and both are
-in the table. DCI grows with the number of rows, which is the same for all runs.
+in the table. DCI grows with the number of rows, which is the same for all runs. At scale paper the
+grid has some values of each factor of the run's own data, and MPI3D has tables of its own.
 
 Leeb et al., arXiv:2106.16091, section 6.3, table 1, figures 6, 10 and 11.
 """
@@ -23,6 +24,7 @@ import numpy as np
 from zscope import data as datasets
 from zscope.assays.disentanglement.dci import dci
 from zscope.assays.responses.panel import StructurePanel, structure_panel
+from zscope.data.dataset import Dataset
 from zscope.errors import Undefined, ZscopeError
 from zscope.experiments.studies.grid import FIRST_SEED
 from zscope.experiments.studies.grids.responses import ROOMS
@@ -35,10 +37,12 @@ from zscope.experiments.studies.judging import (
     mean_interval,
 )
 from zscope.experiments.studies.rows import Rows, correlation, differences, slopes
+from zscope.experiments.studies.shared.scales import TITLES, on_shapes, setting
+from zscope.experiments.studies.shared.sizes import all_data
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 
-__all__ = ["GRID", "SAMPLES", "STUDY"]
+__all__ = ["SAMPLES", "STUDY", "coarse_grid", "complete_grid"]
 
 SAMPLES = 256
 """Observations for each factor from which M* is measured."""
@@ -48,6 +52,7 @@ GRID = {"resolution": 16, "floor_hue": 4, "wall_hue": 4, "object_hue": 4, "scale
 """A complete grid of factor values: 3,840 pictures."""
 TINY = {"resolution": 16, "floor_hue": 2, "wall_hue": 2, "object_hue": 2, "scale": 2,
         "shape": "cube,sphere", "orientation": 2}  # fmt: skip
+MATRICES = (("responses", "response"), ("conditioned", "M*"), ("importance", "importance"))
 SCORES = {"cds": "CDS", "dci": "DCI-D", "irs": "IRS", "mig": "MIG"}
 PUBLISHED = {
     (12, 1): (0.44, 0.3, 0.44, 0.07), (12, 2): (0.49, 0.36, 0.46, 0.09),
@@ -56,10 +61,41 @@ PUBLISHED = {
     (24, 4): (0.72, 0.67, 0.57, 0.17), (24, 8): (0.78, 0.73, 0.64, 0.2),
 }  # fmt: skip
 """Table 1, 3D Shapes: CDS, DCI-D, IRS, MIG by latents and β; means of 2 seeds."""
+MPI3D = {
+    "mpi3d-toy": {
+        (12, 1): (0.69, 0.33, 0.58, 0.32), (12, 2): (0.86, 0.17, 0.59, 0.14),
+        (12, 4): (0.66, 0.11, 0.61, 0.05), (12, 8): (1.0, 0.13, 0.79, 0.1),
+    },
+    "mpi3d-real": {
+        (12, 1): (0.61, 0.24, 0.51, 0.07), (12, 2): (0.69, 0.26, 0.72, 0.24),
+        (12, 4): (0.4, 0.09, 0.75, 0.04), (12, 8): (0.7, 0.08, 0.71, 0.04),
+    },
+}  # fmt: skip
+"""The same of table 3; its structure scores are in the study responses-structure."""
+
+
+def complete_grid(run: Trained) -> Dataset:
+    """Pictures of a complete grid of factor values: rooms, or at scale paper the run's own data."""
+    if run.among.scale == "paper":
+        return coarse_grid(all_data(run))
+    return datasets.load("rooms", **(TINY if run.tiny else GRID))
+
+
+def coarse_grid(data: Dataset, most: int = 4_000) -> Dataset:
+    """All combinations of some values of each factor, evenly spaced; at most so many pictures."""
+    factors = np.asarray(data.factors)
+    values = [np.unique(column) for column in factors.T]
+    counts = [len(each) for each in values]
+    while np.prod(counts) > most:
+        counts[int(np.argmax(counts))] -= 1
+    rows = np.ones(len(factors), bool)
+    for column, own, count in zip(factors.T, values, counts, strict=True):
+        rows &= np.isin(column, own[np.linspace(0, len(own) - 1, count).round().astype(int)])
+    return data.subset(rows)
 
 
 def measure(run: Trained) -> dict[str, Any]:
-    grid = datasets.load("rooms", **(TINY if run.tiny else GRID))
+    grid = complete_grid(run)
     recording, held_out = run.recording(data=grid, samples=4_000), run.recording()
     responses = run.assay("response-matrix", held_out)
     untrained = run.recording(run.untrained)
@@ -83,7 +119,7 @@ def measure(run: Trained) -> dict[str, Any]:
         "agreement": panel.score, "agreement_chance": panel.chance, "bimodal": panel.bimodal,
         "edges": len(panel.edges),
     }  # fmt: skip
-    if run.seed == 20:
+    if run.is_first:
         answers["panel"] = {
             "responses": panel.responses.relative.numpy(),
             "conditioned": panel.conditioned.matrix.numpy(),
@@ -145,7 +181,7 @@ def measure_ends(runs: list[Trained]) -> dict[str, Any]:
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    rows = results.rows("rooms", latents=12)
+    rows = on_shapes(results, "rooms", latents=12)
     used = {beta: own.values("causal") for beta, own in rows.by("beta").items()}
     few = [
         f"β {beta}: {min(used[beta]):g} causal latents, {least} are needed"
@@ -182,7 +218,7 @@ def claims(results: Results) -> Iterator[Claim]:
             statistic="Spearman's correlation over all runs with 12 latents",
             presupposes=collapsed, needs=needs,
         )  # fmt: skip
-    wide, narrow = results.rows("rooms", latents=24, beta=4), rows.where(beta=4)
+    wide, narrow = on_shapes(results, "rooms", latents=24, beta=4), rows.where(beta=4)
     rises = {key: differences(wide, narrow, key) for key in SCORES}
     for number, key in enumerate(("cds", "irs", "mig"), 1):
         extra = {s: v - rises[key][s] for s, v in rises["dci"].items() if s in rises[key]}
@@ -197,7 +233,7 @@ def claims(results: Results) -> Iterator[Claim]:
                       statistic="rise of DCI-D minus rise of the other, β 4", **about),
             ], source="table 1", published=about["published"], needs=needs,
         )  # fmt: skip
-    every = results.rows("rooms")
+    every = on_shapes(results, "rooms")
     yield claim(
         "A-F6", "c1", "M* and DCI's importance agree on which latent carries which factor",
         source="figures 6 and 11", expect=above(0),
@@ -253,26 +289,41 @@ def _controls(rows: Rows, key: str, name: str) -> list[Control]:
 
 
 def tables(results: Results) -> Iterator[Table]:
+    few = setting(results, "Small: rooms at 16 x 16, reconstruction x 256, convolutions, 4,000 "
+                  "steps; published: 3D Shapes at 64 x 64, 100,000 steps, 2 seeds.")  # fmt: skip
+    grid = "" if results.scale == "paper" else " of 3,840 pictures"
+    note = (f"{few} CDS and CCS with {SAMPLES} observations for each factor of a grid{grid}, the "
+            "others on 3,000 held-out ones. In brackets: how many seeds have a score."
+            + ("" if results.scale == "paper" else " DCI-D (dlib): of one seed."))  # fmt: skip
+    yield Table(
+        "table-1", "Disentanglement by β (table 1)",
+        _cells(on_shapes(results, "rooms"), PUBLISHED), left=2, row="A-T1", notes=[note],
+    )  # fmt: skip
+    for data, published in MPI3D.items():
+        if rows := results.rows("rooms").on(data):
+            yield Table(
+                f"table-3-{data}", f"Disentanglement by β on {TITLES[data]} (table 3)",
+                _cells(rows, published), left=2, row="A-F17", notes=[note],
+            )  # fmt: skip
+
+
+def _cells(
+    every: Rows, published: Mapping[tuple[int, int], tuple[float, ...]]
+) -> list[list[str]]:  # fmt: skip
+    """A line for each number of latents and β."""
     header = ["d", "β", "causal"]
     for name in SCORES.values():
         header += [name, "published"]
     header += ["CCS", "CDS (authors)", "DCI-D (dlib)", "MIG (dlib)", "untrained CDS",
                "untrained DCI-D", "seeds"]  # fmt: skip
     cells = [header]
-    for (latents, beta), rows in results.rows("rooms").by("latents", "beta").items():
+    for (latents, beta), rows in every.by("latents", "beta").items():
         line = [str(latents), f"{beta:g}", _mean(rows, "causal", 1)]
         for k, key in enumerate(SCORES):
-            line += [_mean(rows, key), f"{PUBLISHED[latents, int(beta)][k]:g}"]
+            line += [_mean(rows, key), f"{published[latents, int(beta)][k]:g}"]
         keys = ("ccs", "cds_authors", "dci_dlib", "mig_dlib", "untrained_cds", "untrained_dci")
         cells.append([*line, *(_mean(rows, key) for key in keys), str(len(rows))])
-    yield Table(
-        "table-1", "Disentanglement by β (table 1)", cells, left=2, row="A-T1",
-        notes=["Small: rooms at 16 x 16, reconstruction x 256, convolutions, 4,000 steps; "
-               "published: 3D Shapes at 64 x 64, 100,000 steps, 2 seeds. CDS and CCS with "
-               f"{SAMPLES} observations for each factor of a grid of 3,840 pictures, the others on "
-               "3,000 held-out ones. In brackets: how many seeds have a score. DCI-D (dlib): of "
-               "one seed."],
-    )  # fmt: skip
+    return cells
 
 
 def _mean(rows: Rows, key: str, digits: int = 2) -> str:
@@ -286,7 +337,7 @@ def _mean(rows: Rows, key: str, digits: int = 2) -> str:
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import causal_graph, heatmap, lines_over, panel_grid
 
-    rows = results.rows("rooms", latents=12)
+    rows = on_shapes(results, "rooms", latents=12)
     series = {
         name: {beta: own.values(key) for beta, own in rows.by("beta").items()}
         for key, name in SCORES.items()
@@ -295,36 +346,45 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         "scores", "Scores against β with 12 latents: a point for each seed, 95 % bars.",
         lines_over(series, x="β", y="score", log=True), row="A-T1",
     )  # fmt: skip
-    shown = [(row["latents"], row["beta"], row["panel"]) for row in results.rows("rooms")
-             if "panel" in row]  # fmt: skip
-    small = [each for each in shown if each[0] == 12]
-    if small:
-        figure, grid = panel_grid(
-            3, len(small), height=5.2, gridspec_kw={"height_ratios": [2, 1, 1]}
-        )
-        names = (("responses", "response"), ("conditioned", "M*"), ("importance", "importance"))
-        for column, (_, beta, panel) in zip(grid.T, small, strict=True):
-            for ax, (key, label) in zip(column, names, strict=True):
-                own = {} if key == "responses" or beta != 1 else {"rows": panel["factors"]}
-                title = f"β {beta:g}" if key == "responses" else ""
-                heatmap(np.asarray(panel[key]), label=label, ax=ax, numbered=0, title=title, **own)
-        yield Figure(
-            "matrices", "Response matrix M (relative), conditioned matrix M* and DCI importance by "
-            "β, 12 latents, seed 20.", figure, row="A-F10",
-        )  # fmt: skip
-    for latents, beta, panel in shown:
-        if latents == 24:
+    yield from _plot_matrices(rows, "matrices", "", "A-F10")
+    for data in MPI3D:
+        own = results.rows("rooms").on(data)
+        yield from _plot_matrices(own, f"matrices-{data}", f"{TITLES[data]}: ", "A-F17")
+    for row in on_shapes(results, "rooms", latents=24, beta=4):
+        if "panel" in row:
+            panel = row["panel"]
             figure, grid = panel_grid(2, 2, width=7.4, height=5.6)
-            names = (("responses", "response"), ("conditioned", "M*"), ("importance", "importance"))
-            for ax, (key, label) in zip(grid.flat, names, strict=False):
+            for ax, (key, label) in zip(grid.flat, MATRICES, strict=False):
                 heatmap(np.asarray(panel[key]), label=label, ax=ax, numbered=0, x="latent",
                         rows=None if key == "responses" else panel["factors"])  # fmt: skip
             causal_graph(_graph(panel), ax=grid[1, 1])
             yield Figure(
-                "panel-24", f"A model with 24 latents (β {beta:g}, seed 20): response matrix M, "
-                "conditioned matrix M*, importance of DCI, and the graph of the causal latents.",
+                "panel-24",
+                f"A model with 24 latents (β {row['beta']:g}, seed {row['seed']}): response "
+                "matrix M, conditioned matrix M*, importance of DCI, and the graph of the causal "
+                "latents.",
                 figure, row="A-F6",
             )  # fmt: skip
+
+
+def _plot_matrices(rows: Rows, name: str, words: str, row: str) -> Iterator[Figure]:
+    """The matrices of the models that have them, side by side by β."""
+    from zscope.plots import heatmap, panel_grid
+
+    shown = [each for each in rows if "panel" in each]
+    if not shown:
+        return
+    figure, grid = panel_grid(3, len(shown), height=5.2, gridspec_kw={"height_ratios": [2, 1, 1]})
+    for column, each in zip(grid.T, shown, strict=True):
+        panel = each["panel"]
+        for ax, (key, label) in zip(column, MATRICES, strict=True):
+            own = {"rows": panel["factors"]} if key != "responses" and each is shown[0] else {}
+            title = f"β {each['beta']:g}" if key == "responses" else ""
+            heatmap(np.asarray(panel[key]), label=label, ax=ax, numbered=0, title=title, **own)
+    yield Figure(
+        name, f"{words}Response matrix M (relative), conditioned matrix M* and DCI importance by "
+        f"β, 12 latents, seed {shown[0]['seed']}.", figure, row=row,
+    )  # fmt: skip
 
 
 def _graph(panel: Mapping[str, Any]) -> Any:
@@ -348,7 +408,8 @@ STUDY = Study(
         Row("A-T1", "table 1", "disentanglement scores against β"),
         Row("A-F6", "figures 6 and 11", "matrices and graph of a model with 24 latents"),
         Row("A-F10", "figure 10", "matrices with 12 latents for each β"),
-        Row("A-F17", "figures 17 and 18", "the same on MPI3D", "needs MPI3D; see A-F10"),
+        Row("A-F17", "figures 17 and 18", "the same on MPI3D, with the scores of table 3",
+            "needs MPI3D; see A-F10"),
     ),
     grids={"rooms": ROOMS},
     measures=(each_run(measure), once(measure_ends)),

@@ -54,7 +54,7 @@ def measure_map(run: Trained) -> dict[str, Any]:
             answers[f"{name}{kind}_hybrid_excess"] = share_inside(field, mask, hybrids) - whole
             answers[f"{name}{kind}_share"] = share_inside(field, mask, codes)
             answers[f"{name}{kind}_map"] = whole
-        if not name and run.seed == 20:
+        if not name and run.is_first:
             answers["panels"] = {
                 "axes": [axis[[0, -1]].numpy() for axis in field.axes],
                 "magnitude": field.field.norm(dim=-1).numpy(),
@@ -112,7 +112,7 @@ def measure_paths(run: Trained) -> dict[str, Any]:
             followed = follow_strands(np.stack(decoded), np.array(strands))
             answers[f"{name}_{kind}_hops"] = followed.share_changed
             answers[f"{name}_{kind}_farthest"] = float(followed.farthest.mean())
-        if run.seed == 20 and not crossing and run.group == "helix":
+        if run.is_first and not crossing and run.group == "helix":
             answers["example"] = {**(shown or {}), "decoded": paths["field"][0],
                                   "straight": paths["straight"][0],
                                   "data": recording.observations[:300].numpy()}  # fmt: skip
@@ -222,8 +222,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import panel_grid
     from zscope.plots.theme import diverging, sequential, symmetric_limit
 
-    panels = next((row["panels"] for row in results.rows("helix") if "panels" in row), None)
-    if panels is not None:
+    first = next((row for row in results.rows("helix") if "panels" in row), None)
+    panels = None if first is None else first["panels"]
+    if first is not None and panels is not None:
         (left, right), (low, high) = panels["axes"]
         figure, grid = panel_grid(1, 4, height=2.1)
         for ax, name in zip(grid[0], ("magnitude", "divergence", "curvature"), strict=False):
@@ -240,16 +241,16 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             title="codes", xlabel="z1", ylabel="z2", xlim=(left, right), ylim=(low, high)
         )
         yield Figure(
-            "map", "Response map of one seed (20): size of the field, its divergence (blue: "
-            "converging), its mean curvature (red: positive), and the codes of the data.",
+            "map", f"Response map of one seed ({first['seed']}): size of the field, its divergence "
+            "(blue: converging), its mean curvature (red: positive), and the codes of the data.",
             figure, row="A-F2",
         )  # fmt: skip
-    example = next((row["example"] for row in results.rows("helix") if "example" in row), None)
-    if example is not None and panels is not None:
+    other = next((row for row in results.rows("helix") if "example" in row), None)
+    if other is not None and panels is not None:
         yield Figure(
             "path", "Left: codes (grey), the straight line (orange) and the path that keeps to "
-            "small |F| (blue), seed 20. Right: both decoded, with the data.",
-            _plot_path(example, panels), row="A-F3",
+            f"small |F| (blue), seed {other['seed']}. Right: both decoded, with the data.",
+            _plot_path(other["example"], panels), row="A-F3",
         )  # fmt: skip
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from zscope import data as datasets
 from zscope.assays.responses.maps import ResponseMap
 from zscope.assays.responses.paths import manifold_path
 from zscope.errors import Undefined, ZscopeError
 from zscope.experiments.studies.grids.responses import ROOMS
 from zscope.experiments.studies.judging import Claim, Control, above, claim, mean_interval, within
-from zscope.experiments.studies.responses_disentanglement import GRID, SAMPLES, TINY
+from zscope.experiments.studies.responses_disentanglement import SAMPLES, complete_grid
 from zscope.experiments.studies.responses_helix import share_inside
 from zscope.experiments.studies.responses_plane import count_spikes
-from zscope.experiments.studies.rows import Rows, differences
+from zscope.experiments.studies.rows import Rows, data_name, differences
 from zscope.experiments.studies.shared.pictures import few_shades
+from zscope.experiments.studies.shared.scales import on_shapes, title_of
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
@@ -41,8 +41,8 @@ PATHS = 12
 
 
 def measure(run: Trained) -> dict[str, Any]:
-    grid = datasets.load("rooms", **(TINY if run.tiny else GRID))
-    recording, held_out = run.recording(data=grid, samples=4_000), run.recording()
+    recording = run.recording(data=complete_grid(run), samples=4_000)
+    held_out = run.recording()
     try:
         matrix = run.assay("conditioned-response-matrix", recording, samples=SAMPLES)
         best, pair, found = choose_pair(matrix.matrix.numpy(), matrix.causal)
@@ -64,7 +64,7 @@ def measure(run: Trained) -> dict[str, Any]:
         return {"problem": " ".join(str(error).split())[:200]}
     paths, shown = _paths(run, field, held_out.codes, 2 if run.tiny else PATHS)
     answers |= paths
-    if run.seed == min(each.seed for each in run.among.select(run.group)) and run["beta"] in SHOWN:
+    if run.is_first and run["beta"] in SHOWN:
         some = torch.linspace(0, len(held_out) - 1, 300).round().long()  # data are often sorted
         answers["map"] = {
             "axes": [axis[[0, -1]].numpy() for axis in field.axes],
@@ -154,7 +154,7 @@ def _sheet(field: ResponseMap) -> np.ndarray:
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    rows = results.rows("rooms")
+    rows = on_shapes(results, "rooms")
     fit = Rows(row for row in rows if row.get("qualifies"))
     none = "" if len({row["seed"] for row in fit}) >= 4 else (
         f"a factor in two latents: {len(fit)} of {len(rows)} models"
@@ -212,18 +212,20 @@ def tables(results: Results) -> Iterator[Table]:
             "idle_converging": "div < 0, idle pair", "untrained_converging": "div < 0, untrained",
             "jump": "largest step, path", "line_jump": "straight", "far": "distance, path",
             "line_far": "straight"}  # fmt: skip
-    cells = [["d", "β", "seed", "factor", "pair", *keys.values()]]
+    published = results.scale == "paper"  # several data sets
+    cells = [[*(["data"] if published else []), "d", "β", "seed", "factor", "pair", *keys.values()]]
     for row in results.rows("rooms"):
         values = (row.get(key) for key in keys)
         cells.append(
-            [str(row["latents"]), f"{row['beta']:g}", str(row["seed"]), row.get("factor", ""),
+            [*([title_of(row["data"])] if published else []), str(row["latents"]),
+             f"{row['beta']:g}", str(row["seed"]), row.get("factor", ""),
              ", ".join(map(str, row.get("pair", []))),
              *("" if value is None else f"{value:.3g}" for value in values)]
         )  # fmt: skip
     title = "The factor with most of its responses in two latents, of each model"
     note = (f"Judged are models in which two causal latents hold {SHARE:g} of the responses to a "
             f"factor, and the second of them {SECOND:g}.")  # fmt: skip
-    yield Table("pairs", title, cells, left=5, row="A-F4", notes=[note])
+    yield Table("pairs", title, cells, left=6 if published else 5, row="A-F4", notes=[note])
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
@@ -250,13 +252,29 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         for ax in grid[0]:
             ax.set(xlabel=f"latent {row['pair'][0]}", ylabel=f"latent {row['pair'][1]}")
         yield Figure(
-            f"map-{row['latents']}-{row['beta']:g}",
-            f"{row['latents']} latents, β {row['beta']:g}, seed 20: the two latents that hold "
+            f"map-{_name(row)}",
+            f"{_words(row)}: the two latents that hold "
             f"{row['share']:.0%} of the responses to {row['factor']}.",
-            figure, row="A-F4" if row["latents"] == 24 else "A-F12",
+            figure, row=_row(row, "A-F4" if row["latents"] == 24 else "A-F12"),
         )  # fmt: skip
         if "film" in row["map"]:
             yield _plot_path(row, box)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    """Latents and β, after the data set where it is MPI3D."""
+    data = f"{data_name(row['data'])}-" if _row(row, "") else ""
+    return f"{data}{row['latents']}-{row['beta']:g}"
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    data = f"{title_of(row['data'])}, " if _row(row, "") else ""
+    return f"{data}{row['latents']} latents, β {row['beta']:g}, seed {row['seed']}"
+
+
+def _row(row: Mapping[str, Any], shapes: str) -> str:
+    """The row of the study that a figure belongs to: that of 3D Shapes, or that of MPI3D."""
+    return "A-F19" if data_name(row["data"]).startswith("mpi3d") else shapes
 
 
 def _plot_path(row: Mapping[str, Any], box: tuple[float, ...]) -> Figure:
@@ -277,9 +295,9 @@ def _plot_path(row: Mapping[str, Any], box: tuple[float, ...]) -> Figure:
     height = lines[0].shape[0]
     grid[0, 1].set(xticks=[], yticks=[height / 2, 1.5 * height], yticklabels=["straight", "path"])
     return Figure(
-        f"path-{row['latents']}-{row['beta']:g}", f"{row['latents']} latents, β {row['beta']:g}, "
-        f"seed {row['seed']}: codes of data, the straight line and the path that follows the field "
-        "between two of them, and what both decode to.", figure, row="A-F5",
+        f"path-{_name(row)}", f"{_words(row)}: codes of data, the straight line and the path that "
+        "follows the field between two of them, and what both decode to.", figure,
+        row=_row(row, "A-F5"),
     )  # fmt: skip
 
 

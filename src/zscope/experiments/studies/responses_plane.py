@@ -20,11 +20,12 @@ import torch
 
 from zscope.assays.responses.maps import ResponseMap
 from zscope.autoencoder import Autoencoder
-from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
+from zscope.experiments.studies.grids.consistency import PLANE_CLASSIFIER
 from zscope.experiments.studies.grids.responses import PLANE
 from zscope.experiments.studies.judging import Claim, Control, above, claim, mean_interval
 from zscope.experiments.studies.rows import Rows, differences
 from zscope.experiments.studies.shared.pictures import few_shades
+from zscope.experiments.studies.shared.scales import TITLES, setting, title_of
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
@@ -32,7 +33,6 @@ from zscope.randomness import named_generator
 __all__ = ["STUDY", "count_spikes"]
 
 FIGURES = {"mnist": ("A-F25", "A-F26", "A-F27"), "fashion-mnist": ("A-F28", "A-F29", "A-F30")}
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 def measure(run: Trained) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def measure(run: Trained) -> dict[str, Any]:
         "confidence_shuffled": _read(classifier, shuffled)[1],
         "contraction": _contraction(run.model, far),
     }
-    if run.seed == 20:
+    if run.is_first:
         answers["maps"] = {
             name: {
                 # Every second cell is enough for a picture of this size.
@@ -171,9 +171,9 @@ def _arrows(model: Autoencoder, extent: float, count: int) -> dict[str, np.ndarr
 
 def claims(results: Results) -> Iterator[Claim]:
     for data, (near, wide, arrows) in FIGURES.items():
-        rows = results.rows("plane", data=data)
+        rows = results.rows("plane").on(data)
         collapsed = sum(row.get("collapsed", 0) for row in rows)
-        name, figure = NAMES[data], {r: r.removeprefix("A-F") for r in (near, wide, arrows)}
+        name, figure = TITLES[data], {r: r.removeprefix("A-F") for r in (near, wide, arrows)}
         lost = f"{collapsed} latents have collapsed" if collapsed else ""
         accuracy = mean_interval(rows.values("accuracy"))
         reads = Control(
@@ -228,12 +228,12 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["data", "seed", *keys.values()]]
     for row in Rows(results.rows("plane")):
         values = (row.get(key) for key in keys)
-        cells.append([NAMES[row["data"]], str(row["seed"]),
+        cells.append([title_of(row["data"]), str(row["seed"]),
                       *("" if value is None else f"{value:.3g}" for value in values)])  # fmt: skip
     yield Table(
         "by-seed", "Divergence at class boundaries, and pictures far out", cells, left=2,
         row="A-F25", notes=["The captions speak of 10 curvature spikes; nothing else is published "
-                            "in numbers. Perceptrons, 3,000 steps."],
+                            f"in numbers. {setting(results, 'Perceptrons, 3,000 steps.')}"],
     )  # fmt: skip
 
 
@@ -242,7 +242,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots.theme import BLUE, RED, diverging, symmetric_limit
 
     for data, ids in FIGURES.items():
-        maps = next((r["maps"] for r in results.rows("plane", data=data) if "maps" in r), None)
+        first = next((r for r in results.rows("plane").on(data) if "maps" in r), None)
+        maps = None if first is None else first["maps"]
+        shown = "" if first is None else f"{TITLES[data]}, seed {first['seed']}"
         for name, row in zip(("near", "wide"), ids[:2], strict=True):
             if maps is None:
                 continue
@@ -261,7 +263,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             grid[0, 2].imshow(np.asarray(maps[name]["pictures"]), cmap="gray", extent=box)
             grid[0, 2].set(title="decoded", xlabel="z1", ylabel="z2")
             yield Figure(
-                f"{data}-{name}", f"{NAMES[data]}, seed 20, z in [-{extent:g}, {extent:g}]²: "
+                f"{data}-{name}", f"{shown}, z in [-{extent:g}, {extent:g}]²: "
                 "divergence of the responses with codes (red: diverging), mean curvature, decoded "
                 "pictures.", figure, row=row,
             )  # fmt: skip
@@ -276,8 +278,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                 ax.scatter(*end.T, s=3, color=RED, linewidths=0)
                 ax.set(xlabel="z1", ylabel="z2", aspect="equal")
             yield Figure(
-                f"{data}-arrows", f"{NAMES[data]}, seed 20: from each code (blue) to its response "
-                "(orange).", figure, row=ids[2],
+                f"{data}-arrows", f"{shown}: from each code (blue) to its response (orange).",
+                figure, row=ids[2],
             )  # fmt: skip
 
 
@@ -294,7 +296,7 @@ STUDY = Study(
         Row("A-F29", "figure 29", "the same, [-4, 4]"),
         Row("A-F30", "figure 30", "arrows from codes to responses"),
     ),
-    grids={"plane": PLANE, "classifier": DIGIT_CLASSIFIER},
+    grids={"plane": PLANE, "classifier": PLANE_CLASSIFIER},
     measures=(each_run(measure, "plane"),),
     tables=tables,
     figures=plot_figures,

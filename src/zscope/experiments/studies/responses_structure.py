@@ -33,7 +33,8 @@ from zscope.experiments.studies.judging import (
     compare_groups,
     mean_interval,
 )
-from zscope.experiments.studies.rows import Rows, differences, slopes
+from zscope.experiments.studies.rows import Rows, data_name, differences, mean_and_sd, sd, slopes
+from zscope.experiments.studies.shared.scales import MPI3D, TITLES, on_shapes, setting, title_of
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.randomness import named_generator
@@ -51,12 +52,11 @@ PUBLISHED = {
     "MPI3D real": {1: (8.0, 2.0), 2: (2.9, 0.2), 4: (2.0, 1.0), 8: (0.4, 0.3)},
 }
 """Table 2: structure score x 1,000, mean ± 95 %, 3 seeds."""
-MPI3D = {
+TABLE_3 = {
     "MPI3D toy": {1: "7.81", 2: "17.66", 4: "17.38", 8: "23.63"},
     "MPI3D real": {1: "4.36", 2: "10.13", 4: "17.5", 8: "17.85"},
 }
 """Table 3: structure score x 100, as printed."""
-NAMES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
 
 
 def measure(run: Trained) -> dict[str, Any]:
@@ -102,14 +102,9 @@ def claims(results: Results) -> Iterator[Claim]:
         bool(identity) and abs(identity["score"]) < 2 * identity["error"],
         f"{identity['score']:.2f} ± {identity['error']:.2f}" if identity else "",
     )
-    sets = {
-        "MNIST": results.rows("pictures", data="mnist"),
-        "Fashion-MNIST": results.rows("pictures", data="fashion-mnist"),
-        "3D Shapes": results.rows("rooms", latents=12),
-    }
-    for number, (name, rows) in enumerate(sets.items(), 1):
+    for number, (name, rows) in enumerate(_sets(results).items(), 1):
         published = ", ".join(f"{v:g}±{e:g}" for v, e in PUBLISHED[name].values())
-        here = "rooms" if name == "3D Shapes" else name
+        here = _rooms(results) if name == "3D Shapes" else name
         yield claim(
             "A-T2", f"c1.{number}", f"the structure score falls with β on {here}", source="table 2",
             published=f"{name}, β 1 2 4 8: {published}", expect=below(0),
@@ -120,11 +115,11 @@ def claims(results: Results) -> Iterator[Claim]:
     same = results.rows("rooms as digits")
     for number, (name, data) in enumerate((("MNIST", "mnist"), ("Fashion-MNIST", "fashion-mnist"))):
         for beta in (1, 8):
-            digits = results.rows("pictures", data=data, beta=beta)
+            digits = results.rows("pictures", beta=beta).on(data)
             yield claim(
                 "A-T2", f"c2.{2 * number + (1 if beta == 1 else 2)}",
-                f"the structure score is larger on rooms than on {name}, with one network and "
-                f"β {beta}",
+                f"the structure score is larger on {_rooms(results)} than on {name}, with one "
+                f"network and β {beta}",
                 source="table 2", expect=above(0),
                 published=f"36±2 against {PUBLISHED[name][1][0]:g} at β 1, 23±9 against "
                 f"{PUBLISHED[name][8][0]:g} at β 8",
@@ -132,27 +127,58 @@ def claims(results: Results) -> Iterator[Claim]:
                                       same.where(beta=beta).values("sampled")),
                 statistic="difference of means over seeds", controls=[exact],
             )  # fmt: skip
-    everything = Rows(results.rows("pictures", "rooms").where(latents=12))
-    slope: dict[str, dict[int, float]] = {"mean": {}, "sampled": {}}
-    for seed, rows in everything.by("seed").items():
-        known = Rows(row for row in rows if None not in (row.get("collapsed"), row.get("mean")))
-        if len({row["collapsed"] for row in known}) > 1:
-            for key, own in slope.items():
-                own[seed] = _slope_on_collapsed(known, key)
     about: Any = {"source": "tables 2 and 3", "expect": above(0), "controls": [exact],
                   "published": "toy: .0031 to .00005 in table 2, .078 to .236 in table 3 "
                   "(β 1 to 8)"}  # fmt: skip
-    yield claim_of_parts(
-        "A-T3", "c1", "the score of mean responses rises with the number of collapsed latents, and "
-        "faster than that of sampled ones", [
-            claim("A-T3", "rises", "by mean responses it rises", values=slope["mean"],
+    parts = []
+    for name, rows in _collapsing(results).items():
+        slope = _slopes_on_collapsed(rows)
+        words = f"{name}: " if name else ""
+        parts += [
+            claim("A-T3", f"{words}rises", "by mean responses it rises", values=slope["mean"],
                   statistic="slope of the score of mean responses on the number of collapsed "
                   "latents", **about),
-            claim("A-T3", "faster", "and faster than by sampled ones",
+            claim("A-T3", f"{words}faster", "and faster than by sampled ones",
                   values={s: v - slope["sampled"][s] for s, v in slope["mean"].items()},
                   statistic="the same, mean minus sampled responses", **about),
-        ], source="tables 2 and 3", published=about["published"], ours=True,
+        ]  # fmt: skip
+    yield claim_of_parts(
+        "A-T3", "c1", "the score of mean responses rises with the number of collapsed latents, and "
+        "faster than that of sampled ones", parts, source="tables 2 and 3",
+        published=about["published"], ours=True,
     )  # fmt: skip
+
+
+def _rooms(results: Results) -> str:
+    return "3D Shapes" if results.scale == "paper" else "rooms"
+
+
+def _sets(results: Results) -> dict[str, Rows]:
+    """The runs with 12 latents on each data set of table 2; MPI3D at scale paper only."""
+    sets = {TITLES[data]: results.rows("pictures").on(data) for data in ("mnist", "fashion-mnist")}
+    sets["3D Shapes"] = on_shapes(results, "rooms", latents=12)
+    if results.scale == "paper":
+        rows = results.rows("rooms", latents=12)
+        sets |= {TITLES[data]: rows.on(data) for data in ("mpi3d-toy", "mpi3d-real")}
+    return sets
+
+
+def _collapsing(results: Results) -> dict[str, Rows]:
+    """The runs that table 3 is about, MPI3D by its version; at scale small the data at hand."""
+    if results.scale == "paper":
+        return {name: rows for name, rows in _sets(results).items() if name in TABLE_3}
+    return {"": results.rows("pictures", "rooms", latents=12)}
+
+
+def _slopes_on_collapsed(rows: Rows) -> dict[str, dict[int, float]]:
+    """Of both kinds of score, for each seed whose runs differ in their collapsed latents."""
+    slope: dict[str, dict[int, float]] = {"mean": {}, "sampled": {}}
+    for seed, every in rows.by("seed").items():
+        known = Rows(row for row in every if None not in (row.get("collapsed"), row.get("mean")))
+        if len({row["collapsed"] for row in known}) > 1:
+            for key, own in slope.items():
+                own[seed] = _slope_on_collapsed(known, key)
+    return slope
 
 
 def _untrained(rows: Rows) -> Control:
@@ -175,54 +201,72 @@ def tables(results: Results) -> Iterator[Table]:
     for (group, data, beta), rows in (
         results.rows().where(latents=12).by("group", "data", "beta").items()
     ):
-        name = NAMES.get(data, "3D Shapes")
+        name, known = TITLES.get(data_name(data), "3D Shapes"), rows.values("sampled")
         printed = PUBLISHED[name].get(int(beta)) if group != "rooms as digits" else None
-        shown = {"rooms": "rooms", "rooms as digits": "rooms (network of the digits)"}
+        here = title_of(data)
+        shown = {"rooms": here, "rooms as digits": f"{here} (network of the digits)"}
         keys = ("error", "causal_score", "mean", "untrained", "codes", "collapsed", "causal")
         cells.append(
             [
-                shown.get(group, name), f"{beta:g}", str(mean_interval(rows.values("sampled"))),
+                shown.get(group, name), f"{beta:g}", str(mean_interval(known)),
                 "" if printed is None else f"{name} {printed[0]:g} ± {printed[1]:g}",
-                f"{np.std(rows.values('sampled'), ddof=1):.2g}" if len(rows) > 1 else "",
+                f"{sd(known):.2g}" if len(known) > 1 else "",
                 *(f"{np.mean(rows.values(key)):.3g}" if rows.values(key) else "" for key in keys),
                 str(len(rows)),
             ]
         )  # fmt: skip
     yield Table(
         "structure-score", "Structure score by β (table 2)", cells, left=2, row="A-T2",
-        notes=["Small: perceptrons 784-256-256 (digits, 3,000 steps) and convolutions at 16 x 16 "
-               "(rooms, 4,000 steps, reconstruction x 256); published: convolutions, 100,000 "
-               "steps. Sampled responses, U-statistic, 2,048 samples. Causal: of those only."],
+        notes=[setting(results, "Small: perceptrons 784-256-256 (digits, 3,000 steps) and "
+               "convolutions at 16 x 16 (rooms, 4,000 steps, reconstruction x 256); published: "
+               "convolutions, 100,000 steps.")
+               + " Sampled responses, U-statistic, 2,048 samples. Causal: of those only."],
     )  # fmt: skip
+    if results.scale == "paper":
+        yield _table_3(results)
+        return
     cells = [["data", "β", "published x 100 (table 3)"]]
     cells += [
-        [name, str(beta), value] for name, row in MPI3D.items() for beta, value in row.items()
+        [name, str(beta), value] for name, row in TABLE_3.items() for beta, value in row.items()
     ]
     title = "Published structure scores of MPI3D (table 3)"
     note = "MPI3D is not built in: run with --scale paper after zscope data fetch."
     yield Table("table-3", title, cells, left=2, row="A-T3", notes=[note])
 
 
+def _table_3(results: Results) -> Table:
+    """The structure scores of MPI3D by both kinds of responses, beside table 3."""
+    cells = [["data", "β", "mean x 100", "sampled x 100", "published x 100", "collapsed", "seeds"]]
+    for name, printed in TABLE_3.items():
+        for beta, rows in _sets(results)[name].by("beta").items():
+            scores = [[value / 10 for value in rows.values(key)] for key in ("mean", "sampled")]
+            cells.append([name, f"{beta:g}", *map(mean_and_sd, scores), printed[int(beta)],
+                          mean_and_sd(rows.values("collapsed"), 1), str(len(rows))])  # fmt: skip
+    note = "The paper does not say which responses table 3 has. Its other scores: see A-F17."
+    return Table("table-3", "Structure scores of MPI3D (table 3)", cells, left=2, row="A-T3",
+                 notes=[note])  # fmt: skip
+
+
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import lines_over, panel_grid, scatter_groups
 
-    figure, grid = panel_grid(1, 3, height=2.3)
-    sets = {
-        "MNIST": results.rows("pictures", data="mnist"),
-        "Fashion-MNIST": results.rows("pictures", data="fashion-mnist"),
-        "3D Shapes": results.rows("rooms", latents=12),
-    }
+    sets = _sets(results)
+    figure, grid = panel_grid(1, len(sets), width=7.0 / 3 * len(sets), height=2.3)
     for ax, (name, rows) in zip(grid[0], sets.items(), strict=True):
         levels = {beta: own.values("sampled") for beta, own in rows.by("beta").items()}
-        title = "rooms; published: 3D Shapes" if name == "3D Shapes" else name
+        stand_in = name == "3D Shapes" and results.scale != "paper"
+        title = "rooms; published: 3D Shapes" if stand_in else name
         lines_over({"here": levels}, x="β", y="structure score x 1000", log=True, ax=ax,
                    published={name: PUBLISHED[name]}, title=title)  # fmt: skip
     yield Figure(
         "structure-score", "Structure score (sampled responses) against β: a point for each seed, "
-        "95 % bars; grey diamonds: published mean and interval, of larger networks.",
+        "95 % bars; grey diamonds: published mean and interval"
+        + ("." if results.scale == "paper" else ", of larger networks."),
         figure, row="A-T2",
     )  # fmt: skip
     rows = results.rows("pictures", "rooms")
+    if results.scale == "paper":
+        rows = rows.on(*MPI3D)
     groups = {kind: (rows.values("collapsed"), rows.values(kind)) for kind in ("sampled", "mean")}
     yield Figure(
         "collapse", "Structure score of every run against its number of collapsed latents, by "

@@ -25,6 +25,7 @@ tables 1 to 4.
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,7 @@ from zscope.experiments.studies.rows import (
     sd,
 )
 from zscope.experiments.studies.shared.readers import Readers, accuracy_control
+from zscope.experiments.studies.shared.scales import MPI3D, TITLES, on_shapes, setting
 from zscope.experiments.studies.shared.structural_published import PUBLISHED
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
@@ -210,14 +212,20 @@ def _cross_entropy(real: torch.Tensor, decoded: torch.Tensor) -> float:
 
 
 def measure_classifiers(runs: list[Trained]) -> dict[str, Any]:
-    return {"accuracies": Readers(runs).accuracies}
+    """The accuracies on 3D Shapes, or rooms, and at scale paper also on MPI3D."""
+    answers: dict[str, Any] = {}
+    for data in dict.fromkeys(run["data"] for run in runs):
+        key = f"accuracies {data}" if data in MPI3D else "accuracies"
+        answers[key] = Readers([run for run in runs if run["data"] == data]).accuracies
+    return answers
 
 
 def _models(results: Results) -> dict[str, Rows]:
     """The runs on 3D Shapes, or on rooms, by the printed name of their model."""
-    rows = results.rows("models")
-    if results.scale == "paper":
-        rows = rows.where(data="shapes3d")
+    return _by_printed_name(results, on_shapes(results, "models"))
+
+
+def _by_printed_name(results: Results, rows: Rows) -> dict[str, Rows]:
     return {printed_name(name, results.scale): own for name, own in rows.by("model").items()}
 
 
@@ -226,16 +234,18 @@ def claims(results: Results) -> Iterator[Claim]:
     sae, ae = models.get("SAE-12", Rows()), models.get("AE", Rows())
     ends = _controls(sae, ae)
     needs = "all factors encoded: longer training at 64 x 64 pixels (--scale paper)"
+    here = partial(_here, scale=results.scale)
+    whose = "" if results.scale == "paper" else "'s counterpart"
 
     def compare(name: str, first: str, second: str, key: str = "dci", **about: Any) -> Claim:
         printed = [PUBLISHED["shapes3d"][each][list(NAMES).index(key)] for each in (first, second)]
-        given = {"sentence": f"{NAMES[key]} of {_here(first)} is above that of {_here(second)}",
+        given = {"sentence": f"{NAMES[key]} of {here(first)} is above that of {here(second)}",
                  "expect": above(0), "controls": [], **about}  # fmt: skip
         return claim(
             "E-T1", name, given.pop("sentence"), source="table 1", needs=needs,
             published=f"{printed[0]:g} and {printed[1]:g}",
             values=differences(models.get(first, Rows()), models.get(second, Rows()), key),
-            statistic=f"{NAMES[key]} of {first}'s counterpart minus {second}'s, same seed", **given,
+            statistic=f"{NAMES[key]} of {first}{whose} minus {second}'s, same seed", **given,
         )  # fmt: skip
 
     for number, other in enumerate(("AE", "WAE", "VAE", "βTCVAE", "AdaAE-12"), 1):
@@ -244,7 +254,7 @@ def claims(results: Results) -> Iterator[Claim]:
     yield compare("c7", "SAE-12", "SAE-6", controls=ends)
     yield compare(
         "c8", "AdaAE-12", "AE", expect=below(MARGIN),
-        sentence=f"DCI of adaae-6 (for AdaAE-12) is not above that of ae by more than {MARGIN:g}",
+        sentence=f"DCI of {here('AdaAE-12')} is not above that of ae by more than {MARGIN:g}",
         controls=[*_chance(ae, "dci"), *_chance(models.get("AdaAE-12", Rows()), "dci")],
     )  # fmt: skip
     pairs = models.get("SAE-6", Rows())
@@ -269,6 +279,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 def _reconstruction_claims(results: Results, models: dict[str, Rows]) -> Iterator[Claim]:
     source = "figures 2 and 8"
+    whose = "" if results.scale == "paper" else "'s counterpart"
     comparisons = (
         ("c1", "SAE-12", "AE", below(0), "better"),
         ("c2", "VAE", "AE", above(0), "worse"),
@@ -277,11 +288,11 @@ def _reconstruction_claims(results: Results, models: dict[str, Rows]) -> Iterato
     for name, first, second, expect, word in comparisons:
         one, two = (models.get(each, Rows()) for each in (first, second))
         yield claim(
-            "E-F2", name, f"{_here(first)} reconstructs {word} than {_here(second)}",
+            "E-F2", name, f"{_here(first, results.scale)} reconstructs {word} than "
+            f"{_here(second, results.scale)}",
             source=source, expect=expect,
             values=log_ratios(one, two, "excess"),
-            statistic=f"log of the cross entropy above its floor, {first}'s counterpart minus "
-            f"{second}'s",
+            statistic=f"log of the cross entropy above its floor, {first}{whose} minus {second}'s",
         )  # fmt: skip
     every = Rows(row for rows in models.values() for row in rows)
     yield claim(
@@ -292,8 +303,10 @@ def _reconstruction_claims(results: Results, models: dict[str, Rows]) -> Iterato
     )  # fmt: skip
 
 
-def _here(name: str) -> str:
-    """A published model by the name of its counterpart at scale small."""
+def _here(name: str, scale: str) -> str:
+    """A published model; at scale small by the name of its counterpart."""
+    if scale == "paper":
+        return name
     small = {"SAE-12": "sae-6", "SAE-6": "sae-3", "VLAE-12": "vlae-6", "AdaAE-12": "adaae-6"}
     return f"{small[name]} (for {name})" if name in small else name
 
@@ -321,16 +334,18 @@ def _controls(sae: Rows, ae: Rows) -> list[Control]:
 
 
 def tables(results: Results) -> Iterator[Table]:
-    note = (
+    note = setting(
+        results,
         "Small: rooms at 16 x 16, networks with 6 blocks of 16 filters, 6 latents, 1,500 steps; "
         "3,000 held-out pictures; reconstruction x 16 for variational models. Published: 64 x 64, "
-        "12 blocks of 64 filters, 12 latents, 100,000 steps, 5 seeds. Mean ± standard deviation."
-    )
+        "12 blocks of 64 filters, 12 latents, 100,000 steps, 5 seeds.",
+    ) + " Mean ± standard deviation."  # fmt: skip
     for data, number in TABLES.items():
-        rows = results.rows("models")
-        if results.scale == "paper" or data != "shapes3d":
-            rows = rows.where(data=data)
-        by_name = {printed_name(k, results.scale): own for k, own in rows.by("model").items()}
+        by_name = (
+            _models(results)
+            if data == "shapes3d"
+            else _by_printed_name(results, results.rows("models").on(data))
+        )
         header = ["model", "here"]
         for name in NAMES.values():
             header += [name, "published"]
@@ -342,11 +357,12 @@ def tables(results: Results) -> Iterator[Table]:
                 line += [mean_and_sd(own.values(key), 3), f"{value:.3f}"]
             cells.append([*line, str(len(own))])
         title = f"Disentanglement (table {number}{' and figure 5' if number == 1 else ''})"
-        missing = "Without a number: only at scale paper."
+        missing = [] if results.scale == "paper" else ["Without a number: only at scale paper."]
         yield Table(f"table-{number}", title, cells, left=2, row=f"E-T{number}",
-                    notes=[note, missing])  # fmt: skip
+                    notes=[note, *missing])  # fmt: skip
     columns = {
-        "dci_dlib": "DCI, dlib (one seed)", "mig_dlib": "MIG, dlib", "irs_dlib": "IRS, dlib",
+        "dci_dlib": "DCI, dlib" + ("" if results.scale == "paper" else " (one seed)"),
+        "mig_dlib": "MIG, dlib", "irs_dlib": "IRS, dlib",
         "modularity_dlib": "Mod, dlib", "explicitness_dlib": "Exp, dlib",
         "untrained_dci": "untrained DCI", "dci_chance": "permuted", "turned": "turned",
         "dci_groups": "by variables", "dci_other_pairs": "other pairs",
@@ -361,20 +377,29 @@ def tables(results: Results) -> Iterator[Table]:
                 notes=[f"A factor is encoded if trees predict it with a skill above {LEARNED:g}; "
                        "turned: codes in a random rotation; other pairs: mean over other ways of "
                        "pairing the latents."])  # fmt: skip
+    yield _reconstruction_table(results, _models(results), "")
+    for data in MPI3D:
+        if rows := results.rows("models").on(data):
+            yield _reconstruction_table(results, _by_printed_name(results, rows), data)
+
+
+def _reconstruction_table(results: Results, models: dict[str, Rows], data: str) -> Table:
     header = ["model", "here", "cross entropy", "above its floor", "squared error x 1000",
               "Fréchet distance", "seeds"]  # fmt: skip
     cells = [header]
-    for name, own in _models(results).items():
+    for name, own in models.items():
         for row in own:
             row["mse_1000"] = None if row.get("mse") is None else 1000 * row["mse"]
         keys = ("cross_entropy", "excess", "mse_1000", "frechet")
         cells.append(
             [name, own[0]["model"], *(mean_and_sd(own.values(key)) for key in keys), str(len(own))]
         )
-    accuracies = results.once("measure_classifiers").get("accuracies") or {}
+    accuracies = results.once("measure_classifiers").get(f"accuracies {data}".strip()) or {}
     read = ", ".join(f"{name} {value:.2f}" for name, value in accuracies.items())
-    yield Table("reconstruction", "Reconstruction (figures 2 and 8)", cells, left=2, row="E-F2",
-                notes=[f"Published: figures only. The classifiers' accuracy: {read}."])  # fmt: skip
+    title = f"Reconstruction, {TITLES[data]} (figure 2)" if data else ""
+    note = f"Published: figures only. The classifiers' accuracy: {read}."
+    return Table(f"reconstruction-{data}".rstrip("-"), title or "Reconstruction (figures 2 and 8)",
+                 cells, left=2, row="E-F2", notes=[note])  # fmt: skip
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
@@ -402,7 +427,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     grid[0][0].invert_yaxis()
     yield Figure(
         "scores", "Scores by model: crosses are seeds, lines mean ± standard deviation. Grey "
-        "diamonds: published, of the counterpart on 3D Shapes (SAE-12 for sae-6, and so on).",
+        + ("diamonds: published." if results.scale == "paper" else
+           "diamonds: published, of the counterpart on 3D Shapes (SAE-12 for sae-6, and so on)."),
         figure, row="E-T1",
     )  # fmt: skip
     figure, grid = panel_grid(1, 2, width=7.2, height=2.8)
@@ -435,7 +461,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     )
 
 
-MPI3D = "needs MPI3D, whose pictures are not built in (--scale paper)"
+NEEDS = "needs MPI3D, whose pictures are not built in (--scale paper)"
 STUDY = Study(
     name="structural-scores",
     minutes=23,
@@ -443,9 +469,9 @@ STUDY = Study(
     title="Do structural decoders disentangle without regularisation?",
     rows=(
         Row("E-T1", "table 1, figures 5 and 10", "disentanglement scores on 3D Shapes"),
-        Row("E-T2", "table 2", "the same on MPI3D toy", MPI3D),
-        Row("E-T3", "table 3", "the same on MPI3D sim", MPI3D),
-        Row("E-T4", "table 4", "the same on MPI3D real", MPI3D),
+        Row("E-T2", "table 2", "the same on MPI3D toy", NEEDS),
+        Row("E-T3", "table 3", "the same on MPI3D sim", NEEDS),
+        Row("E-T4", "table 4", "the same on MPI3D real", NEEDS),
         Row("E-F2", "figure 2", "reconstruction quality of all models"),
         Row("E-F8", "figure 8", "cross entropy against Fréchet distance"),
     ),

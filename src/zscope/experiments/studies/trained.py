@@ -67,6 +67,11 @@ class Trained:
         return int(self.fields["seed"])
 
     @property
+    def is_first(self) -> bool:
+        """Whether it has the first seed of its grid, of which figures are made."""
+        return self.seed == min(each.seed for each in self.among.select(self.group))
+
+    @property
     def path(self) -> Path:
         return self.among.folder / self.name
 

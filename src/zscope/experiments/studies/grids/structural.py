@@ -9,14 +9,20 @@ values, with one half frozen or none; and a sham branch, 300 more steps on the o
 are large (the three largest scales) and hues few, so that shape and angle are worth encoding.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from zscope.experiments.studies.grid import Block, Grid, runs
+from zscope.experiments.studies.grids.consistency import DIGIT_CLASSIFIER
 from zscope.experiments.studies.grids.responses import HOLD_OUT, PERCEPTRON, ROOM_DATA, ROOM_SPLIT
 
 __all__ = [
     "ANGLES_LEFT_OUT",
+    "DIGIT_READER",
+    "FACES",
     "GENERATION",
+    "MPI3D",
+    "ONE_FACE_MODEL",
     "ORDER",
     "ROOM_CLASSIFIERS",
     "SCORES",
@@ -27,6 +33,7 @@ __all__ = [
 ]
 
 PUBLISHED = {"preset": "structural-2023", "seeds": (0, 1, 2, 3, 4)}
+MPI3D = ("mpi3d-toy", "mpi3d-sim", "mpi3d-real")
 COUNTERPARTS = {
     "sae-6": "sae-12", "sae-3": "sae-6", "vlae-6": "vlae-12", "adaae-6": "adaae-12",
 }  # fmt: skip
@@ -54,10 +61,10 @@ SCORES = Grid(
     + runs(model="beta-tcvae", beta=4, reconstruction_weight=16, **_rooms),
     paper=runs(model=["sae-2", "sae-3", "sae-4", "sae-6", "sae-12", "vlae-2", "vlae-3", "vlae-4",
                       "vlae-6", "vlae-12", "adaae-12", "ae", "wae", "vae"],
-               data=["shapes3d", "mpi3d-toy", "mpi3d-sim", "mpi3d-real"], **PUBLISHED)
-    + runs(model="beta-vae", beta=2, data="shapes3d", **PUBLISHED)
-    + runs(model="beta-tcvae", beta=4, data="shapes3d", **PUBLISHED)
-    + runs(model="factor-vae", gamma_tc=40, data="shapes3d", **PUBLISHED),
+               data=["shapes3d", *MPI3D], **PUBLISHED)
+    + runs(model="beta-vae", beta=2, data=["shapes3d", *MPI3D], **PUBLISHED)
+    + runs(model="beta-tcvae", beta=4, data=["shapes3d", *MPI3D], **PUBLISHED)
+    + runs(model="factor-vae", alpha=40, data=["shapes3d", *MPI3D], **PUBLISHED),
     notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
@@ -66,6 +73,7 @@ ORDER = Grid(
     small=runs(model=["sae-4", "adaae-4"], data="mnist", split=HOLD_OUT, latents=8,
                backbone="structural", depth=4, filters=16, steps=400, batch=64, rate=1e-3,
                schedule="cosine", seeds=4),
+    notes="Ours, at scale small only: the paper has no MNIST.",
 )  # fmt: skip
 
 GENERATION = Grid(
@@ -75,16 +83,32 @@ GENERATION = Grid(
            batch=64, rate=1e-3, schedule="cosine", seeds=4, **PERCEPTRON)
     + runs(model="beta-tcvae", beta=4, data="mnist", split=HOLD_OUT, latents=10, steps=3_000,
            batch=64, rate=1e-3, schedule="cosine", seeds=4, **PERCEPTRON),
+    notes="Ours, at scale small only: the paper has no MNIST.",
 )  # fmt: skip
 
+DIGIT_READER = replace(DIGIT_CLASSIFIER, paper=())
+"""The classifiers of digits for these two."""
 
 STRUCTURED = Grid(
     small=runs(model=["sae-6", "sae-3", "adaae-6"], **_rooms)
     + runs(model="vlae-6", reconstruction_weight=16, **_rooms),
-    paper=runs(model=["sae-12", "sae-3", "vlae-12", "adaae-12"], data="shapes3d", **PUBLISHED),
+    paper=runs(model=["sae-12", "sae-3", "vlae-12", "adaae-12"], data=["shapes3d", *MPI3D],
+               **PUBLISHED),
     notes="Runs of SCORES.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
+
+_faces = {
+    "data": "celeba?resolution=128", "preset": "structural-2023-celeba", "seeds": (0,),
+}  # fmt: skip
+FACES = Grid(
+    paper=runs(model=["sae-16", "adaae-16", "vlae-16", "vae", "wae", "ae"], **_faces)
+    + runs(model="beta-vae", beta=2, **_faces)
+    + runs(model="beta-tcvae", beta=4, **_faces),
+    paper_only="needs CelebA; one seed, for pictures",
+)
+
+ONE_FACE_MODEL = replace(FACES, paper=runs(model="sae-16", **_faces))
 
 LARGE_OBJECTS = "rooms?resolution=16&scale=5,6,7&floor_hue=5&wall_hue=5&object_hue=5"
 """22,500 pictures."""
@@ -94,7 +118,8 @@ _extrapolation = {
 
 STRUCTURED_LARGE = Grid(
     small=runs(model=["sae-6", "adaae-6"], steps=1_500, **_extrapolation),
-    notes="Ours: large objects, whose shape and orientation are worth encoding.",
+    notes="Ours, at scale small only: large objects, whose shape and orientation are worth "
+    "encoding.",
     tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
 )
 _sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}
@@ -136,20 +161,20 @@ _classifier = {
     "depth": 4, "filters": 32, "pools": 2, "head": (64, 16), "steps": 2_000, "batch": 64,
     "rate": 2e-3, "schedule": "cosine", "seeds": 1,
 }  # fmt: skip
-_published_classifier = {
-    **_classifier, "data": "shapes3d", "pools": 4, "steps": 20_000,
-}  # fmt: skip
+_published_classifier = {**_classifier, "pools": 4, "steps": 20_000}
 VALUES = {
     "floor_hue": 10, "wall_hue": 10, "object_hue": 10, "scale": 8, "shape": 4, "orientation": 15,
 }  # fmt: skip
 """Factors of rooms and of 3D Shapes, and how many values each has."""
+MPI3D_VALUES = (6, 6, 2, 3, 3, 40, 40)
 
 ROOM_CLASSIFIERS = Grid(
     small=sum((runs(latents=count, factor=k, **_classifier)
                for k, count in enumerate(VALUES.values())), ()),
-    paper=sum((runs(latents=count, factor=k, **_published_classifier)
-               for k, count in enumerate(VALUES.values())), ()),
+    paper=sum((runs(latents=count, factor=k, **{**_published_classifier, "data": data})
+               for data, counts in (("shapes3d", VALUES.values()), ([*MPI3D], MPI3D_VALUES))
+               for k, count in enumerate(counts)), ()),
     notes="A classifier of each factor; their last hidden layers together are the one feature "
-    "extractor for all models of rooms.",
+    "extractor for all models of the same data.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip

@@ -21,14 +21,16 @@ from zscope.experiments.studies.study import Results
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
 
-__all__ = ["NAMES", "controls", "is_first", "label", "lines_of", "mean_and_interval",
-           "measure_scores", "measure_traversals", "measure_untrained", "models", "of_size",
-           "pictures", "weight"]  # fmt: skip
+__all__ = ["NAMES", "PUBLISHED_WEIGHT", "controls", "is_first", "label", "lines_of",
+           "mean_and_interval", "measure_scores", "measure_traversals", "measure_untrained",
+           "models", "of_size", "pictures", "weight"]  # fmt: skip
 
 PUBLISHED_WEIGHT = 4.0
 STANDARD = "consistency-2021"
 NAMES = {"vae": "VAE", "avae": "AVAE", "sae-6": "SAE", "xsae-6": "XSAE", "xcsae-6-i": "XCSAE-I",
-         "xcsae-6-e": "XCSAE-E"}  # fmt: skip
+         "xcsae-6-e": "XCSAE-E", "sae-12": "SAE", "xsae-12": "XSAE", "xcsae-12-i": "XCSAE-I",
+         "xcsae-12-e": "XCSAE-E"}  # fmt: skip
+"""SAEs have a variable for each latent: 6 of size S, 12 of size Standard."""
 
 
 def measure_scores(run: Trained) -> dict[str, Any]:
@@ -118,7 +120,10 @@ def _off_diagonal(matrix: torch.Tensor) -> float:
 
 
 def pictures(values: torch.Tensor) -> np.ndarray:
-    """Pictures of values from 0 to 1 with 10 levels of grey, which make small files."""
+    """Pictures of values from 0 to 1 with 10 levels a channel, which make small files.
+
+    Grey ones have no axis for their channel.
+    """
     levels = (values.clamp(0, 1) * 9).round() * 28
     return levels.to(torch.uint8).squeeze(-3).cpu().numpy()
 
