@@ -357,6 +357,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             for ax, (key, label) in zip(grid.flat, MATRICES, strict=False):
                 heatmap(np.asarray(panel[key]), label=label, ax=ax, numbered=0, x="latent",
                         rows=None if key == "responses" else panel["factors"])  # fmt: skip
+                _thin_out(ax, rows=key == "responses", named=True)
             causal_graph(_graph(panel), ax=grid[1, 1])
             yield Figure(
                 "panel-24",
@@ -374,17 +375,29 @@ def _plot_matrices(rows: Rows, name: str, words: str, row: str) -> Iterator[Figu
     shown = [each for each in rows if "panel" in each]
     if not shown:
         return
-    figure, grid = panel_grid(3, len(shown), height=5.2, gridspec_kw={"height_ratios": [2, 1, 1]})
-    for column, each in zip(grid.T, shown, strict=True):
-        panel = each["panel"]
-        for ax, (key, label) in zip(column, MATRICES, strict=True):
-            own = {"rows": panel["factors"]} if key != "responses" and each is shown[0] else {}
+    figure, grid = panel_grid(3, len(shown), height=4.4, gridspec_kw={"height_ratios": [2, 1, 1]})
+    for line, (key, label) in zip(grid, MATRICES, strict=True):
+        limit = max(float(np.max(each["panel"][key])) for each in shown)
+        for ax, each in zip(line, shown, strict=True):
+            names = each["panel"]["factors"] if key != "responses" else None
             title = f"β {each['beta']:g}" if key == "responses" else ""
-            heatmap(np.asarray(panel[key]), label=label, ax=ax, numbered=0, title=title, **own)
+            heatmap(np.asarray(each["panel"][key]), label=label, ax=ax, numbered=0, title=title,
+                    rows=names, limit=limit, bar=each is shown[-1],
+                    x="latent" if key == MATRICES[-1][0] else "")  # fmt: skip
+            _thin_out(ax, rows=names is None, named=each is shown[0])
     yield Figure(
         name, f"{words}Response matrix M (relative), conditioned matrix M* and DCI importance by "
         f"β, 12 latents, seed {shown[0]['seed']}.", figure, row=row,
     )  # fmt: skip
+
+
+def _thin_out(ax: Any, *, rows: bool, named: bool) -> None:
+    """Number every third latent, and name the rows if they are to be named."""
+    ax.set_xticks(range(0, round(ax.get_xlim()[1] + 0.5), 3))
+    if rows:
+        ax.set_yticks(range(0, round(ax.get_ylim()[0] + 0.5), 3))
+    if not named:
+        ax.set_yticklabels([])
 
 
 def _graph(panel: Mapping[str, Any]) -> Any:
