@@ -20,6 +20,7 @@ from typing import Any
 from zscope import __version__
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.experiments import studies
+from zscope.experiments.studies.grid import settings_of
 from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.storage import decode, encode, write_results
 from zscope.experiments.studies.study import Measure, Results, Study
@@ -76,15 +77,11 @@ def prepare_study(
     numbered = {run.line.partition(":")[0]: run.name for run in checked.runs}
     names = {key: numbered[f"[[run]] {number}"] for number, key in enumerate(unique, 1)}
     rows = [
-        {"run": names[key], "group": group, **_short(run)}
+        {"run": names[key], "group": group, **settings_of(run)}
         for key, (group, run) in zip(keys, planned, strict=True)
     ]
     where = None if root is None else str(Path(root).absolute())
     return Prepared(study, scale, out / study.name, folder, plan, rows, state, where)
-
-
-def _short(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix("options."): value for key, value in run.items()}
 
 
 def run_study(
