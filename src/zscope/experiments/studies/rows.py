@@ -20,6 +20,7 @@ from zscope.experiments.studies.judging import Interval, rank_correlation_interv
 __all__ = [
     "Rows",
     "correlation",
+    "data_name",
     "differences",
     "kendall",
     "log_ratios",
@@ -39,6 +40,15 @@ class Rows(list[Row]):
         wanted = {k: v if isinstance(v, list) else [v] for k, v in fields.items()}
         return Rows(r for r in self if all(r.get(k) in values for k, values in wanted.items()))
 
+    def of_data(self, *names: str) -> "Rows":
+        """The rows on datasets of these names, whatever their options."""
+        return Rows(row for row in self if data_name(str(row.get("data", ""))) in names)
+
+    def by_data(self) -> "dict[str, Rows]":
+        """The rows of each dataset by its name, in the order of the rows."""
+        names = dict.fromkeys(data_name(str(row.get("data", ""))) for row in self)
+        return {name: self.of_data(name) for name in names}
+
     def by(self, *fields: str) -> "dict[Any, Rows]":
         """The rows of each value of a field (of several: each tuple of values), in order."""
         groups: dict[Any, Rows] = {}
@@ -56,6 +66,11 @@ class Rows(list[Row]):
         """The mean of a measurement over the rows of each seed that have it."""
         groups = {seed: rows.values(key) for seed, rows in self.by("seed").items()}
         return {seed: float(np.mean(values)) for seed, values in groups.items() if values}
+
+
+def data_name(data: str) -> str:
+    """The name of a dataset without its options: "smallnorb" of "smallnorb?resolution=64"."""
+    return data.partition("?")[0]
 
 
 def sd(values: Iterable[float]) -> float:

@@ -67,6 +67,11 @@ class Trained:
         return int(self.fields["seed"])
 
     @property
+    def shown(self) -> bool:
+        """Whether its seed is the first of its grid, of which pictures are kept."""
+        return self.seed == min(run.seed for run in self.among.select(self.group))
+
+    @property
     def path(self) -> Path:
         return self.among.folder / self.name
 
