@@ -58,7 +58,7 @@ MASKS = Grid(
     paper=runs(model=["xae", "xcae-i", "xcae-e"], data="mnist", unit=4,
                preset="consistency-2021-s", seeds=SEEDS)
     + runs(model=["xae", "xcae-i"], data="celeba", preset="consistency-2021-celeba", seeds=SEEDS),
-    notes="12 units of one number, and 6 units whose causes have four numbers each (S4).",
+    small_notes="12 units of one number, and 6 units whose causes have four numbers each (S4).",
     tiny={"gate_steps": None},
 )  # fmt: skip
 
