@@ -31,6 +31,7 @@ __all__ = [
     "DIP_FOLLOWED",
     "FACTOR",
     "FASHION",
+    "FULLY_CONNECTED",
     "HAND_DIGITS",
     "IDENTIFIABLE",
     "IDENTIFIABLE_SHUFFLED",
@@ -39,6 +40,7 @@ __all__ = [
     "ROOM_TC",
     "SPRITES",
     "SPRITES_32",
+    "SPRITES_CONTINUOUS",
     "TC",
     "TC_FOLLOWED",
     "TRACKED",
@@ -89,7 +91,7 @@ EPOCHS = {  # steps of an epoch, and the epochs of figures C.2, C.3 and C.4
     NORB: (683, (10, 110, 210, 311, 410)),
 }
 _five: dict[str, Any] = {"preset": "polarised-2023", "seeds": (0, 1, 2, 3, 4)}
-_fully_connected = {
+FULLY_CONNECTED: dict[str, Any] = {
     "backbone": "mlp", "hidden": (1200, 1200), "decoder_hidden": (256, 1200, 1200),
     "decoder_activation": "tanh",
 }  # fmt: skip
@@ -107,7 +109,7 @@ def _convolved(make: Callable[..., tuple[Block, ...]], *data: str) -> tuple[Bloc
 
 def _connected(data: str, *epochs: int) -> tuple[Block, ...]:
     """Runs of chapter 7 with fully connected networks (tables C.4 and C.5)."""
-    fields = {**_five, **_fully_connected, "data": data}
+    fields = {**_five, **FULLY_CONNECTED, "data": data}
     if epochs:
         fields["snapshots"] = tuple(EPOCHS[data][0] * epoch for epoch in epochs)
     return (
@@ -161,8 +163,9 @@ ROOM_TC = Grid(
         **{**_weighted, "reconstruction_weight": 4},
     ),
     paper=runs(model="beta-tcvae", beta=TC_BETAS, **{**_paper, "data": NORB}),
-    small_notes="6,000 pictures instead of SmallNORB: hues of floor and wall, scale, shape, orientation. "
-    "The reconstruction counts 4 times: at 16 no latent becomes passive within 3,500 steps.",
+    small_notes="6,000 pictures instead of SmallNORB: hues of floor and wall, scale, shape, "
+    "orientation. The reconstruction counts 4 times: at 16 no latent becomes passive within 3,500 "
+    "steps.",
 )
 COLOUR = Grid(
     small=runs(model="beta-tcvae", data=SPRITES_COLOUR, beta=[1, 4, 10], seeds=6, **_weighted)
@@ -268,8 +271,8 @@ CLASSIFIERS = Grid(
     paper=runs(model="classifier", data=["dsprites", "dsprites?shuffled=1"], latents=3, **_five)
     + runs(model="classifier", data=[NORB, f"{NORB}&shuffled=1"], latents=5, **_five)
     + runs(model="classifier", data=[CARS, f"{CARS}&shuffled=1"], latents=183, factor=2, **_five),
-    notes="Of shapes, of categories and of cars; the source does not say of what, nor for how long "
-    "they are trained. Each also on labels in an order that does not fit the pictures, as a control.",
+    notes="Each also on labels in an order that does not fit the pictures, as a control. At scale "
+    "paper of shapes, categories and cars, since the source does not say of what.",
 )  # fmt: skip
 
 BETA_FOLLOWED = Grid(

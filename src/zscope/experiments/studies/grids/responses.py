@@ -54,8 +54,8 @@ PICTURES = Grid(
                beta=[1, 2, 4, 8], steps=3_000, batch=128, rate=1e-3, seeds=4, **PERCEPTRON),
     paper=runs(model="beta-vae", data=["mnist?resolution=32", "fashion-mnist?resolution=32"],
                latents=12, beta=[1, 2, 4, 8], preset="responses-2021-mnist", seeds=(0, 1, 2)),
-    notes="β as printed. The rate is printed as 1e-3 in section 6 and as 1e-4 in A.4.2; the latents "
-    "of table 2 are not printed (12).",
+    notes="β as printed. The rate is printed as 1e-3 in section 6 and as 1e-4 in A.4.2; the "
+    "latents of table 2 are not printed (12).",
     small_notes="784 values instead of 1,024.",
 )  # fmt: skip
 
