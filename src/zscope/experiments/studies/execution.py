@@ -137,9 +137,11 @@ def run_study(
 
 
 def _make_data(prepared: Prepared, place: Mapping[str, Any], tell: Progress) -> bool:
-    """Make the data of the study that are not there; whether there were such."""
+    """Make the data that runs of this scale name and that are not there; whether there were."""
     study, scale, runs = prepared.study, prepared.scale, prepared.runs
-    missing = [name for name, made in study.made.items() if not made.is_made(scale, runs)]
+    named = {str(row["data"]).partition("/")[0] for row in prepared.rows}
+    missing = [name for name, made in study.made.items()
+               if name in named and not made.is_made(scale, runs)]  # fmt: skip
     if not missing:
         return False
     tell(f"{study.name}: making {', '.join(missing)}")
