@@ -136,10 +136,14 @@ def _concentration(rows: Rows) -> Interval | None:
     return bootstrap([[row["angle"]] for row in rows], dispersion)
 
 
+def _measured(rows: Rows) -> Rows:
+    return Rows(row for row in rows if row.get("rho") is not None)
+
+
 def tables(results: Results) -> Iterator[Table]:
     header = ["ρ", "steps", "DtO", "published", "DS", "published", "gap", "s₂/s₁", "seeds"]
     cells = [header]
-    for (rho, steps), rows in results.rows().by("rho", "steps").items():
+    for (rho, steps), rows in _measured(results.rows()).by("rho", "steps").items():
         dto, ds = PUBLISHED.get(rho, (None, None))
         cells.append(
             [
@@ -160,7 +164,7 @@ def _printed(pair: tuple[float, float] | None) -> str:
 def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import panel_grid, strips
 
-    rows = results.rows("squares")
+    rows = _measured(results.rows("squares"))
     groups = {f"{rho:g}": own.values("dto") for rho, own in rows.by("rho").items()}
     published = {f"{rho:g}": pair for rho, (pair, _) in PUBLISHED.items()}
     yield Figure(

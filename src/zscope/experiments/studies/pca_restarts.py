@@ -405,7 +405,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                            alpha=0.8)  # fmt: skip
         set_title(ax, title)
         ax.set(xlabel="DtO", ylabel="DS" if model == "beta-vae" else "")
-        ax.legend(fontsize=7, frameon=False)
+        if lengths:
+            ax.legend(fontsize=7, frameon=False)
     yield Figure(
         "dto-ds", "Restarts on sprites: disentanglement score against distance to orthogonality. "
         "Colour: length of training; discs: all latents in use, crosses: fewer.", figure,

@@ -371,7 +371,7 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float]) -> dict
 def _losses(results: Results) -> Iterator[Claim]:
     source = "figure C.5, section C.5"
     parts, longer = [], []
-    places = {"": None}
+    places: dict[str, str | None] = {"": None}
     if results.scale == "paper":
         places = {"Cars3D": "cars3d", "dSprites": "dsprites", "SmallNORB": "smallnorb"}
     for title, data in places.items():

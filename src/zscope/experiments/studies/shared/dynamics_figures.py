@@ -203,9 +203,9 @@ def plot_pairs(results: Results) -> Iterator[Figure]:
         shown = [("figure-7.4", data_of(results), f"{words} Convolutional networks."),
                  ("figure-7.10", data_of(results, connected=True),
                   f"{words} Fully connected networks.")]  # fmt: skip
-    for name, units, caption in shown:
+    for name, compared, caption in shown:
         line = [plot_panel(results, "measure_objectives", unit, "cka", title.partition(" (")[0])
-                for unit, title in units.items()]  # fmt: skip
+                for unit, title in compared.items()]  # fmt: skip
         figure = _plot_grid([line], x="layers of DIP-VAE-II (λ 1)", y="layers of a β-VAE (β 1)")
         if figure is not None:
             yield Figure(name, caption, figure, row=f"D-F{name.partition('-')[2]}")
