@@ -7,7 +7,7 @@ OUT/claims.json                OUT/study.html
 import io
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from zscope import __version__
 from zscope.errors import MissingExtra, ZscopeError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
+from zscope.experiments.studies.grid import settings_of
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim
 from zscope.experiments.studies.study import DOCUMENTS, Figure, Results, Study, Table
 from zscope.files import write_whole
@@ -160,17 +161,22 @@ def _page(
 
 
 def _describe_grid(study: Study, results: Results, name: str) -> dict[str, Any]:
-    """A grid with the settings that its runs have, those that vary as lists."""
-    rows = results.rows(name)
-    names = dict.fromkeys(key for run in results.runs if run["group"] == name for key in run)
+    """A grid of measured runs with their settings."""
+    runs = [run for run in results.runs if run["group"] == name]
+    notes = study.grids[name].describe(results.scale)
+    return {"name": name, "count": len(runs), "settings": _describe_runs(runs), "notes": notes}
+
+
+def _describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The settings that runs have, those that vary as lists."""
     parts = []
-    for key in names:
+    for key in dict.fromkeys(key for run in runs for key in run):
         if key not in ("run", "group"):
-            texts = dict.fromkeys(json.dumps(row[key]) for row in rows if key in row)
+            texts = dict.fromkeys(
+                json.dumps(run[key], ensure_ascii=False) for run in runs if key in run
+            )
             parts.append(f"{key} {listed(text.strip(chr(34)) for text in texts)}")
-    grid = study.grids[name]
-    notes = grid.paper_only or grid.notes
-    return {"name": name, "count": len(rows), "settings": "; ".join(parts), "notes": notes}
+    return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -179,7 +185,7 @@ class StudyPlan:
 
     study: Study
     scale: str
-    grids: list[tuple[str, int, str]]  # name, runs, notes
+    grids: list[dict[str, Any]]  # name, count of runs, settings, notes
     done: int
     seconds: float | None  # of training what is missing
     problem: str = ""  # why the runs could not be checked
@@ -195,7 +201,8 @@ class StudyPlan:
             "scale": self.scale,
             "rows": [row.id for row in self.study.rows],
             "paper_only": {row.id: row.paper_only for row in self.study.rows if row.paper_only},
-            "grids": {name: count for name, count, _ in self.grids},
+            "grids": {grid["name"]: grid["count"] for grid in self.grids},
+            "settings": {grid["name"]: grid["settings"] for grid in self.grids},
             "done": self.done,
             "seconds": self.seconds,
             "problem": self.problem,
@@ -203,9 +210,11 @@ class StudyPlan:
 
     def __str__(self) -> str:
         lines = [f"{self.study.name}: {self.study.title} (document {self.study.document})"]
-        lines += [f"  {name}: {counted(count, 'run')}{f'. {notes}' if notes else ''}"
-                  for name, count, notes in self.grids]  # fmt: skip
-        total = sum(count for _, count, _ in self.grids)
+        for grid in self.grids:
+            notes = f". {grid['notes']}" if grid["notes"] else ""
+            lines.append(f"  {grid['name']}: {counted(grid['count'], 'run')}{notes}")
+            lines += [f"    {grid['settings']}"] if grid["settings"] else []
+        total = sum(grid["count"] for grid in self.grids)
         time = "" if self.seconds is None else f", about {duration(self.seconds)} for the rest"
         lines.append(f"  {self.done} of {counted(total, 'run')} done{time}")
         for row in self.study.rows:
@@ -230,10 +239,11 @@ def describe_plan(
     from zscope.experiments.sweeps import read_plan
     from zscope.experiments.sweeps.estimate import estimate
 
-    grids = [
-        (name, len(grid.expand(scale, seeds)), grid.paper_only or grid.notes)
-        for name, grid in study.grids.items()
-    ]
+    grids = []
+    for name, grid in study.grids.items():
+        planned = [settings_of(run) for run in grid.expand(scale, seeds)]
+        grids.append({"name": name, "count": len(planned), "settings": _describe_runs(planned),
+                      "notes": grid.describe(scale)})  # fmt: skip
     done, seconds, problem = 0, None, ""
     try:
         prepared = prepare_study(study, out, scale=scale, runs=runs, seeds=seeds, root=root)

@@ -16,7 +16,8 @@ STUDIES = ["ivae-histograms", "regime-types", "regime-mean-sampled", "regime-tru
 def results(study, group, rows):
     runs, values = [], {}
     for number, (settings, measured) in enumerate(rows):
-        runs.append({"run": f"r{number}", "group": group, **settings})
+        usual = {"data": "sprites?resolution=16", "reconstruction_weight": 16}
+        runs.append({"run": f"r{number}", "group": group, **usual, **settings})
         values[f"r{number}"] = measured
     return Results(study, "small", runs, {"measure": values})
 

@@ -20,7 +20,7 @@ from typing import Any
 from zscope import __version__
 from zscope.errors import ConfigError, RunError, ZscopeError
 from zscope.experiments import studies
-from zscope.experiments.studies.grid import short_name
+from zscope.experiments.studies.grid import settings_of
 from zscope.experiments.studies.made import resolve
 from zscope.experiments.studies.storage import decode, encode, write_results
 from zscope.experiments.studies.study import Measure, Results, Study
@@ -77,15 +77,11 @@ def prepare_study(
     numbered = {run.line.partition(":")[0]: run.name for run in checked.runs}
     names = {key: numbered[f"[[run]] {number}"] for number, key in enumerate(unique, 1)}
     rows = [
-        {"run": names[key], "group": group, **_short(run)}
+        {"run": names[key], "group": group, **settings_of(run)}
         for key, (group, run) in zip(keys, planned, strict=True)
     ]
     where = None if root is None else str(Path(root).absolute())
     return Prepared(study, scale, out / study.name, folder, plan, rows, state, where)
-
-
-def _short(run: Mapping[str, Any]) -> dict[str, Any]:
-    return {short_name(key): value for key, value in run.items()}
 
 
 def run_study(
@@ -141,9 +137,11 @@ def run_study(
 
 
 def _make_data(prepared: Prepared, place: Mapping[str, Any], tell: Progress) -> bool:
-    """Make the data of the study that are not there; whether there were such."""
+    """Make the data that runs of this scale name and that are not there; whether there were."""
     study, scale, runs = prepared.study, prepared.scale, prepared.runs
-    missing = [name for name, made in study.made.items() if not made.is_made(scale, runs)]
+    named = {str(row["data"]).partition("/")[0] for row in prepared.rows}
+    missing = [name for name, made in study.made.items()
+               if name in named and not made.is_made(scale, runs)]  # fmt: skip
     if not missing:
         return False
     tell(f"{study.name}: making {', '.join(missing)}")

@@ -26,11 +26,15 @@ import numpy as np
 
 from zscope.assays.dimension.fondue import Fondue
 from zscope.experiments.studies.grids.fondue import (
+    DIGIT_CONNECTED,
     DIGIT_SIZES,
+    FASHION_CONNECTED,
     FASHION_SIZES,
+    SPRITE_CONNECTED,
     SPRITE_SIZES,
     SPRITE_SIZES_RELU,
 )
+from zscope.experiments.studies.grids.fondue import STARTS as RANDOM_STARTS
 from zscope.experiments.studies.judging import (
     HOLDS,
     Claim,
@@ -46,7 +50,6 @@ from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     HALF,
     PUBLISHED_DATA,
-    TITLES,
     answers,
     at,
     ended_well,
@@ -54,8 +57,10 @@ from zscope.experiments.studies.shared.sizes import (
     measure_gaps,
     models_trained,
     searches,
+    stand_in,
     start_of,
     status_text,
+    title_of,
 )
 from zscope.experiments.studies.study import (
     Figure,
@@ -117,6 +122,20 @@ def _find(results: Results, group: str, **how: Any) -> dict[int, Fondue]:
     return searches(rows, None if how.get("search") == "binary" else start, **how)
 
 
+def _starts_of(results: Results) -> tuple[int, ...]:
+    return RANDOM_STARTS if results.scale == "paper" else STARTS
+
+
+def _lengths(results: Results, group: str) -> tuple[float, ...]:
+    """Shares of the training at which there are models."""
+    return (HALF, FULL) if results.scale == "paper" else LENGTHS[group]
+
+
+def _connected(results: Results, group: str) -> str:
+    """The group of the fully connected networks; at scale small all are."""
+    return f"{group}-connected" if results.scale == "paper" else group
+
+
 def _minus(first: Mapping[int, float], second: Mapping[int, float]) -> dict[int, float]:
     return {seed: first[seed] - second[seed] for seed in first if seed in second}
 
@@ -135,11 +154,11 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def _parts(
-    row: str, source: str, compare: Callable[[str], dict[str, Any]], printed: Sequence[str],
-    groups: Sequence[str] = DATA,
+    results: Results, row: str, source: str, compare: Callable[[str], dict[str, Any]],
+    printed: Sequence[str], groups: Sequence[str] = DATA,
 ) -> list[Claim]:  # fmt: skip
     return [
-        claim(row, TITLES[group], "one dataset", source=source, **compare(group),
+        claim(row, title_of(results, group), "one dataset", source=source, **compare(group),
               published=f"{PUBLISHED_DATA[group]}: {printed[DATA.index(group)]}")
         for group in groups
     ]  # fmt: skip
@@ -155,7 +174,7 @@ def _stable(results: Results) -> Claim:
 
     return claim_of_parts(
         "D-T8.1", "c1", "the number of latents no longer changes when training is doubled",
-        _parts("D-T8.1", "section 8.5.2", compare, TABLE_8_1["trace"]),
+        _parts(results, "D-T8.1", "section 8.5.2", compare, TABLE_8_1["trace"]),
         source="section 8.5.2, table 8.1",
         published="stable after 1 to 2 epochs: 19.1 ± 0.7 (Symsol), 10.9 ± 0.7 (dSprites), "
         "32.6 ± 0.7 (CelebA)",
@@ -166,7 +185,7 @@ def _starts(results: Results, group: str) -> Iterator[Claim]:
     row, source, published = TABLES_OF_STARTS[group]
     usual = _find(results, group)
     parts, pairs = [], Rows()
-    for start in STARTS:
+    for start in _starts_of(results):
         found = _find(results, group, start=start)
         parts.append(claim(
             row, f"start {start}", "one start", source=source, expect=within(1),
@@ -180,7 +199,7 @@ def _starts(results: Results, group: str) -> Iterator[Claim]:
     odd = sum(each.status == "not monotone" for each in usual.values())
     yield claim_of_parts(
         row, "c1", f"on the same trained models, the start does not change the answer "
-        f"({TITLES[group]}, for {PUBLISHED_DATA[group]})", parts, source=f"{source}, section 8.6",
+        f"({stand_in(results, group, ', ')})", parts, source=f"{source}, section 8.6",
         published=f"mean over ten starts {published[-1].partition(',')[0]}; the start "
         f"at the intrinsic dimension {TABLE_8_1['trace'][DATA.index(group)].partition(',')[0]}",
         statistic="see its parts; only a gap that is not monotone could change it, as in "
@@ -198,14 +217,27 @@ def _starts(results: Results, group: str) -> Iterator[Claim]:
 
 
 def _published_order(results: Results) -> Claim:
-    return claim(
-        "D-T8.7", "c1", "fully connected networks need fewer latents than convolutional ones",
-        source="tables 8.1 and 8.7", expect=above(0), values={},
-        statistic="answer for convolutional minus fully connected networks",
-        published="7.6, 5.2, 22.0 against 19.1, 10.9, 32.6",
-        presupposes="all networks of this study are fully connected",
-        needs="convolutional networks of every size, which no scale of this study has",
-    )  # fmt: skip
+    sentence = "fully connected networks need fewer latents than convolutional ones"
+    source, published = "tables 8.1 and 8.7", "7.6, 5.2, 22.0 against 19.1, 10.9, 32.6"
+    statistic = "answer for convolutional minus fully connected networks"
+    if results.scale != "paper":
+        return claim(
+            "D-T8.7", "c1", sentence, source=source, expect=above(0), values={},
+            statistic=statistic, published=published,
+            presupposes="all networks of this study are fully connected",
+            needs="convolutional networks of every size, which scale paper has",
+        )  # fmt: skip
+
+    def compare(group: str) -> dict[str, Any]:
+        convolved, connected = _find(results, group), _find(results, _connected(results, group))
+        return {
+            "statistic": statistic, "expect": above(0),
+            "values": _minus(answers(convolved), answers(connected)),
+            "controls": [ended_well(convolved, connected)],
+        }  # fmt: skip
+
+    parts = _parts(results, "D-T8.7", source, compare, TABLE_8_7["trace"])
+    return claim_of_parts("D-T8.7", "c1", sentence, parts, source=source, published=published)
 
 
 def _dimension(results: Results) -> Claim:
@@ -225,15 +257,18 @@ def _dimension(results: Results) -> Claim:
             ],
         }  # fmt: skip
 
+    where = "dSprites and CelebA" if results.scale == "paper" else (
+        "sprites and fashion, for dSprites and CelebA")  # fmt: skip
     told = mean_interval(list(compare("digits")["values"].values()))
     return claim_of_parts(
         "D-T8.8", "c1", "the gap of intrinsic dimensions gives nearly the same number of latents "
-        "(sprites and fashion, for dSprites and CelebA)",
-        _parts("D-T8.8", "section 8.8", compare, TABLE_8_8, ("sprites", "fashion")),
+        f"({where})",
+        _parts(results, "D-T8.8", "section 8.8", compare, TABLE_8_8, ("sprites", "fashion")),
         source="table 8.8, section 8.8",
         published="12.6, 10.1, 34.7 (dimensions), 19.1, 10.9, 32.6 (traces): \"very close for "
         "dSprites and Celeba\"",
-        statistic=f"see its parts; told, as another answer is published for Symsol: digits {told}",
+        statistic="see its parts; told, as another answer is published for Symsol: "
+        f"{title_of(results, 'digits')} {told}",
     )  # fmt: skip
 
 
@@ -257,12 +292,14 @@ def _binary(results: Results) -> Iterator[Claim]:
 
     yield claim_of_parts(
         "D-D.5", "c1", "on the same trained models, bisection finds the same number of latents",
-        _parts("D-D.5", "table D.5", same, TABLE_D_5["trace"]), source="table D.5, section D.3",
+        _parts(results, "D-D.5", "table D.5", same, TABLE_D_5["trace"]),
+        source="table D.5, section D.3",
         published="19.2, 11.3, 32.2 (bisection), 19.1, 10.9, 32.6 (FONDUE)",
     )  # fmt: skip
     yield claim_of_parts(
         "D-D.5", "c2", "bisection of 1 to 200 trains at least as many models as FONDUE",
-        _parts("D-D.5", "table D.5", more, TABLE_D_5["trace"]), source="table D.5, section D.3",
+        _parts(results, "D-D.5", "table D.5", more, TABLE_D_5["trace"]),
+        source="table D.5, section D.3",
         published="8, 8, 8 (bisection), 8, 4, 6 (FONDUE)",
         chosen="sizes above the largest trained one count as not acceptable; fewer models by less "
         "than half of one, on average, would still hold",
@@ -280,7 +317,8 @@ def _identity(results: Results) -> Claim:
         "D-F8.1", "c1", "the difference of the traces is the sum of the mean posterior variances",
         source="proposition 8.3.1, figure 8.1", expect=within(0.05),
         statistic="Tr Var Z - Tr Var M over the sum of the mean variances, minus 1; both summed "
-        "over sizes; Fashion-MNIST", published="proposition, figure only, no numbers",
+        f"over sizes; {'CelebA' if results.scale == 'paper' else 'Fashion-MNIST'}",
+        published="proposition, figure only, no numbers",
         values={seed: ratio(own) for seed, own in rows.by("seed").items()},
     )  # fmt: skip
 
@@ -330,12 +368,12 @@ def _main_table(results: Results) -> Table:
         for number, group in enumerate(DATA):
             rows = results.rows(group)
             printed = TABLE_8_1.get(criterion)
-            for share in LENGTHS[group]:
+            for share in _lengths(results, group):
                 found = _find(results, group, criterion=criterion, share=share)
                 flags = [at(row, "saturated", share) for row in rows]
                 known = [flag for flag in flags if flag is not None]
                 cells.append([
-                    title, TITLES[group], PUBLISHED_DATA[group],
+                    title, title_of(results, group), PUBLISHED_DATA[group],
                     printed[number] if printed and share == HALF else "",
                     *_cells(found, rows, share),
                     f"{np.mean(known):.0%}" if known and criterion == "information" else "",
@@ -358,25 +396,29 @@ def _start_table(results: Results, group: str) -> Table:
     dimension = start_of(results, rows)
     name = "" if dimension is None else f"{max(1, round(dimension))} (data)"
     cells.append([name, "", *_cells(_find(results, group), rows, HALF)])
-    for start in STARTS:
+    for start in _starts_of(results):
         cells.append([f"{start}", "", *_cells(_find(results, group, start=start), rows, HALF)])
     return Table(
         source.replace(" ", "-"), f"Starts of the search: {PUBLISHED_DATA[group]} as published, "
-        f"{TITLES[group]} as measured", cells, left=2, row=row,
+        f"{title_of(results, group)} as measured", cells, left=2, row=row,
         notes=["Published: n ± standard deviation, models, minutes. " + NOTE.partition(". ")[2]],
     )  # fmt: skip
 
 
 def _table_8_7(results: Results) -> Table:
     cells = [["criterion", "data", "network", "published", *HEADER]]
+    networks = {"digits": "2 x 64 ReLU", "sprites": "2 x 128 tanh", "relu": "2 x 128 ReLU",
+                "fashion": "2 x 128 ReLU"}  # fmt: skip
+    if results.scale == "paper":
+        networks = dict.fromkeys(DATA, "2 x 1,200 ReLU")
     for criterion in ("trace", "information"):
-        for group, network in (("digits", "2 x 64 ReLU"), ("sprites", "2 x 128 tanh"),
-                               ("relu", "2 x 128 ReLU"), ("fashion", "2 x 128 ReLU")):  # fmt: skip
+        for group, network in networks.items():
             share = FULL if group == "relu" else HALF
-            found = _find(results, group, criterion=criterion, share=share)
+            own = _connected(results, group)
+            found = _find(results, own, criterion=criterion, share=share)
             text = TABLE_8_7[criterion][DATA.index(group)] if group in DATA else ""
-            cells.append([CRITERIA[criterion], TITLES[group], network, text,
-                          *_cells(found, results.rows(group), share)])  # fmt: skip
+            cells.append([CRITERIA[criterion], title_of(results, group), network, text,
+                          *_cells(found, results.rows(own), share)])  # fmt: skip
     return Table("table-8.7", "Fully connected networks", cells, left=4, row="D-T8.7",
                  notes=[NOTE.format("Symsol, dSprites and CelebA (2 x 1,200 units):")])  # fmt: skip
 
@@ -390,11 +432,11 @@ def _simple_table(
         for group, text in zip(DATA, texts, strict=True):
             rows = results.rows(group)
             found = _find(results, group, criterion=criterion, search=search)
-            cells.append([CRITERIA[criterion], TITLES[group], PUBLISHED_DATA[group], text,
-                          *_cells(found, rows, HALF)])  # fmt: skip
+            cells.append([CRITERIA[criterion], title_of(results, group), PUBLISHED_DATA[group],
+                          text, *_cells(found, rows, HALF)])  # fmt: skip
             if criterion == "dimension":
                 before = _find(results, group, criterion=criterion, share=0.0)
-                cells.append(["dimension, untrained", TITLES[group], "", "",
+                cells.append(["dimension, untrained", title_of(results, group), "", "",
                               *_cells(before, rows, 0.0)])  # fmt: skip
     return Table(name, title, cells, left=4, row=row,
                  notes=[NOTE.format("Symsol, dSprites and CelebA:")])  # fmt: skip
@@ -420,15 +462,16 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                        label="FONDUE, mean")  # fmt: skip
         ax.set(xlabel="latents", ylabel="trace of the covariance")
         ax.locator_params(axis="x", integer=True)
-        ax.set_title(TITLES[group], fontsize=9)
+        ax.set_title(title_of(results, group), fontsize=9)
     legend_below(figure, grid)
     yield Figure(
         "figure-8.1", "Traces of the covariance of means and of samples over the number of "
         "latents: lines are means over seeds, points are seeds. FONDUE takes the largest size at "
         "which they differ by at most 1.", figure, row="D-F8.1",
     )  # fmt: skip
-    figure, grid = panel_grid(1, 4, width=8.8, height=2.7)
-    for ax, (group, title) in zip(grid[0], TITLES.items(), strict=True):
+    groups = DATA if results.scale == "paper" else ("digits", "sprites", "relu", "fashion")
+    figure, grid = panel_grid(1, len(groups), width=2.2 * len(groups), height=2.7)
+    for ax, group in zip(grid[0], groups, strict=True):
         share = FULL if group == "relu" else HALF
         top = 1.0
         for number, rows in enumerate(results.rows(group).by("seed").values()):
@@ -444,7 +487,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         gaps = [line.get_ydata() for line in ax.get_lines()[:-2]]
         ax.set(xlabel="latents", ylim=(0, max([2.0, *(1.1 * max(own) for own in gaps)])))
         ax.locator_params(axis="x", integer=True)
-        ax.set_title(title, fontsize=9)
+        ax.set_title(title_of(results, group), fontsize=9)
     grid[0][0].set_ylabel("trace gap")
     legend_below(figure, grid)
     yield Figure(
@@ -475,7 +518,7 @@ def plot_starts(results: Results) -> Any:
 
     figure, grid = panel_grid(1, 3, width=8.4, height=2.6)
     for ax, group in zip(grid[0], DATA, strict=True):
-        for place, start in enumerate(STARTS):
+        for place, start in enumerate(_starts_of(results)):
             numbers = Counter(answers(_find(results, group, start=start)).values())
             ax.scatter([place] * len(numbers), list(numbers),
                        s=[14 * count for count in numbers.values()], color="#0072B2",
@@ -484,8 +527,8 @@ def plot_starts(results: Results) -> Any:
         if usual:
             ax.axhline(np.mean(usual), color="#222222", linewidth=0.8, linestyle="--")
         ax.set(xlabel="start", ylim=(0, max([4.0, *ax.get_ylim(), *(n + 1 for n in usual)])))
-        ax.set_xticks(range(len(STARTS)), STARTS)
-        ax.set_title(f"{TITLES[group]} (for {PUBLISHED_DATA[group]})", fontsize=9)
+        ax.set_xticks(range(len(_starts_of(results))), _starts_of(results))
+        ax.set_title(stand_in(results, group), fontsize=9)
     grid[0][0].set_ylabel("answer (latents)")
     return figure
 
@@ -506,7 +549,8 @@ STUDY = Study(
         Row("D-F8.1", "figure 8.1", "traces of means and samples over the number of latents"),
     ),
     grids={"digits": DIGIT_SIZES, "sprites": SPRITE_SIZES, "relu": SPRITE_SIZES_RELU,
-           "fashion": FASHION_SIZES},
+           "fashion": FASHION_SIZES, "digits-connected": DIGIT_CONNECTED,
+           "sprites-connected": SPRITE_CONNECTED, "fashion-connected": FASHION_CONNECTED},
     measures=(each_run(measure_gaps), for_groups(measure_data, "data")),
     tables=tables,
     figures=plot_figures,

@@ -29,13 +29,21 @@ from zscope.errors import Undefined
 from zscope.experiments.elbow import Elbow, downstream_accuracy, elbow
 from zscope.experiments.studies.grids.fondue import (
     DIGIT_AE,
+    DIGIT_CONNECTED,
+    DIGIT_CONNECTED_VAE,
     DIGIT_PRESSURE,
     DIGIT_SIZES,
+    DIGIT_STRENGTHS,
     FASHION_AE,
+    FASHION_CONNECTED,
+    FASHION_CONNECTED_VAE,
     FASHION_SIZES,
     SPRITE_AE,
+    SPRITE_CONNECTED,
+    SPRITE_CONNECTED_VAE,
     SPRITE_PRESSURE,
     SPRITE_SIZES,
+    SPRITE_STRENGTHS,
 )
 from zscope.experiments.studies.judging import (
     Claim,
@@ -50,14 +58,15 @@ from zscope.experiments.studies.rows import Rows, correlation, mean_and_sd, sd
 from zscope.experiments.studies.shared.sizes import (
     CRITERIA,
     PUBLISHED_DATA,
-    TITLES,
     all_data,
     answers,
     ended_well,
     gaps_at,
     measure_data,
     searches,
+    stand_in,
     start_of,
+    title_of,
 )
 from zscope.experiments.studies.study import (
     Figure,
@@ -76,7 +85,7 @@ __all__ = ["STUDY"]
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 RULES = {"knee": "chord", "within": "within 2 % of the best"}
 COMMON = {"digits": 8, "sprites": 6}
-"""The largest size at which all strengths were trained."""
+"""The largest size at which all strengths were trained, at scale small."""
 STRENGTHS = {"beta": ("beta-vae", "beta", "β"), "penalty": ("dip-vae-ii", "offdiagonal", "λ")}
 FIRST = (20, 21)
 """Seeds and sizes whose accuracy is measured: it is drawn, and not judged."""
@@ -252,6 +261,9 @@ def claims(results: Results) -> Iterator[Claim]:
         source=source,
     )  # fmt: skip
     yield from _follow(results)
+    if results.scale == "paper":  # at scale small all networks are fully connected
+        parts = _near(results, "D-F8.8", "figure 8.8, section 8.7",
+                      lambda g: results.rows(f"{g}-connected-vae"), "-connected")  # fmt: skip
     yield claim_of_parts(
         "D-F8.8", "c1", "FONDUE finds the elbow of fully connected networks", parts,
         source="figure 8.8, section 8.7", published="figure only; table 8.7: 7.6, 5.2, 22.0",
@@ -260,17 +272,18 @@ def claims(results: Results) -> Iterator[Claim]:
 
 
 def _near(
-    results: Results, row: str, source: str, models: Callable[[str], Rows]
+    results: Results, row: str, source: str, models: Callable[[str], Rows], network: str = ""
 ) -> list[Claim]:  # fmt: skip
     parts = []
     for group in DATA:
-        found = _find(results, group)
+        found = _find(results, f"{group}{network}")
         numbers = answers(found)
         for rule, words in RULES.items():
             own = models(group)
             places = _elbows(own, rule)
             parts.append(claim(
-                row, f"{TITLES[group]}, {words}", "one dataset", source=source, expect=within(2),
+                row, f"{title_of(results, group)}, {words}", "one dataset", source=source,
+                expect=within(2),
                 statistic=f"elbow of the loss ({words}) minus FONDUE's answer",
                 values=_minus(places, numbers),
                 controls=[ended_well(found), _elsewhere(results, group, rule, numbers,
@@ -289,7 +302,7 @@ def _beyond(results: Results, group: str) -> Claim:
             size = max((n for n in curve if n <= numbers[seed]), default=min(curve))
             values[seed] = 1 - min(later) / curve[size]
     return claim(
-        "D-F8.5", TITLES[group], "one dataset", source="figure 8.5", expect=below(0.05),
+        "D-F8.5", title_of(results, group), "one dataset", source="figure 8.5", expect=below(0.05),
         statistic="fall of the loss, above the entropy of the pictures, from FONDUE's size to the "
         "best larger one, as a share of it",
         values=values,
@@ -297,29 +310,48 @@ def _beyond(results: Results, group: str) -> Claim:
 
 
 def _by_strength(results: Results, group: str, kind: str) -> dict[float, Rows]:
-    """The models of each strength, over sizes that all strengths have."""
+    """The models of each strength that searches are replayed on."""
     model, option, _ = STRENGTHS[kind]
     rows = Rows([*results.rows(group), *results.rows(f"{group}-pressure")]).where(model=model)
     return {float(level): own for level, own in rows.by(option).items() if level is not None}
 
 
+def _trained_by_strength(results: Results, group: str, kind: str) -> dict[float, Rows]:
+    """The fully trained models of each strength: at scale small those of the searches."""
+    if results.scale != "paper":
+        return _by_strength(results, group, kind)
+    model, option, _ = STRENGTHS[kind]
+    rows = results.rows(f"{group}-strengths", model=model)
+    plain = {1.0: _trained(results, group)} if kind == "beta" else {}
+    return {**plain, **{float(level): own for level, own in rows.by(option).items()}}
+
+
+def _largest(results: Results, group: str) -> int | None:
+    """Up to which size strengths are compared."""
+    return None if results.scale == "paper" else COMMON[group]
+
+
 def _follow(results: Results) -> Iterator[Claim]:
     cells: dict[tuple[str, str], list[Claim]] = {}
-    for group, largest in COMMON.items():
+    for group in COMMON:
         for kind, (_, _, letter) in STRENGTHS.items():
-            start = start_of(results, results.rows(group))
+            start, largest = start_of(results, results.rows(group)), _largest(results, group)
+            searched = _by_strength(results, group, kind)
+            levels = _trained_by_strength(results, group, kind)
+            found = {level: answers(searches(searched.get(level, Rows()), start))
+                     for level in levels}  # fmt: skip
+            common = set.intersection(*({r["seed"] for r in own} for own in levels.values())
+                                      ) if levels else set()  # fmt: skip
             for rule, words in RULES.items():
-                pairs, levels = Rows(), _by_strength(results, group, kind)
-                common = set.intersection(*({r["seed"] for r in own} for own in levels.values())
-                                          ) if levels else set()  # fmt: skip
+                pairs = Rows()
                 for level, every in levels.items():
                     own = Rows(row for row in every if row["seed"] in common)
-                    numbers = answers(searches(own, start))
+                    numbers = found[level]
                     pairs += [{"seed": seed, "level": level, "n": numbers[seed], "elbow": place}
                               for seed, place in _elbows(own, rule, largest).items()
                               if seed in numbers]  # fmt: skip
                 cells.setdefault((group, kind), []).append(claim(
-                    "D-F8.7", f"{TITLES[group]}, {letter}, {words}", "one dataset",
+                    "D-F8.7", f"{title_of(results, group)}, {letter}, {words}", "one dataset",
                     source="figure 8.7", expect=above(0), values=correlation(pairs, "n", "elbow"),
                     statistic=f"Spearman's correlation of elbow ({words}) and FONDUE's answer over "
                     f"{letter} and seeds",
@@ -331,10 +363,11 @@ def _follow(results: Results) -> Iterator[Claim]:
     ):  # fmt: skip
         yield claim_of_parts(
             row, "c1", f"the elbow follows FONDUE's answer over {STRENGTHS[kind][2]} "
-            f"({TITLES[group]}, for {PUBLISHED_DATA[group]})", cells[group, kind], source=source,
+            f"({stand_in(results, group, ', ')})", cells[group, kind], source=source,
         )  # fmt: skip
     yield claim_of_parts(
-        "D-F8.7", "c1", "the elbow follows FONDUE's answer over β (digits) and λ (sprites)",
+        "D-F8.7", "c1", "the elbow follows FONDUE's answer over β "
+        f"({title_of(results, 'digits')}) and λ ({title_of(results, 'sprites')})",
         [*cells["digits", "beta"], *cells["sprites", "penalty"]],
         source="figure 8.7, section 8.5.2",
         published="figures of β 4 on Symsol and λ 0.5 on dSprites, no numbers",
@@ -354,6 +387,7 @@ def _noisiest(results: Results) -> str | None:
 
 def _nearer(results: Results) -> Claim:
     group = _noisiest(results)
+    noisiest = title_of(results, group) if group else "no data"
     values: dict[int, float] = {}
     if group is not None:
         places = _elbows(_trained(results, group), "knee")
@@ -369,7 +403,7 @@ def _nearer(results: Results) -> Claim:
         "D-F8.12", "c1", "on the noisiest data the criterion of intrinsic dimensions is nearer to "
         "the elbow than that of traces", source="figure 8.12, section 8.8", expect=above(0),
         statistic="distance from the elbow (chord) of the answer by traces minus by dimensions; "
-        f"the loss varies most between seeds on {TITLES.get(group or '', 'no data')}",
+        f"the loss varies most between seeds on {noisiest}",
         values=values, published="figure only; Symsol: 19.1 (traces), 12.6 (dimensions), elbow 15",
         needs="data on which losses differ as much between seeds as on Symsol",
     )  # fmt: skip
@@ -390,7 +424,7 @@ def tables(results: Results) -> Iterator[Table]:
             losses = [row.get("loss") for row in rows
                       if found["trace"].get(row["seed"]) == row["latents"]]  # fmt: skip
             cells.append([
-                TITLES[group], PUBLISHED_DATA[group], title,
+                title_of(results, group), PUBLISHED_DATA[group], title,
                 *(mean_and_sd(_elbows(rows, rule).values(), 1) for rule in RULES), shown,
                 *(mean_and_sd(own.values(), 1) if title == "VAE" else "" for own in found.values()),
                 mean_and_sd(losses, 2),
@@ -403,19 +437,22 @@ def tables(results: Results) -> Iterator[Table]:
     )  # fmt: skip
     cells = [["data", "in place of", "model", "strength", "elbow, chord", "elbow, 2 %",
               "FONDUE, trace"]]  # fmt: skip
-    for group, largest in COMMON.items():
-        start = start_of(results, results.rows(group))
+    for group in COMMON:
+        start, largest = start_of(results, results.rows(group)), _largest(results, group)
         for kind, (_, _, letter) in STRENGTHS.items():
-            for level, own in _by_strength(results, group, kind).items():
+            searched = _by_strength(results, group, kind)
+            for level, own in _trained_by_strength(results, group, kind).items():
+                found_here = answers(searches(searched.get(level, Rows()), start))
                 cells.append([
-                    TITLES[group], PUBLISHED_DATA[group],
+                    title_of(results, group), PUBLISHED_DATA[group],
                     "β-VAE" if kind == "beta" else "DIP-VAE-II", f"{letter} = {level:g}",
                     *(mean_and_sd(_elbows(own, rule, largest).values(), 1) for rule in RULES),
-                    mean_and_sd(answers(searches(own, start)).values(), 1),
+                    mean_and_sd(found_here.values(), 1),
                 ])  # fmt: skip
     yield Table(
         "elbows-by-strength", "Elbows and answers of FONDUE by strength", cells, left=4,
-        row="D-F8.7", notes=["Elbows over the sizes of all strengths: 1 to 6 latents, digits 8."],
+        row="D-F8.7", notes=[] if results.scale == "paper" else
+        ["Elbows over the sizes of all strengths: 1 to 6 latents, digits 8."],
     )  # fmt: skip
 
 
@@ -454,23 +491,30 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     reading = ("Reconstruction loss (left) and accuracy of boosted trees (right) over the number "
                "of latents: means over seeds, bands from the smallest to the largest. Vertical "
                "lines: mean answers of FONDUE")  # fmt: skip
+    paper = results.scale == "paper"
+    same = "" if paper else " All networks are fully connected, so this is also figure 8.8."
+    connected = [("figure-8.8", "D-F8.8", "fully connected VAEs", "-connected-vae",
+                  ("trace", "information"),
+                  " by traces and by information (IB).")] if paper else []  # fmt: skip
     for name, row, title, suffix, criteria, more in (
         ("figure-8.5", "D-F8.5", "VAEs", "", ("trace", "information"),
-         " by traces and by information (IB). All networks are fully connected, so this is also "
-         "figure 8.8."),
+         f" by traces and by information (IB).{same}"),
         ("figure-8.6", "D-F8.6", "deterministic AEs", "-ae", ("trace", "information"),
          " for VAEs with the same network."),
         ("figure-8.12", "D-F8.12", "VAEs", "", ("trace", "dimension"),
          " by traces and by intrinsic dimensions (IDE)."),
+        *connected,
     ):  # fmt: skip
         figure, grid = panel_grid(1, 3, width=9.0, height=2.9)
         for ax, group in zip(grid[0], DATA, strict=True):
             models = _trained(results, group)
-            rows = results.rows(f"{group}{suffix}", model="ae") if suffix else models
-            marks = [(*styles[c], list(answers(_find(results, group, c)).values()))
+            kind = "ae" if suffix == "-ae" else "vae"
+            rows = results.rows(f"{group}{suffix}", model=kind) if suffix else models
+            searched = f"{group}-connected" if kind == "vae" and suffix else group
+            marks = [(*styles[c], list(answers(_find(results, searched, c)).values()))
                      for c in criteria]  # fmt: skip
             _plot_curve(ax, rows, marks)
-            ax.set_title(f"{title}, {TITLES[group]} (for {PUBLISHED_DATA[group]})", fontsize=8)
+            ax.set_title(f"{title}, {stand_in(results, group)}", fontsize=8)
         grid[0][0].set_ylabel("reconstruction loss (nats)")
         legend_below(figure, grid)
         yield Figure(name, f"{reading}{more}", figure, row=row)
@@ -479,20 +523,23 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         ("digits", "penalty", "figure-D.3", "D-D.3"),
         ("sprites", "penalty", "figure-D.4", "D-D.4"),
     ):  # fmt: skip
-        levels = _by_strength(results, group, kind)
+        searched_at = _by_strength(results, group, kind)
+        levels = _trained_by_strength(results, group, kind)
         levels.pop(1.0, None)
         if not levels:
             continue
         start = start_of(results, results.rows(group))
         figure, grid = panel_grid(1, 3, width=9.0, height=2.9)
         for ax, (level, own) in zip(grid[0], levels.items(), strict=False):
-            _plot_curve(ax, own, [(*styles["trace"], list(answers(searches(own, start)).values()))])
-            ax.set_title(f"{STRENGTHS[kind][2]} = {level:g}, {TITLES[group]}", fontsize=8)
+            numbers = answers(searches(searched_at.get(level, Rows()), start))
+            _plot_curve(ax, own, [(*styles["trace"], list(numbers.values()))])
+            ax.set_title(f"{STRENGTHS[kind][2]} = {level:g}, {title_of(results, group)}",
+                         fontsize=8)  # fmt: skip
         grid[0][0].set_ylabel("reconstruction loss (nats)")
         legend_below(figure, grid)
         yield Figure(
-            name, f"{reading} by traces. {TITLES[group].capitalize()} in place of "
-            f"{PUBLISHED_DATA[group]}.", figure, row=row,
+            name, f"{reading} by traces. {title_of(results, group).capitalize()} in place of "
+            f"{PUBLISHED_DATA[group]}." if not paper else f"{reading} by traces.", figure, row=row,
         )  # fmt: skip
 
 
@@ -516,6 +563,10 @@ STUDY = Study(
         "digits": DIGIT_SIZES, "digits-ae": DIGIT_AE, "digits-pressure": DIGIT_PRESSURE,
         "sprites": SPRITE_SIZES, "sprites-ae": SPRITE_AE, "sprites-pressure": SPRITE_PRESSURE,
         "fashion": FASHION_SIZES, "fashion-ae": FASHION_AE,
+        "digits-strengths": DIGIT_STRENGTHS, "sprites-strengths": SPRITE_STRENGTHS,
+        "digits-connected": DIGIT_CONNECTED, "digits-connected-vae": DIGIT_CONNECTED_VAE,
+        "sprites-connected": SPRITE_CONNECTED, "sprites-connected-vae": SPRITE_CONNECTED_VAE,
+        "fashion-connected": FASHION_CONNECTED, "fashion-connected-vae": FASHION_CONNECTED_VAE,
     },
     measures=(
         each_run(measure_model),

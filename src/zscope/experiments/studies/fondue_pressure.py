@@ -19,9 +19,12 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from zscope.assays.dimension.fondue import Fondue
+from zscope.experiments.studies.grid import Grid
 from zscope.experiments.studies.grids.fondue import (
     DIGIT_PRESSURE,
     DIGIT_SIZES,
+    FASHION_PRESSURE,
+    FASHION_SIZES,
     SPRITE_PRESSURE,
     SPRITE_SIZES,
 )
@@ -29,15 +32,16 @@ from zscope.experiments.studies.judging import Claim, above, claim, claim_of_par
 from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.sizes import (
     PUBLISHED_DATA,
-    TITLES,
     answers,
     at,
     measure_data,
     measure_trace,
     models_trained,
     searches,
+    stand_in,
     start_of,
     status_text,
+    title_of,
 )
 from zscope.experiments.studies.study import (
     Figure,
@@ -51,7 +55,7 @@ from zscope.experiments.studies.study import (
 
 __all__ = ["STUDY"]
 
-DATA = ("digits", "sprites")
+DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 KINDS = {
     "beta": ("D-T8.2", "table 8.2", "β", "β-VAE", "beta-vae", "beta"),
     "penalty": ("D-T8.3", "table 8.3", "λ", "DIP-VAE-II", "dip-vae-ii", "offdiagonal"),
@@ -71,6 +75,11 @@ PUBLISHED = {
         4: ("11.7 ± 0.9, 13, 6, 2", "8.1 ± 0.7, 28, 6, 1", "18.7 ± 1.4, 23, 6, 3"),
     },
 }
+
+
+def _data(results: Results) -> tuple[str, ...]:
+    """The data that were run: CelebA has no counterpart at scale small."""
+    return DATA if results.scale == "paper" else DATA[:2]
 
 
 def _by_strength(results: Results, group: str, kind: str) -> dict[float, dict[int, Fondue]]:
@@ -93,7 +102,7 @@ def _by_strength(results: Results, group: str, kind: str) -> dict[float, dict[in
 def claims(results: Results) -> Iterator[Claim]:
     for kind, (row, source, letter, title, *_) in KINDS.items():
         parts = []
-        for group in DATA:
+        for group in _data(results):
             found = _by_strength(results, group, kind)
             lines = Rows(
                 {"seed": seed, "strength": level, "fewer": -number}
@@ -101,7 +110,7 @@ def claims(results: Results) -> Iterator[Claim]:
                 for seed, number in answers(own).items()
             )
             parts.append(claim(
-                row, TITLES[group], "one dataset", source=source, expect=above(0),
+                row, title_of(results, group), "one dataset", source=source, expect=above(0),
                 statistic=f"minus Kendall's τ of answer and {letter}, for each seed"
                 f"{_left_out(found, letter)}", values=kendall(lines, "fewer", "strength"),
             ))  # fmt: skip
@@ -138,14 +147,13 @@ def tables(results: Results) -> Iterator[Table]:
     for kind, (row, source, letter, title, *_) in KINDS.items():
         cells = [[letter, "data", "in place of", "published", "answer", "models",
                   "a / m / p of the answer", "searches"]]  # fmt: skip
-        found = {group: _by_strength(results, group, kind) for group in DATA}
+        found = {group: _by_strength(results, group, kind) for group in _data(results)}
         for level, printed in PUBLISHED[kind].items():
-            for group in DATA:
-                text = printed[("digits", "sprites").index(group)]
-                own = found[group].get(float(level), {})
-                cells.append([f"{level:g}", TITLES[group], PUBLISHED_DATA[group], text,
+            for group, text in zip(DATA, printed, strict=True):
+                data = title_of(results, group) if group in found else "not run"
+                own = found.get(group, {}).get(float(level), {})
+                cells.append([f"{level:g}", data, PUBLISHED_DATA[group], text,
                               *_cells(own)])  # fmt: skip
-            cells.append([f"{level:g}", "not run", "CelebA", printed[2], "", "", "", ""])
         yield Table(
             source.replace(" ", "-"), f"Number of latents by {letter} of {title}", cells, left=4,
             row=row,
@@ -170,15 +178,16 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import legend_below, lines_over, panel_grid
 
     for kind, (row, source, letter, title, _, option) in KINDS.items():
-        figure, grid = panel_grid(2, 2, width=7.0, height=4.8)
-        for column, group in enumerate(DATA):
+        places = _data(results)
+        figure, grid = panel_grid(2, len(places), width=3.5 * len(places), height=4.8)
+        for column, group in enumerate(places):
             found = _by_strength(results, group, kind)
             series = {level: list(answers(own).values()) for level, own in found.items()}
             ax = grid[0][column]
-            lines_over({TITLES[group]: {k: v for k, v in series.items() if v}}, x=letter,
+            lines_over({title_of(results, group): {k: v for k, v in series.items() if v}}, x=letter,
                        y="answer (latents)", log=True, ax=ax)  # fmt: skip
             ax.set_ylim(bottom=0)
-            ax.set_title(f"{TITLES[group]} (for {PUBLISHED_DATA[group]})", fontsize=9)
+            ax.set_title(stand_in(results, group), fontsize=9)
             ax = grid[1][column]
             rows = Rows([*results.rows(group), *results.rows(f"{group}-pressure")])
             curves = rows.where(model=KINDS[kind][4]).by(option)
@@ -200,6 +209,11 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         )  # fmt: skip
 
 
+CELEBA_SIZES = Grid(
+    paper=FASHION_SIZES.paper, paper_only=FASHION_PRESSURE.paper_only, notes=FASHION_SIZES.notes
+)
+
+
 STUDY = Study(
     name="fondue-pressure",
     minutes=20,
@@ -210,7 +224,8 @@ STUDY = Study(
         Row("D-T8.3", "table 8.3", "number of latents by λ of DIP-VAE-II"),
     ),
     grids={"digits": DIGIT_SIZES, "digits-pressure": DIGIT_PRESSURE, "sprites": SPRITE_SIZES,
-           "sprites-pressure": SPRITE_PRESSURE},
+           "sprites-pressure": SPRITE_PRESSURE, "fashion": CELEBA_SIZES,
+           "fashion-pressure": FASHION_PRESSURE},
     measures=(each_run(measure_trace), for_groups(measure_data, "data")),
     tables=tables,
     figures=plot_figures,

@@ -19,8 +19,9 @@ from typing import Any
 
 from zscope.errors import ConfigError
 from zscope.experiments.sweeps.entries import OWN, SETTINGS
+from zscope.presets import preset
 
-__all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs", "short_name"]
+__all__ = ["FIRST_SEED", "SCALES", "Block", "Grid", "runs", "settings_of", "short_name"]
 
 FIRST_SEED = 20
 """Smaller seeds were used to choose recipes, so no claim is judged on them."""
@@ -37,12 +38,18 @@ def runs(**fields: Any) -> tuple[Block, ...]:
 
 @dataclass(frozen=True)
 class Grid:
-    """Runs at scale `small` and at scale `paper`; `paper_only` says why there is no small one."""
+    """Runs at scale `small` and at scale `paper`.
+
+    `paper_only` says why there are no small ones, `small_only` why there are no others. `notes`
+    hold at every scale, `small_notes` for the small runs alone.
+    """
 
     small: Sequence[Block] = ()
     paper: Sequence[Block] = ()
     paper_only: str = ""
+    small_only: str = ""
     notes: str = ""
+    small_notes: str = ""
     tiny: Mapping[str, Any] = field(default_factory=dict)  # what differs at scale tiny
 
     def expand(self, scale: str, seeds: int | None = None) -> list[dict[str, Any]]:
@@ -54,6 +61,14 @@ class Grid:
             seeds = TINY_SEEDS if seeds is None else seeds
             blocks = [self._shorten(block) for block in blocks]
         return [run for block in blocks for run in _product(block, seeds)]
+
+    def describe(self, scale: str) -> str:
+        """What is to be said of the runs at this scale, or why there are none."""
+        if scale == "paper":
+            parts = [self.notes if self.paper else self.small_only or "At scale small only."]
+        else:
+            parts = [self.notes, self.small_notes] if self.small else [self.paper_only]
+        return " ".join(filter(None, parts))
 
     def _shorten(self, block: Block) -> dict[str, Any]:
         """The block with few steps: it shows that everything works, and measures nothing."""
@@ -83,6 +98,19 @@ def _product(block: Block, seeds: int | None) -> Iterator[dict[str, Any]]:
     varied = {key: value if isinstance(value, list) else [value] for key, value in fields.items()}
     for values in itertools.product(*varied.values()):
         yield {_plan_field(key): _plain(value) for key, value in zip(varied, values, strict=True)}
+
+
+def settings_of(run: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a planned run by their short names, with those of its preset."""
+    own = {short_name(key): value for key, value in run.items()}
+    if "preset" not in own:
+        return own
+    chosen = preset(own["preset"], "study")
+    more = {"latents": chosen.latents, "split": chosen.split, **chosen.network, **chosen.settings({
+        key: own[key] for key in ("steps", "epochs", "schedule", "halve_every") if key in own
+    })}  # fmt: skip
+    return {**own, **{key: _plain(value) for key, value in more.items()
+                      if key not in own and value is not None}}  # fmt: skip
 
 
 def _plan_field(key: str) -> str:

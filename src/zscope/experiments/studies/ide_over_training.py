@@ -25,11 +25,18 @@ from zscope.errors import Undefined
 from zscope.experiments.dynamics import dynamics
 from zscope.experiments.over_training import DimensionsOverTraining
 from zscope.experiments.studies.grids.fondue import (
+    CELEBA_EPOCHS,
     CONTINUOUS_SIZES,
     DIGIT_SIZES,
+    DSPRITES_EPOCHS,
+    DSPRITES_SIZES,
     FASHION_SIZES,
+    FOLLOWED_EPOCHS,
     SPRITE_SIZES,
+    SYMSOL_EPOCHS,
+    SYMSOL_SIZES,
 )
+from zscope.experiments.studies.grids.regime import SPRITES_CONTINUOUS
 from zscope.experiments.studies.judging import (
     HOLDS,
     Claim,
@@ -70,12 +77,17 @@ __all__ = ["STUDY"]
 
 DATA = {"continuous": "continuous sprites", "fashion": "Fashion-MNIST"}
 ALL_DATA = {**DATA, "digits": "digits", "sprites": "sprites on a grid"}
+PUBLISHED = {"symsol": "Symsol", "dsprites": "dSprites", "fashion": "CelebA"}
+"""The groups at scale paper."""
 NEIGHBOURS = (3, 5, 10, 20)
 SUBSETS = 6
 KNOWN = (2, 5, 10)
-FOLLOWED, FEW = 10, 2
-"""Latents of the models that are followed over training; of those with too few."""
-EPOCH = {"continuous": 169 / 2_500, "fashion": 844 / 2_000}
+FOLLOWED, FEW, MANY = 10, 2, 32
+"""Latents of the models that are followed over training; of those with too few; of those of CelebA
+with enough, for which 10 are too few."""
+EPOCH = {"continuous": 169 / 2_500, "fashion": 844 / 2_000} | {
+    f"{name}-epochs": 1 / FOLLOWED_EPOCHS[-1] for name in ("symsol", "dsprites", "celeba")
+}
 """The share of the training that is one epoch."""
 
 
@@ -163,6 +175,26 @@ def _change(
         return None
 
 
+def _data(results: Results) -> dict[str, str]:
+    """The groups with models of every size, and their titles."""
+    return PUBLISHED if results.scale == "paper" else DATA
+
+
+def _all_data(results: Results) -> dict[str, str]:
+    return PUBLISHED if results.scale == "paper" else ALL_DATA
+
+
+def _layer_rows(results: Results, group: str, latents: int) -> Rows:
+    """The models that are followed over training."""
+    if results.scale == "paper":
+        group = f"{'celeba' if group == 'fashion' else group}-epochs"
+    return results.rows(group, latents=latents)
+
+
+def _few_and_many(results: Results) -> tuple[int, int]:
+    return (FOLLOWED, MANY) if results.scale == "paper" else (FEW, FOLLOWED)
+
+
 # Claims
 
 
@@ -196,14 +228,15 @@ def _neighbourhoods(results: Results) -> Claim:
             controls=[bounded("a Gaussian of dimension 5 is estimated within 10 %", control,
                               within(0.1))],
         )
-        for group, title in ALL_DATA.items()
+        for group, title in _all_data(results).items()
         if group != "sprites"
     ]  # fmt: skip
     return claim_of_parts(
         "D-F8.4", "c1", "estimates are stable for k between 10 and 20", parts,
         source="figure 8.4, section 8.5.1",
         published="k = 20: Symsol 4, dSprites 11, CelebA 22",
-        chosen="judged on data whose factors are not on a grid",
+        chosen="" if results.scale == "paper" else
+        "judged on data whose factors are not on a grid",
     )  # fmt: skip
 
 
@@ -220,7 +253,7 @@ def _sizes(rows: Rows, when: str = "trained") -> dict[int, float]:
 
 def _divergence(results: Results) -> Iterator[Claim]:
     equal, grows = [], []
-    for group, title in DATA.items():
+    for group, title in _data(results).items():
         rows = results.rows(group)
         found = searches(rows, start_of(results, rows))
         numbers = answers(found)
@@ -273,7 +306,7 @@ def _slope(points: Sequence[tuple[int, float]]) -> float:
 
 def _types(results: Results) -> Claim:
     parts = []
-    for group, title in DATA.items():
+    for group, title in _data(results).items():
         values = {}
         for seed, own in results.rows(group).by("seed").items():
             known = [(_gap(row), (row.get("final_mixed") or 0) + (row.get("final_passive") or 0))
@@ -312,8 +345,8 @@ def _changes(rows: Rows, when: str, early: bool = False) -> dict[int, float]:
 def _training(results: Results) -> Iterator[Claim]:
     parts = []
     source = "figure 8.11, section 8.8.1"
-    for group, title in DATA.items():
-        rows = results.rows(group, latents=FOLLOWED)
+    for group, title in _data(results).items():
+        rows = _layer_rows(results, group, FOLLOWED)
         after, before = _changes(rows, "after"), _changes(rows, "before")
         parts.append(claim(
             "D-F8.11", title, "one dataset", source=source, expect=below(0.2),
@@ -326,13 +359,14 @@ def _training(results: Results) -> Iterator[Claim]:
         source=source, published="figure only; \"do not change much\"",
         needs="epochs as long as the published ones",
     )  # fmt: skip
-    few = _changes(results.rows("fashion", latents=FEW), "after", early=True)
-    many = _changes(results.rows("fashion", latents=FOLLOWED), "after", early=True)
+    less, more = _few_and_many(results)
+    few, many = (_changes(_layer_rows(results, "fashion", size), "after", early=True)
+                 for size in (less, more))  # fmt: skip
     yield claim(
         "D-F8.11", "c2", "with too few latents they change more, in the early layers of the "
         "encoder", source=source, expect=above(0),
-        statistic=f"the same over the hidden layers of the encoder: {FEW} minus {FOLLOWED} "
-        "latents, Fashion-MNIST",
+        statistic=f"the same over the hidden layers of the encoder: {less} minus {more} "
+        f"latents, {_data(results)['fashion']}",
         values={seed: few[seed] - many[seed] for seed in few if seed in many},
         published="figure only; CelebA with 10 latents, fewer than its dimension of 22",
     )  # fmt: skip
@@ -346,7 +380,7 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["data", *(f"k = {k}" for k in NEIGHBOURS), "TwoNN"]]
     for printed, value in (("Symsol", "4"), ("dSprites", "11"), ("CelebA", "22")):
         cells.append([f"published: {printed}", "", "", "", value, ""])
-    for group, title in ALL_DATA.items():
+    for group, title in _all_data(results).items():
         found = _observed(results, group)
         cells.append([title, *(mean_and_sd([each.get(k) for each in found]) for k in names)])
     for dimension, found in results.once("measure_known").items():
@@ -361,7 +395,7 @@ def tables(results: Results) -> Iterator[Table]:
     )  # fmt: skip
     cells = [["data", "latents", "FONDUE", "means", "samples", "untrained: means", "samples",
               "a / m / p"]]  # fmt: skip
-    for group, title in DATA.items():
+    for group, title in _data(results).items():
         rows = results.rows(group)
         answer = mean_and_sd(answers(searches(rows, start_of(results, rows))).values(), 1)
         for size, own in rows.by("latents").items():
@@ -376,9 +410,9 @@ def tables(results: Results) -> Iterator[Table]:
                 notes=["Mean ± standard deviation over seeds; active, mixed and passive latents. "
                        "The document prints no numbers."])  # fmt: skip
     cells = [["data", "latents", "after the first epoch", "within it", "settled at step"]]
-    for group, title in DATA.items():
-        for size in (FEW, FOLLOWED):
-            own = results.rows(group, latents=size)
+    for group, title in _data(results).items():
+        for size in _few_and_many(results):
+            own = _layer_rows(results, group, size)
             settled = [row.get("settled") for row in own if row.get("layers")]
             cells.append([
                 title, str(size), mean_and_sd(_changes(own, "after").values()),
@@ -401,9 +435,10 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 def plot_data(results: Results) -> Figure:
     from zscope.plots import panel_grid
 
-    figure, grid = panel_grid(1, len(ALL_DATA), width=9.0, height=2.6, sharey=True)
+    places = _all_data(results)
+    figure, grid = panel_grid(1, len(places), width=9.0, height=2.6, sharey=True)
     names = [*(str(k) for k in NEIGHBOURS), "twonn"]
-    for ax, (group, title) in zip(grid[0], ALL_DATA.items(), strict=True):
+    for ax, (group, title) in zip(grid[0], places.items(), strict=True):
         found = _observed(results, group)
         for place, name in enumerate(names):
             values = [each[name] for each in found if name in each]
@@ -423,8 +458,9 @@ def plot_data(results: Results) -> Figure:
 def plot_sizes(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
 
-    figure, grid = panel_grid(1, 2, width=6.6, height=2.8)
-    for ax, (group, title) in zip(grid[0], DATA.items(), strict=True):
+    places = _data(results)
+    figure, grid = panel_grid(1, len(places), width=3.3 * len(places), height=2.8)
+    for ax, (group, title) in zip(grid[0], places.items(), strict=True):
         rows = results.rows(group)
         for what, colour in (("means", "#0072B2"), ("samples", "#D55E00")):
             for when, style in (("trained", "-"), ("untrained", ":")):
@@ -451,8 +487,9 @@ def plot_sizes(results: Results) -> Figure:
 def plot_types(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
 
-    figure, grid = panel_grid(1, 2, width=6.6, height=2.8)
-    for ax, (group, title) in zip(grid[0], DATA.items(), strict=True):
+    places = _data(results)
+    figure, grid = panel_grid(1, len(places), width=3.3 * len(places), height=2.8)
+    for ax, (group, title) in zip(grid[0], places.items(), strict=True):
         by_size = results.rows(group).by("latents")
         base = np.zeros(len(by_size))
         for kind in ("active", "mixed", "passive"):
@@ -472,10 +509,11 @@ def plot_layers(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
     from zscope.plots.theme import categories
 
-    panels = [("continuous", FOLLOWED), ("fashion", FOLLOWED), ("fashion", FEW)]
-    figure, grid = panel_grid(1, 3, width=9.0, height=3.0)
+    panels = [(group, FOLLOWED) for group in _data(results)]
+    panels.append(("fashion", MANY if results.scale == "paper" else FEW))
+    figure, grid = panel_grid(1, len(panels), width=3.0 * len(panels), height=3.0)
     for ax, (group, size) in zip(grid[0], panels, strict=True):
-        rows = [row for row in results.rows(group, latents=size) if row.get("layers")]
+        rows = [row for row in _layer_rows(results, group, size) if row.get("layers")]
         if not rows:
             continue
         layers = [name for name in rows[0]["layers"] if name != "input"]  # which stays as it is
@@ -488,7 +526,7 @@ def plot_layers(results: Results) -> Figure:
             ax.plot(steps, lines.mean(0), color=colour, linewidth=1.3, label=name)
         ax.axvline(rows[0]["epoch"], color="#8a8a8a", linewidth=0.8, linestyle=":")
         ax.set(xlabel="step (0 at the left end)", xscale="log")
-        ax.set_title(f"{DATA[group]}, {size} latents", fontsize=9)
+        ax.set_title(f"{_data(results)[group]}, {size} latents", fontsize=9)
     grid[0][0].set_ylabel("intrinsic dimension")
     legend_below(figure, grid)
     return Figure(
@@ -509,13 +547,17 @@ STUDY = Study(
         Row("D-F8.11", "figure 8.11", "of layers over training, 10 latents"),
     ),
     grids={"continuous": CONTINUOUS_SIZES, "fashion": FASHION_SIZES, "digits": DIGIT_SIZES,
-           "sprites": SPRITE_SIZES},
+           "sprites": SPRITE_SIZES, "symsol": SYMSOL_SIZES, "dsprites": DSPRITES_SIZES,
+           "symsol-epochs": SYMSOL_EPOCHS, "dsprites-epochs": DSPRITES_EPOCHS,
+           "celeba-epochs": CELEBA_EPOCHS},
     measures=(
-        each_run(measure_codes, *DATA),
-        each_run(measure_layers, *DATA, latents=[FEW, FOLLOWED]),
+        each_run(measure_codes, *DATA, *PUBLISHED),
+        each_run(measure_layers, *DATA, latents=[FEW, FOLLOWED],
+                 data=[SPRITES_CONTINUOUS, "fashion-mnist"]),
+        each_run(measure_layers, "symsol-epochs", "dsprites-epochs", "celeba-epochs"),
         for_groups(measure_observations, "data"),
-        for_groups(measure_data, "data", groups=[*DATA]),
-        once(measure_known, "continuous"),
+        for_groups(measure_data, "data", groups=[*DATA, *PUBLISHED]),
+        once(measure_known, "continuous", "symsol"),
     ),
     tables=tables,
     figures=plot_figures,

@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from zscope.assays.regime.types import variable_types
-from zscope.experiments.studies.grid import FIRST_SEED
 from zscope.experiments.studies.grids.regime import IDENTIFIABLE, IDENTIFIABLE_SHUFFLED
 from zscope.experiments.studies.judging import Claim, above, below, claim, within
 from zscope.experiments.studies.rows import Rows, log_ratios, mean_and_sd
@@ -58,7 +57,7 @@ def measure(run: Trained) -> dict[str, Any]:
             "prior": float(_prior(recording)[1].max()),
         },
     }
-    if run.seed == FIRST_SEED:
+    if run.is_first:
         values["shown"] = _shown(histograms)
     return values
 
@@ -135,6 +134,10 @@ def _count(rows: Rows, *types: str) -> dict[int, float]:
     return per_seed(rows, lambda r: float(sum(label in types for label in r.get("types") or [])))
 
 
+def _number(rows: Rows) -> str:
+    return f"their number of {rows[0]['latents'] if rows else 12}"
+
+
 def _misnamed(row: Mapping[str, Any]) -> float | None:
     """The share of passive latents that the rule on raw variances does not call passive."""
     pairs = zip(row.get("types") or [], row.get("raw_types") or [], strict=False)
@@ -155,7 +158,7 @@ def claims(results: Results) -> Iterator[Claim]:
 def _passive_claims(row: str, source: str, rows: Rows) -> Iterator[Claim]:
     yield claim(
         row, "c1", "there are passive latents", source=source, expect=above(0.5),
-        statistic="their number of 12", values=_count(rows, "passive"),
+        statistic=_number(rows), values=_count(rows, "passive"),
     )  # fmt: skip
     published = '"very close to zero"' if row == "D-F5.1" else '"all the values tend to 0"'
     yield claim(
@@ -187,7 +190,7 @@ def _active_claims(rows: Rows, shuffled: Rows) -> Iterator[Claim]:
     source = "figure 5.2, proposition 5.2.1"
     yield claim(
         "D-F5.2", "c1", "there are active latents", source=source, expect=above(0.5),
-        statistic="their number of 12", values=_count(rows, "active"),
+        statistic=_number(rows), values=_count(rows, "active"),
     )  # fmt: skip
     yield claim(
         "D-F5.2", "c2", "their posterior variance is far below that of the prior", source=source,
@@ -224,7 +227,7 @@ def _learned_claims(fixed: Rows, learned: Rows) -> Iterator[Claim]:
     source = "figure 5.4, section 5.3.2"
     yield claim(
         "D-F5.4", "c1", "there are active latents when the prior mean is learned", source=source,
-        expect=above(0.5), statistic="their number of 12", values=_count(learned, "active"),
+        expect=above(0.5), statistic=_number(learned), values=_count(learned, "active"),
         needs="the published network and 300,000 steps: here the prior given all five factors "
         "predicts the means so well that little is left to encode",
     )  # fmt: skip

@@ -59,9 +59,16 @@ CHOSEN = {"sprites": 4.0, "linear": 1e-4, "nonlinear": 1e-3}
 """β of the dashed lines of figure 3.7."""
 COLLAPSE = (1 / 6, 2 / 3)
 """β at which the latents of the linear square are pruned: twice the variances 1/12 and 4/12."""
-HERE = {**CHOSEN, "sprites": 4.0 / 16}
-"""The same for our pictures: sums over 16 x 16 pixels weigh a sixteenth of those over 64 x 64."""
+SMALLER = 16
+"""At scale small sums over 16 x 16 pixels weigh a sixteenth of those over 64 x 64."""
 PRUNED = 0.8  # mean variance from which on a latent is not active, as in chapter 4
+
+
+def chosen_beta(results: Results, place: str) -> float | None:
+    """The β that the source chose, for the size of the pictures."""
+    beta = CHOSEN.get(place)
+    small = place == "sprites" and results.scale != "paper"
+    return beta / SMALLER if beta is not None and small else beta
 
 
 def measure(run: Trained) -> dict[str, Any]:
@@ -142,6 +149,7 @@ def claims(results: Results) -> Iterator[Claim]:
         "times the steps", source="ours", ours=True,
         published="for too small β the effect of the KL term is negligible", expect=below(0),
         values=differences(longer, short, "dto"),
+        presupposes="longer runs are made at scale small only" if results.scale == "paper" else "",
         statistic="DtO after 36,000 steps minus DtO after 12,000, mean over β "
         + ", ".join(f"{beta:g}" for beta in weak),
         controls=[Control("at the smallest β 12,000 steps leave something to align (DtO above .05)",
@@ -160,17 +168,20 @@ def tables(results: Results) -> Iterator[Table]:
     for place, title in {**PLACES, "longer": "linear square, longer"}.items():
         for beta, rows in results.rows(place).by("beta").items():
             largest = [max(row["variances"]) for row in rows if row.get("variances")]
-            marked = f"{beta:g}" + (" (published)" if HERE.get(place) == beta else "")
+            marked = f"{beta:g}" + (" (published)" if chosen_beta(results, place) == beta else "")
+            length = f"{rows[0]['steps']:,}" if "steps" in rows[0] else (
+                f"{rows[0]['epochs']} epochs")  # fmt: skip
             cells.append([
-                title, marked, f"{rows[0]['steps']:,}", mean_and_sd(rows.values("ds")),
+                title, marked, length, mean_and_sd(rows.values("ds")),
                 mean_and_sd(rows.values("dto")), counts(rows, "count"), mean_and_sd(largest),
                 str(len(rows)),
             ])  # fmt: skip
     yield Table(
         "figure-3.7", "DS and DtO over β (figure 3.7)", cells, left=2, row="C-F3.7",
         notes=["Mean ± standard deviation over seeds. Active: mean variance below .8. DtO needs "
-               "two latents in use. Published: chosen for the experiments; for sprites divided by "
-               "16, as dSprites of the source have 16 times the pixels. " + DS_NOTE],
+               "two latents in use. Published: chosen for the experiments"
+               + ("" if results.scale == "paper" else "; for sprites divided by 16, as dSprites "
+                  "of the source have 16 times the pixels") + ". " + DS_NOTE],
     )  # fmt: skip
 
 
@@ -192,21 +203,29 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             lines_over(series, x="β" if line == 2 else "", y=name if column == 0 else "",
                        title=title if line == 0 else "", ax=ax)  # fmt: skip
             ax.set_xscale("log")
-            ax.axvline(HERE[place], color=GREY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+            ax.axvline(
+                chosen_beta(results, place),
+                color=GREY,
+                linewidth=0.8,
+                linestyle=(0, (4, 3)),
+                zorder=1,
+            )
             if place == "linear" and key == "count":
                 at = np.logspace(-4, 0.1, 300)
                 ax.plot(at, [_remaining(beta) for beta in at], color=GREY, linewidth=1, zorder=1)
             if key == "count":
-                ax.set_yticks(range(4 if place == "sprites" else 3))
+                most = max((row.get("latents") or 0 for row in rows), default=2)
+                ax.set_yticks(range(most + 1))
             if key == "ds" and ax.get_legend() is not None:
                 ax.get_legend().remove()  # it covers the line, and the panel below has it
             low = -0.1 if key == "count" else 0
             ax.set_ylim(low, 1.02 if key == "ds" else None)
     yield Figure(
         "figure-3.7", "Disentanglement score, distance to orthogonality and active latents over β: "
-        "mean and a point for each seed. Dashed: the β chosen in the source, for sprites divided "
-        "by 16, as they have a sixteenth of the pixels. Grey: the closed form of the linear "
-        "square.", figure, row="C-F3.7",
+        "mean and a point for each seed. Dashed: the β chosen in the source"
+        + ("" if results.scale == "paper" else ", for sprites divided by 16, as they have a "
+           "sixteenth of the pixels") + ". Grey: the closed form of the linear square.",
+        figure, row="C-F3.7",
     )  # fmt: skip
 
 

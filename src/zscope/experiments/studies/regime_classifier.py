@@ -17,11 +17,14 @@ from typing import Any
 import numpy as np
 
 from zscope.assays.similarity.layers import blocks_of
+from zscope.experiments.studies.grid import Grid
 from zscope.experiments.studies.grids.regime import (
     BETA_FOLLOWED,
+    CARS,
     CLASSIFIERS,
     FASHION,
     HAND_DIGITS,
+    NORB,
     SPRITES,
 )
 from zscope.experiments.studies.judging import Claim, above, claim, claim_of_parts
@@ -51,14 +54,20 @@ __all__ = ["STUDY"]
 
 TITLES = {"sprites": "sprites, shape (for dSprites)", "fashion": "Fashion-MNIST (for SmallNORB)",
           "digits": "digits (for Cars3D)"}  # fmt: skip
-NAMES = {"sprites": SPRITES, "fashion": "fashion-mnist", "digits": "digits"}
-SHUFFLED = {"sprites": f"{SPRITES}&shuffled=1", "fashion": "fashion-mnist?shuffled=1",
-            "digits": "digits?shuffled=1"}  # fmt: skip
-ENCODERS: dict[str, dict[str, Any]] = {
-    "sprites": {"group": "sprites", "beta": 1},
-    "fashion": {"group": "fashion", "beta": 1, "model": "beta-vae"},
-    "digits": {"group": "digits", "model": "beta-vae"},
+PUBLISHED_TITLES = {"sprites": "dSprites, shape", "fashion": "SmallNORB, category",
+                    "digits": "Cars3D, car"}  # fmt: skip
+NAMES = {"sprites": [SPRITES, "dsprites"], "fashion": ["fashion-mnist", NORB],
+         "digits": ["digits", CARS]}  # fmt: skip
+"""The data at scale small and at scale paper."""
+SHUFFLED = {
+    name: [f"{each}{'&' if '?' in each else '?'}shuffled=1" for each in data]
+    for name, data in NAMES.items()
 }
+ENCODERS: dict[str, dict[str, Any]] = {
+    name: {"group": ["sprites", name], "model": "beta-vae", "beta": 1, "data": data}
+    for name, data in NAMES.items()
+}
+"""At scale paper all are of the first grid."""
 PAIRS: Sides = {
     **{name: [{"group": "classifiers", "data": data}, ENCODERS[name]]
        for name, data in NAMES.items()},
@@ -110,10 +119,14 @@ def _beyond(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str
     return {seed: first[seed] - second[seed] for seed in first if seed in second}
 
 
+def _titles(results: Results) -> dict[str, str]:
+    return PUBLISHED_TITLES if results.scale == "paper" else TITLES
+
+
 def claims(results: Results) -> Iterator[Claim]:
     source = "figure C.1, section C.3"
     contrast, beyond_untrained, beyond_shuffled = [], [], []
-    for name, title in TITLES.items():
+    for name, title in _titles(results).items():
         trained = _encoders(_unit(results, name))
         more = _beyond(trained, _encoders(_unit(results, name, "untrained")))
         fitted = _beyond(trained, _encoders(_unit(results, f"{name}, shuffled")))
@@ -158,11 +171,11 @@ def claims(results: Results) -> Iterator[Claim]:
 def tables(results: Results) -> Iterator[Table]:
     cells = [["data", "classifiers", "accuracy", "hidden layers", "mean", "variance", "samples",
               "hidden minus latents"]]  # fmt: skip
-    for name, title in TITLES.items():
+    for name, title in _titles(results).items():
         for words, unit, key, data in (
             ("trained", name, "seeds", NAMES[name]),
             ("shuffled labels", f"{name}, shuffled", "seeds", SHUFFLED[name]),
-            ("untrained, both", name, "untrained", ""),
+            ("untrained, both", name, "untrained", []),
         ):  # fmt: skip
             seeds = _unit(results, unit, key)
             accuracy = results.rows("classifiers", data=data).values("accuracy") if data else []
@@ -189,7 +202,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     for words, suffix in (("true labels", ""), ("shuffled labels", ", shuffled")):
         line = [
             plot_panel(results, "measure_pairs", f"{name}{suffix}", "cka", title.partition(" (")[0])
-            for name, title in TITLES.items()
+            for name, title in _titles(results).items()
         ]
         known = [panel for panel in line if panel is not None]
         if known:
@@ -205,14 +218,20 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         )  # fmt: skip
 
 
+ELSEWHERE = "At scale paper the grid sprites has the runs on all three datasets."
+
 STUDY = Study(
     name="regime-classifier",
     minutes=6,
     document="D",
     title="Do encoders learn what classifiers learn?",
     rows=(Row("D-C.1", "figure C.1", "classifiers and β-VAEs on three datasets"),),
-    grids={"classifiers": CLASSIFIERS, "sprites": BETA_FOLLOWED, "fashion": FASHION,
-           "digits": HAND_DIGITS},
+    grids={
+        "classifiers": CLASSIFIERS, "sprites": BETA_FOLLOWED,
+        "fashion": Grid(small=FASHION.small, small_notes=FASHION.small_notes, small_only=ELSEWHERE),
+        "digits": Grid(small=HAND_DIGITS.small, small_notes=HAND_DIGITS.small_notes,
+                       small_only=ELSEWHERE),
+    },
     measures=(
         Measure(measure_pairs, named_units(PAIRS)),
         each_run(measure_accuracy, "classifiers"),

@@ -124,6 +124,10 @@ def _fluctuation(row: Mapping[str, Any], when: str) -> float | None:
 # Tables and figures
 
 
+def _steps(results: Results) -> str:
+    return ", ".join(f"{steps:,}" for steps in results.rows("tracked").by("steps"))
+
+
 def tables(results: Results) -> Iterator[Table]:
     cells = [["seed", "type", "latents", f"share of snapshots with |ρ| > {THRESHOLD}",
               "passive since step"]]  # fmt: skip
@@ -141,8 +145,9 @@ def tables(results: Results) -> Iterator[Table]:
                 ])  # fmt: skip
     yield Table("correlations", "How often latents correlate with others, by their final type",
                 cells, left=3, row="D-F6.10",
-                notes=["Mean ± standard deviation over the latents of one model, β = 8, 6,000 "
-                       "steps. The counts of figure 6.10 are not printed."])  # fmt: skip
+                notes=["Mean ± standard deviation over the latents of one model, β = 8, "
+                       f"{_steps(results)} steps. The counts of figure 6.10 are not "
+                       "printed."])  # fmt: skip
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:

@@ -23,6 +23,7 @@ from zscope.experiments.studies.grids.regime import (
     ANNEALED_FOLLOWED,
     BETA_FOLLOWED,
     COLLAPSED,
+    CONNECTED,
     CONVOLUTIONAL,
     DIP_FOLLOWED,
     FASHION,
@@ -44,16 +45,16 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.dynamics_comparisons import (
     COUNTS,
-    DATA,
     FEATURES,
     FOLLOWED,
     OBJECTIVES,
     SHARES,
     STRENGTHS,
-    TITLES,
     active_counts,
     added,
     all_pairs,
+    connected_unit,
+    data_of,
     matrix_rows,
     measure_history,
     measure_input,
@@ -62,6 +63,7 @@ from zscope.experiments.studies.shared.dynamics_comparisons import (
     measure_strengths,
     measure_training,
     seeds_of,
+    titles,
 )
 from zscope.experiments.studies.shared.dynamics_figures import plot_figures, tables
 from zscope.experiments.studies.shared.maps import block_mean, named_units
@@ -123,7 +125,7 @@ def _matrices(results: Results) -> Iterator[Claim]:
 
 def _encoder_first(results: Results) -> Iterator[Claim]:
     parts = {}
-    for name, title in TITLES.items():
+    for name, title in titles(results).items():
         values = results.units("measure_training").get(name) or {}
         effect = {
             seed: minus(added(values, seed, "encoder", values["early"]),
@@ -188,7 +190,7 @@ def _sampled(results: Results, unit: str) -> dict[str, float | None]:
 
 
 def _strengths(results: Results) -> Iterator[Claim]:
-    source = "figure 7.3, section 7.4.1"
+    source, paper = "figure 7.3, section 7.4.1", results.scale == "paper"
     counts = active_counts(results, "β 1 and 8")
     chosen = "β 1 and 8" if counts and np.mean(counts) == 0 else "β 1 and 128"
     positive = mean_interval([v for v in _sampled(results, "β 1 and 128").values()
@@ -214,7 +216,7 @@ def _strengths(results: Results) -> Iterator[Claim]:
     eight, sixteen = (
         {seed: (own.get("diagonal") or {}).get("variance")
          for seed, own in seeds_of(results, "measure_strengths", unit).items()}
-        for unit in ("β 1 and 8", "β 1 and 16")
+        for unit in (connected_unit(results, each) for each in ("β 1 and 8", "β 1 and 16"))
     )  # fmt: skip
     yield claim(
         "D-F7.9", "c1", "the variances differ more from those at β 1 as β grows",
@@ -225,13 +227,14 @@ def _strengths(results: Results) -> Iterator[Claim]:
     connected, convolved = (
         [v for own in seeds_of(results, "measure_strengths", unit).values()
          if (v := block_mean(own.get("diagonal"), "decoder")) is not None]
-        for unit in ("β 1 and 8", "convolutions, β 1 and 8")
+        for unit in (connected_unit(results, "β 1 and 8"), "convolutions, β 1 and 8")
     )  # fmt: skip
     yield claim(
         "D-F7.9", "c2", "decoders of fully connected networks stay more similar than convolutional "
         "ones", source="figure 7.9, section 7.4.3", expect=above(0),
-        statistic="CKA of equal decoder layers of β 1 and 8, mean: fully connected (16 x 16) minus "
-        "convolutional (32 x 32)", values=compare_groups(convolved, connected),
+        statistic="CKA of equal decoder layers of β 1 and 8, mean: fully connected"
+        f"{'' if paper else ' (16 x 16)'} minus convolutional{'' if paper else ' (32 x 32)'}",
+        values=compare_groups(convolved, connected),
     )  # fmt: skip
 
 
@@ -248,11 +251,16 @@ def _known(values: Mapping[str, float | None]) -> dict[str, float]:
     return {seed: value for seed, value in values.items() if value is not None}
 
 
+def _objective(results: Results, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Pairs of β-VAEs and DIP-VAE-II by seed, trained and untrained."""
+    unit = results.units("measure_objectives").get(name) or {}
+    return unit.get("seeds") or {}, unit.get("untrained") or {}
+
+
 def _objectives(results: Results) -> Iterator[Claim]:
     contrast, high = [], []
-    for name, title in DATA.items():
-        unit = results.units("measure_objectives").get(name) or {}
-        seeds, before = unit.get("seeds") or {}, unit.get("untrained") or {}
+    for name, title in data_of(results).items():
+        seeds, before = _objective(results, name)
         effect, control = _known(_contrast(seeds)), _known(_contrast(before))
         contrast.append(claim(
             "D-F7.4", title, "one dataset", source="figure 7.4", expect=above(0),
@@ -260,6 +268,8 @@ def _objectives(results: Results) -> Iterator[Claim]:
             "mean, variance and samples", values=effect,
             controls=[apart("untrained pairs show it less", effect, control)],
         ))  # fmt: skip
+    for name, title in data_of(results, connected=True).items():
+        seeds, before = _objective(results, name)
         untrained = [v for own in before.values()
                      if (v := block_mean(own.get("diagonal"), "encoder")) is not None]  # fmt: skip
         high.append(claim(
@@ -279,12 +289,16 @@ def _objectives(results: Results) -> Iterator[Claim]:
     )  # fmt: skip
 
 
+PROCRUSTES = ("sprites", "cars3d")
+"""The unit of figure 7.6 at scale small and at scale paper."""
+
+
 def _measures(results: Results) -> Iterator[Claim]:
     units = {
         "D-F7.5": ("figure 7.5", "β-TCVAE, early and final",
                    seeds_of(results, "measure_training", "tc")),
         "D-F7.6": ("figure 7.6", "β-VAE and DIP-VAE-II",
-                   seeds_of(results, "measure_objectives", "sprites")),
+                   seeds_of(results, "measure_objectives", PROCRUSTES[results.scale == "paper"])),
     }  # fmt: skip
     for row, (source, title, seeds) in units.items():
         for name, key, limit, sentence, words in (
@@ -309,6 +323,7 @@ def _input(results: Results) -> Claim:
     parts = []
     for beta in (1, 8):
         rows = results.rows("conv", beta=beta)
+        rows = rows.on("cars3d") if results.scale == "paper" else rows
         parts.append(claim(
             "D-F7.7", f"β {beta}", "one model", source="figure 7.7", expect=below(0.15),
             statistic="|CKA - Procrustes| of the input and each encoder layer, mean; convolutions",
@@ -336,7 +351,7 @@ def _snapshots(results: Results) -> Iterator[Claim]:
                                      - np.mean(list(own["diagonals"][0].values())))}
                       for step, diagonal in later]  # fmt: skip
         yield claim(
-            row, "c1", f"later snapshots are nearer to the final model ({TITLES[name]})",
+            row, "c1", f"later snapshots are nearer to the final model ({titles(results)[name]})",
             source=f"{source}, section C.4", expect=above(0),
             statistic="Kendall's τ over snapshots of step and CKA with the final model, mean over "
             "layers, beyond the untrained one", values=kendall(lines, "near", "step"),
@@ -344,8 +359,8 @@ def _snapshots(results: Results) -> Iterator[Claim]:
         )  # fmt: skip
 
 
-def _falls(results: Results, group: str, **fields: Any) -> dict[int, float]:
-    return {row["seed"]: float(np.log2(row["fall"])) for row in results.rows(group, **fields)
+def _falls(rows: Rows, **fields: Any) -> dict[int, float]:
+    return {row["seed"]: float(np.log2(row["fall"])) for row in rows.where(**fields)
             if row.get("fall")}  # fmt: skip
 
 
@@ -355,29 +370,40 @@ def _difference(first: Mapping[int, float], second: Mapping[int, float]) -> dict
 
 def _losses(results: Results) -> Iterator[Claim]:
     source = "figure C.5, section C.5"
-    pairs = {
-        "β 16 and 1": (_falls(results, "beta", beta=16), _falls(results, "beta", beta=1)),
-        "λ 20 and 1": (_falls(results, "dip", offdiagonal=20),
-                       _falls(results, "dip", offdiagonal=1)),
-    }  # fmt: skip
-    parts = [
-        claim(
-            "D-C.5", name, "one pair of strengths", source=source, expect=within(1),
-            statistic="log2 of the step at 90 % of the fall of the loss: strong minus weak",
-            values=_difference(strong, weak),
-        )
-        for name, (strong, weak) in pairs.items()
-    ]  # fmt: skip
+    parts, longer = [], []
+    places: dict[str, str | None] = {"": None}
+    if results.scale == "paper":
+        places = {"Cars3D": "cars3d", "dSprites": "dsprites", "SmallNORB": "smallnorb"}
+    for title, data in places.items():
+        rows = results.rows("beta", "dip", "annealed")
+        rows = rows if data is None else rows.on(data)
+        for group, option, letter, strongest in (
+            ("beta", "beta", "β", 16), ("dip", "offdiagonal", "λ", 20)
+        ):  # fmt: skip
+            own = rows.where(group=group)
+            strong = max(own.values(option), default=strongest)
+            name = f"{letter} {strong:g} and 1"
+            parts.append(claim(
+                "D-C.5", f"{title}, {name}" if title else name, "one pair of strengths",
+                source=source, expect=within(1),
+                statistic="log2 of the step at 90 % of the fall of the loss: strong minus weak",
+                values=_difference(_falls(own, **{option: strong}), _falls(own, **{option: 1})),
+            ))  # fmt: skip
+        longer.append(claim(
+            "D-C.5", title or "c2", "annealed VAEs take longer", source=source, expect=above(0),
+            statistic="log2 of the step at 90 % of the fall of the loss: annealed VAE minus β-VAE "
+            "(1)", values=_difference(_falls(rows.where(group="annealed"), capacity=5),
+                                      _falls(rows.where(group="beta"), beta=1)),
+        ))  # fmt: skip
     yield claim_of_parts(
         "D-C.5", "c1", "weakly and strongly regularised models converge at the same time", parts,
         source=source,
     )  # fmt: skip
-    annealed = _falls(results, "annealed", capacity=5)
-    yield claim(
-        "D-C.5", "c2", "annealed VAEs take longer", source=source, expect=above(0),
-        statistic="log2 of the step at 90 % of the fall of the loss: annealed VAE minus β-VAE (1)",
-        values=_difference(annealed, pairs["β 16 and 1"][1]),
-    )  # fmt: skip
+    yield (
+        longer[0]
+        if len(longer) == 1
+        else claim_of_parts("D-C.5", "c2", "annealed VAEs take longer", longer, source=source)
+    )
 
 
 def _counts(results: Results) -> Claim:
@@ -422,14 +448,14 @@ STUDY = Study(
     grids={
         "beta": BETA_FOLLOWED, "collapsed": COLLAPSED, "dip": DIP_FOLLOWED, "tc": TC_FOLLOWED,
         "annealed": ANNEALED_FOLLOWED, "fashion": FASHION, "digits": HAND_DIGITS,
-        "conv": CONVOLUTIONAL,
+        "conv": CONVOLUTIONAL, "connected": CONNECTED,
     },
     measures=(
         once(measure_matrices, "beta"),
         Measure(measure_training, named_units(FOLLOWED)),
         Measure(measure_strengths, named_units(STRENGTHS)),
         Measure(measure_objectives, named_units(OBJECTIVES)),
-        each_run(measure_input, "beta", "conv", beta=[1, 8]),
+        each_run(measure_input, "beta", "conv", "connected", model="beta-vae", beta=[1, 8]),
         each_run(measure_history, "beta", "dip", "tc", "annealed"),
     ),
     tables=tables,

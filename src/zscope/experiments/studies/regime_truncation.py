@@ -34,6 +34,8 @@ from zscope.experiments.studies.judging import (
 )
 from zscope.experiments.studies.rows import Rows, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
+    DATA,
+    DSPRITES,
     OBJECTIVES,
     above_floor,
     levels,
@@ -105,7 +107,7 @@ def _gap(row: Mapping[str, Any], name: str, subset: str) -> float | None:
 def claims(results: Results) -> Iterator[Claim]:
     yield _information(results.rows("continuous"))
     yield from _total_correlation(results.rows("noisy"))
-    yield _annealed(results.rows("annealed"))
+    yield _annealed(results.rows("annealed").on("sprites", "sprites-background"))
 
 
 def _shrinks(row: Mapping[str, Any], name: str) -> float | None:
@@ -209,8 +211,19 @@ def _annealed(rows: Rows) -> Claim:
 
 # Tables and figures
 
-GROUPS = {"noisy": "noisy sprites", "dip": "sprites", "continuous": "continuous sprites",
-          "annealed": "sprites"}  # fmt: skip
+GROUPS = ("noisy", "dip", "continuous", "annealed")
+CONTINUOUS_TITLE = "continuous sprites"
+
+
+def _title(group: str, data: str) -> str:
+    return CONTINUOUS_TITLE if group == "continuous" else DATA.get(data, data)
+
+
+def _parts(results: Results) -> Iterator[tuple[str, str, Rows]]:
+    """The runs by group and by name of the data."""
+    for group in GROUPS:
+        for data, rows in results.rows(group).by_data().items():
+            yield group, data, rows
 
 
 def tables(results: Results) -> Iterator[Table]:
@@ -221,15 +234,15 @@ def tables(results: Results) -> Iterator[Table]:
         cells = [["data", "model", "strength", "a / m / p",
                   *(f"{part}, {text}" for text in SUBSETS.values() for part in "MZ"),
                   "gap, random"]]  # fmt: skip
-        for group, data in GROUPS.items():
-            for (model, level), rows in results.rows(group).by("model", "strength").items():
+        for group, data, own in _parts(results):
+            for (model, level), rows in own.by("model", "strength").items():
                 if level is None:
                     continue
                 title, _, letter = OBJECTIVES[model]
                 counts = " / ".join(f"{np.mean(rows.values(kind)):.1f}"
                                     for kind in ("active", "mixed", "passive"))  # fmt: skip
                 cells.append([
-                    data, title, f"{letter} = {level:g}", counts,
+                    _title(group, data), title, f"{letter} = {level:g}", counts,
                     *(mean_and_sd([(_nats(r, subset).get(part) or {}).get(name) for r in rows],
                                 digits) for subset in SUBSETS for part in "MZ"),
                     mean_and_sd([(r.get("random") or {}).get(name) for r in rows], digits),
@@ -258,9 +271,12 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                        title=title, top=10, ax=ax)  # fmt: skip
 
     figure, grid = panel_grid(2, 3, width=8.4, height=5.0, sharey="row")
-    for line, group in zip(grid, ("continuous", "dip"), strict=True):
+    on_grid = results.rows("dip").on(*DSPRITES)
+    both = {CONTINUOUS_TITLE: results.rows("continuous"),
+            "dSprites" if results.scale == "paper" else "sprites": on_grid}  # fmt: skip
+    for line, (title, own) in zip(grid, both.items(), strict=True):
         for ax, (subset, text) in zip(line, SUBSETS.items(), strict=True):
-            draw(ax, results.rows(group), "mi", subset, "λ", f"{text}, {GROUPS[group]}")
+            draw(ax, own, "mi", subset, "λ", f"{text}, {title}")
     legend_below(figure, grid)
     yield Figure(
         "figure-6.7", "Averaged mutual information of means and samples of DIP-VAE-II: all "
@@ -280,7 +296,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     figure, grid = panel_grid(2, 2, width=6.6, height=4.8, sharey="col")
     for line, subset in zip(grid, ("full", "active"), strict=True):
         for ax, name in zip(line, ("tc", "mi"), strict=True):
-            draw(ax, results.rows("annealed"), name, subset, "C", SUBSETS[subset])
+            own = results.rows("annealed").on("sprites", "sprites-background")
+            draw(ax, own, name, subset, "C", SUBSETS[subset])
     legend_below(figure, grid)
     yield Figure(
         "figure-B.5", "Total correlation and averaged mutual information of annealed VAEs: all "

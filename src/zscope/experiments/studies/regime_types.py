@@ -13,7 +13,7 @@ encoder that was never trained: that is the control. "FactorVAE" has a small dis
 Bonheme, PhD thesis, Kent 2023: sections 4.3.1, 6.3.2, 6.4.1 and B.1.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ from zscope.assays.regime.rate_distortion_curve import (
 )
 from zscope.assays.regime.types import variable_types
 from zscope.errors import Undefined
-from zscope.experiments.studies.grid import FIRST_SEED
 from zscope.experiments.studies.grids.regime import (
     ANNEALED,
     BETA,
@@ -48,6 +47,8 @@ from zscope.experiments.studies.judging import (
 from zscope.experiments.studies.rows import Rows, kendall, mean_and_sd
 from zscope.experiments.studies.shared.polarised import (
     COLOURS,
+    DATA,
+    DSPRITES,
     OBJECTIVES,
     minus,
     per_seed,
@@ -65,8 +66,6 @@ from zscope.experiments.studies.trained import Trained
 
 __all__ = ["STUDY"]
 
-WEIGHT = 16
-"""Of the reconstruction: a model with strength β minimises D + β/16 R."""
 SLACK = 0.1
 """Nats by which a model may be worse than its neighbour at its own β."""
 FAMILIES = ("beta", "tc", "dip", "factor", "annealed")
@@ -103,7 +102,7 @@ def measure_latents(run: Trained) -> dict[str, Any]:
         "distance_untrained": float(before.distance.mean()),
         "limit": result.limit,
     }
-    if run.seed == FIRST_SEED:
+    if run.is_first:
         chosen = {kind: getattr(result, kind) for kind in ("passive", "mixed", "active")}
         values["shown"] = {
             kind: {
@@ -122,10 +121,15 @@ def measure_latents(run: Trained) -> dict[str, Any]:
 
 
 def claims(results: Results) -> Iterator[Claim]:
-    yield from _latent_claims(results.rows("beta"))
-    yield from probe_claims(results.rows("beta"))
+    yield from _latent_claims(_sprites(results))
+    yield from probe_claims(_sprites(results))
     yield from _count_claims(results)
     yield from _curve_claims(results)
+
+
+def _sprites(results: Results, group: str = "beta") -> Rows:
+    """The runs on dSprites, or on the sprites that stand for it."""
+    return results.rows(group).on(*DSPRITES)
 
 
 def _of_type(row: Mapping[str, Any], key: str, *types: str) -> float | None:
@@ -185,16 +189,26 @@ def _spread_ratio(row: Mapping[str, Any]) -> float | None:
     return float(np.mean(ratios)) if ratios else None
 
 
+def _families(results: Results) -> Iterator[tuple[str, str, Rows]]:
+    """The runs of each objective on each dataset, with a title."""
+    for name in FAMILIES:
+        rows = results.rows(name)
+        if name == "annealed":
+            rows = Rows(
+                {**row, "strength": -row["strength"]}  # a larger capacity is a weaker constraint
+                for row in rows
+                if row.get("strength", 0) > 1
+            )
+        if results.scale != "paper":
+            yield name, _title(rows), rows
+            continue
+        for data, own in rows.by_data().items():
+            yield name, f"{_title(own)}, {DATA[data]}", own
+
+
 def _count_claims(results: Results) -> Iterator[Claim]:
-    families = {name: results.rows(name) for name in FAMILIES}
-    families["annealed"] = Rows(
-        {**row, "strength": -row["strength"]}  # a larger capacity is a weaker constraint
-        for row in families["annealed"]
-        if row.get("strength", 0) > 1
-    )
     parts, lowest = [], []
-    for name, rows in families.items():
-        title = _title(rows)
+    for name, title, rows in _families(results):
         order = kendall(rows, "not_active", "strength")
         same = [mean_interval(list(kendall(rows, f"not_active{alpha}", "strength").values()))
                 for alpha in ("_05", "_20")]  # fmt: skip
@@ -224,7 +238,20 @@ def _count_claims(results: Results) -> Iterator[Claim]:
         "D-F6.5", "c2", "at the lowest strength there is hardly a passive latent", lowest,
         source="section 6.4.1", published="generally close to zero, but for annealed VAEs",
     )  # fmt: skip
-    annealed = results.rows("annealed")
+    cells = []
+    if results.scale == "paper":
+        for data in ("dsprites", "sprites-background", "cars3d"):
+            cells += _constant(results.rows("annealed").on(data), f"{DATA[data]}, ")
+    else:
+        cells = _constant(results.rows("annealed"))
+    yield claim_of_parts(
+        "D-B.1", "c1", "the number of passive latents of annealed VAEs is nearly constant", cells,
+        source="section B.1", published='"near constant"; a high number, figure only',
+    )  # fmt: skip
+
+
+def _constant(annealed: Rows, prefix: str = "") -> list[Claim]:
+    """Whether the number of passive latents is nearly constant over C, for each C."""
     usual = Rows(row for row in annealed if row.get("strength", 0) > 1)
     average, tight = usual.per_seed("passive"), annealed.where(strength=1.0).per_seed("passive")
     raised = mean_interval([tight[seed] - average[seed] for seed in tight if seed in average])
@@ -233,19 +260,20 @@ def _count_claims(results: Results) -> Iterator[Claim]:
         None if raised is None else raised.low > 0,
         f"{raised} more",
     )
-    cells = [
+    return [
         claim(
-            "D-B.1", f"C = {level:g}", "passive latents", source="figure B.1", expect=within(1),
-            statistic="their number minus its mean over C", controls=[control],
+            "D-B.1", f"{prefix}C = {level:g}", "passive latents", source="figure B.1",
+            expect=within(1), statistic="their number minus its mean over C", controls=[control],
             values={seed: value - average[seed]
                     for seed, value in own.per_seed("passive").items()},
         )
         for level, own in usual.by("strength").items()
     ]  # fmt: skip
-    yield claim_of_parts(
-        "D-B.1", "c1", "the number of passive latents of annealed VAEs is nearly constant", cells,
-        source="section B.1", published='"near constant"; a high number, figure only',
-    )  # fmt: skip
+
+
+def _weight(row: Mapping[str, Any]) -> float:
+    """Of the reconstruction: a model with strength β minimises D + β / weight R."""
+    return float(row.get("reconstruction_weight", 1))
 
 
 def _curve(rows: Rows, name: str) -> RateDistortionCurve | None:
@@ -253,14 +281,14 @@ def _curve(rows: Rows, name: str) -> RateDistortionCurve | None:
     if len(known) < 2:
         return None
     return rate_distortion_curve(
-        [row["beta"] / WEIGHT for row in known], [row["rate_nats"] for row in known],
+        [row["beta"] / _weight(row) for row in known], [row["rate_nats"] for row in known],
         [row["distortion"] for row in known], seeds=[row["seed"] for row in known],
         tolerance=SLACK, name=name,
     )  # fmt: skip
 
 
 def _curve_claims(results: Results) -> Iterator[Claim]:
-    large, small = (_curve(results.rows(name), name) for name in ("beta", "beta-small"))
+    large, small = (_curve(_sprites(results, name), name) for name in ("beta", "beta-small"))
     shares: dict[int, float] = {}
     for seed in large.seeds if large else []:
         own = [slope for slope in large.slopes if slope.seed == seed] if large else []
@@ -293,9 +321,17 @@ def _title(rows: Rows) -> str:
 
 
 def tables(results: Results) -> Iterator[Table]:
+    groups = (*FAMILIES, "collapsed", "beta-small")
+    for number, data in enumerate(results.rows(*groups).by_data() or ["sprites"]):
+        yield _type_table(results, groups, data, "" if number == 0 else f"-{data}")
+    yield tabulate_probes(_sprites(results))
+
+
+def _type_table(results: Results, groups: Sequence[str], data: str, suffix: str) -> Table:
+    """The types of the latents of all models on one dataset."""
     cells = [["model", "strength", "active", "mixed", "passive", "rate", "distortion", "seeds"]]
-    for name in (*FAMILIES, "collapsed", "beta-small"):
-        for level, rows in results.rows(name).by("strength").items():
+    for name in groups:
+        for level, rows in results.rows(name).on(data).by("strength").items():
             if level is None:
                 continue
             units = " (16-16 units)" if name == "beta-small" else ""
@@ -305,13 +341,14 @@ def tables(results: Results) -> Iterator[Table]:
                 mean_and_sd(rows.values("rate_nats"), 1), mean_and_sd(rows.values("distortion"), 1),
                 str(len(rows)),
             ])  # fmt: skip
+    training = DATA[data] if results.scale == "paper" else (
+        "perceptrons of 128-128 units, 3,000 steps on 16 x 16 sprites")  # fmt: skip
     note = (
-        "Mean ± standard deviation over seeds; 10 latents, perceptrons of 128-128 units, 3,000 "
-        "steps on 16 x 16 sprites. Rate and distortion in nats. Figure 6.5 prints no numbers."
+        f"Mean ± standard deviation over seeds; 10 latents, {training}. Rate and distortion in "
+        "nats. Figure 6.5 prints no numbers."
     )
-    yield Table("types", "Types of latents by objective and strength (figures 6.5, B.1)", cells,
-                left=2, notes=[note], row="D-F6.5")  # fmt: skip
-    yield tabulate_probes(results.rows("beta"))
+    return Table(f"types{suffix}", "Types of latents by objective and strength (figures 6.5, B.1)",
+                 cells, left=2, notes=[note], row="D-F6.5")  # fmt: skip
 
 
 def plot_figures(results: Results) -> Iterator[Figure]:
@@ -340,28 +377,34 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             "active latent of a β-VAE. At β = 8 where there is one, else at the nearest β that "
             "has one. The axis is the same in all panels and in both figures.", figure, row=row,
         )  # fmt: skip
-    if any(row.get("probes") for row in results.rows("beta")):
-        yield plot_probes(results.rows("beta"))
-    figure, grid = panel_grid(2, 2, width=7.4, height=4.4)
-    for ax, name in zip(grid.flat, FAMILIES, strict=False):
-        _draw_counts(stacked_bars, results.rows(name), ax)
-    legend_below(figure, grid)
-    yield Figure(
-        "figure-6.5", "Number of active, mixed and passive latents of 10 against the strength of "
-        "the regularisation; means over seeds.", figure, row="D-F6.5",
-    )  # fmt: skip
-    figure, grid = panel_grid(1, 1, width=4.6, height=2.6)
-    _draw_counts(stacked_bars, results.rows("annealed"), grid[0][0])
-    yield Figure(
-        "figure-B.1", "The same for annealed VAEs, against the capacity C in nats. C = 1 is a "
-        "control of ours, C = 100 the weakest constraint.", figure, row="D-B.1",
-    )  # fmt: skip
+    if any(row.get("probes") for row in _sprites(results)):
+        yield plot_probes(_sprites(results))
+    for number, data in enumerate(results.rows(*FAMILIES).by_data() or ["sprites"]):
+        suffix = "" if number == 0 else f"-{data}"
+        place = f" {DATA[data]}." if results.scale == "paper" else ""
+        figure, grid = panel_grid(2, 2, width=7.4, height=4.4)
+        for ax, name in zip(grid.flat, FAMILIES, strict=False):
+            _draw_counts(stacked_bars, results.rows(name).on(data), ax)
+        legend_below(figure, grid)
+        yield Figure(
+            f"figure-6.5{suffix}", "Number of active, mixed and passive latents of 10 against the "
+            f"strength of the regularisation; means over seeds.{place}", figure, row="D-F6.5",
+        )  # fmt: skip
+        figure, grid = panel_grid(1, 1, width=4.6, height=2.6)
+        _draw_counts(stacked_bars, results.rows("annealed").on(data), grid[0][0])
+        yield Figure(
+            f"figure-B.1{suffix}", "The same for annealed VAEs, against the capacity C in nats. "
+            f"C = 1 is a control of ours, C = 100 the weakest constraint.{place}", figure,
+            row="D-B.1",
+        )  # fmt: skip
+    network = "convolutional" if results.scale == "paper" else "128-128 units"
     curves = {
-        name: _curve(results.rows(group), name)
-        for group, name in (("beta", "128-128 units"), ("beta-small", "16-16 units"))
+        name: _curve(_sprites(results, group), name)
+        for group, name in (("beta", network), ("beta-small", "16-16 units"))
     }
+    weight = max(map(_weight, _sprites(results)), default=1.0)
     points = {
-        name: [(WEIGHT * p.beta, p.seed, p.rate, p.distortion) for p in curve.points]
+        name: [(weight * p.beta, p.seed, p.rate, p.distortion) for p in curve.points]
         for name, curve in curves.items() if curve
     }  # fmt: skip
     if points:
@@ -374,7 +417,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 def _shown(results: Results, kind: str) -> tuple[float, Mapping[str, Any] | None]:
     """A latent of that type at β = 8, or at the nearest β that has one."""
-    rows = [row for row in results.rows("beta") if kind in (row.get("shown") or {})]
+    rows = [row for row in _sprites(results) if kind in (row.get("shown") or {})]
     rows.sort(key=lambda row: abs(np.log2(row["beta"] / 8)))
     return (rows[0]["beta"], rows[0]["shown"][kind]) if rows else (0.0, None)
 

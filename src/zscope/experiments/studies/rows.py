@@ -44,6 +44,11 @@ class Rows(list[Row]):
         """The rows on these data sets, whatever the options of the data."""
         return Rows(row for row in self if data_name(str(row.get("data"))) in names)
 
+    def by_data(self) -> "dict[str, Rows]":
+        """The rows of each data set by its name, in the order of the rows."""
+        names = dict.fromkeys(data_name(str(row.get("data"))) for row in self)
+        return {name: self.on(name) for name in names}
+
     def by(self, *fields: str) -> "dict[Any, Rows]":
         """The rows of each value of a field (of several: each tuple of values), in order."""
         groups: dict[Any, Rows] = {}

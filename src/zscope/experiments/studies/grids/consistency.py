@@ -70,7 +70,7 @@ MASKS = Grid(
     + runs(model="xae", unit=4, seeds=4, **_gates, **_small)
     + runs(model="xcae-i", unit=4, consistency_weight=1.0, seeds=4, **_gates, **_small),
     paper=runs(model=["xae", "xcae-i", "xcae-e"], unit=4, preset=SIZES[0], **_published),
-    notes="12 units of one number, and 6 units whose causes have four numbers each (S4).",
+    small_notes="12 units of one number, and 6 units whose causes have four numbers each (S4).",
     tiny={"gate_steps": None},
 )  # fmt: skip
 

@@ -11,19 +11,40 @@ Answers are whole numbers, often the same for all seeds, which is judged from si
 from typing import Any
 
 from zscope.experiments.studies.grid import Grid, runs
-from zscope.experiments.studies.grids.regime import SPRITES, SPRITES_CONTINUOUS, penalised
+from zscope.experiments.studies.grids.regime import (
+    FULLY_CONNECTED,
+    SPRITES,
+    SPRITES_CONTINUOUS,
+    penalised,
+)
 
 __all__ = [
+    "CELEBA_EPOCHS",
     "CONTINUOUS_SIZES",
     "DIGIT_AE",
+    "DIGIT_CONNECTED",
+    "DIGIT_CONNECTED_VAE",
     "DIGIT_PRESSURE",
     "DIGIT_SIZES",
+    "DIGIT_STRENGTHS",
+    "DSPRITES_EPOCHS",
+    "DSPRITES_SIZES",
     "FASHION_AE",
+    "FASHION_CONNECTED",
+    "FASHION_CONNECTED_VAE",
+    "FASHION_PRESSURE",
     "FASHION_SIZES",
+    "FOLLOWED_EPOCHS",
     "SPRITE_AE",
+    "SPRITE_CONNECTED",
+    "SPRITE_CONNECTED_VAE",
     "SPRITE_PRESSURE",
     "SPRITE_SIZES",
     "SPRITE_SIZES_RELU",
+    "SPRITE_STRENGTHS",
+    "STARTS",
+    "SYMSOL_EPOCHS",
+    "SYMSOL_SIZES",
 ]
 
 SPLIT = (0.9, 0.1)
@@ -58,16 +79,18 @@ _snapshots = {"snapshots": (625, 1_875)}
 SPRITE_SIZES = Grid(
     small=runs(model="beta-vae", beta=1, latents=list(range(1, 13)), seeds=8, **_tanh,
                **_snapshots),
-    paper=runs(model="beta-vae", beta=1, data="dsprites", snapshots=(10_368,), **_paper,
-               steps=20_736),
+    paper=runs(model="beta-vae", beta=1, data="dsprites", snapshots=(10_368, 20_736),
+               **_paper, steps=41_472),
     tiny=_few,
-    notes="Published: 300,000 steps when fully trained; searches at 2 epochs, here at 1,875 steps.",
+    notes="Published: 300,000 steps when fully trained; searches at 2 epochs.",
+    small_notes="Here searches take models at 1,875 steps.",
 )  # fmt: skip
 SPRITE_SIZES_RELU = Grid(
     small=runs(model="beta-vae", beta=1, latents=list(range(1, 13)), seeds=8, data=SPRITES,
                **_shared, **_wide, steps=1_875, snapshots=(625,)),
     tiny=_few,
     notes="Ours: the same with ReLU, which leaves latents that are half used.",
+    small_only="Ours, at scale small only: the published networks have ReLU.",
 )  # fmt: skip
 DIGIT_SIZES = Grid(
     small=runs(model="beta-vae", beta=1, latents=list(range(1, 13)), seeds=8,
@@ -75,15 +98,17 @@ DIGIT_SIZES = Grid(
     paper=runs(model="beta-vae", beta=1, data="symsol?resolution=64", snapshots=(3_516,), **_paper,
                steps=7_032),
     tiny=_few,
-    notes="Digits of 8 x 8 pixels, in place of Symsol.",
+    notes="Published: searches at 1 epoch.",
+    small_notes="Digits of 8 x 8 pixels, in place of Symsol.",
 )  # fmt: skip
 FASHION_SIZES = Grid(
     small=runs(model="beta-vae", beta=1, latents=[*range(1, 13), 16, 24], seeds=6,
                snapshots=(422, 844, 1_000, 1_500), **_fashion),
-    paper=runs(model="beta-vae", beta=1, data="celeba?resolution=64", snapshots=(2_849,), **_paper,
-               steps=5_698),
+    paper=runs(model="beta-vae", beta=1, data="celeba?resolution=64",
+               snapshots=(2_849, 5_698), **_paper, steps=11_396),
     tiny={"latents": [1, 2, 3, 4, 10]},
-    notes="Fashion-MNIST, in place of CelebA; 844 steps are an epoch.",
+    notes="Published: searches at 2 epochs.",
+    small_notes="Fashion-MNIST, in place of CelebA; 844 steps are an epoch.",
 )  # fmt: skip
 
 SPRITE_PRESSURE = Grid(
@@ -135,4 +160,75 @@ CONTINUOUS_SIZES = Grid(
     tiny={"latents": [1, 2, 3, 4, 10]},
     notes="Ours: sprites whose factors are not on a grid, because neighbours on a grid have few "
     "distances; 169 steps are an epoch.",
+    small_only="Ours, at scale small only: scale paper has the published data.",
 )  # fmt: skip
+
+
+# At scale paper only
+
+_EPOCH = {"symsol?resolution=64": 3_516, "dsprites": 10_368, "celeba?resolution=64": 2_849}
+"""Steps of an epoch."""
+_SYMSOL, _DSPRITES, _CELEBA = _EPOCH
+_all_connected = "at scale small all networks are fully connected"
+
+
+def _connected(data: str, epochs: int) -> Grid:
+    """Fully connected networks (table D.3) of every size, for as many epochs and for twice."""
+    steps = epochs * _EPOCH[data]
+    return Grid(
+        paper=runs(model="beta-vae", beta=1, data=data, snapshots=(steps,), steps=2 * steps,
+                   **FULLY_CONNECTED, **_paper),
+        paper_only=_all_connected,
+        notes=f"Fully connected networks. Published: searches at {epochs} epochs.",
+    )  # fmt: skip
+
+
+def _connected_vae(data: str, sizes: list[int]) -> Grid:
+    return Grid(
+        paper=runs(model="vae", data=data, latents=sizes, **FULLY_CONNECTED, **_full),
+        paper_only=_all_connected, notes="Fully connected networks, fully trained.",
+    )  # fmt: skip
+
+
+def _strengths(data: str) -> Grid:
+    return Grid(
+        paper=runs(model="beta-vae", beta=BETAS, data=data, latents=_elbow, **_full)
+        + penalised(0.5, 2, data=data, latents=_elbow, **_full),
+        paper_only="at scale small the models of the searches are also fully trained",
+        notes="Fully trained, for elbows.",
+    )
+
+
+FOLLOWED_EPOCHS = (1, 2, 5, 10, 20)
+
+
+def _followed(data: str, *sizes: int) -> Grid:
+    steps = [_EPOCH[data] * epoch for epoch in FOLLOWED_EPOCHS]
+    return Grid(
+        paper=runs(model="beta-vae", beta=1, data=data, latents=list(sizes),
+                   snapshots=tuple(steps[:-1]), steps=steps[-1], **_full),
+        paper_only="at scale small the models of the searches are followed",
+        notes="Followed for 20 epochs; the source does not say for how many.",
+    )  # fmt: skip
+
+
+DIGIT_CONNECTED, DIGIT_CONNECTED_VAE = _connected(_SYMSOL, 3), _connected_vae(_SYMSOL, _elbow)
+SPRITE_CONNECTED = _connected(_DSPRITES, 1)
+SPRITE_CONNECTED_VAE = _connected_vae(_DSPRITES, _elbow)
+FASHION_CONNECTED, FASHION_CONNECTED_VAE = _connected(_CELEBA, 4), _connected_vae(_CELEBA, _faces)
+DIGIT_STRENGTHS, SPRITE_STRENGTHS = _strengths(_SYMSOL), _strengths(_DSPRITES)
+FASHION_PRESSURE = Grid(
+    paper=runs(model="beta-vae", beta=BETAS, data=_CELEBA, snapshots=(2_849,), **_paper,
+               steps=8_547)
+    + penalised(*PENALTIES, data=_CELEBA, snapshots=(2_849,), **_paper, steps=8_547),
+    paper_only="needs CelebA, which has no counterpart at scale small",
+    notes="λ is that of both parts of the penalty.",
+)  # fmt: skip
+SYMSOL_SIZES = Grid(
+    paper=DIGIT_SIZES.paper, paper_only="the runs on Symsol", notes=DIGIT_SIZES.notes
+)
+DSPRITES_SIZES = Grid(
+    paper=SPRITE_SIZES.paper, paper_only="the runs on dSprites", notes=SPRITE_SIZES.notes
+)
+SYMSOL_EPOCHS, DSPRITES_EPOCHS = _followed(_SYMSOL, 10), _followed(_DSPRITES, 10)
+CELEBA_EPOCHS = _followed(_CELEBA, 10, 32)

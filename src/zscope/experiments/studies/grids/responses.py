@@ -62,8 +62,9 @@ PICTURES = Grid(
                beta=[1, 2, 4, 8], steps=3_000, batch=128, rate=1e-3, seeds=4, **PERCEPTRON),
     paper=runs(model="beta-vae", data=["mnist?resolution=32", "fashion-mnist?resolution=32"],
                latents=12, beta=[1, 2, 4, 8], preset="responses-2021-mnist", seeds=SEEDS),
-    notes="β as printed (784 values instead of 1,024). The rate is printed as 1e-3 in section 6 "
-    "and as 1e-4 in A.4.2; the latents of table 2 are not printed (12). Table 2 has 3 seeds.",
+    notes="β as printed. The rate is printed as 1e-3 in section 6 and as 1e-4 in A.4.2; the "
+    "latents of table 2 are not printed (12). Table 2 has 3 seeds.",
+    small_notes="784 values instead of 1,024.",
 )  # fmt: skip
 
 ROOMS = Grid(
@@ -95,8 +96,8 @@ ROOMS_AS_DIGITS = Grid(
                steps=3_000, batch=128, rate=1e-3, seeds=4, **PERCEPTRON),
     paper=runs(model="beta-vae", data="shapes3d?resolution=32", latents=12, beta=[1, 8],
                preset="responses-2021-mnist", seeds=SEEDS),
-    notes="Ours: the network and the β of the digits, for the comparison between data sets. Small: "
-    "768 values instead of 784; paper: three channels of 32 x 32 instead of one.",
+    notes="Ours: the network and the β of the digits, for the comparison between data sets.",
+    small_notes="768 values instead of 784.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
 

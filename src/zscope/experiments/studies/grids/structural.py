@@ -65,7 +65,7 @@ SCORES = Grid(
     + runs(model="beta-vae", beta=2, data=["shapes3d", *MPI3D], **PUBLISHED)
     + runs(model="beta-tcvae", beta=4, data=["shapes3d", *MPI3D], **PUBLISHED)
     + runs(model="factor-vae", alpha=40, data=["shapes3d", *MPI3D], **PUBLISHED),
-    notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
+    small_notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
 )  # fmt: skip
 
@@ -152,7 +152,7 @@ ANGLES_LEFT_OUT = Grid(
     paper=_branches(80_000, 20_000, _angles, data="shapes3d",
                     model=["sae-12", "vlae-12", "adaae-12", "ae", "wae", "vae"], **PUBLISHED)
     + _branches(80_000, 20_000, _angles, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
-    notes="VLAE, AdaAE and WAE only at scale paper.",
+    small_notes="VLAE, AdaAE and WAE only at scale paper.",
     tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
 )  # fmt: skip
 

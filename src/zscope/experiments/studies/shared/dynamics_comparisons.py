@@ -12,6 +12,7 @@ from zscope.assays.similarity.layers import layer_similarities
 from zscope.assays.similarity.procrustes import procrustes
 from zscope.errors import ZscopeError
 from zscope.experiments.over_training import fall_step
+from zscope.experiments.studies.grids.regime import CARS, NORB, SPRITES, SPRITES_32
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.shared.maps import (
     Sides,
@@ -30,16 +31,16 @@ from zscope.experiments.studies.trained import Trained
 
 __all__ = [
     "COUNTS",
-    "DATA",
     "FEATURES",
     "FOLLOWED",
     "OBJECTIVES",
     "SHARES",
     "STRENGTHS",
-    "TITLES",
     "active_counts",
     "added",
     "all_pairs",
+    "connected_unit",
+    "data_of",
     "matrix_rows",
     "measure_history",
     "measure_input",
@@ -48,6 +49,7 @@ __all__ = [
     "measure_strengths",
     "measure_training",
     "seeds_of",
+    "titles",
 ]
 
 FEATURES = 50
@@ -57,31 +59,56 @@ DRAWS = 6
 EARLY = {"tc": 100, "dip": 100, "annealed": 100, "fashion": 32}
 """The step that is called early, 2 to 3 % of the training as published."""
 
-FOLLOWED: Sides = {  # over training
-    "tc": [{"group": "tc", "beta": 2}],
-    "dip": [{"group": "dip", "offdiagonal": 5}],
-    "annealed": [{"group": "annealed", "capacity": 5}],
+ON_SPRITES = [SPRITES, "dsprites"]
+FOLLOWED: Sides = {  # over training, on the data of figures 7.2 and 7.8
+    "tc": [{"group": "tc", "beta": 2, "data": [SPRITES, CARS]}],
+    "dip": [{"group": "dip", "offdiagonal": 5, "data": ON_SPRITES}],
+    "annealed": [{"group": "annealed", "capacity": 5, "data": [SPRITES, NORB]}],
     "fashion": [{"group": "fashion", "model": "annealed-vae"}],
 }
 TITLES = {"tc": "β-TCVAE, β = 2", "dip": "DIP-VAE-II, λ = 5", "annealed": "annealed VAE, C = 5",
           "fashion": "annealed VAE, Fashion-MNIST"}  # fmt: skip
-BETA_1: dict[str, Any] = {"group": "beta", "beta": 1}
-DIP_1: dict[str, Any] = {"group": "dip", "offdiagonal": 1}
-STRENGTHS: Sides = {  # weak and strong
-    "β 1 and 8": [BETA_1, {"group": "beta", "beta": 8}],
-    "β 1 and 16": [BETA_1, {"group": "beta", "beta": 16}],
-    "β 1 and 128": [BETA_1, {"group": "collapsed"}],
-    "λ 1 and 20": [DIP_1, {"group": "dip", "offdiagonal": 20}],
-    "β 1 and 1": [BETA_1, BETA_1],
-    "convolutions, β 1 and 8": [{"group": "conv", "beta": 1}, {"group": "conv", "beta": 8}],
-}
-OBJECTIVES: Sides = {  # β-VAE and DIP-VAE-II
-    "sprites": [BETA_1, DIP_1],
-    "fashion": [{"group": "fashion", "beta": 1, "model": "beta-vae"},
-                {"group": "fashion", "model": "dip-vae-ii"}],
-    "digits": [{"group": "digits", "model": "beta-vae"},
-               {"group": "digits", "model": "dip-vae-ii"}],
+PUBLISHED_TITLES = {
+    "tc": "β-TCVAE, β = 2, Cars3D", "dip": "DIP-VAE-II, λ = 5, dSprites",
+    "annealed": "annealed VAE, C = 5, SmallNORB",
+    "fashion": "fully connected annealed VAE, SmallNORB",
 }  # fmt: skip
+
+
+def _beta(beta: float, data: Any = ON_SPRITES, group: str = "beta") -> dict[str, Any]:
+    return {"group": group, "model": "beta-vae", "beta": beta, "data": data}
+
+
+def _dip(strength: float, data: Any = ON_SPRITES, group: str = "dip") -> dict[str, Any]:
+    return {"group": group, "model": "dip-vae-ii", "offdiagonal": strength, "data": data}
+
+
+_convolved, _connected = [SPRITES_32, "dsprites"], "dsprites"
+STRENGTHS: Sides = {  # weak and strong
+    "β 1 and 8": [_beta(1), _beta(8)],
+    "β 1 and 16": [_beta(1), _beta(16)],
+    "β 1 and 128": [_beta(1), {"group": "collapsed"}],
+    "λ 1 and 20": [_dip(1), _dip(20)],
+    "β 1 and 1": [_beta(1), _beta(1)],
+    "convolutions, β 1 and 8": [_beta(1, _convolved, "conv"), _beta(8, _convolved, "conv")],
+    # At scale small the first ones are fully connected.
+    "connected, β 1 and 8": [_beta(1, _connected, "connected"), _beta(8, _connected, "connected")],
+    "connected, β 1 and 16": [_beta(1, _connected, "connected"),
+                              _beta(16, _connected, "connected")],
+}  # fmt: skip
+OBJECTIVES: Sides = {  # β-VAE and DIP-VAE-II
+    "sprites": [_beta(1), _dip(1)],
+    "fashion": [_beta(1, ["fashion-mnist", NORB], "fashion"),
+                _dip(1, ["fashion-mnist", NORB], "fashion")],
+    "digits": [_beta(1, ["digits", CARS], "digits"), _dip(1, ["digits", CARS], "digits")],
+    # At scale paper only, where the networks of "sprites" are convolutional.
+    "connected": [_beta(1, _connected, "connected"), _dip(1, _connected, "connected")],
+    "smallnorb": [_beta(1, NORB), _dip(1, NORB)],
+    "cars3d": [_beta(1, CARS), _dip(1, CARS)],
+}  # fmt: skip
+CONVOLUTIONAL_DATA = {"cars3d": "Cars3D", "sprites": "dSprites", "smallnorb": "SmallNORB"}
+CONNECTED_DATA = {"digits": "Cars3D", "connected": "dSprites", "fashion": "SmallNORB"}
+"""Units of OBJECTIVES at scale paper, and their titles."""
 DATA = {"sprites": "sprites (for dSprites)", "fashion": "Fashion-MNIST (for SmallNORB)",
         "digits": "digits (for Cars3D)"}  # fmt: skip
 
@@ -227,6 +254,23 @@ def measure_history(run: Trained) -> dict[str, Any]:
 
 
 # Reading them
+
+
+def titles(results: Results) -> dict[str, str]:
+    """What is followed over training."""
+    return PUBLISHED_TITLES if results.scale == "paper" else TITLES
+
+
+def data_of(results: Results, *, connected: bool = False) -> dict[str, str]:
+    """The units of OBJECTIVES of figure 7.4, or with connected networks of 7.10; their titles."""
+    if results.scale != "paper":
+        return DATA
+    return CONNECTED_DATA if connected else CONVOLUTIONAL_DATA
+
+
+def connected_unit(results: Results, unit: str) -> str:
+    """The unit of STRENGTHS with fully connected networks, which all are at scale small."""
+    return f"connected, {unit}" if results.scale == "paper" else unit
 
 
 def matrix_rows(results: Results, name: str) -> Rows:

@@ -9,16 +9,17 @@ from zscope.assays.similarity.layers import blocks_of
 from zscope.experiments.studies.rows import mean_and_sd, sd
 from zscope.experiments.studies.shared.dynamics_comparisons import (
     COUNTS,
-    DATA,
     FEATURES,
     SHARES,
     STRENGTHS,
-    TITLES,
     active_counts,
     added,
     all_pairs,
+    connected_unit,
+    data_of,
     matrix_rows,
     seeds_of,
+    titles,
 )
 from zscope.experiments.studies.shared.maps import block_mean, plot_panel
 from zscope.experiments.studies.study import Figure, Results, Table
@@ -30,7 +31,7 @@ def tables(results: Results) -> Iterator[Table]:
     cells = [["model", "step", "encoder", "latents", "decoder", "encoder, added",
               "latents, added", "decoder, added"]]  # fmt: skip
     parts = ("encoder", "latents", "decoder")
-    for name, title in TITLES.items():
+    for name, title in titles(results).items():
         values = results.units("measure_training").get(name) or {}
         for number, step in enumerate(values.get("steps") or []):
             seeds = values["seeds"]
@@ -60,13 +61,20 @@ def tables(results: Results) -> Iterator[Table]:
             "active latents of the second",
         ]
     ]
+    paper = results.scale == "paper"
     for name in STRENGTHS:
+        if name.startswith("connected") and not paper:
+            continue
         seeds = seeds_of(results, "measure_strengths", name)
         cells.append([name, *_diagonal_cells(seeds),
                       *(mean_and_sd((own.get(side) or {}).get("sampled") for own in seeds.values())
                         for side in ("row", "column")),
                       mean_and_sd(active_counts(results, name), 1)])  # fmt: skip
-    for name, title in DATA.items():
+    pairs = data_of(results)
+    if paper:
+        connected = data_of(results, connected=True)
+        pairs = pairs | {name: f"{title}, fully connected" for name, title in connected.items()}
+    for name, title in pairs.items():
         unit = results.units("measure_objectives").get(name) or {}
         for words, seeds in (("β-VAE and DIP-VAE-II", unit.get("seeds") or {}),
                              ("untrained pairs", unit.get("untrained") or {})):  # fmt: skip
@@ -149,31 +157,36 @@ def plot_early(results: Results) -> Iterator[Figure]:
             ])  # fmt: skip
         return lines
 
+    every = 1 if results.scale == "paper" else 2
     names = ("tc", "dip", "annealed")
     figure = _plot_grid(
         maps(names, lambda v: [0, v["early"], v["steps"][-1]] if v else []),
-        x="layers of the final model", y="layers at this step", down=[TITLES[n] for n in names],
+        x="layers of the final model", y="layers at this step",
+        down=[titles(results)[n] for n in names],
     )  # fmt: skip
     if figure is not None:
         yield Figure("figure-7.2", "CKA of the layers early in training, and of the untrained "
                      "model beside them, with those of the final model; at the right the final "
                      "model with other noise. Means over seeds.", figure, row="D-F7.2")  # fmt: skip
     figure = _plot_grid(
-        maps(["fashion"], lambda v: sorted({0, *v["steps"][1::2], v["steps"][-1]}) if v else []),
+        maps(["fashion"],
+             lambda v: sorted({0, *v["steps"][1::every], v["steps"][-1]}) if v else []),
         x="layers of the final model", y="layers at this step",
     )  # fmt: skip
     if figure is not None:
-        yield Figure("figure-7.8", "A fully connected annealed VAE on Fashion-MNIST: CKA of its "
+        place = "SmallNORB" if results.scale == "paper" else "Fashion-MNIST"
+        yield Figure("figure-7.8", f"A fully connected annealed VAE on {place}: CKA of its "
                      "layers over training with those of the final model, means over seeds.",
                      figure, row="D-F7.8")  # fmt: skip
 
 
 def plot_pairs(results: Results) -> Iterator[Figure]:
+    connected = [connected_unit(results, unit) for unit in ("β 1 and 8", "β 1 and 16")]
     for name, row, units, first, second, words in (
         ("figure-7.3", "D-F7.3", ("β 1 and 8", "λ 1 and 20", "β 1 and 128"), "strong", "weak",
          "weakly (rows) and strongly regularised models (columns)"),
-        ("figure-7.9", "D-F7.9", ("β 1 and 8", "β 1 and 16", "convolutions, β 1 and 8"), "strong",
-         "weak", "β-VAEs with β 1 (rows) and with larger β (columns)"),
+        ("figure-7.9", "D-F7.9", (*connected, "convolutions, β 1 and 8"), "strong", "weak",
+         "β-VAEs with β 1 (rows) and with larger β (columns)"),
     ):  # fmt: skip
         for part, chosen in enumerate([units] if row == "D-F7.3" else [units[:2], units[2:]]):
             line = [plot_panel(results, "measure_strengths", unit, "cka", unit) for unit in chosen]
@@ -182,14 +195,20 @@ def plot_pairs(results: Results) -> Iterator[Figure]:
             if figure is not None:
                 caption = f"CKA of the layers of {words}, mean over pairs of different seeds."
                 yield Figure(f"{name}{'-convolutions' if part else ''}", caption, figure, row=row)
-    line = [plot_panel(results, "measure_objectives", unit, "cka", title.partition(" (")[0])
-            for unit, title in DATA.items()]  # fmt: skip
-    figure = _plot_grid([line], x="layers of DIP-VAE-II (λ 1)", y="layers of a β-VAE (β 1)")
-    if figure is not None:
-        yield Figure("figure-7.4", "CKA of the layers of β-VAEs and DIP-VAE-II, mean over pairs of "
-                     "different seeds. Sprites stand for dSprites, Fashion-MNIST for SmallNORB, "
-                     "digits for Cars3D. Networks are fully connected: this is also figure 7.10.",
-                     figure, row="D-F7.4")  # fmt: skip
+    words = "CKA of the layers of β-VAEs and DIP-VAE-II, mean over pairs of different seeds."
+    small = (" Sprites stand for dSprites, Fashion-MNIST for SmallNORB, digits for Cars3D. "
+             "Networks are fully connected: this is also figure 7.10.")  # fmt: skip
+    shown = [("figure-7.4", data_of(results), f"{words}{small}")]
+    if results.scale == "paper":
+        shown = [("figure-7.4", data_of(results), f"{words} Convolutional networks."),
+                 ("figure-7.10", data_of(results, connected=True),
+                  f"{words} Fully connected networks.")]  # fmt: skip
+    for name, compared, caption in shown:
+        line = [plot_panel(results, "measure_objectives", unit, "cka", title.partition(" (")[0])
+                for unit, title in compared.items()]  # fmt: skip
+        figure = _plot_grid([line], x="layers of DIP-VAE-II (λ 1)", y="layers of a β-VAE (β 1)")
+        if figure is not None:
+            yield Figure(name, caption, figure, row=f"D-F{name.partition('-')[2]}")
 
 
 def plot_both(results: Results) -> Iterator[Figure]:
@@ -203,12 +222,13 @@ def plot_both(results: Results) -> Iterator[Figure]:
                      "the smaller of both, means over seeds.",
                      _plot_grid([line], x="layers of the final model", y="layers early",
                                 label="similarity"), row="D-F7.5")  # fmt: skip
-    pair = results.units("measure_objectives").get("sprites") or {}
+    unit_name, place = ("cars3d", "Cars3D") if results.scale == "paper" else ("sprites", "sprites")
+    pair = results.units("measure_objectives").get(unit_name) or {}
     if pair.get("procrustes") is not None:
-        shown = Results("", "", [], {"measure_objectives": {"sprites": _with_smaller(pair)}})
-        line = [plot_panel(shown, "measure_objectives", "sprites", key, title)
+        shown = Results("", "", [], {"measure_objectives": {unit_name: _with_smaller(pair)}})
+        line = [plot_panel(shown, "measure_objectives", unit_name, key, title)
                 for key, title in BOTH]  # fmt: skip
-        yield Figure("figure-7.6", "β-VAE (rows) and DIP-VAE-II (columns) on sprites: CKA, "
+        yield Figure("figure-7.6", f"β-VAE (rows) and DIP-VAE-II (columns) on {place}: CKA, "
                      "Procrustes and the smaller of both, mean over pairs of different seeds.",
                      _plot_grid([line], x="layers of DIP-VAE-II", y="layers of a β-VAE",
                                 label="similarity"), row="D-F7.6")  # fmt: skip
@@ -230,17 +250,22 @@ def plot_strips(results: Results) -> Iterator[Figure]:
                 for step in steps[1:]]  # fmt: skip
         figure = _plot_grid([line], x="layers of the final model", y="layers at this step")
         if figure is not None:
-            yield Figure(source, f"{TITLES[name]}: CKA of the layers at five snapshots with those "
-                         "of the final model, means over seeds.", figure, row=row)  # fmt: skip
+            yield Figure(source, f"{titles(results)[name]}: CKA of the layers at five snapshots "
+                         "with those of the final model, means over seeds.", figure,
+                         row=row)  # fmt: skip
 
 
 def plot_input(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
 
     figure, grid = panel_grid(1, 4, width=9.0, height=2.5, sharey=True)
-    panels = [(group, beta) for group in ("conv", "beta") for beta in (1, 8)]
+    paper = results.scale == "paper"
+    panels = [(group, beta) for group in ("conv", "connected" if paper else "beta")
+              for beta in (1, 8)]  # fmt: skip
     for ax, (group, beta) in zip(grid[0], panels, strict=True):
-        rows = [row for row in results.rows(group, beta=beta) if row.get("input_cka")]
+        every = results.rows(group, beta=beta)
+        every = every.on("cars3d") if paper and group == "conv" else every
+        rows = [row for row in every if row.get("input_cka")]
         for key, words, colour in (("input_cka", "CKA", "#0072B2"),
                                    ("input_procrustes", "Procrustes", "#D55E00")):  # fmt: skip
             if rows:
@@ -263,23 +288,29 @@ def plot_input(results: Results) -> Figure:
 def plot_losses(results: Results) -> Figure:
     from zscope.plots import legend_below, panel_grid
 
+    paper = results.scale == "paper"
+    strong = 8 if paper else 16
     lines: Any = (("β-VAE, β 1", "#56B4E9", "beta", {"beta": 1}),
-             ("β-VAE, β 16", "#0072B2", "beta", {"beta": 16}),
+             (f"β-VAE, β {strong}", "#0072B2", "beta", {"beta": strong}),
              ("DIP-VAE-II, λ 1", "#E69F00", "dip", {"offdiagonal": 1}),
              ("DIP-VAE-II, λ 20", "#D55E00", "dip", {"offdiagonal": 20}),
-             ("β-TCVAE, β 2", "#009E73", "tc", {}),
-             ("annealed VAE, C 5", "#8a8a8a", "annealed", {}))  # fmt: skip
-    figure, grid = panel_grid(1, 1, width=5.4, height=3.2)
-    ax = grid[0][0]
-    for title, colour, group, fields in lines:
-        rows = [row for row in results.rows(group, **fields) if row.get("loss")]
-        for number, row in enumerate(rows):
-            steps, losses = np.array(row["loss"], dtype=float).T
-            ax.plot(np.maximum(steps, 1), losses, color=colour, linewidth=0.7, alpha=0.8,
-                    label=None if number else title)  # fmt: skip
-    ax.set(yscale="log", xlabel="step", ylabel="loss")
+             ("β-TCVAE, β 2", "#009E73", "tc", {"beta": 2}),
+             ("annealed VAE, C 5", "#8a8a8a", "annealed", {"capacity": 5}))  # fmt: skip
+    places = {"sprites": "sprites"}
+    if paper:
+        places = {"cars3d": "Cars3D", "dsprites": "dSprites", "smallnorb": "SmallNORB"}
+    figure, grid = panel_grid(1, len(places), width=5.4 if not paper else 10.5, height=3.2)
+    for ax, (data, place) in zip(grid[0], places.items(), strict=True):
+        for title, colour, group, fields in lines:
+            rows = [row for row in results.rows(group, **fields).on(data) if row.get("loss")]
+            for number, row in enumerate(rows):
+                steps, losses = np.array(row["loss"], dtype=float).T
+                ax.plot(np.maximum(steps, 1), losses, color=colour, linewidth=0.7, alpha=0.8,
+                        label=None if number else title)  # fmt: skip
+        ax.set(yscale="log", xlabel="step", ylabel="loss", title=place if paper else "")
     legend_below(figure, grid)
-    return Figure("figure-C.5", "Loss over training on sprites, a line for each seed.", figure,
+    on = ", ".join(places.values())
+    return Figure("figure-C.5", f"Loss over training on {on}, a line for each seed.", figure,
                   row="D-C.5")  # fmt: skip
 
 

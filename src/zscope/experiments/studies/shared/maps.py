@@ -51,14 +51,18 @@ Sides = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def named_units(wanted: Sides) -> Units:
-    """Units of a measure by name: the runs with the first settings, then those with the second."""
+    """Units of a measure by name: the runs with the first settings, then those with the second.
+
+    Units of which a side has no runs are left out.
+    """
 
     def units(runs: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
         rows = Rows(dict(row) for row in runs)
+        found = {name: [rows.where(**side) for side in sides] for name, sides in wanted.items()}
         return {
-            name: names
-            for name, sides in wanted.items()
-            if (names := [row["run"] for side in sides for row in rows.where(**side)])
+            name: [row["run"] for own in sides for row in own]
+            for name, sides in found.items()
+            if all(sides)
         }
 
     return units

@@ -409,7 +409,7 @@ def _as_printed(pair: tuple[float, float] | None) -> str:
 def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
     """Tables 4.2 to 4.5, with all controls and the latents in use."""
     rows = add_versions(results.rows("versions"))
-    small = results.scale == "small"
+    small = results.scale != "paper"
     for key, score in SCORES.items():
         digits = published(key, world.name)
         header = ["model", "data", "published", score.title, "latents in use", "runs"]
@@ -430,7 +430,8 @@ def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
         for version, pair in digits.get("gan", {}).items():
             cells.append(["weakly supervised GAN", SHORT[version], printed(pair), "not run"]
                          + [""] * (len(header) - 4))  # fmt: skip
-        training = "mlp 64-64, 3,000 steps, Adam 1e-3" if small else results.scale
+        ours = (f" Ours: {world.name} of 16 x 16 pixels with {world.factors} factors, mlp 64-64, "
+                "3,000 steps, Adam 1e-3.") if small else ""  # fmt: skip
         yield Table(
             score.source.replace(" ", "-"), f"{score.title} ({score.source})", cells, left=2,
             row=score.row,
@@ -438,8 +439,7 @@ def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
                 "Mean ± standard deviation over seeds. Noise: of the same ε, as published; equal "
                 "noise, untrained and aligned have the variance of the change; turned has its ε. "
                 f"Published: {world.source}, 10 seeds, "
-                f"convolutional, 300,000 steps. Ours: {world.name} of 16 x 16 pixels with "
-                f"{world.factors} factors, {training}.",
+                f"convolutional, 300,000 steps.{ours}",
                 f"Latents in use: mean posterior variance below {PRUNED} (AE, PCL: as for any "
                 "score). MIG: that of disentanglement_lib; that of zscope leaves out unused "
                 "latents and chance." if key == "mig" else
@@ -533,8 +533,9 @@ def plot_scores(results: Results, world: World) -> Iterator[Figure]:
             score.source.replace(" ", "-"),
             f"{score.title} on the original data, on the changed data and on their controls "
             "(noise: of the same ε; equal noise: of the same variance), a point for each seed. "
-            f"Grey diamonds: published for {world.source} with other networks, mean ± standard "
-            "deviation; only the order can be compared.",
+            f"Grey diamonds: published for {world.source}, mean ± standard deviation"
+            + ("." if results.scale == "paper" else
+               ", with other networks; only the order can be compared."),
             figure, row=score.row,
         )  # fmt: skip
 
@@ -543,6 +544,7 @@ def plot_change(results: Results, world: World) -> Iterator[Figure]:
     """Figure 4.3: original pictures, the change, and the changed pictures."""
     from zscope.plots import image_grid
 
+    place = world.source if results.scale == "paper" else world.name
     pictures = results.once("describe_versions").get("pictures") or {}
     if not {"original", "changed"} <= pictures.keys():
         return
@@ -555,7 +557,7 @@ def plot_change(results: Results, world: World) -> Iterator[Figure]:
         names.append("equal noise")
     yield Figure(
         "figure-4.3",
-        f"Example perturbations of {world.name}: the original pictures, the change (grey: none; "
+        f"Example perturbations of {place}: the original pictures, the change (grey: none; "
         f"{factor} times as large as it is), the changed pictures, and noise of equal variance.",
         image_grid(np.clip(np.stack(lines), 0, 1), rows=names), row="C-F4.3",
     )  # fmt: skip

@@ -16,6 +16,8 @@ from zscope.recording import Recording
 
 __all__ = [
     "COLOURS",
+    "DATA",
+    "DSPRITES",
     "OBJECTIVES",
     "above_floor",
     "apart",
@@ -37,6 +39,14 @@ OBJECTIVES = {
     "annealed-vae": ("annealed VAE", "capacity", "C"),
 }
 """model -> its name, the option that is its strength, and the letter of it."""
+DATA = {
+    "dsprites": "dSprites", "sprites": "sprites", "sprites-color": "coloured sprites",
+    "sprites-noisy": "noisy sprites", "sprites-background": "sprites on a background",
+    "smallnorb": "SmallNORB", "cars3d": "Cars3D", "rooms": "rooms",
+}  # fmt: skip
+"""Datasets by name, as people call them."""
+DSPRITES = ("dsprites", "sprites")
+"""dSprites, and what stands for it at scale small."""
 COLOURS = {"passive": "#8a8a8a", "mixed": "#E69F00", "active": "#0072B2"}
 
 

@@ -36,19 +36,35 @@ __all__ = [
     "measure_trace",
     "models_trained",
     "searches",
+    "stand_in",
     "start_of",
     "status_text",
+    "title_of",
 ]
 
 CRITERIA = {"trace": "trace", "information": "information", "median": "information, median kernel",
             "dimension": "dimension"}  # fmt: skip
 """Gap -> its name; "median" is the information gap with the median bandwidth."""
 TITLES = {"digits": "digits", "sprites": "sprites", "relu": "sprites, ReLU", "fashion": "fashion"}
+"""Our data at scale small; see `title_of`."""
 PUBLISHED_DATA = {"digits": "Symsol", "sprites": "dSprites", "fashion": "CelebA"}
 """Our data -> the published data whose place they take; they have nothing else in common."""
 HALF = 0.5
 NAMES = ("trace", "sampled", "codes_trace", "dimension", "information", "median", "saturated",
          "active", "mixed", "passive", "used", "kl")  # fmt: skip
+
+
+def title_of(results: Results, group: str) -> str:
+    """What the data of a group are called."""
+    return PUBLISHED_DATA.get(group, group) if results.scale == "paper" else TITLES[group]
+
+
+def stand_in(results: Results, group: str, joint: str = "") -> str:
+    """The same, and at scale small for which data they stand: "digits (for Symsol)"."""
+    title, words = title_of(results, group), f"for {PUBLISHED_DATA[group]}"
+    if results.scale == "paper":
+        return title
+    return f"{title}{joint}{words}" if joint else f"{title} ({words})"
 
 
 # Measurements
@@ -148,7 +164,8 @@ def searches(
 ) -> dict[int, Fondue]:
     """By seed, the search on the models of that seed; seeds that lack a size are left out.
 
-    Sizes are tried up to the largest one below which none is missing. `search` "binary" has no
+    Sizes are tried up to the largest one below which none is missing, or up to a larger start of
+    which there are models. `search` "binary" has no
     start. `bare` looks at gaps alone, not at whether the models use their latents. With `most`,
     sizes up to it count as not acceptable, as the largest trained one must be.
     """
@@ -162,6 +179,8 @@ def searches(
         limit = next(n for n in range(1, len(sizes) + 2) if n not in sizes) - 1
         if limit < 1:
             continue
+        if start is not None and round(start) in sizes:
+            limit = max(limit, round(start))
         if bare:
             sizes = {n: trial[0] for n, trial in sizes.items()}
         if most is not None:
