@@ -213,7 +213,7 @@ def claims(results: Results) -> Iterator[Claim]:
         yield claim(
             "E-F3", f"c3.{number}", f"{name}: {STORE} stored codes are as good as all: "
             "hybrids are not further by more than a factor of 1.1", source="section 2.2",
-            published=f"N = {STORE} is used; no comparison", expect=below(MARGIN),
+            published=f"N = {STORE} is used; no comparison", expect=below(MARGIN), ours=True,
             values=_ratios(rows, "store", "hybrid"),
             statistic=f"log of the Fréchet distance, {STORE} codes minus all, mean over models",
             controls=[accuracy_control(extractor.get(group, {}).get("accuracies"))],

@@ -353,7 +353,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     yield Figure(
         "figure-6.6", "Total correlation, averaged mutual information and effective rank of means "
         "and of samples (lines, with 95 % intervals over seeds), and the mean number of passive "
-        "latents of 10 (bars, right axis).", figure, row="D-F6.6a",
+        "latents of 10 (bars, right axis).", figure, row="D-F6.6a, D-F6.6b, D-F6.6c",
     )  # fmt: skip
     shown = next((row for row in colour.where(model="beta-vae", strength=16.0)
                   if row.get("matrix") is not None), None)  # fmt: skip
