@@ -414,7 +414,7 @@ def _graph(panel: Mapping[str, Any]) -> Any:
 
 STUDY = Study(
     name="responses-disentanglement",
-    minutes=14,
+    minutes=19,
     document="A",
     title="Does the conditioned response matrix see what other scores see?",
     rows=(

@@ -303,7 +303,7 @@ def _plot_path(row: Mapping[str, Any], box: tuple[float, ...]) -> Figure:
 
 STUDY = Study(
     name="responses-maps",
-    minutes=14,
+    minutes=15,
     document="A",
     title="Does the map of two latents that carry a factor show its manifold?",
     rows=(

@@ -277,7 +277,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="responses-structure",
-    minutes=10,
+    minutes=16,
     document="A",
     title="Do stronger priors leave fewer holes?",
     rows=(
