@@ -361,7 +361,7 @@ class Judge:
         less = f"{len(every) - len(whole)} of {len(every)} pairs have a run with unused latents"
         statistic += f"; {less}{', and are left out' if same else ''}"
         if same and len(whole) < 4 and not needs:
-            needs = f"models that use all their latents on both, as a weaker β may leave them: {less}"
+            needs = f"models that use all their latents on both, as with a weaker β: {less}"
         printed_pair = published(self.key, self.world.name).get(model, {})
         texts = [_as_printed(printed_pair.get(version)) for version in pair]
         known = all(texts)
