@@ -10,6 +10,7 @@ tables and the figures of one study: at most 300 kB, so that the whole stays sma
 
 import argparse
 import io
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ HERE = Path(__file__).parent
 KEPT = HERE / "reproduction"
 MOST = 300_000
 """Bytes of one study."""
-COLOURS = (256, 128, 64, 32)
+COLOURS = (256, 128, 64, 32, 16)
 RESOLUTIONS = (150, 100)
 
 
@@ -45,6 +46,9 @@ def draw(name: str) -> None:
         shutil.rmtree(folder / "tables", ignore_errors=True)
         write_study(studies.load(name), read_results(folder), folder, formats=("png",), dpi=dpi)
         (folder / "study.html").unlink()
+        claims = folder / "claims.json"
+        content = json.loads(claims.read_text(encoding="utf-8"))
+        claims.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
         for file in [*folder.glob("tables/*.tex"), *folder.glob("tables/*.csv")]:
             file.unlink()
         for colours in COLOURS:

@@ -75,7 +75,9 @@ KINDS = ("reconstructions", "samples", "traversals")
 COMPARABLE = math.log(1.15)
 ALIKE = 0.03
 ACCURATE = 0.9
-DIGITS, STEPS = 8, 7  # pictures in a row
+DIGITS, STEPS = 8, 5  # pictures in a row
+TRAVERSED = ("ae", "xcae-i", "vae", "xcvae-i", "sae-6", "xcsae-6-i")
+"""Models whose traversals are shown."""
 
 
 def measure_quality(run: Trained) -> dict[str, Any]:
@@ -128,13 +130,15 @@ def measure_pictures(run: Trained) -> dict[str, Any]:
     moved = codes[:1].repeat(recording.latents, STEPS, 1)
     for latent in range(recording.latents):
         moved[latent, :, latent] = (ends[0] + (ends[1] - ends[0]) * share)[:, latent]
-    shown = decode(run.model, moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
-    return {
+    answer = {
         "inputs": pictures(recording.observations[:DIGITS]),
         "reconstructed": pictures(decode(run.model, codes[:DIGITS])),
         "drawn": pictures(decode(run.model, drawn.to(codes))),
-        "traversed": pictures(shown),
     }
+    if run["model"] in TRAVERSED:
+        shown = decode(run.model, moved.flatten(0, 1)).unflatten(0, moved.shape[:2])
+        answer["traversed"] = pictures(shown)
+    return answer
 
 
 def _rows(results: Results, standard: bool = False) -> Rows:
@@ -412,9 +416,9 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             yield Figure(
                 f"traversal-errors-{model}", f"{_title(model)}: error N − N' of each latent "
                 f"(columns) as each is moved (rows), as in figure {number}, in standard deviations "
-                "of the observed latent; a line for each of 12 digits. The line of a collapsed "
+                "of the observed latent; a line for each of 6 digits. The line of a collapsed "
                 f"latent rises as it is moved. Seed {lines['seed']}.",
-                traversal_panels(lines["values"], lines["errors"]), row="B-F19",
+                traversal_panels(lines["values"], lines["errors"][:, :6]), row="B-F19",
             )  # fmt: skip
     figure, grid = panel_grid(1, 1, width=5.5, height=2.3)
     values = {m: [1000 * v for v in own.values("mmd")] for m, own in shown.items()}
@@ -462,12 +466,15 @@ def _plot_pictures(shown: dict[str, Rows]) -> Iterator[Figure]:
         "samples", "Samples: hybrids of codes for AE and SAE, draws of the prior for VAEs.",
         image_grid(grid, rows=names), row="B-F6",
     )  # fmt: skip
-    across = 4
-    down = -(-len(first) // across)
-    figure, panels = panel_grid(down, across, height=1.75 * down)
-    for ax in panels.flat[len(first) :]:
+    moved = {model: row for model, row in first.items() if row.get("traversed") is not None}
+    if not moved:
+        return
+    across = 3
+    down = -(-len(moved) // across)
+    figure, panels = panel_grid(down, across, height=2.6 * down)
+    for ax in panels.flat[len(moved) :]:
         ax.set_visible(False)
-    for ax, (model, row) in zip(panels.flat, first.items(), strict=False):
+    for ax, (model, row) in zip(panels.flat, moved.items(), strict=False):
         image_grid(np.asarray(row["traversed"]) / 255, title=_title(model), ax=ax)
     yield Figure(
         "traversals", "Traversals of one digit: each row moves one latent, in order from the first "
