@@ -358,7 +358,7 @@ def _printed_mask(edges: dict[tuple[int, int], float | None]) -> list[list[float
 
 STUDY = Study(
     name="consistency-masks",
-    minutes=4,
+    minutes=24,
     document="B",
     title="Are causal blocks sparse, and do their edges matter?",
     rows=(

@@ -167,9 +167,8 @@ def lines_of(rows: Rows) -> dict[str, Any] | None:
     for row in rows:
         if row.get("lines") is not None:
             errors = np.asarray(row["lines"], dtype=float) * np.asarray(row["unit"])
-            film = np.asarray(row["film"]) / 255
-            return {"values": np.asarray(row["values"]), "errors": errors, "film": film,
-                    "seed": row["seed"]}  # fmt: skip
+            own = {"values": np.asarray(row["values"]), "errors": errors, "seed": row["seed"]}
+            return own if "film" not in row else own | {"film": np.asarray(row["film"]) / 255}
     return None
 
 
