@@ -220,6 +220,7 @@ def sizes(name, used, measure):
     return measured(name, lambda row: gaps(row, used(row)), measure, measure_data=data)
 
 
+@pytest.mark.slow  # thousands of runs
 def test_fondue_compares_networks_and_starts_far_above_the_answer():
     def used(row):
         return 5 if row["group"].endswith("connected") else 11 + row["seed"] % 2
@@ -231,6 +232,7 @@ def test_fondue_compares_networks_and_starts_far_above_the_answer():
     assert found["D-T8.6", "c2"].verdict == HOLDS
 
 
+@pytest.mark.slow  # thousands of runs
 def test_pressure_is_judged_on_celeba_too():
     def used(row):
         level = np.log2(row.get("beta") or row["offdiagonal"])
@@ -241,6 +243,7 @@ def test_pressure_is_judged_on_celeba_too():
     assert parts == {"Symsol": HOLDS, "dSprites": HOLDS, "CelebA": FAILS}
 
 
+@pytest.mark.slow  # thousands of runs
 def test_elbows_of_strengths_are_those_of_fully_trained_models():
     def values(row):
         level = row.get("beta") or row.get("offdiagonal") or 1
