@@ -201,7 +201,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="pca-perturbed-sweep",
-    minutes=5,
+    minutes=16,
     document="C",
     title="Can another strength restore what the change has removed?",
     rows=tuple(
