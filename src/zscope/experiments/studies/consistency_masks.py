@@ -320,23 +320,20 @@ def _plot_hybrids(rows: Rows) -> Iterator[Figure]:
     from zscope.plots import hybrid_grid
 
     for model in ("ae", "xae", "xcae-i"):
-        for row in rows.where(model=model, units=6, size=1):
-            if row.get("pairs") is not None:
-                name = NAMES.get(model, model.upper())
+        digits = rows.where(model=model, units=6, size=1)
+        faces = rows.where(group="faces", model=model, size=1)
+        for own, name, title, what, shade, more in (
+            (digits, f"hybrids-{model}", NAMES.get(model, model.upper()), "digit", _grey,
+             "; the paper shows CelebA"),
+            (faces, f"hybrids-faces-{model}", f"CelebA, {model.upper()}", "face", _colour, ""),
+        ):  # fmt: skip
+            row = next((each for each in own if each.get("pairs") is not None), None)
+            if row is not None:
                 yield Figure(
-                    f"hybrids-{model}", f"{name}: each latent of another digit (right) in turn in "
-                    f"the base (left). Seed {row['seed']}; the paper shows CelebA.",
-                    hybrid_grid(_grey(row["hybrids"]), _grey(row["pairs"])), row="B-F34",
+                    name, f"{title}: each latent of another {what} (right) in turn in the base "
+                    f"(left). Seed {row['seed']}{more}.",
+                    hybrid_grid(shade(row["hybrids"]), shade(row["pairs"])), row="B-F34",
                 )  # fmt: skip
-                break
-        for row in rows.where(group="faces", model=model, size=1):
-            if row.get("pairs") is not None:
-                yield Figure(
-                    f"hybrids-faces-{model}", f"CelebA, {model.upper()}: each latent of another "
-                    f"face (right) in turn in the base (left). Seed {row['seed']}.",
-                    hybrid_grid(_colour(row["hybrids"]), _colour(row["pairs"])), row="B-F34",
-                )  # fmt: skip
-                break
 
 
 def _place(row: dict[str, Any]) -> int:
