@@ -115,6 +115,42 @@ def test_pairs_with_unused_latents_are_left_out():
     assert "4 of 6 pairs have a run with unused latents, and are left out" in claim.statistic
 
 
+def test_a_score_that_could_not_fall_by_the_margin_is_not_called_unchanged():
+    claims = verdicts(*make_results(
+        "pca-perturbed-rooms", lambda row, v: 0.05 if row["model"] == "ae" else fall(row, v)
+    ))  # fmt: skip
+    pcl, ae = claims["C-T4.2", "P7"].parts
+    assert pcl.verdict == "holds"
+    assert ae.verdict_text == (
+        "undecided (control fails: the score on original data is above 0.1, so that it could fall "
+        "by more)"
+    )
+
+
+def test_where_latents_are_unused_the_weaker_beta_is_judged_instead():
+    study, results = make_results(
+        "pca-perturbed", lambda row, v: 0.4 if row["group"] == "versions" else fall(row, v)
+    )
+    for row in results.rows("versions", model="beta-vae"):
+        results.values["measure_scores"][row["run"]]["active"] = 2
+    claims = verdicts(study, results)
+    assert claims["C-T4.2", "P3"].verdict_text == "undecided (not measured)"
+    for name in ("P2, weaker β", "P3, weaker β", "P3, ε, weaker β"):
+        claim = claims["C-T4.2", name]
+        assert (claim.verdict, claim.ours, claim.published) == ("holds", True, "not published")
+    assert "(with β 0.5)" in claims["C-T4.2", "P3, weaker β"].sentence
+    lines = [line for line in next(iter(study.tables(results))).cells if "β 0.5" in line[0]]
+    assert [line[1] for line in lines] == ["original", "changed", "noise", "equal noise"]
+
+
+def test_a_weaker_beta_that_falls_with_noise_as_well_is_no_evidence():
+    claims = verdicts(*make_results(
+        "pca-perturbed", lambda row, v: 0.4 if v == "original" else 0.1
+    ))  # fmt: skip
+    assert claims["C-T4.2", "P2, weaker β"].verdict == "holds"
+    assert claims["C-T4.2", "P3, weaker β"].verdict == "undecided"
+
+
 @pytest.mark.parametrize(("gap", "verdict"), [(-3.0, "holds"), (2.0, "does not hold")])
 def test_the_game_is_judged_by_its_gap_and_by_the_same_game_without_a_change(gap, verdict):
     facts = {

@@ -290,8 +290,8 @@ def _of_batches(ends: Sequence[float] | None) -> Interval | None:
 
 
 def judge_scores(results: Results, world: World) -> Iterator[Claim]:
-    """P2 to P8 for each score."""
-    rows = add_versions(results.rows("versions"))
+    """P2 to P8 for each score; P2 and P3 also for β-VAEs with a weaker β, where there are some."""
+    rows, weaker = (add_versions(results.rows(group)) for group in ("versions", "weaker"))
     for key, score in SCORES.items():
         judged = Judge(rows, key, score, world)
         yield judged.parts(
@@ -326,6 +326,22 @@ def judge_scores(results: Results, world: World) -> Iterator[Claim]:
             "P8", "lower on changed than on original data, although it is trained on pairs",
             "slow-vae", ("changed", "original"),
         )  # fmt: skip
+        if not weaker:
+            continue
+        judged = Judge(weaker, key, score, world, printed=False)
+        strength = f"with β {weaker[0]['beta']:g}"
+        yield judged.one(
+            "P2, weaker β", f"lower on changed than on original data ({strength})", "beta-vae",
+            ("changed", "original"), same=True,
+        )  # fmt: skip
+        yield judged.one(
+            "P3, weaker β", "lower on changed data than with noise of the same centred variance "
+            f"({strength})", "beta-vae", ("changed", "equal-noise"), same=True,
+        )  # fmt: skip
+        yield judged.one(
+            "P3, ε, weaker β", f"lower on changed data than with noise of the same ε ({strength})",
+            "beta-vae", ("changed", "noise"), same=True,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -336,6 +352,7 @@ class Judge:
     key: str
     score: Score
     world: World
+    printed: bool = True  # whether the source has these strengths
 
     def one(
         self,
@@ -362,9 +379,7 @@ class Judge:
         statistic += f"; {less}{', and are left out' if same else ''}"
         if same and len(whole) < 4 and not needs:
             needs = f"models that use all their latents on both, as with a weaker β: {less}"
-            if self.world.name == "sprites" and model == "beta-vae":
-                needs += ". Tried since, on seeds 0 and 1: with a quarter of the β all are in use"
-        printed_pair = published(self.key, self.world.name).get(model, {})
+        printed_pair = published(self.key, self.world.name).get(model, {}) if self.printed else {}
         texts = [_as_printed(printed_pair.get(version)) for version in pair]
         known = all(texts)
         texts = [f"{text} ({SHORT[v]})" for text, v in zip(texts, pair, strict=True)][::-1]
@@ -375,6 +390,8 @@ class Judge:
             published=f"{MODELS[model]} {' to '.join(texts)}" if known else "not published",
             expect=expect, values=values, statistic=statistic, needs=needs,
             ours=not known and not part,
+            controls=[_could_fall(second.values(self.key), expect.limit)]
+            if expect.kind == "within" else [],
         )  # fmt: skip
 
     def parts(
@@ -398,6 +415,15 @@ class Judge:
         )  # fmt: skip
 
 
+def _could_fall(scores: Sequence[float], margin: float) -> Control:
+    """No score is below 0, so that one below the margin cannot fall by more than it."""
+    mean = float(np.mean(scores)) if scores else None
+    return Control(
+        f"the score on original data is above {margin:g}, so that it could fall by more",
+        None if mean is None else mean > margin, "" if mean is None else f"{mean:.2f}",
+    )  # fmt: skip
+
+
 def _whole(rows: Rows) -> Rows:
     """The runs that use all their latents."""
     return Rows(row for row in rows if row.get("active") == row["latents"])
@@ -412,7 +438,7 @@ def _as_printed(pair: tuple[float, float] | None) -> str:
 
 def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
     """Tables 4.2 to 4.5, with all controls and the latents in use."""
-    rows = add_versions(results.rows("versions"))
+    rows, weaker = (add_versions(results.rows(group)) for group in ("versions", "weaker"))
     small = results.scale != "paper"
     for key, score in SCORES.items():
         digits = published(key, world.name)
@@ -420,13 +446,16 @@ def tabulate_scores(results: Results, world: World) -> Iterator[Table]:
         if key == "mig":
             header.insert(4, "MIG of zscope")
         cells = [header]
-        for model, title in MODELS.items():
-            own = rows.where(model=model)
+        lines = [(title, rows.where(model=model), digits.get(model, {}))
+                 for model, title in MODELS.items()]  # fmt: skip
+        if weaker:
+            lines.append((f"β-VAE with β {weaker[0]['beta']:g}", weaker, {}))
+        for title, own, known in lines:
             for version in VERSIONS:
                 part = own.where(version=version)
                 if not part:
                     continue
-                line = [title, SHORT[version], printed(digits.get(model, {}).get(version)),
+                line = [title, SHORT[version], printed(known.get(version)),
                         mean_and_sd(part.values(key)), counts(part), str(len(part))]  # fmt: skip
                 if key == "mig":
                     line.insert(4, mean_and_sd(part.values("own_mig")))
