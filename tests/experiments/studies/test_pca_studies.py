@@ -17,6 +17,7 @@ from zscope.experiments.studies.judging import (
     nested_interval,
 )
 from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared import linear_pca
 from zscope.experiments.studies.shared.pca import counts, equal_pairs
 from zscope.experiments.studies.study import Results
 from zscope.factors import Factors
@@ -234,5 +235,5 @@ def test_the_plane_of_a_linear_decoder():
 
     within = torch.tensor([[1.0, 1, 0], [0, 2, 0]])
     tilted = torch.tensor([[1.0, 0, 0], [0, 1, 1]])  # by 45 degrees about the first axis
-    assert pca_alignment._decoder_angle(Linear(within), x) == pytest.approx(0, abs=1e-2)
-    assert pca_alignment._decoder_angle(Linear(tilted), x) == pytest.approx(45, abs=1e-2)
+    assert linear_pca._decoder_angle(Linear(within), x) == pytest.approx(0, abs=1e-2)
+    assert linear_pca._decoder_angle(Linear(tilted), x) == pytest.approx(45, abs=1e-2)

@@ -33,11 +33,8 @@ import numpy as np
 import torch
 
 from zscope import data as datasets
-from zscope.assays.alignment.codes_against_pca import codes_against_pca, principal_scores
 from zscope.assays.alignment.dataset_alignment import dataset_alignment
 from zscope.assays.alignment.distance_to_orthogonality import chance
-from zscope.autoencoder import Autoencoder
-from zscope.derived import rotate_latents
 from zscope.experiments.studies.grids.pca import (
     FACES,
     GENERATORS,
@@ -58,6 +55,12 @@ from zscope.experiments.studies.judging import (
     nested_interval,
 )
 from zscope.experiments.studies.rows import Rows, differences, mean_and_sd
+from zscope.experiments.studies.shared.linear_pca import (
+    closed_form,
+    measure_axes,
+    plot_theorem,
+    theorem_claims,
+)
 from zscope.experiments.studies.shared.pca import (
     DS_NOTE,
     counts,
@@ -67,7 +70,6 @@ from zscope.experiments.studies.shared.pca import (
 )
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
-from zscope.theory import fit_linear_vae
 
 __all__ = ["STUDY"]
 
@@ -98,8 +100,6 @@ TITLES = {
     "fashion-mnist": "Fashion-MNIST",
 }
 ORDER = ("β-VAE", "VAE", "AE", "Σ")
-SEEN = 300
-"""Codes in a figure of points."""
 
 
 def measure(run: Trained) -> dict[str, Any]:
@@ -112,65 +112,6 @@ def measure(run: Trained) -> dict[str, Any]:
         answer["random"] = untrained["dto"]
     answer["ds"] = answer.pop("predictability-gap", None)
     return answer
-
-
-def measure_axes(run: Trained) -> dict[str, Any]:
-    """Codes against principal components; a β-VAE also with its latents rotated by 45 degrees."""
-    recording = run.recording(samples=400 if run.tiny else 5_000)
-    if len(recording.used) < 2:
-        return {}
-    result: Any = run.assay("codes-against-pca", recording)
-    answer = {
-        "axes": result.axes,
-        "space": result.space,
-        "angle": float(result.angles.max()),
-        "plane": _decoder_angle(run.model, recording.observations),
-        "plane_untrained": _decoder_angle(run.untrained, recording.observations),
-        "order": result.order,
-        "correlations": result.correlations.tolist(),
-    }
-    if run["model"] == "beta-vae":
-        turned = rotate_latents(run.model, _turn(45))
-        answer["turned"] = measure_alignment(run, turned)["dto"]
-    if run.seed == 20 and recording.factors is not None:
-        answer["codes"] = recording.codes[:SEEN].numpy()
-        answer["factor"] = recording.factors.values[:SEEN, 0]
-    return answer
-
-
-def _decoder_angle(model: Autoencoder, x: torch.Tensor) -> float:
-    """The largest angle between the plane of a linear decoder and that of the data, in degrees."""
-    with torch.no_grad():
-        points = torch.cat([torch.zeros(1, 2), torch.eye(2)]).to(model.place[1])
-        decoded = model.decode(points).double().flatten(1)
-    columns = torch.linalg.qr((decoded[1:] - decoded[0]).T)[0]
-    rows = x.double().flatten(1)
-    axes = torch.linalg.svd(rows - rows.mean(0), full_matrices=False)[2][:2]
-    cosine = torch.linalg.svdvals(axes @ columns).min().clamp(0, 1)
-    return math.degrees(math.acos(float(cosine)))
-
-
-def _turn(degrees: float) -> torch.Tensor:
-    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    return torch.tensor([[c, -s], [s, c]])
-
-
-def closed_form(runs: Sequence[Trained]) -> dict[str, Any]:
-    """Codes of the linear β-VAE in closed form against principal components."""
-    run = next(run for run in runs if run["model"] == "beta-vae")
-    beta = float(run["beta"])
-    x = torch.from_numpy(np.asarray(run.data.images[:5_000]))
-    model = fit_linear_vae(x, latents=2, gamma=0.5, beta=beta)  # squared error has γ = 1/2
-    result = codes_against_pca(x, model.posterior(x), active="all")
-    scores, values, _ = principal_scores(x.double(), 2)
-    return {
-        "axes": result.axes,
-        "angle": float(result.angles.max()),
-        "order": result.order,
-        "collapse": (2 * values[:2]).tolist(),  # β at which each latent is pruned
-        "pca": scores[:SEEN].numpy(),
-        "factor": np.asarray(run.data.factors)[:SEEN, 0],
-    }
 
 
 def generators(runs: Sequence[Trained]) -> dict[str, Any]:
@@ -244,7 +185,7 @@ def claims(results: Results) -> Iterator[Claim]:
     for place in ("mnist", "fashion-mnist"):
         yield from _picture_claims(results, place)
     yield from _face_claims(results)
-    yield from _theorem_claims(results)
+    yield from theorem_claims(_named(results, "linear"), results.once("closed_form"))
 
 
 def _row(rows: dict[str, Rows], name: str) -> Rows:
@@ -408,46 +349,6 @@ def _face_claims(results: Results) -> Iterator[Claim]:
     )  # fmt: skip
 
 
-def _theorem_claims(results: Results) -> Iterator[Claim]:
-    rows, theory = _named(results, "linear"), results.once("closed_form")
-    aligned, plain = _row(rows, "β-VAE"), _row(rows, "AE")
-    exact = Control(
-        "the closed form itself has axes 1, angle 0 and order 1",
-        bool(theory["axes"] > 0.999 and theory["angle"] < 0.1 and theory["order"] > 0.999)
-        if theory.get("order") is not None else None,
-        f"axes {theory.get('axes')}, angle {theory.get('angle')}°, order {theory.get('order')}",
-    )  # fmt: skip
-    for number, other in enumerate(("AE", "Σ"), 1):
-        yield claim(
-            "C-Th2", f"c{number}", f"codes of the linear β-VAE are principal components, those of "
-            f"{other} are not", source="theorem 2", published="theorem, no numbers",
-            expect=above(0), values=differences(aligned, _row(rows, other), "axes"),
-            statistic=f"mean matched correlation of the β-VAE minus that of {other}, same seed",
-            controls=[exact],
-        )  # fmt: skip
-    yield claim(
-        "C-Th2", "c3", "and to the full extent: each latent is one component", source="theorem 2",
-        published="theorem, no numbers", expect=above(0.99), values=aligned.per_seed("axes"),
-        statistic="mean matched correlation of the β-VAE (chance .900)", controls=[exact],
-    )  # fmt: skip
-    before = mean_interval(plain.values("plane_untrained"))
-    yield claim(
-        "C-Th2", "c4", "the decoder of the AE spans the plane of the first components",
-        source="section 2.2", published="no numbers", expect=below(2),
-        values=plain.per_seed("plane"),
-        statistic="largest angle between the columns of the decoder and the components, in degrees",
-        controls=[Control("the untrained decoder does not (above 2°)",
-                          None if before is None else before.low > 2, f"{before}")],
-    )  # fmt: skip
-    yield claim(
-        "C-Th2", "c5", "and its axes are no nearer to the components than random ones",
-        source="section 2.2", published="no numbers", expect=below(0.05), ours=True,
-        statistic="mean matched correlation of the AE minus that of random rotations (.900)",
-        values={seed: axes - 2 * math.sqrt(2) / math.pi
-                for seed, axes in plain.per_seed("axes").items()},
-    )  # fmt: skip
-
-
 def _published(place: str, name: str) -> tuple[Printed | None, Printed | None]:
     known = PUBLISHED.get(place, {})
     return known[name] if name in known else (None, None)  # noqa: SIM401 (their types differ)
@@ -559,48 +460,12 @@ def plot_figures(results: Results) -> Iterator[Figure]:
             "picture moved by ±2.5 standard deviations along principal directions.", figure,
             row="C-F3.6",
         )  # fmt: skip
-    yield from _plot_theorem(results)
+    yield from plot_theorem(_named(results, "linear"), results.once("closed_form"))
 
 
 def _best(rows: Rows) -> dict[str, Any] | None:
     known = [row for row in rows if row.get("loss") is not None and row.get("faces") is not None]
     return min(known, key=lambda row: row["loss"]) if known else None
-
-
-def _plot_theorem(results: Results) -> Iterator[Figure]:
-    from zscope.plots import heatmap, panel_grid
-    from zscope.plots.theme import title
-
-    named = _named(results, "linear")
-    shown = {
-        name: row for name, rows in named.items() for row in rows if row.get("codes") is not None
-    }
-    theory = results.once("closed_form")
-    if not shown or theory.get("pca") is None:
-        return
-    figure, grid = panel_grid(2, len(shown) + 1, height=4.0)
-    pca = np.asarray(theory["pca"])
-    for place, (name, row) in enumerate(shown.items()):
-        codes = np.asarray(row["codes"])
-        ax = grid[0][place]
-        ax.scatter(codes[:, 0], codes[:, 1], c=np.asarray(row["factor"]), s=3, linewidths=0)
-        title(ax, f"{name}, seed {row['seed']}")
-        ax.set(xlabel="latent 0", ylabel="latent 1")
-        ax.set_aspect("equal", adjustable="datalim")
-        heatmap(row["correlations"], rows=["0", "1"], columns=["1", "2"], x="component",
-                y="latent", limit=1.0, bar=False, ax=grid[1][place])  # fmt: skip
-    ax = grid[0][-1]
-    colours = np.asarray(theory["factor"])
-    ax.scatter(pca[:, 0], pca[:, 1], c=colours, s=3, linewidths=0)
-    title(ax, "PCA")
-    ax.set(xlabel="component 1", ylabel="component 2")
-    ax.set_aspect("equal", adjustable="datalim")
-    grid[1][-1].axis("off")
-    yield Figure(
-        "theorem-2", "Above: codes of the same points, coloured by the first factor. Below: "
-        "absolute correlations of latents and principal components. The β-VAE has the axes of PCA, "
-        "the others have its plane only.", figure, row="C-Th2",
-    )  # fmt: skip
 
 
 STUDY = Study(
