@@ -89,6 +89,14 @@ def test_fondue_holds_where_all_searches_agree():
     assert found["D-T8.7", "c1"].verdict == UNDECIDED
 
 
+@pytest.mark.parametrize(("used", "verdict"), [(3, HOLDS), (8, FAILS)])
+def test_bisection_trains_fewer_models_where_the_answer_is_above_the_start(used, verdict):
+    found = verdicts("fondue", results_of("fondue", "measure_gaps", lambda row: gaps(row, used)))
+    claim = found["D-D.5", "c2"]
+    assert claim.verdict == verdict
+    assert "bisection of 1 to the largest size trained" in claim.sentence
+
+
 def test_fondue_fails_if_training_changes_it_and_the_control_if_untrained_models_agree():
     results = results_of("fondue", "measure_gaps", lambda row: gaps(row, 4, later=3, untrained=4))
     found = verdicts("fondue", results)
@@ -127,23 +135,52 @@ def test_an_elbow_of_the_data_alone_is_no_evidence(components, verdict):
     assert found["D-F8.5", "c2"].verdict == HOLDS
 
 
-@pytest.mark.parametrize(("untrained", "verdict"), [(0.1, HOLDS), (0.9, FAILS)])
-def test_the_encoder_is_first_only_by_what_training_adds(untrained, verdict):
+def followed(untrained, final):
+    """Models whose encoder is near its final state at step 100, and whose decoder is not."""
+
     def diagonal(encoder, decoder):
         return {"input": 1.0, "enc 1": encoder, "mean": 0.5, "dec 1": decoder}
 
     def seed(k):
-        steps = [diagonal(untrained, 0.1), diagonal(0.9, 0.3 + 0.01 * k), diagonal(1.0, 1.0)]
+        steps = [diagonal(untrained, 0.1), diagonal(0.9, 0.3 + 0.01 * k),
+                 diagonal(0.95, 0.35 + 0.01 * k), diagonal(1.0, final)]  # fmt: skip
         return {"diagonals": steps}
 
-    unit = {
-        "steps": [0, 100, 3000],
-        "early": 100,
-        "seeds": {str(20 + k): seed(k) for k in range(6)},
-    }
-    units = dict.fromkeys(("tc", "dip", "annealed", "fashion"), unit)
+    seeds = {str(20 + k): seed(k) for k in range(6)}
+    return {"steps": [0, 100, 1000, 3000], "early": 100, "seeds": seeds}
+
+
+@pytest.mark.parametrize(("untrained", "verdict"), [(0.1, HOLDS), (0.9, FAILS)])
+def test_the_encoder_is_first_only_by_what_training_adds(untrained, verdict):
+    units = dict.fromkeys(("tc", "dip", "annealed", "fashion"), followed(untrained, 1.0))
     results = Results("regime-dynamics", "small", [], {"measure_training": units})
     assert verdicts("regime-dynamics", results)["D-F7.2", "c1"].verdict == verdict
+
+
+def test_a_model_whose_decoder_ignores_its_codes_is_not_judged():
+    units = {"tc": followed(0.1, 1.0), "annealed": followed(0.1, 0.04)}
+    rows = [{"run": f"{group}{seed}", "group": group, "seed": seed, **own}
+            for seed in range(20, 26)
+            for group, own in (("annealed", {"capacity": 5, "fall": 100}),
+                               ("beta", {"beta": 1, "fall": 400 + seed}))]  # fmt: skip
+    results = Results("regime-dynamics", "small", rows, {"measure_training": units})
+    found = verdicts("regime-dynamics", results)
+    assert found["D-C.3", "c1"].verdict == HOLDS
+    parts = {part.name: part for part in found["D-F7.2", "c1"].parts}
+    for claim in (found["D-C.4", "c1"], found["D-C.5", "c2"], parts["annealed VAE, C = 5"]):
+        assert claim.verdict == UNDECIDED
+        assert "the final decoder ignores its codes" in claim.reason
+
+
+@pytest.mark.parametrize(("untrained", "verdict"), [(0.7, HOLDS), (0.85, UNDECIDED)])
+def test_encoders_that_are_as_similar_before_training_are_no_evidence(untrained, verdict):
+    def seeds(encoder):
+        return {str(20 + k): {"diagonal": {"enc 1": encoder + 0.002 * k}} for k in range(6)}
+
+    unit = {"seeds": seeds(0.9), "untrained": seeds(untrained)}
+    units = dict.fromkeys(("sprites", "fashion", "digits"), unit)
+    results = Results("regime-dynamics", "small", [], {"measure_objectives": units})
+    assert verdicts("regime-dynamics", results)["D-F7.10", "c1"].verdict == verdict
 
 
 @pytest.mark.parametrize(("shuffled", "verdict"), [(0.5, HOLDS), (0.9, UNDECIDED)])

@@ -138,6 +138,16 @@ def test_restarts_that_are_aligned_must_disentangle_better():
     assert falls["C-F4.8", "c1"] == UNDECIDED  # no changed data
 
 
+@pytest.mark.parametrize(("fallen", "verdict"), [(0.2, HOLDS), (0.5, UNDECIDED)])
+def test_restarts_are_spared_only_where_scores_fall(fallen, verdict):
+    rows = [{"group": group, "model": "beta-vae", "seed": 20 + k, "mig": mig + 0.001 * k,
+             "active": 3, "latents": 3}
+            for group, level, count in (("sprites", 0.5, 40), ("changed", fallen, 24))
+            for k in range(count)
+            for mig in [0.9 if k % 3 == 0 else level]]  # fmt: skip
+    assert verdicts(restarts.claims(made_up(rows)))["C-F4.8", "c1"] == verdict
+
+
 def room_rows(best, worst):
     for seed in range(20, 44):
         chart = best if seed >= 40 else worst if seed < 24 else (best, worst, "neither")[seed % 3]

@@ -222,13 +222,13 @@ def test_errors_decide_the_claims_of_figure_2():
     assert [claims[name].verdict for name in ("c1", "c2", "c3")] == [HOLDS] * 3
 
 
-def sample_rows(hybrid, prior):
+def sample_rows(hybrid, prior, uniform=lambda seed: 9.0):
     models = {"rooms": ("vae", "beta-tcvae", "vlae-6", "sae-6", "ae", "adaae-6"),
               "digits": ("vae", "beta-vae", "beta-tcvae")}  # fmt: skip
     return [
         {"group": group, "model": model, "seed": seed, "data": group, "reconstruction": 0.5,
          "hybrid": hybrid * (0.7 if model == "sae-6" else 1) * (1 + 0.01 * (seed - 21)),
-         "prior": prior, "uniform": 9.0, "store": hybrid * (1 + 0.004 * (seed - 20))}
+         "prior": prior, "uniform": uniform(seed), "store": hybrid * (1 + 0.004 * (seed - 20))}
         for group, names in models.items()
         for model in names
         for seed in SEEDS
@@ -255,6 +255,13 @@ def test_hybrids_are_compared_with_the_prior(hybrid, prior, about, verdict):
     claims = verdicts(hybrid_sampling, results)
     assert claims["c1"].verdict == verdict
     assert len(claims["c1"].parts) == 6
+
+
+def test_uniform_codes_must_be_further_in_more_than_the_mean():
+    rows = sample_rows(1.0, 2.0, uniform=lambda seed: 4.0 if seed == 20 else 0.9)
+    claim = verdicts(hybrid_sampling, results_of("hybrid-sampling", rows, **extractor()))["c1"]
+    assert claim.verdict == UNDECIDED
+    assert "uniform codes are further than hybrids" in claim.parts[0].reason
 
 
 @pytest.mark.parametrize(

@@ -262,7 +262,7 @@ def _controls(rows: Rows, group: str, extractor: dict[str, Any]) -> list[Control
         Control(f"{model}: reconstructions are nearer than any sample",
                 all(nearest) if nearest else None, f"{sum(nearest)} of {len(nearest)} runs"),
         Control(f"{model}: uniform codes are further than hybrids",
-                None if far is None else far.value > 0, f"log ratio {far}"),
+                None if far is None else far.low > 0, f"log ratio {far}"),
     ]  # fmt: skip
     if group == "rooms":
         floor, drawn = known.get("floor"), known.get("factor_hybrids")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from zscope import data as datasets
 from zscope.assays.jacobian import decoder_jacobian
 from zscope.experiments.studies.grids.pca import SQUARES, SQUARES_LONGER
 from zscope.experiments.studies.judging import (
@@ -175,14 +176,17 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         row="C-T3.4",
     )  # fmt: skip
     some = [row for row in rows.where(rho=1.0) if "codes" in row]
-    figure, grid = panel_grid(1, max(1, len(some)), height=2.0)
-    for ax, row in zip(grid[0], some, strict=False):
+    figure, grid = panel_grid(1, 1 + len(some), height=2.0)
+    square = np.asarray(datasets.load("square-linear", rho=1.0, samples=400).factors)
+    grid[0][0].scatter(square[:, 0], square[:, 1], c=square[:, 0], s=4, linewidths=0)
+    grid[0][0].set(title="data", xlabel="factor 1", ylabel="factor 2", aspect="equal")
+    for ax, row in zip(grid[0][1:], some, strict=True):
         codes = np.asarray(row["codes"])
         ax.scatter(codes[:, 0], codes[:, 1], c=np.asarray(row["factor"]), s=4, linewidths=0)
         ax.set(title=f"seed {row['seed']}", xlabel="latent 0", ylabel="latent 1", aspect="equal")
     yield Figure(
-        "squares", "Codes of four restarts at ρ = 1, coloured by the first factor: the same "
-        "square, turned at random.", figure, row="C-F3.5",
+        "squares", "The data at ρ = 1 and the codes of four restarts, coloured by the first "
+        "factor: the same square, turned by a different angle in each.", figure, row="C-F3.5",
     )  # fmt: skip
 
 

@@ -153,7 +153,8 @@ def _latent_claims(rows: Rows) -> Iterator[Claim]:
         values=per_seed(strong, lambda r: _of_type(r, "sd_mean", "passive")), controls=[learned],
     )  # fmt: skip
     yield claim(
-        "D-F6.2", "c2", "the means of mixed latents have a spike at 0", expect=above(0),
+        "D-F6.2", "c2", "the means of mixed latents are more peaked than those of active ones",
+        expect=above(0),
         source="figure 6.2b, section 6.3.2",
         statistic="kurtosis(M) of mixed minus active latents in one model, all β",
         values=per_seed(rows, lambda r: minus(_of_type(r, "kurtosis", "mixed"),
@@ -168,14 +169,14 @@ def _latent_claims(rows: Rows) -> Iterator[Claim]:
         return minus(_of_type(row, "distance", "passive"), min(known) if known else None)
 
     yield claim(
-        "D-F6.3", "c1", "samples of passive latents follow N(0, 1), those of others do not",
+        "D-F6.3", "c1", "samples of passive latents are closer to N(0, 1) than those of others",
         source="figure 6.3a, theorem 6.3.1", expect=below(0),
         statistic="Kolmogorov-Smirnov distance of Z from N(0, 1) at β = 8: passive minus the "
         "smaller of active and mixed",
         values=per_seed(strong, beyond), controls=[learned],
     )  # fmt: skip
     yield claim(
-        "D-F6.3", "c2", "samples and means of active latents have the same distribution",
+        "D-F6.3", "c2", "samples of active latents spread as their means do",
         source="figures 6.2c and 6.3c", expect=within(0.05),
         statistic="sd(Z) / sd(M) - 1 of active latents at β = 8",
         values=per_seed(strong, _spread_ratio), controls=[learned],
@@ -230,8 +231,8 @@ def _count_claims(results: Results) -> Iterator[Claim]:
                 values=rows.where(strength=weakest).per_seed("passive"),
             ))  # fmt: skip
     yield claim_of_parts(
-        "D-F6.5", "c1", "passive and mixed latents become more as the regularisation grows", parts,
-        source="figure 6.5, section 6.4.1",
+        "D-F6.5", "c1", "the number of passive and mixed latents grows with the regularisation",
+        parts, source="figure 6.5, section 6.4.1",
         needs="annealed VAEs are an exception in the thesis too (B.1)",
     )  # fmt: skip
     yield claim_of_parts(

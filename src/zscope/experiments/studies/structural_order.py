@@ -208,8 +208,8 @@ def claims(results: Results) -> Iterator[Claim]:
             "(--scale paper)",
         }  # fmt: skip
         yield claim(
-            "E-F4", f"{key}.1", f"{what}: hues are in later variables than shape, orientation and "
-            "scale", values=sae.per_seed("order"), controls=_place_controls(sae),
+            "E-F4", f"{key}.1", f"{what}: on average, hues are in later variables than shape, "
+            "orientation and scale", values=sae.per_seed("order"), controls=_place_controls(sae),
             statistic="place of the hues minus place of the others, weighted by skill; learned: "
             + _counted(sae), **about,
         )  # fmt: skip

@@ -176,7 +176,8 @@ def controls(treated: Rows, plain: Rows, key: str) -> list[Control]:
     """A rise of a score counts only above untrained and unrelated codes, and without collapse."""
     own = mean_interval(treated.values(key))
     answer = []
-    kinds = (("untrained", "the untrained model"), ("chance", "responses of other codes"))
+    kinds = (("untrained", "the untrained model, if that has one"),
+             ("chance", "responses of other codes"))  # fmt: skip
     for kind, words in kinds:
         other = mean_interval(treated.values(f"{kind} {key}"))
         passed = None if own is None or other is None else own.low > other.high
