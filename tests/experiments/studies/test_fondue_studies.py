@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from made_up import claims_of, control_fails, control_untried, exceptions, noisy, planned
 
 from zscope.experiments.studies import fondue_elbows, load
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
@@ -12,17 +13,6 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.shared.maps import agreement
 from zscope.experiments.studies.shared.sizes import answers, ended_well, searches
 from zscope.experiments.studies.study import Results
-
-
-def settings(name):
-    return [
-        {
-            "run": f"{k}",
-            "group": group,
-            **{key.removeprefix("options."): v for key, v in run.items()},
-        }
-        for k, (group, run) in enumerate(load(name).plan("small"))
-    ]
 
 
 def gaps(row, used, *, later=0, untrained=None):
@@ -45,7 +35,7 @@ def gaps(row, used, *, later=0, untrained=None):
 
 
 def results_of(name, measure, values, **more):
-    rows = settings(name)
+    rows = planned(name)
     units = {row["run"]: found for row in rows if (found := values(row)) is not None}
     data = {row["data"]: {"dimension": 5.2, "samples": 9, "data": row["data"]} for row in rows}
     return Results(name, "small", rows, {measure: units, "measure_data": data, **more})
@@ -127,7 +117,7 @@ def test_an_elbow_of_the_data_alone_is_no_evidence(components, verdict):
     sizes = list(range(1, 13))
     errors = [50 - 5 * min(n, components) for n in sizes]
     pca = {row["data"]: {"data": row["data"], "sizes": sizes, "errors": errors}
-           for row in settings("fondue-elbows")}  # fmt: skip
+           for row in planned("fondue-elbows")}  # fmt: skip
     results = results_of("fondue-elbows", "measure_model", lambda row: elbows(row, 4),
                          measure_components=pca)  # fmt: skip
     found = verdicts("fondue-elbows", results)
@@ -209,7 +199,7 @@ def test_agreement_is_of_ranks_and_grows_with_width():
                                   "regime-dynamics", "regime-classifier"])  # fmt: skip
 def test_nothing_is_decided_without_measurements(name):
     study = load(name)
-    results = Results(name, "small", settings(name))
+    results = Results(name, "small", planned(name))
     found = list(study.claims(results))
     assert {each.verdict for each in found} == {UNDECIDED}
     assert {each.row for each in found} == {row.id for row in study.rows}
@@ -237,3 +227,158 @@ def test_losses_of_pictures_are_above_their_entropy():
     for _ in range(20):
         p = torch.rand(2, 3, generator=rng)
         assert fondue_elbows._cross_entropy(x, p) > fondue_elbows._cross_entropy(x, x)
+
+
+def parts(claim, verdict, *titles):
+    """What `exceptions` has for a claim that has this verdict in some of its parts."""
+    return {claim: verdict.partition(" (")[0],
+            **{f"{claim}, {title}": verdict for title in titles}}  # fmt: skip
+
+
+ENDED = "no search collapsed or reached the largest size"
+WORLD = {
+    "growth": 0.05,  # of the estimate from k = 10 to k = 20
+    "used": 4, "bend": 4,  # the sizes at which FONDUE ends and at which dimensions diverge
+    "near": 0.0, "below": 0.0, "beyond": 1.0,  # the gap: at every size, and slopes over sizes
+    "untrained": 2.0, "untrained_beyond": 0.0,
+    "idle": int,  # mixed and passive latents, by how many there are beyond 4
+    "after": 0.1, "before": 0.5, "after_few": 0.3,
+}  # fmt: skip
+TITLES = {"continuous": "continuous sprites", "fashion": "Fashion-MNIST", "digits": "digits"}
+LAYERS = ("encoder.trunk.1", "encoder.trunk.3", "encoder.head", "mean", "variance", "sampled",
+          "decoder.layers.0", "decoder.layers.2", "output")  # fmt: skip
+
+
+class TestDimensions:
+    """Models use 4 latents: up to them, means and samples have the same dimension, then not.
+
+    Untrained models never have. Sprites on a grid have no stable dimension, and are not judged. Of
+    models with 2 latents only the hidden layers of the encoder change more after the first epoch,
+    and only on Fashion-MNIST. What is changed is changed for one dataset.
+    """
+
+    def measured(self, changed="", known=5.0, **changes):
+        world = {group: WORLD | (changes if group == changed else {}) for group in TITLES}
+        world["sprites"] = WORLD | {"growth": 0.9}
+        rows = planned("ide-over-training")
+        data = {group: next(row["data"] for row in rows if row["group"] == group)
+                for group in world}  # fmt: skip
+        codes = {row["run"]: noisy(self.codes(row, world[row["group"]]), row)
+                 for row in rows if row["group"] in ("continuous", "fashion")}  # fmt: skip
+        layers = {row["run"]: noisy(self.layers(row, world[row["group"]]), row)
+                  for row in rows if row["run"] in codes and row["latents"] in (2, 10)}  # fmt: skip
+        observations = {
+            name: {"data": name, "estimates": self.subsets(7 * (1 + world[group]["growth"]), 7.0)}
+            for group, name in data.items()
+        }
+        gaussians = {"2": self.subsets(9.0), "5": self.subsets(known), "10": self.subsets(2.0)}
+        dimensions = {name: {"data": name, "dimension": 5.2} for name in data.values()}
+        return Results("ide-over-training", "small", rows, {
+            "measure_codes": codes, "measure_layers": layers, "measure_data": dimensions,
+            "measure_observations": observations, "measure_known": {"": gaussians},
+        })  # fmt: skip
+
+    def subsets(self, twenty, ten=5.0):
+        return [noisy({"10": ten, "20": twenty}, {"run": f"r{k}"}) for k in range(6) if twenty]
+
+    def codes(self, row, world):
+        n = row["latents"]
+        more = max(0, n - world["bend"])
+        gap = world["near"] + world["below"] * min(n, world["bend"]) + world["beyond"] * more
+        untrained = world["untrained"] + world["untrained_beyond"] * more
+        idle = 20 + world["idle"](max(0, n - 4))
+        used = world["used"](row["seed"]) if callable(world["used"]) else world["used"]
+        return {
+            **gaps(row, used),
+            "trained_means": 4.0, "trained_samples": 4.0 + gap,
+            "untrained_means": 4.0, "untrained_samples": 4.0 + untrained,
+            "final_mixed": idle * (n % 2), "final_passive": idle * (1 - n % 2),  # one or the other
+        }  # fmt: skip
+
+    def layers(self, row, world):
+        after = dict.fromkeys(LAYERS, world["after"])
+        if row["latents"] == 2:
+            early = world["after_few"] if row["group"] == "fashion" else 0.0
+            after |= {name: early if "trunk" in name else 0.0 for name in after}
+        return {"after": {"input": 9.0, **after},
+                "before": {"input": 0.0, **dict.fromkeys(LAYERS, world["before"])}}  # fmt: skip
+
+    def test_all_claims_hold_of_all_data_that_are_judged(self):
+        results = self.measured()
+        assert exceptions(results) == {}
+        claims = claims_of(results)
+        assert {name: [round(part.interval.value, 2) for part in claim.parts]
+                for name, claim in claims.items() if claim.parts and name != "D-F8.10 c1"} == {
+            "D-F8.4 c1": [0.05] * 3, "D-F8.9 c1": [0.0] * 2, "D-F8.9 c2": [1.0] * 2,
+            "D-F8.11 c1": [0.1] * 2,
+        }  # fmt: skip
+        assert claims["D-F8.11 c2"].interval.value == pytest.approx(0.2, abs=0.01)
+
+    @pytest.mark.parametrize("growth", [0.25, -0.25])
+    @pytest.mark.parametrize("group", list(TITLES))
+    def test_estimates_that_depend_on_the_neighbourhood_are_not_stable(self, group, growth):
+        expected = parts("D-F8.4 c1", FAILS, TITLES[group])
+        assert exceptions(self.measured(group, growth=growth)) == expected
+
+    @pytest.mark.parametrize("group", ["continuous", "fashion"])
+    @pytest.mark.parametrize(
+        ("changes", "claims"),
+        [
+            ({"near": 1.5}, ["D-F8.9 c1"]),
+            ({"near": -1.5}, ["D-F8.9 c1"]),
+            ({"beyond": 0.3}, ["D-F8.9 c2"]),
+            ({"below": 1.0}, ["D-F8.9 c1", "D-F8.9 c2"]),  # it grows from the first latent on
+            ({"bend": 2}, ["D-F8.9 c1", "D-F8.9 c2"]),  # before FONDUE's number
+            ({"idle": lambda more: -more}, ["D-F8.10 c1"]),
+            ({"idle": bool}, ["D-F8.10 c1"]),  # it grows with them, but not in the same order
+            ({"after": 0.3, "after_few": 0.5}, ["D-F8.11 c1"]),
+        ],
+    )
+    def test_a_claim_about_models_fails_on_its_own_data_alone(self, group, changes, claims):
+        expected = {}
+        for claim in claims:
+            expected |= parts(claim, FAILS, TITLES[group])
+        assert exceptions(self.measured(group, **changes)) == expected
+
+    def test_too_few_latents_need_not_change_early_layers_more(self):
+        assert exceptions(self.measured("fashion", after_few=0.05)) == {"D-F8.11 c2": FAILS}
+
+    @pytest.mark.parametrize("group", ["continuous", "fashion"])
+    @pytest.mark.parametrize(
+        ("changes", "claims", "words"),
+        [
+            ({"untrained": 0.5}, ["D-F8.9 c1"], "untrained models are not as near"),
+            ({"untrained_beyond": 1.0}, ["D-F8.9 c2"], "that of untrained models bends less"),
+            ({"used": lambda seed: 0 if seed == 25 else 4}, ["D-F8.9 c1", "D-F8.9 c2"], ENDED),
+            ({"before": 0.1}, ["D-F8.11 c1"], "it changes more within the first epoch"),
+        ],
+    )  # fmt: skip
+    def test_no_claim_holds_if_its_control_fails(self, group, changes, claims, words):
+        expected = {}
+        for claim in claims:
+            expected |= parts(claim, control_fails(words), TITLES[group])
+        assert exceptions(self.measured(group, **changes)) == expected
+
+    @pytest.mark.parametrize(("group", "largest"), [("continuous", 8), ("fashion", 12)])
+    def test_the_largest_size_is_no_answer_of_fondue(self, group, largest):
+        results = self.measured(group, used=99, bend=largest)
+        claims = claims_of(results)
+        for name in ("D-F8.9 c1", "D-F8.9 c2"):
+            reasons = {part.name: part.verdict_text for part in claims[name].parts}
+            assert reasons.pop(TITLES[group]) == control_fails(ENDED)
+            assert set(reasons.values()) == {HOLDS}
+
+    def test_estimates_are_stable_only_if_a_known_dimension_is_found(self):
+        words, titles = "a Gaussian of dimension 5 is estimated within 10 %", TITLES.values()
+        for known, verdict in ((5.7, control_fails), (4.3, control_fails), (None, control_untried)):
+            expected = parts("D-F8.4 c1", verdict(words), *titles)
+            assert exceptions(self.measured(known=known)) == expected
+
+    def test_untrained_models_may_be_far_on_either_side(self):
+        assert exceptions(self.measured("fashion", untrained=-2.0)) == {}
+
+    def test_a_single_size_with_another_dimension_is_enough(self):
+        results = self.measured()
+        for row in results.rows("fashion", latents=3):
+            results.values["measure_codes"][row["run"]]["trained_samples"] -= 2
+        assert exceptions(results) == parts("D-F8.9 c1", FAILS, "Fashion-MNIST")

@@ -1,7 +1,18 @@
 """Claims about the polarised regime on made-up measurements whose verdicts are known."""
 
+import math
+
 import numpy as np
 import pytest
+from made_up import (
+    claims_of,
+    control_fails,
+    control_untried,
+    exceptions,
+    noisy,
+    planned,
+    results_of,
+)
 
 from zscope.experiments import studies
 from zscope.experiments.studies import regime_correlations, regime_truncation, regime_types
@@ -29,13 +40,7 @@ def verdict(study, measured, row, name):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_without_measurements_every_claim_is_undecided_and_all_is_drawn(name):
-    study = studies.load(name)
-    runs = [
-        {"run": f"r{number}", "group": group, **{key.removeprefix("options."): value
-                                                 for key, value in run.items()}}
-        for number, (group, run) in enumerate(study.plan("small", 1))
-    ]  # fmt: skip
-    empty = Results(name, "small", runs)
+    study, empty = studies.load(name), Results(name, "small", planned(name))
     assert {claim.verdict for claim in study.claims(empty)} == {UNDECIDED}
     for table in study.tables(empty):
         assert table.cells
@@ -158,3 +163,276 @@ class TestCurve:
             regime_types, self.betas(lambda beta: 2.0 * (beta in (2, 8))), "D-F4.1", "c1"
         )
         assert claim.verdict == FAILS
+
+
+FIXED = {
+    "active": {"number": 4, "raw": "mixed", "kl": 2.5, "size": 5.0, "away": 5.0,
+               "posterior": 0.1, "prior": 50.0, "ratio": 0.01, "tie": 0.1, "agreement": 0.95},
+    "mixed": {"number": 1, "raw": "passive", "kl": 0.0, "size": 4.0, "away": 4.0,
+              "posterior": 300.0, "prior": 20.0, "ratio": 3.0, "tie": 9.0, "agreement": -0.9},
+    "passive": {"number": 7, "raw": "active", "kl": 0.01, "size": 0.05, "away": 0.02,
+                "posterior": 0.1, "prior": 0.1, "ratio": 1.02, "tie": 9.0, "agreement": 0.0},
+}  # fmt: skip
+LEARNED = {"active": {"prior": 0.5}, "mixed": {"prior": 0.5}, "passive": {"prior": 900.0}}
+SHUFFLED = {"active": {"agreement": 0.0}}
+FALLING = [0.05, 0.05, 0.05, 0.2, 0.05, 0.1]
+"""σ over training: it is halved from 2,000 steps, which are the half, to the end at 4,000."""
+
+
+class TestIdentifiable:
+    """iVAEs with 4 or 5 active, 1 mixed and 7 or 8 passive latents.
+
+    With u that do not fit, σ† does not go with μ². Mixed latents, and shuffled iVAEs with a learned
+    mean, are such that they would spoil the claims that do not speak of them.
+    """
+
+    def latents(self, run, *changes):
+        """What is measured of a run, from what latents of each type are like."""
+        values = {"types": [], "raw_types": []}
+        for kind, usual in FIXED.items():
+            own = dict(usual)
+            for change in changes:
+                own |= change.get(kind, {})
+            number, raw = own.pop("number"), own.pop("raw")
+            number += run["seed"] % 2 if number > 1 else 0
+            for key, value in {"types": kind, "raw_types": raw, **own}.items():
+                values.setdefault(key, []).extend([value] * number)
+        return values
+
+    def measured(self, fixed=(), learned=(), shuffled=(), sigma=FALLING):
+        changes = {("ivae", "fixed"): [dict(fixed)],
+                   ("ivae", "learned"): [LEARNED, dict(learned)],
+                   ("shuffled", "fixed"): [SHUFFLED, dict(shuffled)],
+                   ("shuffled", "learned"): []}  # fmt: skip
+        training = {"fixed": [0.1] * 6, "learned": sigma}
+
+        def measure(run):
+            values = self.latents(run, *changes[run["group"], run["prior_mean"]])
+            if run["group"] == "ivae":
+                values["stages"] = [250, 500, 1_000, 2_000, 3_000, 4_000]
+                values["over_training"] = {"posterior": training[run["prior_mean"]]}
+            return noisy(values, run, 0.002)
+
+        return results_of("ivae-histograms", measure)
+
+    def test_all_claims_hold_of_the_latents_that_they_speak_of(self):
+        claims = claims_of(self.measured())
+        assert {claim.verdict for claim in claims.values()} == {HOLDS}
+        values = {name: round(claim.interval.value, 1) for name, claim in claims.items()}
+        assert values["D-F5.1 c1"] == values["D-F5.3 c1"] == 7.5
+        assert values["D-F5.4 c2"] == round(math.log(0.5 / 44.5), 1)  # 50 and 20 in fixed ones
+        assert values["D-F5.4 c3"] == -1
+
+    @pytest.mark.parametrize(
+        ("changes", "claims"),
+        [
+            ({"passive": {"size": 0.3}}, ("D-F5.1 c2", "D-F5.3 c2")),
+            ({"passive": {"ratio": 1.2}}, ("D-F5.1 c3", "D-F5.3 c3")),
+            ({"passive": {"ratio": 0.8}}, ("D-F5.1 c3", "D-F5.3 c3")),
+            ({"passive": {"raw": "passive"}}, ("D-F5.1 c4", "D-F5.3 c5")),
+            ({"passive": {"away": 0.3}}, (None, "D-F5.3 c4")),
+            ({"active": {"posterior": 20.0}}, ("D-F5.2 c2", None)),
+            ({"active": {"tie": 1.2}}, ("D-F5.2 c3", None)),  # σ† is more than twice μ²
+            ({"active": {"tie": -1.2}}, ("D-F5.2 c3", None)),
+            ({"active": {"kl": 0.3}}, ("D-F5.2 c4", None)),
+        ],
+    )
+    def test_a_claim_fails_by_the_latents_of_its_type_and_prior_mean(self, changes, claims):
+        for arm, claim in zip(("fixed", "learned"), claims, strict=True):
+            wanted = {} if claim is None else {claim: FAILS}
+            assert exceptions(self.measured(**{arm: changes})) == wanted
+
+    def test_without_passive_latents_nothing_is_said_of_them(self):
+        none, unknown = {"passive": {"number": 0}}, "undecided (not measured)"
+        assert exceptions(self.measured(fixed=none)) == {
+            "D-F5.1 c1": FAILS, **{f"D-F5.1 c{k}": unknown for k in (2, 3, 4)},
+        }  # fmt: skip
+        assert exceptions(self.measured(learned=none)) == {
+            "D-F5.3 c1": FAILS, **{f"D-F5.3 c{k}": unknown for k in (2, 3, 4, 5)},
+        }  # fmt: skip
+
+    def test_without_active_latents_the_prior_of_mixed_ones_is_compared(self):
+        none, unknown = {"active": {"number": 0}}, "undecided (not measured)"
+        assert exceptions(self.measured(fixed=none)) == {
+            "D-F5.2 c1": FAILS, **{f"D-F5.2 c{k}": unknown for k in (2, 3, 4)},
+        }  # fmt: skip
+        assert exceptions(self.measured(learned=none)) == {"D-F5.4 c1": FAILS}
+
+    def test_the_prior_variance_of_a_learned_mean_is_compared_with_that_of_a_fixed_one(self):
+        large = {"active": {"prior": 99.0}, "mixed": {"prior": 99.0}}
+        assert exceptions(self.measured(learned=large)) == {"D-F5.4 c2": FAILS}
+
+    def test_sigma_that_rises_does_not_fall_and_at_rest_decides_nothing(self):
+        rising = self.measured(sigma=[0.4, 0.4, 0.4, 0.1, 0.4, 0.2])
+        assert exceptions(rising) == {"D-F5.4 c3": FAILS}
+        assert "still falls" in claims_of(rising)["D-F5.4 c3"].sentence
+        assert exceptions(self.measured(sigma=[0.2] * 6)) == {"D-F5.4 c3": UNDECIDED}
+
+    def test_a_prior_that_goes_with_the_means_of_other_pictures_is_no_evidence(self):
+        words = "with shuffled u, σ† does not rise with μ² over pictures (rank correlation)"
+        same = self.measured(shuffled={"active": {"agreement": 0.95}})
+        assert exceptions(same) == {"D-F5.2 c3": control_fails(words)}
+        none = self.measured(shuffled={"active": {"number": 0}})
+        assert exceptions(none) == {"D-F5.2 c3": control_untried(words)}
+
+    def test_a_run_that_was_not_measured_is_no_run_without_such_latents(self):
+        results = self.measured()
+        for run in results.runs:
+            if run["seed"] in (20, 21):
+                del results.values["measure"][run["run"]]
+        claims = claims_of(results)
+        for name in ("D-F5.1 c1", "D-F5.2 c1", "D-F5.3 c1", "D-F5.4 c1"):
+            assert claims[name].interval.n == 4
+            assert claims[name].verdict == HOLDS
+        (table, _) = studies.load("ivae-histograms").tables(results)
+        passive = [line for line in table.cells if line[:3] == ["fits", "fixed", "passive"]]
+        assert passive[0][3] == "7.5 ± 0.6"
+
+
+def strength(run):
+    return next(int(run[key]) for key in ("beta", "offdiagonal", "capacity") if key in run)
+
+
+WORLD = {
+    "TC(M)": 0.5, "TC(Z)": 0.0, "MI(M)": 0.0, "MI(Z)": -0.05,  # slopes over passive latents
+    "TC replaced": 0.0, "TC untrained": 2.5,  # above TC(Z), where TC(M) is by 0.5, 1.5 and 3
+    "rank(M)": 0.4, "rank(Z)": 9.9,  # the first beyond the latents that are not passive
+    "ρ passive": 0.6, "ρ active": 0.3, "ρ untrained": 0.4, "ρ rescaled": 0,
+    "TC over C": 1.0, "MI over C": 1.0, "passive over C": 0.0, "rank at C": -2.0,
+}  # fmt: skip
+OPPOSITE = {"TC(M)": -0.9, "TC(Z)": 0.9, "MI(M)": -0.9, "MI(Z)": 0.9, "rank(M)": -4.0,
+            "rank(Z)": 5.0, "ρ passive": 0.1}  # fmt: skip
+CONTROLS = {
+    "TC replaced": "with noise in place of passive latents TC(M) equals TC(Z) (±.1)",
+    "TC untrained": "TC(M) - TC(Z) of the untrained encoder is smaller than at the largest β",
+    "ρ untrained": "the same latents of the untrained encoder differ less",
+    "ρ rescaled": "ρ does not change when active latents get the variance of passive ones",
+    "passive over C": "while the number of passive latents is constant (slope over log2 C "
+    "within ±.25)",
+}
+
+
+class TestMeansAndSamples:
+    """The stronger a model, the more passive latents; their means are correlated, not samples.
+
+    TC is asked of β-TCVAEs on rooms, MI of DIP-VAEs, the rank of coloured β-TCVAEs, and single
+    latents of β-VAEs with β 16: of other models the opposite is true. MI(Z) falls only above its
+    floor, which rises.
+    """
+
+    def measured(self, changes=(), passive=lambda seed: (1, 3, 6)):
+        """What is measured; `passive` counts such latents at the three strengths of each model."""
+        world = {**WORLD, **dict(changes)}
+
+        def measure(run):
+            if run["model"] == "annealed-vae":
+                values = self.annealed(world, strength(run))
+            else:
+                level = {1: 0, 4: 1, 5: 1, 8: 1}.get(strength(run), 2)
+                values = self.penalised(world, run, passive(run["seed"])[level])
+            return noisy({"strength": strength(run), **values}, run)
+
+        return results_of("regime-mean-sampled", measure)
+
+    def penalised(self, world, run, passive):
+        model = "rooms" if run["group"] == "rooms" else run["model"]
+        asked = {"rooms": ("TC(M)", "TC(Z)"), "dip-vae-ii": ("MI(M)", "MI(Z)"),
+                 "beta-tcvae": ("rank(M)", "rank(Z)")}.get(model, ())  # fmt: skip
+        if model == "beta-vae" and strength(run) == 16:
+            asked = ("ρ passive",)
+        own = {**world, **{key: v for key, v in OPPOSITE.items() if key not in asked}}
+        tc, floor = 0.4 + own["TC(Z)"] * passive, 0.1 * passive
+        values = {
+            "passive": passive,
+            "M": {"tc": 0.4 + own["TC(M)"] * passive, "tc_floor": 0.0,
+                  "mi": 2.0 + own["MI(M)"] * passive, "mi_floor": 0.0},
+            "Z": {"tc": tc, "tc_floor": 0.0,
+                  "mi": 2.0 + own["MI(Z)"] * passive + floor, "mi_floor": floor},
+            "replaced": {"tc": tc + own["TC replaced"], "tc_floor": 0.0},
+            "untrained": {"tc": 9.0 + own["TC untrained"], "tc_floor": 0.0},
+            "untrained_Z": {"tc": 9.0, "tc_floor": 0.0},
+            "rank_M": 10 - passive + own["rank(M)"],
+            "rank_Z": own["rank(Z)"],
+        }  # fmt: skip
+        if model == "beta-vae":
+            values |= {
+                "types": ["passive"] * 3 + ["mixed"] + ["active"] * 2,
+                "largest": [own["ρ passive"]] * 3 + [0.0] + [own["ρ active"]] * 2,
+                "largest_untrained": [own["ρ untrained"]] * 3 + [0.9] + [own["ρ active"]] * 2,
+                "largest_change": own["ρ rescaled"],
+            }
+        return values
+
+    def annealed(self, world, capacity):
+        """C = 1 is a control of another study: all its latents are passive, and correlated."""
+        place = math.log2(capacity)
+        passive = 3 + world["passive over C"] * place if place else 10
+        tc, mi = (world[name] * place if place else 99.0 for name in ("TC over C", "MI over C"))
+        more = world["rank at C"] if capacity == 100 else 1.0
+        return {"passive": passive, "rank_M": 10 - passive + more,
+                "M": {"tc": tc, "tc_floor": 0.0, "mi": mi, "mi_floor": 0.0}}  # fmt: skip
+
+    def test_all_claims_hold_of_the_models_that_are_asked(self):
+        claims = claims_of(self.measured())
+        assert {claim.verdict for claim in claims.values()} == {HOLDS}
+        assert {name: round(claim.interval.value, 2) for name, claim in claims.items()} == {
+            "D-F6.6a c1": 0, "D-F6.6a c2": 0.5, "D-F6.6b c1": -0.05, "D-F6.6b c2": 0.05,
+            "D-F6.6c c1": 0.4, "D-F6.6c c2": 9.9, "D-F6.9 c1": 0.3,
+            "D-B.2 c1": 1, "D-B.2 c2": 1, "D-B.4 c1": -2,
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("changes", "claim"),
+        [
+            ({"TC(Z)": 0.2, "TC untrained": 1.0}, "D-F6.6a c1"),
+            ({"TC(Z)": -0.2}, "D-F6.6a c1"),
+            ({"TC(M)": -0.5}, "D-F6.6a c2"),
+            ({"MI(Z)": 0.05, "MI(M)": 0.2}, "D-F6.6b c1"),
+            ({"MI(M)": -0.1}, "D-F6.6b c2"),
+            ({"rank(M)": 1.5}, "D-F6.6c c1"),
+            ({"rank(M)": -1.5}, "D-F6.6c c1"),
+            ({"rank(Z)": 9.0}, "D-F6.6c c2"),
+            ({"ρ active": 0.8}, "D-F6.9 c1"),
+            ({"TC over C": -1.0}, "D-B.2 c1"),
+            ({"MI over C": -1.0}, "D-B.2 c2"),
+            ({"rank at C": 0.5}, "D-B.4 c1"),
+        ],
+    )
+    def test_a_claim_fails_by_what_it_speaks_of_alone(self, changes, claim):
+        assert exceptions(self.measured(changes)) == {claim: FAILS}
+
+    @pytest.mark.parametrize(
+        ("control", "value", "claims"),
+        [
+            ("TC replaced", 0.3, ["D-F6.6a c2"]),
+            ("TC replaced", -0.3, ["D-F6.6a c2"]),
+            ("TC untrained", 3.0, ["D-F6.6a c2"]),
+            ("ρ untrained", 0.6, ["D-F6.9 c1"]),
+            ("ρ rescaled", 1, ["D-F6.9 c1"]),
+            ("passive over C", 0.4, ["D-B.2 c1", "D-B.2 c2"]),
+            ("passive over C", -0.4, ["D-B.2 c1", "D-B.2 c2"]),
+        ],
+    )
+    def test_no_claim_holds_if_its_control_fails(self, control, value, claims):
+        words = control_fails(CONTROLS[control])
+        assert exceptions(self.measured({control: value})) == dict.fromkeys(claims, words)
+
+    def test_a_control_that_was_not_measured_has_not_failed(self):
+        assert exceptions(self.measured({"ρ rescaled": None})) == {
+            "D-F6.9 c1": control_untried(CONTROLS["ρ rescaled"])
+        }
+
+    @pytest.mark.parametrize("seeds", [0, 3])
+    def test_there_is_no_slope_where_strengths_leave_as_many_passive_latents(self, seeds):
+        results = self.measured(passive=lambda seed: (1, 3, 6) if seed < 20 + seeds else (2,) * 3)
+        reason = (f"only in {seeds} of 6 seeds the strengths differ in the number of passive "
+                  "latents")  # fmt: skip
+        assert exceptions(results) == dict.fromkeys(
+            ("D-F6.6a c1", "D-F6.6a c2", "D-F6.6b c1", "D-F6.6b c2"), f"undecided ({reason})"
+        )
+
+    def test_four_seeds_with_a_slope_are_enough(self):
+        results = self.measured({"TC untrained": 0.0},
+                                lambda seed: (1, 3, 6) if seed < 24 else (2,) * 3)  # fmt: skip
+        assert exceptions(results) == {}
+        assert claims_of(results)["D-F6.6a c2"].interval.n == 4

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from made_up import claims_of, control_fails, control_untried, exceptions, noisy, results_of
 
 from zscope.errors import Undefined
 from zscope.experiments.studies import responses_disentanglement as disentanglement
 from zscope.experiments.studies import responses_maps as maps
 from zscope.experiments.studies import responses_structure as structure
-from zscope.experiments.studies.judging import FAILS, HOLDS
+from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Results
 
@@ -82,3 +83,156 @@ def test_a_score_that_falls_does_not_rise_faster(mean, verdict):
     parts = {part.name: part.verdict for part in found.parts}
     assert parts == {"rises": verdict, "faster": HOLDS}
     assert found.verdict == verdict
+
+
+class TestHelix:
+    """Codes lie where responses converge and paths stay; of the controls the opposite is true."""
+
+    def measured(self, weak=(), **changes):
+        values = {
+            "converging_excess": 0.25, "converging_hybrid_excess": 0.01,
+            "untrained_converging_excess": -0.02, "curved_excess": 0.15,
+            "curved_hybrid_excess": 0.0, "untrained_curved_excess": 0.02,
+            "same_straight_hops": 0.95, "same_straight_farthest": 1.0,
+            "same_field_hops": 0.1, "same_field_farthest": 0.1, "other_field_hops": 1,
+        }  # fmt: skip
+        others = {key: -value for key, value in values.items()} | {
+            "same_straight_hops": 0.0, "same_field_hops": 0.9, "other_field_hops": 0,
+        }  # fmt: skip
+        own = {"helix": values | changes, "weak": others | dict(weak), "beta 1": others}
+        return results_of("responses-helix", lambda run: noisy(own[run["group"]], run))
+
+    def test_all_claims_hold_of_the_models_that_are_asked(self):
+        claims = claims_of(self.measured())
+        assert {claim.verdict for claim in claims.values()} == {HOLDS}
+        assert {claim.interval.n for claim in claims.values()} == {8}
+        assert {name: round(claim.interval.value, 2) for name, claim in claims.items()} == {
+            "A-F2 c1": 0.25, "A-F2 c2": 0.15, "A-F3 c1": 0.85, "A-F3 c2": 0.9, "A-F3 c3": 0.9,
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("changes", "claim"),
+        [
+            ({"converging_excess": -0.1}, "A-F2 c1"),
+            ({"curved_excess": -0.1}, "A-F2 c2"),
+            ({"same_straight_hops": 0.0}, "A-F3 c1"),
+            ({"same_straight_farthest": 0.05}, "A-F3 c2"),
+            ({"same_field_hops": 0.8}, "A-F3 c3"),  # less often than the straight line, yet most
+        ],
+    )
+    def test_a_claim_fails_by_what_it_speaks_of_alone(self, changes, claim):
+        assert exceptions(self.measured(**changes)) == {claim: FAILS}
+
+    @pytest.mark.parametrize(
+        ("changes", "claims", "words"),
+        [
+            ({"converging_hybrid_excess": 0.3}, ["A-F2 c1"], "codes shuffled per latent have less"),
+            ({"untrained_converging_excess": 0.3}, ["A-F2 c1"], "the untrained model has less"),
+            ({"curved_hybrid_excess": 0.2}, ["A-F2 c2"], "codes shuffled per latent have less"),
+            ({"untrained_curved_excess": 0.2}, ["A-F2 c2"], "the untrained model has less"),
+            ({"other_field_hops": 0.5}, ["A-F3 c1", "A-F3 c2", "A-F3 c3"],
+             "paths between different strands change strand"),
+            ({"weak": {"same_field_hops": 0.1}}, ["A-F3 c1"], "the weak recipe's paths do hop"),
+        ],
+    )  # fmt: skip
+    def test_no_claim_holds_if_its_control_fails(self, changes, claims, words):
+        results = self.measured(**changes)
+        assert exceptions(results) == dict.fromkeys(claims, control_fails(words))
+
+    def test_a_single_path_that_need_not_cross_spoils_the_control(self):
+        results = self.measured()
+        last = [run["run"] for run in results.runs if run["group"] == "helix"][-1]
+        results.values["measure"][last]["other_field_hops"] = 0.5
+        assert set(exceptions(results)) == {"A-F3 c1", "A-F3 c2", "A-F3 c3"}
+
+    def test_nothing_is_said_of_most_paths_where_seeds_disagree(self):
+        results = self.measured()
+        for number, run in enumerate(results.rows("helix")):
+            results.values["measure"][run["run"]]["same_field_hops"] = 0.2 + 0.6 * (number % 2)
+        assert exceptions(results) == {"A-F3 c3": UNDECIDED}
+
+    def test_a_control_that_was_not_measured_has_not_failed(self):
+        no_weak = self.measured(weak={"same_field_hops": None})
+        words = "the weak recipe's paths do hop"
+        assert exceptions(no_weak) == {"A-F3 c1": control_untried(words)}
+        words = "paths between different strands change strand"
+        assert exceptions(self.measured(other_field_hops=None)) == dict.fromkeys(
+            ("A-F3 c1", "A-F3 c2", "A-F3 c3"), control_untried(words)
+        )
+        assert exceptions(self.measured(curved_hybrid_excess=None)) == {
+            "A-F2 c2": control_untried("codes shuffled per latent have less")
+        }
+
+
+FIGURES = {"mnist": ("A-F25 c1", "A-F26 c1", "A-F27 c1"),
+           "fashion-mnist": ("A-F28 c1", "A-F29 c1", "A-F30 c1")}  # fmt: skip
+CLASSIFIER = "the classifier reads held-out pictures (above .9; Fashion-MNIST above .8)"
+
+
+class TestPlane:
+    """Two latents of MNIST and of Fashion-MNIST; what is changed is changed on one of them."""
+
+    def measured(self, data="", **changes):
+        values = {
+            "auc": 0.8, "auc_shifted": 0.5, "accuracy": 0.95, "collapsed": 0, "confidence": 0.9,
+            "confidence_untrained": 0.5, "confidence_shuffled": 0.4, "contraction": -1.5,
+        }  # fmt: skip
+
+        def measure(run):
+            if run["group"] == "classifier":
+                return None
+            return noisy(values | (changes if run["data"] == data else {}), run)
+
+        return results_of("responses-plane", measure)
+
+    def test_all_claims_hold_of_both(self):
+        claims = claims_of(self.measured())
+        assert {claim.verdict for claim in claims.values()} == {HOLDS}
+        values = [round(claim.interval.value, 1) for claim in claims.values()]
+        assert values == [0.3, 0.4, 1.5] * 2
+
+    @pytest.mark.parametrize("data", list(FIGURES))
+    @pytest.mark.parametrize(
+        ("changes", "place"),
+        [({"auc": 0.45}, 0), ({"confidence": 0.45}, 1), ({"contraction": 0.5}, 2)],
+    )
+    def test_a_claim_fails_on_its_own_data_alone(self, data, changes, place):
+        assert exceptions(self.measured(data, **changes)) == {FIGURES[data][place]: FAILS}
+
+    def test_a_shifted_map_must_not_tell_boundaries_as_well(self):
+        assert exceptions(self.measured("mnist", auc_shifted=0.9)) == {"A-F25 c1": FAILS}
+
+    @pytest.mark.parametrize("data", list(FIGURES))
+    def test_confidence_on_shuffled_pixels_is_no_recognition(self, data):
+        words = "confidence is above that on pictures with shuffled pixels"
+        assert exceptions(self.measured(data, confidence_shuffled=0.95)) == {
+            FIGURES[data][1]: control_fails(words)
+        }
+
+    @pytest.mark.parametrize(
+        ("data", "accuracy", "enough"),
+        [("mnist", 0.85, False), ("fashion-mnist", 0.85, True), ("fashion-mnist", 0.75, False)],
+    )
+    def test_the_classifier_must_read_the_data_of_the_figure(self, data, accuracy, enough):
+        spoiled = () if enough else FIGURES[data][:2]
+        assert exceptions(self.measured(data, accuracy=accuracy)) == dict.fromkeys(
+            spoiled, control_fails(CLASSIFIER)
+        )
+
+    @pytest.mark.parametrize("changes", [{}, {"auc": 0.2, "confidence": 0.2, "contraction": 1.0}])
+    def test_nothing_is_judged_on_data_of_which_a_latent_has_collapsed(self, changes):
+        results = self.measured("fashion-mnist", **changes)
+        last = [run["run"] for run in results.runs if run["data"] == "fashion-mnist"][-2]
+        results.values["measure"][last]["collapsed"] = 1
+        assert exceptions(results) == dict.fromkeys(
+            FIGURES["fashion-mnist"], "undecided (1 of 8 latents collapsed)"
+        )
+
+    def test_a_control_that_was_not_measured_has_not_failed(self):
+        words = "confidence is above that on pictures with shuffled pixels"
+        assert exceptions(self.measured("mnist", confidence_shuffled=None)) == {
+            "A-F26 c1": control_untried(words)
+        }
+        assert exceptions(self.measured("mnist", accuracy=None)) == dict.fromkeys(
+            ("A-F25 c1", "A-F26 c1"), control_untried(CLASSIFIER)
+        )

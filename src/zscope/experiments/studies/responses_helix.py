@@ -157,22 +157,24 @@ def claims(results: Results) -> Iterator[Claim]:
             values=rows.per_seed(excess),
             statistic="share of codes in such cells minus the share of such cells in the map",
             controls=[
-                Control("codes shuffled per latent have less", bool(hybrids and hybrids.low > 0),
+                Control("codes shuffled per latent have less",
+                        None if hybrids is None else hybrids.low > 0,
                         f"codes minus shuffled: {hybrids}"),
-                Control("the untrained model has less", bool(trained and trained.low > 0),
+                Control("the untrained model has less",
+                        None if trained is None else trained.low > 0,
                         f"trained minus untrained: {trained}"),
             ],
         )  # fmt: skip
     crossing = [row["other_field_hops"] for row in rows if row.get("other_field_hops") is not None]
     must_cross = Control(
         "paths between different strands change strand",
-        bool(crossing) and min(crossing) == 1,
+        min(crossing) == 1 if crossing else None,
         f"share that changes: {np.mean(crossing):.2f}" if crossing else "",
     )
     weak_hops = mean_interval(weak.values("same_field_hops"))
     differ = Control(
         "the weak recipe's paths do hop",
-        bool(weak_hops and weak_hops.value > 0.5),
+        None if weak_hops is None else weak_hops.value > 0.5,
         f"share of its paths that change strand: {weak_hops}",
     )
     yield claim(

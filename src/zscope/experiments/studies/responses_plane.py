@@ -174,11 +174,11 @@ def claims(results: Results) -> Iterator[Claim]:
         rows = results.rows("plane").on(data)
         collapsed = sum(row.get("collapsed", 0) for row in rows)
         name, figure = TITLES[data], {r: r.removeprefix("A-F") for r in (near, wide, arrows)}
-        lost = f"{collapsed} latents have collapsed" if collapsed else ""
+        lost = f"{collapsed} of {2 * len(rows)} latents collapsed" if collapsed else ""
         accuracy = mean_interval(rows.values("accuracy"))
         reads = Control(
             "the classifier reads held-out pictures (above .9; Fashion-MNIST above .8)",
-            bool(accuracy and accuracy.value > (0.9 if data == "mnist" else 0.8)),
+            None if accuracy is None else accuracy.value > (0.9 if data == "mnist" else 0.8),
             f"accuracy {accuracy.value:.3f}" if accuracy else "",
         )
         yield claim(
@@ -216,7 +216,7 @@ def claims(results: Results) -> Iterator[Claim]:
 
 def _more_confident(rows: Rows, text: str, key: str) -> Control:
     interval = mean_interval(list(differences(rows, rows, "confidence", key).values()))
-    passed = bool(interval and interval.low > 0)
+    passed = None if interval is None else interval.low > 0
     return Control(f"confidence is above that on {text}", passed, f"difference {interval}")
 
 
