@@ -139,7 +139,7 @@ def _decode(run: Trained, codes: torch.Tensor) -> np.ndarray:
 def claims(results: Results) -> Iterator[Claim]:
     rows, weak = results.rows("helix"), results.rows("weak")
     sentences = {
-        "converging": "codes lie where the divergence is negative, more than the map does",
+        "converging": "more codes than cells of the map lie where the divergence is negative",
         "curved": "and where the mean curvature is positive",
     }
     for number, (kind, sentence) in enumerate(sentences.items(), 1):
