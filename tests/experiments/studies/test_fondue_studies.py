@@ -348,7 +348,6 @@ class TestDimensions:
         ("changes", "claims", "words"),
         [
             ({"untrained": 0.5}, ["D-F8.9 c1"], "untrained models are not as near"),
-            ({"untrained_beyond": 1.0}, ["D-F8.9 c2"], "that of untrained models bends less"),
             ({"used": lambda seed: 0 if seed == 25 else 4}, ["D-F8.9 c1", "D-F8.9 c2"], ENDED),
             ({"before": 0.1}, ["D-F8.11 c1"], "it changes more within the first epoch"),
         ],
@@ -358,6 +357,16 @@ class TestDimensions:
         for claim in claims:
             expected |= parts(claim, control_fails(words), TITLES[group])
         assert exceptions(self.measured(group, **changes)) == expected
+
+    @pytest.mark.parametrize("group", ["continuous", "fashion"])
+    def test_a_gap_that_grows_with_size_before_training_is_no_evidence(self, group):
+        expected = {
+            **parts("D-F8.9 c2", control_fails("that of untrained models bends less"),
+                    TITLES[group]),
+            **parts("D-F8.10 c1", control_fails("that of untrained models does so less"),
+                    TITLES[group]),
+        }  # fmt: skip
+        assert exceptions(self.measured(group, untrained_beyond=1.0)) == expected
 
     @pytest.mark.parametrize(("group", "largest"), [("continuous", 8), ("fashion", 12)])
     def test_the_largest_size_is_no_answer_of_fondue(self, group, largest):

@@ -174,7 +174,7 @@ FIXED = {
                 "posterior": 0.1, "prior": 0.1, "ratio": 1.02, "tie": 9.0, "agreement": 0.0},
 }  # fmt: skip
 LEARNED = {"active": {"prior": 0.5}, "mixed": {"prior": 0.5}, "passive": {"prior": 900.0}}
-SHUFFLED = {"active": {"agreement": 0.0}}
+SHUFFLED = {"active": {"agreement": 0.0, "tie": 3.0}}
 FALLING = [0.05, 0.05, 0.05, 0.2, 0.05, 0.1]
 """σ over training: it is halved from 2,000 steps, which are the half, to the end at 4,000."""
 
@@ -254,7 +254,7 @@ class TestIdentifiable:
     def test_without_active_latents_the_prior_of_mixed_ones_is_compared(self):
         none, unknown = {"active": {"number": 0}}, "undecided (not measured)"
         assert exceptions(self.measured(fixed=none)) == {
-            "D-F5.2 c1": FAILS, **{f"D-F5.2 c{k}": unknown for k in (2, 3, 4)},
+            "D-F5.2 c1": FAILS, **{f"D-F5.2 c{k}": unknown for k in (2, 3, 4, 5)},
         }  # fmt: skip
         assert exceptions(self.measured(learned=none)) == {"D-F5.4 c1": FAILS}
 
@@ -269,11 +269,20 @@ class TestIdentifiable:
         assert exceptions(self.measured(sigma=[0.2] * 6)) == {"D-F5.4 c3": UNDECIDED}
 
     def test_a_prior_that_goes_with_the_means_of_other_pictures_is_no_evidence(self):
-        words = "with shuffled u, σ† does not rise with μ² over pictures (rank correlation)"
+        ratio, rises = "with shuffled u it is not within a factor of 2", (
+            "with shuffled u it does so less")  # fmt: skip
         same = self.measured(shuffled={"active": {"agreement": 0.95}})
-        assert exceptions(same) == {"D-F5.2 c3": control_fails(words)}
+        assert exceptions(same) == {"D-F5.2 c5": control_fails(rises)}
+        as_large = self.measured(shuffled={"active": {"tie": 0.7}})
+        assert exceptions(as_large) == {"D-F5.2 c3": control_fails(ratio)}
         none = self.measured(shuffled={"active": {"number": 0}})
-        assert exceptions(none) == {"D-F5.2 c3": control_untried(words)}
+        assert exceptions(none) == {
+            "D-F5.2 c3": control_untried(ratio), "D-F5.2 c5": control_untried(rises),
+        }  # fmt: skip
+
+    def test_a_prior_variance_that_falls_with_the_means_is_not_that_of_the_claim(self):
+        other = self.measured(fixed={"active": {"agreement": -0.5}})
+        assert exceptions(other) == {"D-F5.2 c5": FAILS}
 
     def test_a_run_that_was_not_measured_is_no_run_without_such_latents(self):
         results = self.measured()
@@ -430,6 +439,11 @@ class TestMeansAndSamples:
         assert exceptions(results) == dict.fromkeys(
             ("D-F6.6a c1", "D-F6.6a c2", "D-F6.6b c1", "D-F6.6b c2"), f"undecided ({reason})"
         )
+
+    def test_ranks_are_not_judged_without_passive_latents(self):
+        found = exceptions(self.measured(passive=lambda seed: (0, 0, 1 if seed == 20 else 0)))
+        reason = "there are 0.1 passive latents on average, at least one is needed"
+        assert found["D-F6.6c c1"] == found["D-F6.6c c2"] == f"undecided ({reason})"
 
     def test_four_seeds_with_a_slope_are_enough(self):
         results = self.measured({"TC untrained": 0.0},

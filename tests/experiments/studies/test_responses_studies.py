@@ -176,6 +176,7 @@ class TestPlane:
         values = {
             "auc": 0.8, "auc_shifted": 0.5, "accuracy": 0.95, "collapsed": 0, "confidence": 0.9,
             "confidence_untrained": 0.5, "confidence_shuffled": 0.4, "contraction": -1.5,
+            "contraction_untrained": -0.5,
         }  # fmt: skip
 
         def measure(run):
@@ -207,6 +208,13 @@ class TestPlane:
         words = "confidence is above that on pictures with shuffled pixels"
         assert exceptions(self.measured(data, confidence_shuffled=0.95)) == {
             FIGURES[data][1]: control_fails(words)
+        }
+
+    @pytest.mark.parametrize("data", list(FIGURES))
+    def test_an_untrained_model_that_contracts_as_much_leaves_contraction_undecided(self, data):
+        words = "responses of the untrained model contract less"
+        assert exceptions(self.measured(data, contraction_untrained=-3.9)) == {
+            FIGURES[data][2]: control_fails(words)
         }
 
     @pytest.mark.parametrize(
