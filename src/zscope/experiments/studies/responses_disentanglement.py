@@ -201,7 +201,7 @@ def claims(results: Results) -> Iterator[Claim]:
     ends = results.once("measure_ends")
     scale = Control(
         "the factors themselves score above .9, turned ones below .5, permuted ones below .1",
-        bool(ends) and ends["exact"] > 0.9 and ends["turned"] < 0.5 and ends["permuted"] < 0.1,
+        ends["exact"] > 0.9 and ends["turned"] < 0.5 and ends["permuted"] < 0.1 if ends else None,
         ", ".join(f"{key} {value:.2f}" for key, value in ends.items()),
     )
     yield claim(

@@ -160,7 +160,7 @@ def claims(results: Results) -> Iterator[Claim]:
         f"a factor in two latents: {len(fit)} of {len(rows)} models"
     )  # fmt: skip
     more = [
-        Control(f"{text} converges less", bool(gain and gain.low > 0), f"difference {gain}")
+        Control(f"{text} converges less", gain.low > 0 if gain else None, f"difference {gain}")
         for text, gain in (
             ("a pair of latents that are not causal", _gain(fit, "idle_excess")),
             ("the untrained model", _gain(fit, "untrained_excess")),
