@@ -162,11 +162,28 @@ def test_the_interval_of_a_rank_correlation_is_that_of_the_bootstrap(levels, mon
     expected = bootstrap(clusters, lambda pairs: rank_correlation(*zip(*pairs, strict=True)))
     interval = rank_correlation_interval(clusters)
     assert (interval.value, interval.low, interval.high) == pytest.approx(
-        (expected.value, expected.low, expected.high), abs=1e-9
+        (expected.value, max(-1, expected.low), min(1, expected.high)), abs=1e-9
     )
     assert interval.n == expected.n == 5
     assert rank_correlation_interval([[(1.0, 2.0)] * 3, [(1.0, 3.0)]]) is None
     assert rank_correlation_interval([]) is None
+
+
+def test_the_interval_of_a_rank_correlation_stays_in_its_range(monkeypatch):
+    monkeypatch.setattr(DRAWS, 500)
+    random, cut = np.random.default_rng(3), 0
+    for _ in range(30):
+        clusters = [[tuple(map(float, random.normal(size=2))) for _ in range(3)] for _ in range(4)]
+        interval = rank_correlation_interval(clusters)
+        assert -1 <= interval.low <= interval.value <= interval.high <= 1
+        low, high = interval.uncut or (interval.low, interval.high)
+        whole = Interval(interval.value, low, high, interval.n)
+        for limit in (-0.9, -0.3, 0.0, 0.3, 0.9):
+            for expect in (above(limit), below(limit), within(abs(limit))):
+                first, second = judge(interval, expect), judge(whole, expect)
+                assert (first.verdict, first.needs) == (second.verdict, second.needs)
+        cut += interval.uncut is not None
+    assert cut > 5
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ equal have no spread to judge by; as in tables of runs, six of them are needed.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,12 @@ class Interval:
     high: float
     n: int
     equal: bool = False  # all values are the same, so that they show no spread
+    uncut: tuple[float, float] | None = None  # the ends, where they were outside the range
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it shows no spread, as that of equal values or one without length."""
+        return self.equal or self.low == self.high
 
     def __str__(self) -> str:
         return f"{_number(self.value)} [{_number(self.low)}, {_number(self.high)}], n = {self.n}"
@@ -239,7 +245,8 @@ def _seeds_needed(interval: Interval, expect: Expect) -> str:
     The interval shrinks as 1 / sqrt(n); it must be as short as the mean is far from the limit.
     """
     value, limit = interval.value, expect.limit
-    down, up = value - interval.low, interval.high - value
+    low, high = interval.uncut or (interval.low, interval.high)
+    down, up = value - low, high - value
     if expect.kind == "within":
         inside = abs(value) <= limit
         ends = [(limit - value, up), (value + limit, down)] if inside else [
@@ -339,7 +346,15 @@ def rank_correlation_interval(clusters: Sequence[Sequence[tuple[float, float]]])
     spread = np.sqrt((n * first**2).sum(1) * (n * second**2).sum(1))
     defined = (total[:, 0] >= FEWEST) & (spread > ROUNDING * total[:, 0] ** 3)
     draws = (n * first * second).sum(1)[defined] / spread[defined]
-    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+    return _cut(_interval(value, draws, count)) if len(draws) >= DEFINED * DRAWS else None
+
+
+def _cut(interval: Interval) -> Interval:
+    """The part of the interval of a correlation that is in its range, which widening may leave."""
+    low, high = max(-1.0, interval.low), min(1.0, interval.high)
+    if (low, high) == (interval.low, interval.high):
+        return interval
+    return replace(interval, low=low, high=high, uncut=(interval.low, interval.high))
 
 
 def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
