@@ -76,6 +76,23 @@ def test_a_control_that_fails_turns_holds_into_undecided_and_nothing_else():
     assert judge(RISING, below(0), controls=[broken]).verdict == FAILS
 
 
+def test_an_interval_that_is_none_reads_not_measured_in_a_control():
+    control = Control("the untrained model is far", None, f"DtO {None}, τ {mean_interval([])}")
+    assert control.measured == "DtO not measured, τ not measured"
+    assert Control("it is far", True, f"{Interval(0.5, 0.25, 1, 8)}").measured == (
+        "0.5 [0.25, 1], n = 8"
+    )
+
+
+def test_no_zero_has_a_sign():
+    assert [str(below(-0.0)), str(above(0)), str(below(-0.1))] == [
+        "below 0",
+        "above 0",
+        "below -0.1",
+    ]
+    assert str(Interval(-0.0, -1.0, 0.0, 8)) == "0 [−1, 0], n = 8"
+
+
 def test_what_a_claim_presupposes_is_its_reason():
     claimed = judge(RISING, presupposes="two latents have collapsed")
     assert claimed.verdict_text == "undecided (two latents have collapsed)"

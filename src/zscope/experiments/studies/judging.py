@@ -18,6 +18,7 @@ equal have no spread to judge by; as in tables of runs, six of them are needed.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -86,7 +87,8 @@ class Expect:
     limit: float = 0.0
 
     def __str__(self) -> str:
-        return f"within ±{self.limit:g}" if self.kind == "within" else f"{self.kind} {self.limit:g}"
+        limit = self.limit + 0.0  # which makes 0 of -0
+        return f"within ±{limit:g}" if self.kind == "within" else f"{self.kind} {limit:g}"
 
     def verdict(self, interval: Interval) -> str:
         low, high, limit = interval.low, interval.high, self.limit
@@ -115,11 +117,17 @@ def within(margin: float) -> Expect:
 
 @dataclass(frozen=True)
 class Control:
-    """Something that must be so for a claim to hold; `passed` is None where it cannot be tried."""
+    """Something that must be so for a claim to hold; `passed` is None where it cannot be tried.
+
+    `measured` may be made of intervals of which some are None: they read "not measured".
+    """
 
     sentence: str
     passed: bool | None
     measured: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measured", re.sub(r"\bNone\b", "not measured", self.measured))
 
     def to_dict(self) -> dict[str, Any]:
         return {"control": self.sentence, "passed": self.passed, "measured": self.measured}
@@ -417,4 +425,4 @@ def round_to(value: float, digits: int = 5) -> float:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "\u2212")
+    return f"{value + 0.0:.3g}".replace("-", "\u2212")  # + 0.0 makes 0 of -0
