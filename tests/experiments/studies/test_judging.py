@@ -57,22 +57,30 @@ def test_one_seed_that_goes_the_other_way_leaves_four_undecided():
 
 def test_fewer_than_four_seeds_are_not_judged():
     three = judge(RISING[:3])
-    assert (three.verdict, three.reason) == (UNDECIDED, "3 seeds, 4 are needed")
+    assert (three.verdict, three.reason) == (UNDECIDED, "3 seeds; at least 4 are needed")
+    assert judge(RISING[:1]).reason == "1 seed; at least 4 are needed"
 
 
 def test_equal_values_show_no_spread_until_there_are_six():
-    expected = "undecided (5 equal values show no spread, 6 are needed)"
+    expected = "undecided (5 values show no spread; at least 6 are needed)"
     assert judge([1.0] * 5).verdict_text == expected
     assert judge([1.0] * 6).verdict == HOLDS
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 0.25])
+def test_an_interval_without_length_is_judged_like_equal_values(value):
+    verdicts = [judge(Interval(value, value, value, n)).verdict for n in (5, 6, 4000)]
+    assert verdicts == [UNDECIDED, *[HOLDS if value > 0 else FAILS] * 2]
 
 
 def test_a_control_that_fails_turns_holds_into_undecided_and_nothing_else():
     broken = Control("the untrained model stays below", False, "0.9")
     untried, passed = Control("it could be tried", None), Control("it passes", True)
     assert judge(RISING, controls=[passed]).verdict == HOLDS
-    expected = "undecided (control fails: the untrained model stays below)"
+    expected = "undecided (control failed; expected: the untrained model stays below)"
     assert judge(RISING, controls=[passed, broken]).verdict_text == expected
-    assert "could not be tried" in judge(RISING, controls=[untried]).reason
+    expected = "control could not be tried: it could be tried"
+    assert judge(RISING, controls=[untried]).reason == expected
     assert judge(RISING, below(0), controls=[broken]).verdict == FAILS
 
 

@@ -126,7 +126,7 @@ def test_a_study_that_cannot_be_run_does_not_stop_the_others(tmp_path, monkeypat
     result = invoke("study", "run", "all", "--out", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 1
     assert "lost could not be run: " in result.output
-    assert "T1       c1   undecided (2 seeds, 4 are needed)" in result.output
+    assert "T1       c1   undecided (2 seeds; at least 4 are needed)" in result.output
     assert (tmp_path / "out" / "own" / "study.html").is_file()
     assert "| own |" in (tmp_path / "out" / "reproduction.md").read_text()
 
@@ -183,7 +183,7 @@ def test_a_study_in_a_file_of_ones_own_runs_and_a_failure_does_not_stop_the_rest
     assert [reason for reason in results.failed.values() if "this seed is broken" in reason]
     assert any("failed" in line for line in lines)
     (claim,) = write_study(study, results, tmp_path / "page")
-    assert claim.verdict_text == "undecided (1 seeds, 4 are needed)"
+    assert claim.verdict_text == "undecided (1 seed; at least 4 are needed)"
 
 
 def test_a_measurement_with_the_name_of_a_setting_is_refused(tmp_path):

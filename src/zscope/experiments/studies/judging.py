@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from zscope.results import counted
 from zscope.tables.statistics import ENOUGH as FEWEST
 from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
@@ -235,14 +236,14 @@ def _judge(
     if presupposes:
         return UNDECIDED, presupposes
     if interval.n < ENOUGH:
-        return UNDECIDED, f"{interval.n} seeds, {ENOUGH} are needed"
-    if interval.equal and interval.n < EQUAL:
-        return UNDECIDED, f"{interval.n} equal values show no spread, {EQUAL} are needed"
+        return UNDECIDED, f"{counted(interval.n, 'seed')}; at least {ENOUGH} are needed"
+    if interval.is_flat and interval.n < EQUAL:
+        return UNDECIDED, f"{interval.n} values show no spread; at least {EQUAL} are needed"
     verdict = expect.verdict(interval)
     if verdict == HOLDS:
         broken = [each for each in controls if each.passed is not True]
         if broken:
-            state = "fails" if broken[0].passed is False else "could not be tried"
+            state = "failed; expected" if broken[0].passed is False else "could not be tried"
             return UNDECIDED, f"control {state}: {broken[0].sentence}"
     return verdict, ""
 
