@@ -164,9 +164,26 @@ def test_a_claim_over_several_cells_needs_all_of_them():
 
     assert together(holds, holds).verdict == HOLDS
     assert together(holds, fails).verdict == FAILS
-    assert together(holds, either).verdict_text == "undecided (1 of 2 holds, 1 of 2 undecided)"
+    assert together(holds, either).verdict == UNDECIDED
     assert together().verdict_text == "undecided (not measured)"
     assert len(together(holds, fails).to_dict()["parts"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "open_", "expected"),
+    [
+        (0, 1, "its only part is undecided"),
+        (0, 2, "both parts are undecided"),
+        (0, 3, "all 3 parts are undecided"),
+        (1, 1, "1 of 2 parts holds, 1 is undecided"),
+        (1, 2, "1 of 3 parts holds, 2 are undecided"),
+        (2, 3, "2 of 5 parts hold, 3 are undecided"),
+        (4, 1, "4 of 5 parts hold, 1 is undecided"),
+    ],
+)
+def test_parts_are_counted_in_good_english(held, open_, expected):
+    parts = [judge(RISING)] * held + [judge([1.0, -1.0, 1.0, -1.0])] * open_
+    assert claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1").reason == expected
 
 
 def test_an_interval_that_touches_the_limit_decides_nothing():
@@ -231,9 +248,72 @@ def test_an_undecided_claim_says_how_many_seeds_would_decide_it(interval, expect
     assert undecided.needs.startswith(f"another dataset; {needed}")
 
 
-def test_only_an_interval_that_is_too_wide_asks_for_more_seeds():
-    broken = judge(RISING, controls=[Control("nothing without it", passed=False)])
-    assert [judge(RISING).needs, judge(RISING, below(0)).needs, broken.needs] == ["", "", ""]
+def test_what_is_decided_needs_nothing_but_what_its_study_says_of_a_failure():
+    assert judge(RISING, needs="longer training").needs == ""
+    assert [judge(RISING, below(0)).needs, judge(RISING, below(0), needs="time").needs] == [
+        "",
+        "time",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "about", "expected"),
+    [
+        (None, {}, "runs in which it can be measured"),
+        (None, {"needs": "a larger ε"}, "a larger ε"),
+        (RISING, {"presupposes": "it collapses"}, "runs where this is not so: it collapses"),
+        (RISING, {"presupposes": "no unit collapses", "needs": "a larger β"}, "a larger β"),
+        (RISING[:2], {"needs": "a larger β"}, "a larger β; at least 4 seeds"),
+        ([1.0] * 4, {}, "at least 6 values"),
+        (RISING, {"controls": [Control("it is less untrained", False), Control("b", True)]},
+         "a control that passes: it is less untrained"),
+        (RISING, {"controls": [Control("a", None), Control("b", False)]},
+         "a control that passes: b; a control that can be tried: a"),
+    ],
+)  # fmt: skip
+def test_every_undecided_claim_says_what_would_decide_it(values, about, expected):
+    undecided = judge(values, **about)
+    assert (undecided.verdict, undecided.needs) == (UNDECIDED, expected)
+    whole = claim_of_parts("A-T1", "c2", "everywhere", [judge(RISING), undecided], source="table 1")
+    assert whole.needs == f"c1: {expected}"
+    assert claim_of_parts("A-T1", "c2", "everywhere", [], source="table 1").needs
+
+
+def test_a_part_that_fails_says_what_may_be_the_reason():
+    parts = [
+        judge(RISING),
+        judge(RISING, below(0), needs="longer training"),
+        judge([1.0, -1.0] * 2),
+    ]
+    whole = claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1")
+    assert (whole.verdict, whole.needs) == (FAILS, "c1: longer training")
+    assert (
+        claim_of_parts("A-T1", "c2", "all", parts, source="table 1", needs="data").needs == "data"
+    )
+
+
+@pytest.mark.parametrize("passed", [False, None])
+@pytest.mark.parametrize(
+    ("interval", "expect"),
+    [
+        (Interval(1.0, -1.0, 3.0, 5), above(0)),
+        (Interval(-1.0, -4.0, 1.0, 5), below(0)),
+        (Interval(0.05, -0.05, 0.15, 5), within(0.1)),
+    ],
+)
+def test_no_number_of_seeds_makes_a_claim_hold_whose_control_fails(interval, expect, passed):
+    control = Control("it is less untrained", passed)
+    text = judge(interval, expect, controls=[control], needs="another dataset").needs
+    assert text.startswith("another dataset; a control that ")
+    assert text.endswith(": it is less untrained")
+    assert "seeds" not in text
+
+
+def test_seeds_can_show_that_a_claim_fails_whatever_its_controls():
+    expected = "about 20 seeds to show that it does not hold, if mean and spread stay the same"
+    for controls in ([], [Control("it is less untrained", False)]):
+        assert judge(Interval(-1.0, -2.0, 1.0, 5), above(0), controls=controls).needs == expected
+        assert judge(Interval(0.2, 0.0, 0.4, 5), within(0.1), controls=controls).needs == expected
 
 
 def test_so_many_seeds_do_decide_it():

@@ -15,6 +15,10 @@ because the bootstrap of few seeds is too narrow: 1.87 for 4 seeds, 1.58 for 5, 
 
 "Unchanged" is claimed as "within ± a margin": that the interval lies inside it. Values that are all
 equal have no spread to judge by; as in tables of runs, six of them are needed.
+
+Every undecided claim says what would decide it: what its study says, and what is missing of the
+above. The number of seeds is that at which the interval would be short enough. More seeds cannot
+make a claim hold while a control fails: then the control is named instead.
 """
 
 import math
@@ -103,6 +107,10 @@ class Expect:
             return FAILS if self.kind == "above" else HOLDS
         return UNDECIDED
 
+    def side(self, value: float) -> str:
+        """The verdict that an interval around the value would have if it were short enough."""
+        return self.verdict(Interval(value, value, value, 0))
+
 
 def above(limit: float = 0.0) -> Expect:
     return Expect("above", limit)
@@ -151,7 +159,7 @@ class Claim:
     reason: str = ""  # why it is undecided
     controls: tuple[Control, ...] = ()
     chosen: str = ""  # what was fixed or tuned before looking
-    needs: str = ""  # what would decide it
+    needs: str = ""  # what would decide it; or, if it does not hold, what may be the reason
     ours: bool = False  # a claim of ours, not of the document
     parts: tuple["Claim", ...] = ()
 
@@ -219,11 +227,11 @@ def claim(
     else:
         interval = values
     verdict, reason = _judge(interval, expect, controls, presupposes)
-    if verdict == UNDECIDED and not reason and interval is not None:
-        needs = "; ".join(filter(None, [needs, _seeds_needed(interval, expect)]))
+    if verdict == UNDECIDED:
+        needs = _what_would_decide(interval, expect, controls, presupposes, needs)
     return Claim(
         row, name, sentence, source, published, statistic, str(expect), interval, verdict, known,
-        reason, tuple(controls), chosen, needs, ours,
+        reason, tuple(controls), chosen, "" if verdict == HOLDS else needs, ours,
     )  # fmt: skip
 
 
@@ -248,6 +256,38 @@ def _judge(
     return verdict, ""
 
 
+def _what_would_decide(
+    interval: Interval | None,
+    expect: Expect,
+    controls: Sequence[Control],
+    presupposes: str,
+    needs: str,
+) -> str:
+    """What would decide an undecided claim: `needs`, as its study says, and what is missing."""
+    if presupposes:
+        return needs or f"runs where this is not so: {presupposes}"
+    if interval is None:
+        return needs or "runs in which it can be measured"
+    if interval.n < ENOUGH:
+        missing = f"at least {ENOUGH} seeds"
+    elif interval.is_flat and interval.n < EQUAL:
+        missing = f"at least {EQUAL} values"
+    else:
+        missing = _seeds_needed(interval, expect)
+        if expect.side(interval.value) != FAILS:
+            missing = _controls_needed(controls) or missing
+    return "; ".join(filter(None, [needs, missing]))
+
+
+def _controls_needed(controls: Sequence[Control]) -> str:
+    """The controls without which a claim cannot hold, however many seeds there are."""
+    parts = []
+    for passed, state in ((False, "passes"), (None, "can be tried")):
+        sentences = [each.sentence for each in controls if each.passed is passed]
+        parts += [f"a control that {state}: {sentence}" for sentence in sentences]
+    return "; ".join(parts)
+
+
 def _seeds_needed(interval: Interval, expect: Expect) -> str:
     """How many seeds would decide a claim, if mean and spread stayed as they are.
 
@@ -266,7 +306,9 @@ def _seeds_needed(interval: Interval, expect: Expect) -> str:
     needed = interval.n * max(shares) ** 2
     if needed > MOST_SEEDS:
         return f"more than {MOST_SEEDS} seeds: the mean is close to the limit"
-    return f"about {max(interval.n + 1, math.ceil(needed))} seeds, if mean and spread stay the same"
+    towards = " to show that it does not hold" if expect.side(value) == FAILS else ""
+    count = max(interval.n + 1, math.ceil(needed))
+    return f"about {count} seeds{towards}, if mean and spread stay the same"
 
 
 def claim_of_parts(
@@ -280,19 +322,29 @@ def claim_of_parts(
     elif FAILS in verdicts:
         verdict = FAILS
     else:
-        counts = {each: verdicts.count(each) for each in (HOLDS, UNDECIDED) if each in verdicts}
-        reason = ", ".join(f"{count} of {len(parts)} {each}" for each, count in counts.items())
-        reason = reason or "not measured"
-    if verdict == UNDECIDED and not about.get("needs"):
-        about["needs"] = "; ".join(
-            f"{part.name}: {part.needs or part.reason}" for part in parts
-            if part.verdict == UNDECIDED
-        )  # fmt: skip
+        reason = _count_parts(len(verdicts), verdicts.count(HOLDS))
+    needs = about.pop("needs", "") or "; ".join(
+        f"{part.name}: {part.needs}" for part in parts if part.verdict == verdict and part.needs
+    )
+    if not parts:
+        needs = needs or "runs in which it can be measured"
     return Claim(
         row, name, sentence, source, about.pop("published", "figure only, no numbers"),
         about.pop("statistic", "see its parts"), "in every part", None, verdict, {}, reason,
-        parts=tuple(parts), **about,
+        parts=tuple(parts), needs="" if verdict == HOLDS else needs, **about,
     )  # fmt: skip
+
+
+def _count_parts(count: int, held: int) -> str:
+    """How many parts hold and how many are undecided, where none fails and not all hold."""
+    if not count:
+        return "not measured"
+    if not held:
+        every = {1: "its only part is", 2: "both parts are"}.get(count, f"all {count} parts are")
+        return f"{every} undecided"
+    rest = count - held
+    hold, are = "holds" if held == 1 else "hold", "is" if rest == 1 else "are"
+    return f"{held} of {count} parts {hold}, {rest} {are} undecided"
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
