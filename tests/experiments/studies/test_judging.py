@@ -279,7 +279,7 @@ def test_every_undecided_claim_says_what_would_decide_it(values, about, expected
     assert claim_of_parts("A-T1", "c2", "everywhere", [], source="table 1").needs
 
 
-def test_a_part_that_fails_says_what_may_be_the_reason():
+def test_a_part_that_fails_says_what_would_have_to_change():
     parts = [
         judge(RISING),
         judge(RISING, below(0), needs="longer training"),

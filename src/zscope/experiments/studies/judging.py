@@ -159,7 +159,7 @@ class Claim:
     reason: str = ""  # why it is undecided
     controls: tuple[Control, ...] = ()
     chosen: str = ""  # what was fixed or tuned before looking
-    needs: str = ""  # what would decide it; or, if it does not hold, what may be the reason
+    needs: str = ""  # what would decide it, or would have to change for it to hold
     ours: bool = False  # a claim of ours, not of the document
     parts: tuple["Claim", ...] = ()
 
