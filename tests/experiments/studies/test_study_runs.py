@@ -281,3 +281,22 @@ def test_killed_again_and_again_it_ends_with_the_same_measurements(tmp_path):
     assert killed.runs == expected.runs
     assert json.dumps(encode(killed.values)) == json.dumps(encode(expected.values))
     assert not list((tmp_path / "killed").rglob(".part-*"))
+
+
+def test_a_file_that_is_not_there_is_called_a_study(zscope):
+    code, printed, message = zscope("study", "run", "nofile.py")
+    assert (code, printed) == (1, "")
+    assert "no file nofile.py" in message
+    assert "STUDY" in message
+    assert "model" not in message
+
+
+@pytest.mark.parametrize("name", ["own.py", "all"])
+def test_a_cluster_that_is_none_is_refused_before_anything_is_said(name, zscope, tmp_path):
+    pytest.importorskip("distributed")
+    (tmp_path / "own.py").write_text(OWN)
+    code, printed, message = zscope("study", "run", name, "--cluster", "nonsense")
+    assert (code, printed) == (1, "")
+    assert "'nonsense' is neither an address nor a kind of cluster" in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "studies").exists()
