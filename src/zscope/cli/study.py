@@ -195,12 +195,15 @@ def run(
     from zscope.errors import ConfigError, ZscopeError
     from zscope.experiments import studies
     from zscope.experiments.studies.grid import SCALES
+    from zscope.experiments.workers import try_workers
     from zscope.report.studies import count_verdicts, write_reproduction, write_study
 
     if scale not in SCALES:
         raise ConfigError(f"study: --scale {scale}; expected small, paper or tiny.")
     check_cluster("study", jobs, cluster, cluster_option)
+    cluster_options = settings(cluster_option, "--cluster-option")
     chosen = [studies.load(each) for each in (studies.names() if name == "all" else [name])]
+    try_workers(jobs=jobs, cluster=cluster, options=cluster_options)
     try_folder("study: --out", out)
     if runs is not None:
         try_folder("study: --runs", runs)
@@ -216,8 +219,8 @@ def run(
         try:
             results = studies.run_study(
                 study, out, scale=scale, runs=runs, seeds=seeds, jobs=jobs, cluster=cluster,
-                cluster_options=settings(cluster_option, "--cluster-option"), root=root,
-                retry_failed=retry_failed, progress=print_progress,
+                cluster_options=cluster_options, root=root, retry_failed=retry_failed,
+                progress=print_progress,
             )  # fmt: skip
             claims = write_study(study, results, out / study.name)
         except ZscopeError as error:

@@ -6,6 +6,7 @@ OUT/claims.json                OUT/study.html
 
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from zscope.errors import MissingExtra, ZscopeError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
 from zscope.experiments.studies.grid import settings_of
-from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim
+from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim, Interval
 from zscope.experiments.studies.study import DOCUMENTS, Figure, Results, Study, Table
 from zscope.files import write_whole
 from zscope.report.page import TEMPLATES
@@ -41,12 +42,16 @@ def judge(study: Study, results: Results) -> list[Claim]:
 def count_verdicts(claims: Sequence[Claim]) -> str:
     """How many claims hold, do not hold and are undecided."""
     counts = Counter(claim.verdict for claim in claims)
-    parts = [
-        f"{counts[HOLDS]} hold",
-        f"{counts[FAILS]} do not hold",
-        f"{counts[UNDECIDED]} are undecided",
-    ]
-    return f"Of {counted(len(claims), 'claim')} " + ", ".join(parts) + "."
+    return f"Of {counted(len(claims), 'claim')} {_verdicts_text(counts)}."
+
+
+def _verdicts_text(counts: Mapping[str, int]) -> str:
+    words = {HOLDS: ("holds", "hold"), FAILS: ("does not hold", "do not hold"),
+             UNDECIDED: ("is undecided", "are undecided")}  # fmt: skip
+    return ", ".join(
+        f"{counts.get(verdict, 0)} {one if counts.get(verdict) == 1 else many}"
+        for verdict, (one, many) in words.items()
+    )
 
 
 def write_study(
@@ -143,21 +148,37 @@ def _page(
         f"measured by zscope {results.about.get('zscope', '')}",
     ]
     facts += [f"about {duration(study.minutes * 60)} on two cores"] if study.minutes else []
+    cards = _cards(claims, {"claims", "tables", "figures", "runs", "rows"})
     return environment.get_template("study.html").render(
         version=__version__,
         style=(TEMPLATES / "report.css").read_text(),
         study=study,
         document=DOCUMENTS.get(study.document, study.document),
         facts=facts,
+        scale=SCALES[results.scale],
         summary=count_verdicts(claims),
-        claims=claims,
+        cards=cards,
         tones=TONES,
         tables=tables,
         figures=drawings,
         grids=[_describe_grid(study, results, name) for name in study.grids],
         failed=results.failed,
-        judged={claim.row for claim in claims},
     )
+
+
+def _cards(claims: Sequence[Claim], taken: set[str], above: str = "") -> list[dict[str, Any]]:
+    """The claims with their parts, each with an HTML id that no other has."""
+    cards = []
+    for claim in claims:
+        text = f"{above} {claim.name}" if above else f"{claim.row} {claim.name}"
+        name = anchor = "-".join(re.findall(r"[\w.]+", text)) or "claim"
+        count = 1
+        while anchor in taken:
+            count += 1
+            anchor = f"{name}-{count}"
+        taken.add(anchor)
+        cards.append({"claim": claim, "id": anchor, "parts": _cards(claim.parts, taken, anchor)})
+    return cards
 
 
 def _describe_grid(study: Study, results: Results, name: str) -> dict[str, Any]:
@@ -261,9 +282,11 @@ def write_reproduction(folder: Path, file: Path) -> None:
 
     From claims.json and the figures that are there: nothing is trained or measured.
     """
-    lines, notes, open_claims, gallery = [], [], [], []
+    lines, notes, gallery = [], [], []
+    undecided: list[str] = []
+    failed: list[str] = []
     total: Counter[str] = Counter()
-    scales = set()
+    scales, failed_at = set(), set()
     for study in map(studies.load, studies.names()):
         name = study.name
         path = folder / name / "claims.json"
@@ -276,13 +299,15 @@ def write_reproduction(folder: Path, file: Path) -> None:
             total[claim["verdict"]] += 1
             lines.append(_claim_line(study, claim))
             if claim["verdict"] == UNDECIDED:
-                open_claims.append(_what_would_decide(claim))
+                undecided.append(_what_would_decide(name, claim))
+            if claim["verdict"] == FAILS:
+                failed.append(_what_would_decide(name, claim))
+                failed_at.add(content["scale"])
         notes += [f"- {name}, chosen before looking: {study.chosen}"] if study.chosen else []
         notes += [f"- {name}, **changed after seeing results**: {study.changed}"] * bool(
             study.changed
         )
         gallery += _gallery(study, content, _relative(folder / name, file.parent))
-    counts = f"{total[HOLDS]} hold, {total[FAILS]} do not hold, {total[UNDECIDED]} are undecided"
     head = (
         "| document | study | row | claim | published | measured (95 % interval) | verdict |\n"
         "| --- | --- | --- | --- | --- | --- | --- |"
@@ -291,10 +316,16 @@ def write_reproduction(folder: Path, file: Path) -> None:
         "# The five documents, re-run",
         INTRODUCTION.format(" ".join(SCALES[scale] for scale in SCALES if scale in scales)),
         "\n".join(f"- {letter}: {title}" for letter, title in DOCUMENTS.items()),
-        f"{sum(total.values())} claims: {counts}.",
+        f"{counted(sum(total.values()), 'claim')}: {_verdicts_text(total)}.",
         "\n".join([head, *lines]),
         "## What would decide the others",
-        "\n".join(open_claims),
+    ]
+    if undecided:
+        parts += ["### Undecided", "\n".join(undecided)]
+    if failed:
+        where = " ".join(FAILED[scale] for scale in FAILED if scale in failed_at)
+        parts += ["### Do not hold", f"{where} {NAMED}", "\n".join(failed)]
+    parts += [
         "## What was chosen, and what was changed",
         "\n".join(notes),
         "## Figures and tables",
@@ -329,10 +360,20 @@ SCALES = {
     "small": "At scale small: built-in data, networks and training that fit two cores, seeds from "
     "20 upwards. A claim that fails at this scale is not refuted at the published one.",
     "paper": "At scale paper: data, networks and training as published.",
-    "tiny": "At scale tiny, a few steps of training: this shows that everything runs, and its "
-    "verdicts mean nothing.",
+    "tiny": "At scale tiny, a few steps of training: this shows that everything runs, and nothing "
+    "can be concluded from its verdicts. Numbers of steps that the texts of a study name are those "
+    "of scale small.",
 }
 """What the scale of a study means for its verdicts."""
+FAILED = {
+    "small": "These fail with the data, networks and training of scale small. Whether they fail "
+    "with the published ones too is decided at scale paper: `zscope study run NAME --scale paper`.",
+    "paper": "These fail with data, networks and training as published. More seeds would show "
+    "whether that was chance.",
+    "tiny": "At scale tiny a failure decides nothing: scale small is the first that can.",
+}
+"""What would decide claims that do not hold, at each scale."""
+NAMED = "What else would have to change is named where it is known."
 
 
 def _claim_line(study: Study, claim: dict[str, Any]) -> str:
@@ -349,14 +390,14 @@ def _claim_line(study: Study, claim: dict[str, Any]) -> str:
 def _measured(claim: dict[str, Any]) -> str:
     if claim["interval"] is None:
         return "not measured"
-    low, high = (f"{end:.3g}" for end in claim["interval"])
-    return f"{claim['measured']:.3g} [{low}, {high}], n = {claim['seeds']}".replace("-", "\u2212")
+    return str(Interval(claim["measured"], *claim["interval"], claim["seeds"]))
 
 
-def _what_would_decide(claim: dict[str, Any]) -> str:
-    why = claim["reason"] or f"the interval is not wholly on one side; expected {claim['expected']}"
-    needs = f" To decide it: {claim['needs']}." if claim["needs"] else ""
-    return f"- {claim['row']} {claim['name']}, {claim['claim']}: {why}.{needs}"
+def _what_would_decide(study: str, claim: dict[str, Any]) -> str:
+    """A claim that is not known to hold, and what would decide it; the table has the reason."""
+    expected = "" if claim["interval"] is None else f" (expected {claim['expected']})"
+    needs = f": {claim['needs']}" if claim["needs"] else ""
+    return f"- {study}, {claim['row']} {claim['name']}, {claim['claim']}{expected}{needs}."
 
 
 def _relative(path: Path, start: Path) -> str:

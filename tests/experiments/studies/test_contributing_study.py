@@ -29,7 +29,7 @@ def test_it_runs_and_draws(study, tmp_path):
     results = studies.run_study(study, tmp_path / "out", scale="tiny", jobs=1)
     assert not results.failed
     (claim,) = write_study(study, results, tmp_path / "out" / "pressure")
-    assert claim.reason == "2 seeds, 4 are needed"
+    assert claim.reason == "2 seeds; at least 4 are needed"
     assert (tmp_path / "out" / "pressure" / "figures" / "rate.svg").is_file()
 
 

@@ -57,23 +57,48 @@ def test_one_seed_that_goes_the_other_way_leaves_four_undecided():
 
 def test_fewer_than_four_seeds_are_not_judged():
     three = judge(RISING[:3])
-    assert (three.verdict, three.reason) == (UNDECIDED, "3 seeds, 4 are needed")
+    assert (three.verdict, three.reason) == (UNDECIDED, "3 seeds; at least 4 are needed")
+    assert judge(RISING[:1]).reason == "1 seed; at least 4 are needed"
 
 
 def test_equal_values_show_no_spread_until_there_are_six():
-    expected = "undecided (5 equal values show no spread, 6 are needed)"
+    expected = "undecided (5 values show no spread; at least 6 are needed)"
     assert judge([1.0] * 5).verdict_text == expected
     assert judge([1.0] * 6).verdict == HOLDS
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 0.25])
+def test_an_interval_without_length_is_judged_like_equal_values(value):
+    verdicts = [judge(Interval(value, value, value, n)).verdict for n in (5, 6, 4000)]
+    assert verdicts == [UNDECIDED, *[HOLDS if value > 0 else FAILS] * 2]
 
 
 def test_a_control_that_fails_turns_holds_into_undecided_and_nothing_else():
     broken = Control("the untrained model stays below", False, "0.9")
     untried, passed = Control("it could be tried", None), Control("it passes", True)
     assert judge(RISING, controls=[passed]).verdict == HOLDS
-    expected = "undecided (control fails: the untrained model stays below)"
+    expected = "undecided (control failed; expected: the untrained model stays below)"
     assert judge(RISING, controls=[passed, broken]).verdict_text == expected
-    assert "could not be tried" in judge(RISING, controls=[untried]).reason
+    expected = "control could not be tried: it could be tried"
+    assert judge(RISING, controls=[untried]).reason == expected
     assert judge(RISING, below(0), controls=[broken]).verdict == FAILS
+
+
+def test_an_interval_that_is_none_reads_not_measured_in_a_control():
+    control = Control("the untrained model is far", None, f"DtO {None}, τ {mean_interval([])}")
+    assert control.measured == "DtO not measured, τ not measured"
+    assert Control("it is far", True, f"{Interval(0.5, 0.25, 1, 8)}").measured == (
+        "0.5 [0.25, 1], n = 8"
+    )
+
+
+def test_no_zero_has_a_sign():
+    assert [str(below(-0.0)), str(above(0)), str(below(-0.1))] == [
+        "below 0",
+        "above 0",
+        "below -0.1",
+    ]
+    assert str(Interval(-0.0, -1.0, 0.0, 8)) == "0 [−1, 0], n = 8"
 
 
 def test_what_a_claim_presupposes_is_its_reason():
@@ -139,9 +164,26 @@ def test_a_claim_over_several_cells_needs_all_of_them():
 
     assert together(holds, holds).verdict == HOLDS
     assert together(holds, fails).verdict == FAILS
-    assert together(holds, either).verdict_text == "undecided (1 of 2 holds, 1 of 2 undecided)"
+    assert together(holds, either).verdict == UNDECIDED
     assert together().verdict_text == "undecided (not measured)"
     assert len(together(holds, fails).to_dict()["parts"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "open_", "expected"),
+    [
+        (0, 1, "its only part is undecided"),
+        (0, 2, "both parts are undecided"),
+        (0, 3, "all 3 parts are undecided"),
+        (1, 1, "1 of 2 parts holds, 1 is undecided"),
+        (1, 2, "1 of 3 parts holds, 2 are undecided"),
+        (2, 3, "2 of 5 parts hold, 3 are undecided"),
+        (4, 1, "4 of 5 parts hold, 1 is undecided"),
+    ],
+)
+def test_parts_are_counted_in_good_english(held, open_, expected):
+    parts = [judge(RISING)] * held + [judge([1.0, -1.0, 1.0, -1.0])] * open_
+    assert claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1").reason == expected
 
 
 def test_an_interval_that_touches_the_limit_decides_nothing():
@@ -162,11 +204,28 @@ def test_the_interval_of_a_rank_correlation_is_that_of_the_bootstrap(levels, mon
     expected = bootstrap(clusters, lambda pairs: rank_correlation(*zip(*pairs, strict=True)))
     interval = rank_correlation_interval(clusters)
     assert (interval.value, interval.low, interval.high) == pytest.approx(
-        (expected.value, expected.low, expected.high), abs=1e-9
+        (expected.value, max(-1, expected.low), min(1, expected.high)), abs=1e-9
     )
     assert interval.n == expected.n == 5
     assert rank_correlation_interval([[(1.0, 2.0)] * 3, [(1.0, 3.0)]]) is None
     assert rank_correlation_interval([]) is None
+
+
+def test_the_interval_of_a_rank_correlation_stays_in_its_range(monkeypatch):
+    monkeypatch.setattr(DRAWS, 500)
+    random, cut = np.random.default_rng(3), 0
+    for _ in range(30):
+        clusters = [[tuple(map(float, random.normal(size=2))) for _ in range(3)] for _ in range(4)]
+        interval = rank_correlation_interval(clusters)
+        assert -1 <= interval.low <= interval.value <= interval.high <= 1
+        low, high = interval.uncut or (interval.low, interval.high)
+        whole = Interval(interval.value, low, high, interval.n)
+        for limit in (-0.9, -0.3, 0.0, 0.3, 0.9):
+            for expect in (above(limit), below(limit), within(abs(limit))):
+                first, second = judge(interval, expect), judge(whole, expect)
+                assert (first.verdict, first.needs) == (second.verdict, second.needs)
+        cut += interval.uncut is not None
+    assert cut > 5
 
 
 @pytest.mark.parametrize(
@@ -189,9 +248,72 @@ def test_an_undecided_claim_says_how_many_seeds_would_decide_it(interval, expect
     assert undecided.needs.startswith(f"another dataset; {needed}")
 
 
-def test_only_an_interval_that_is_too_wide_asks_for_more_seeds():
-    broken = judge(RISING, controls=[Control("nothing without it", passed=False)])
-    assert [judge(RISING).needs, judge(RISING, below(0)).needs, broken.needs] == ["", "", ""]
+def test_what_is_decided_needs_nothing_but_what_its_study_says_of_a_failure():
+    assert judge(RISING, needs="longer training").needs == ""
+    assert [judge(RISING, below(0)).needs, judge(RISING, below(0), needs="time").needs] == [
+        "",
+        "time",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "about", "expected"),
+    [
+        (None, {}, "runs in which it can be measured"),
+        (None, {"needs": "a larger ε"}, "a larger ε"),
+        (RISING, {"presupposes": "it collapses"}, "runs where this is not so: it collapses"),
+        (RISING, {"presupposes": "no unit collapses", "needs": "a larger β"}, "a larger β"),
+        (RISING[:2], {"needs": "a larger β"}, "a larger β; at least 4 seeds"),
+        ([1.0] * 4, {}, "at least 6 values"),
+        (RISING, {"controls": [Control("it is less untrained", False), Control("b", True)]},
+         "a control that passes: it is less untrained"),
+        (RISING, {"controls": [Control("a", None), Control("b", False)]},
+         "a control that passes: b; a control that can be tried: a"),
+    ],
+)  # fmt: skip
+def test_every_undecided_claim_says_what_would_decide_it(values, about, expected):
+    undecided = judge(values, **about)
+    assert (undecided.verdict, undecided.needs) == (UNDECIDED, expected)
+    whole = claim_of_parts("A-T1", "c2", "everywhere", [judge(RISING), undecided], source="table 1")
+    assert whole.needs == f"c1: {expected}"
+    assert claim_of_parts("A-T1", "c2", "everywhere", [], source="table 1").needs
+
+
+def test_a_part_that_fails_says_what_would_have_to_change():
+    parts = [
+        judge(RISING),
+        judge(RISING, below(0), needs="longer training"),
+        judge([1.0, -1.0] * 2),
+    ]
+    whole = claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1")
+    assert (whole.verdict, whole.needs) == (FAILS, "c1: longer training")
+    assert (
+        claim_of_parts("A-T1", "c2", "all", parts, source="table 1", needs="data").needs == "data"
+    )
+
+
+@pytest.mark.parametrize("passed", [False, None])
+@pytest.mark.parametrize(
+    ("interval", "expect"),
+    [
+        (Interval(1.0, -1.0, 3.0, 5), above(0)),
+        (Interval(-1.0, -4.0, 1.0, 5), below(0)),
+        (Interval(0.05, -0.05, 0.15, 5), within(0.1)),
+    ],
+)
+def test_no_number_of_seeds_makes_a_claim_hold_whose_control_fails(interval, expect, passed):
+    control = Control("it is less untrained", passed)
+    text = judge(interval, expect, controls=[control], needs="another dataset").needs
+    assert text.startswith("another dataset; a control that ")
+    assert text.endswith(": it is less untrained")
+    assert "seeds" not in text
+
+
+def test_seeds_can_show_that_a_claim_fails_whatever_its_controls():
+    expected = "about 20 seeds to show that it does not hold, if mean and spread stay the same"
+    for controls in ([], [Control("it is less untrained", False)]):
+        assert judge(Interval(-1.0, -2.0, 1.0, 5), above(0), controls=controls).needs == expected
+        assert judge(Interval(0.2, 0.0, 0.4, 5), within(0.1), controls=controls).needs == expected
 
 
 def test_so_many_seeds_do_decide_it():

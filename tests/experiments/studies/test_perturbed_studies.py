@@ -93,7 +93,7 @@ def test_a_fall_on_changed_data_alone_passes_every_control():
     assert claims["C-F4.9", "c1"].verdict == "holds"
     assert "0.60±0.31 (original) to 0.09±0.14 (changed)" in claims["C-T4.2", "P2"].published
     assert claims["C-T4.2", "P4"].ours
-    assert claims["C-F4.3", "P0"].verdict_text == "undecided (2 of 2 undecided)"
+    assert claims["C-F4.3", "P0"].verdict_text == "undecided (both parts are undecided)"
 
 
 def test_a_background_that_turns_nothing_and_does_the_same_is_no_evidence():
@@ -111,7 +111,7 @@ def test_pairs_with_unused_latents_are_left_out():
         if version_of(row["data"]) == "changed" and row["seed"] < 24:
             results.values["measure_scores"][row["run"]]["active"] = 2
     claim = verdicts(study, results)["C-T4.2", "P3"]
-    assert claim.verdict_text == "undecided (2 seeds, 4 are needed)"
+    assert claim.verdict_text == "undecided (2 seeds; at least 4 are needed)"
     assert "4 of 6 pairs have a run with unused latents, and are left out" in claim.statistic
 
 
@@ -122,8 +122,8 @@ def test_a_score_that_could_not_fall_by_the_margin_is_not_called_unchanged():
     pcl, ae = claims["C-T4.2", "P7"].parts
     assert pcl.verdict == "holds"
     assert ae.verdict_text == (
-        "undecided (control fails: the score on original data is above 0.1, so that it could fall "
-        "by more)"
+        "undecided (control failed; expected: the score on original data is above 0.1, so that it "
+        "could fall by more)"
     )
 
 

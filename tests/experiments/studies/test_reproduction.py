@@ -1,8 +1,12 @@
 """The kept measurements of studies: small, complete, and judged as the page says."""
 
+import io
+import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from zscope.documents import read_json
 from zscope.experiments import studies
@@ -26,6 +30,38 @@ def test_the_verdicts_in_the_docs_follow_from_the_kept_measurements(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_kept_study_is_small(name):
     assert sum(file.stat().st_size for file in (KEPT / name).rglob("*.*")) <= 300_000
+
+
+@pytest.fixture(scope="module")
+def shrink():
+    return runpy.run_path(str(KEPT.parent / "reproduction.py"))["shrink"]
+
+
+def as_png(pixels):
+    memory = io.BytesIO()
+    Image.fromarray(pixels).save(memory, "png")
+    return memory.getvalue()
+
+
+def test_thin_lines_keep_their_colours_beside_a_picture_of_many(shrink):
+    lines = [(213, 96, 0), (221, 126, 51), (235, 178, 51), (51, 177, 143), (2, 115, 178)]
+    pixels = np.full((200, 200, 3), 255, np.uint8)
+    shades = np.linspace(0, 255, 200).astype(np.uint8)
+    pixels[:150, :, 0], pixels[:150, :, 2] = shades, shades[:150, None]
+    for row, colour in enumerate(lines):
+        pixels[155 + 8 * row, 20:60] = colour
+    small = shrink(as_png(pixels), 32)
+    image = Image.open(io.BytesIO(small)).convert("RGB")
+    assert len(image.getcolors()) == 32
+    assert [image.getpixel((40, 155 + 8 * row)) for row in range(len(lines))] == lines
+    worst = np.abs(np.asarray(image).astype(int) - pixels).max()
+    assert worst < 64
+
+
+def test_a_picture_of_few_colours_stays_as_it_is(shrink):
+    pixels = np.random.default_rng(0).integers(0, 2, (20, 30, 3)).astype(np.uint8) * 255
+    image = Image.open(io.BytesIO(shrink(as_png(pixels), 32)))
+    np.testing.assert_array_equal(np.asarray(image.convert("RGB")), pixels)
 
 
 def test_all_of_them_together_are_small():

@@ -108,7 +108,7 @@ def test_one_table_of_all_claims_says_what_was_not_run(folder, tmp_path):
     for other in studies.names():
         assert f"| {other} |" in text
     assert "not run yet" in text
-    assert "its verdicts mean nothing" in " ".join(text.split())  # at scale tiny
+    assert "nothing can be concluded from its verdicts" in " ".join(text.split())  # scale tiny
     assert "At scale small" not in text
 
 
@@ -126,7 +126,7 @@ def test_a_study_that_cannot_be_run_does_not_stop_the_others(tmp_path, monkeypat
     result = invoke("study", "run", "all", "--out", tmp_path / "out", "--jobs", 1)
     assert result.exit_code == 1
     assert "lost could not be run: " in result.output
-    assert "T1       c1   undecided (2 seeds, 4 are needed)" in result.output
+    assert "T1       c1   undecided (2 seeds; at least 4 are needed)" in result.output
     assert (tmp_path / "out" / "own" / "study.html").is_file()
     assert "| own |" in (tmp_path / "out" / "reproduction.md").read_text()
 
@@ -183,7 +183,7 @@ def test_a_study_in_a_file_of_ones_own_runs_and_a_failure_does_not_stop_the_rest
     assert [reason for reason in results.failed.values() if "this seed is broken" in reason]
     assert any("failed" in line for line in lines)
     (claim,) = write_study(study, results, tmp_path / "page")
-    assert claim.verdict_text == "undecided (1 seeds, 4 are needed)"
+    assert claim.verdict_text == "undecided (1 seed; at least 4 are needed)"
 
 
 def test_a_measurement_with_the_name_of_a_setting_is_refused(tmp_path):
@@ -281,3 +281,22 @@ def test_killed_again_and_again_it_ends_with_the_same_measurements(tmp_path):
     assert killed.runs == expected.runs
     assert json.dumps(encode(killed.values)) == json.dumps(encode(expected.values))
     assert not list((tmp_path / "killed").rglob(".part-*"))
+
+
+def test_a_file_that_is_not_there_is_called_a_study(zscope):
+    code, printed, message = zscope("study", "run", "nofile.py")
+    assert (code, printed) == (1, "")
+    assert "no file nofile.py" in message
+    assert "STUDY" in message
+    assert "model" not in message
+
+
+@pytest.mark.parametrize("name", ["own.py", "all"])
+def test_a_cluster_that_is_none_is_refused_before_anything_is_said(name, zscope, tmp_path):
+    pytest.importorskip("distributed")
+    (tmp_path / "own.py").write_text(OWN)
+    code, printed, message = zscope("study", "run", name, "--cluster", "nonsense")
+    assert (code, printed) == (1, "")
+    assert "'nonsense' is neither an address nor a kind of cluster" in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "studies").exists()

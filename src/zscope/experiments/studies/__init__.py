@@ -78,6 +78,11 @@ def _load_file(file: Path) -> "Study":
     from zscope.experiments.studies.study import Study
     from zscope.loading import import_object
 
+    if not file.is_file():
+        raise ConfigError(
+            f"study: there is no file {file}. Give a Python file with a STUDY, or a name from: "
+            "zscope study list"
+        )
     study = import_object(f"{file}:STUDY")
     if not isinstance(study, Study):
         raise ConfigError(

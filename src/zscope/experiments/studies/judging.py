@@ -15,15 +15,21 @@ because the bootstrap of few seeds is too narrow: 1.87 for 4 seeds, 1.58 for 5, 
 
 "Unchanged" is claimed as "within ± a margin": that the interval lies inside it. Values that are all
 equal have no spread to judge by; as in tables of runs, six of them are needed.
+
+Every undecided claim says what would decide it: what its study says, and what is missing of the
+above. The number of seeds is that at which the interval would be short enough. More seeds cannot
+make a claim hold while a control fails: then the control is named instead.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from zscope.results import counted
 from zscope.tables.statistics import ENOUGH as FEWEST
 from zscope.tables.statistics import EQUAL, ROUNDING, rank_correlation
 
@@ -67,6 +73,12 @@ class Interval:
     high: float
     n: int
     equal: bool = False  # all values are the same, so that they show no spread
+    uncut: tuple[float, float] | None = None  # the ends, where they were outside the range
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it shows no spread, as that of equal values or one without length."""
+        return self.equal or self.low == self.high
 
     def __str__(self) -> str:
         return f"{_number(self.value)} [{_number(self.low)}, {_number(self.high)}], n = {self.n}"
@@ -80,7 +92,8 @@ class Expect:
     limit: float = 0.0
 
     def __str__(self) -> str:
-        return f"within ±{self.limit:g}" if self.kind == "within" else f"{self.kind} {self.limit:g}"
+        limit = self.limit + 0.0  # which makes 0 of -0
+        return f"within ±{limit:g}" if self.kind == "within" else f"{self.kind} {limit:g}"
 
     def verdict(self, interval: Interval) -> str:
         low, high, limit = interval.low, interval.high, self.limit
@@ -93,6 +106,10 @@ class Expect:
         if high < limit:
             return FAILS if self.kind == "above" else HOLDS
         return UNDECIDED
+
+    def side(self, value: float) -> str:
+        """The verdict that an interval around the value would have if it were short enough."""
+        return self.verdict(Interval(value, value, value, 0))
 
 
 def above(limit: float = 0.0) -> Expect:
@@ -109,11 +126,17 @@ def within(margin: float) -> Expect:
 
 @dataclass(frozen=True)
 class Control:
-    """Something that must be so for a claim to hold; `passed` is None where it cannot be tried."""
+    """Something that must be so for a claim to hold; `passed` is None where it cannot be tried.
+
+    `measured` may be made of intervals of which some are None: they read "not measured".
+    """
 
     sentence: str
     passed: bool | None
     measured: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measured", re.sub(r"\bNone\b", "not measured", self.measured))
 
     def to_dict(self) -> dict[str, Any]:
         return {"control": self.sentence, "passed": self.passed, "measured": self.measured}
@@ -136,7 +159,7 @@ class Claim:
     reason: str = ""  # why it is undecided
     controls: tuple[Control, ...] = ()
     chosen: str = ""  # what was fixed or tuned before looking
-    needs: str = ""  # what would decide it
+    needs: str = ""  # what would decide it, or would have to change for it to hold
     ours: bool = False  # a claim of ours, not of the document
     parts: tuple["Claim", ...] = ()
 
@@ -204,11 +227,11 @@ def claim(
     else:
         interval = values
     verdict, reason = _judge(interval, expect, controls, presupposes)
-    if verdict == UNDECIDED and not reason and interval is not None:
-        needs = "; ".join(filter(None, [needs, _seeds_needed(interval, expect)]))
+    if verdict == UNDECIDED:
+        needs = _what_would_decide(interval, expect, controls, presupposes, needs)
     return Claim(
         row, name, sentence, source, published, statistic, str(expect), interval, verdict, known,
-        reason, tuple(controls), chosen, needs, ours,
+        reason, tuple(controls), chosen, "" if verdict == HOLDS else needs, ours,
     )  # fmt: skip
 
 
@@ -221,16 +244,48 @@ def _judge(
     if presupposes:
         return UNDECIDED, presupposes
     if interval.n < ENOUGH:
-        return UNDECIDED, f"{interval.n} seeds, {ENOUGH} are needed"
-    if interval.equal and interval.n < EQUAL:
-        return UNDECIDED, f"{interval.n} equal values show no spread, {EQUAL} are needed"
+        return UNDECIDED, f"{counted(interval.n, 'seed')}; at least {ENOUGH} are needed"
+    if interval.is_flat and interval.n < EQUAL:
+        return UNDECIDED, f"{interval.n} values show no spread; at least {EQUAL} are needed"
     verdict = expect.verdict(interval)
     if verdict == HOLDS:
         broken = [each for each in controls if each.passed is not True]
         if broken:
-            state = "fails" if broken[0].passed is False else "could not be tried"
+            state = "failed; expected" if broken[0].passed is False else "could not be tried"
             return UNDECIDED, f"control {state}: {broken[0].sentence}"
     return verdict, ""
+
+
+def _what_would_decide(
+    interval: Interval | None,
+    expect: Expect,
+    controls: Sequence[Control],
+    presupposes: str,
+    needs: str,
+) -> str:
+    """What would decide an undecided claim: `needs`, as its study says, and what is missing."""
+    if presupposes:
+        return needs or f"runs where this is not so: {presupposes}"
+    if interval is None:
+        return needs or "runs in which it can be measured"
+    if interval.n < ENOUGH:
+        missing = f"at least {ENOUGH} seeds"
+    elif interval.is_flat and interval.n < EQUAL:
+        missing = f"at least {EQUAL} values"
+    else:
+        missing = _seeds_needed(interval, expect)
+        if expect.side(interval.value) != FAILS:
+            missing = _controls_needed(controls) or missing
+    return "; ".join(filter(None, [needs, missing]))
+
+
+def _controls_needed(controls: Sequence[Control]) -> str:
+    """The controls without which a claim cannot hold, however many seeds there are."""
+    parts = []
+    for passed, state in ((False, "passes"), (None, "can be tried")):
+        sentences = [each.sentence for each in controls if each.passed is passed]
+        parts += [f"a control that {state}: {sentence}" for sentence in sentences]
+    return "; ".join(parts)
 
 
 def _seeds_needed(interval: Interval, expect: Expect) -> str:
@@ -239,7 +294,8 @@ def _seeds_needed(interval: Interval, expect: Expect) -> str:
     The interval shrinks as 1 / sqrt(n); it must be as short as the mean is far from the limit.
     """
     value, limit = interval.value, expect.limit
-    down, up = value - interval.low, interval.high - value
+    low, high = interval.uncut or (interval.low, interval.high)
+    down, up = value - low, high - value
     if expect.kind == "within":
         inside = abs(value) <= limit
         ends = [(limit - value, up), (value + limit, down)] if inside else [
@@ -250,7 +306,9 @@ def _seeds_needed(interval: Interval, expect: Expect) -> str:
     needed = interval.n * max(shares) ** 2
     if needed > MOST_SEEDS:
         return f"more than {MOST_SEEDS} seeds: the mean is close to the limit"
-    return f"about {max(interval.n + 1, math.ceil(needed))} seeds, if mean and spread stay the same"
+    towards = " to show that it does not hold" if expect.side(value) == FAILS else ""
+    count = max(interval.n + 1, math.ceil(needed))
+    return f"about {count} seeds{towards}, if mean and spread stay the same"
 
 
 def claim_of_parts(
@@ -264,19 +322,29 @@ def claim_of_parts(
     elif FAILS in verdicts:
         verdict = FAILS
     else:
-        counts = {each: verdicts.count(each) for each in (HOLDS, UNDECIDED) if each in verdicts}
-        reason = ", ".join(f"{count} of {len(parts)} {each}" for each, count in counts.items())
-        reason = reason or "not measured"
-    if verdict == UNDECIDED and not about.get("needs"):
-        about["needs"] = "; ".join(
-            f"{part.name}: {part.needs or part.reason}" for part in parts
-            if part.verdict == UNDECIDED
-        )  # fmt: skip
+        reason = _count_parts(len(verdicts), verdicts.count(HOLDS))
+    needs = about.pop("needs", "") or "; ".join(
+        f"{part.name}: {part.needs}" for part in parts if part.verdict == verdict and part.needs
+    )
+    if not parts:
+        needs = needs or "runs in which it can be measured"
     return Claim(
         row, name, sentence, source, about.pop("published", "figure only, no numbers"),
         about.pop("statistic", "see its parts"), "in every part", None, verdict, {}, reason,
-        parts=tuple(parts), **about,
+        parts=tuple(parts), needs="" if verdict == HOLDS else needs, **about,
     )  # fmt: skip
+
+
+def _count_parts(count: int, held: int) -> str:
+    """How many parts hold and how many are undecided, where none fails and not all hold."""
+    if not count:
+        return "not measured"
+    if not held:
+        every = {1: "its only part is", 2: "both parts are"}.get(count, f"all {count} parts are")
+        return f"{every} undecided"
+    rest = count - held
+    hold, are = "holds" if held == 1 else "hold", "is" if rest == 1 else "are"
+    return f"{held} of {count} parts {hold}, {rest} {are} undecided"
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
@@ -339,7 +407,15 @@ def rank_correlation_interval(clusters: Sequence[Sequence[tuple[float, float]]])
     spread = np.sqrt((n * first**2).sum(1) * (n * second**2).sum(1))
     defined = (total[:, 0] >= FEWEST) & (spread > ROUNDING * total[:, 0] ** 3)
     draws = (n * first * second).sum(1)[defined] / spread[defined]
-    return _interval(value, draws, count) if len(draws) >= DEFINED * DRAWS else None
+    return _cut(_interval(value, draws, count)) if len(draws) >= DEFINED * DRAWS else None
+
+
+def _cut(interval: Interval) -> Interval:
+    """The part of the interval of a correlation that is in its range, which widening may leave."""
+    low, high = max(-1.0, interval.low), min(1.0, interval.high)
+    if (low, high) == (interval.low, interval.high):
+        return interval
+    return replace(interval, low=low, high=high, uncut=(interval.low, interval.high))
 
 
 def bootstrap_correlation(first: np.ndarray, second: np.ndarray) -> Interval | None:
@@ -402,4 +478,4 @@ def round_to(value: float, digits: int = 5) -> float:
 
 
 def _number(value: float) -> str:
-    return f"{value:.3g}".replace("-", "\u2212")
+    return f"{value + 0.0:.3g}".replace("-", "\u2212")  # + 0.0 makes 0 of -0
