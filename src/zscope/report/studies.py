@@ -390,7 +390,8 @@ def _claim_line(study: Study, claim: dict[str, Any]) -> str:
 def _measured(claim: dict[str, Any]) -> str:
     if claim["interval"] is None:
         return "not measured"
-    return str(Interval(claim["measured"], *claim["interval"], claim["seeds"]))
+    low, high = claim["interval"]
+    return str(Interval(claim["measured"], low, high, claim["seeds"]))
 
 
 def _what_would_decide(study: str, claim: dict[str, Any]) -> str:

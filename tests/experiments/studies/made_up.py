@@ -65,7 +65,7 @@ def exceptions(results):
 
 
 def control_fails(words):
-    return f"undecided (control fails: {words})"
+    return f"undecided (control failed; expected: {words})"
 
 
 def control_untried(words):

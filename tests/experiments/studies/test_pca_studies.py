@@ -158,13 +158,21 @@ def room_rows(best, worst):
 def test_charts_of_the_best_and_the_worst_four():
     rows = list(room_rows("cartesian", "polar, hue is the angle"))
     seen = verdicts(restarts.claims(made_up(rows, traversals={"turned": "neither"})))
-    assert [seen[row, name] for row in ("C-F4.10", "C-F4.11") for name in ("c1", "c2")] == [
-        HOLDS
-    ] * 4
+    for row in ("C-F4.10", "C-F4.11"):
+        assert seen[row, "c1"] == UNDECIDED  # four of four are a share above .4, no more
+        assert seen[row, "c2"] == HOLDS
     looks_polar = verdicts(restarts.claims(made_up(rows, traversals={"turned": "cartesian"})))
-    assert looks_polar["C-F4.10", "c1"] == UNDECIDED
+    assert looks_polar["C-F4.10", "c2"] == UNDECIDED
     other = list(room_rows("neither", "cartesian"))
     assert verdicts(restarts.claims(made_up(other)))["C-F4.10", "c1"] == FAILS
+
+
+def test_a_share_has_the_exact_binomial_interval():
+    assert restarts._share([]) is None
+    none = restarts._share([0.0] * 4)
+    assert (none.value, none.low, none.high) == pytest.approx((0, 0, 1 - 0.025**0.25))
+    some = restarts._share([1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert (some.low, some.high) == pytest.approx((0.0252, 0.5561), abs=1e-4)  # as tabulated
 
 
 def test_a_turned_grid_is_no_polar_chart():

@@ -136,6 +136,8 @@ class Control:
     measured: str = ""
 
     def __post_init__(self) -> None:
+        if self.passed is not None:
+            object.__setattr__(self, "passed", bool(self.passed))  # NumPy has one of its own
         object.__setattr__(self, "measured", re.sub(r"\bNone\b", "not measured", self.measured))
 
     def to_dict(self) -> dict[str, Any]:
