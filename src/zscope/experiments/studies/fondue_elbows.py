@@ -413,12 +413,14 @@ def _nearer(results: Results) -> Claim:
 
 
 def tables(results: Results) -> Iterator[Table]:
+    criteria = {name: CRITERIA[name] for name in ("trace", "information", "dimension")}
     cells = [["data", "in place of", "model", "elbow, chord", "elbow, 2 %", "PCA, chord / 2 %",
-              *(f"FONDUE, {title}" for title in CRITERIA.values()), "loss there"]]  # fmt: skip
+              *(f"FONDUE, {title}" for title in criteria.values()),
+              "loss at FONDUE, trace"]]  # fmt: skip
     for group in DATA:
         pca = [_component_elbow(results, group, rule) for rule in RULES]
         shown = " / ".join("" if place is None else str(place) for place in pca)
-        found = {name: answers(_find(results, group, name)) for name in CRITERIA}
+        found = {name: answers(_find(results, group, name)) for name in criteria}
         for title, rows in (("VAE", _trained(results, group)),
                             ("AE", results.rows(f"{group}-ae", model="ae"))):  # fmt: skip
             losses = [row.get("loss") for row in rows
@@ -433,7 +435,8 @@ def tables(results: Results) -> Iterator[Table]:
         "elbows", "Elbows of the reconstruction loss, and answers of FONDUE", cells, left=3,
         row="D-F8.5",
         notes=["Numbers of latents, mean ± standard deviation over seeds; loss in nats for each "
-               "held-out picture. The document prints no elbow but that of Symsol, 15."],
+               "held-out picture, above their entropy, where that size was trained. The document "
+               "prints no elbow but that of Symsol, 15."],
     )  # fmt: skip
     cells = [["data", "in place of", "model", "strength", "elbow, chord", "elbow, 2 %",
               "FONDUE, trace"]]  # fmt: skip
@@ -477,8 +480,9 @@ def _plot_curve(ax: Any, rows: Rows, marks: Marks) -> None:
     behind.spines[["top", "left", "bottom"]].set_visible(False)
     for name, colour, style, numbers in marks:
         if numbers:
-            ax.axvline(float(np.mean(numbers)), color=colour, linestyle=style, linewidth=1.0,
-                       label=name)  # fmt: skip
+            # A dashed line is wider, so that it can be seen where it lies on another one.
+            ax.axvline(float(np.mean(numbers)), color=colour, linestyle=style, label=name,
+                       linewidth=1.0 if style == "-" else 1.8)  # fmt: skip
     ax.set(xlabel="latents")
     ax.locator_params(axis="x", integer=True)
 
@@ -487,7 +491,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
     from zscope.plots import legend_below, panel_grid
 
     styles = {"trace": ("FONDUE", "#222222", "-"), "information": ("FONDUE, IB", "#8a8a8a", "-"),
-              "dimension": ("FONDUE, IDE", "#222222", "--")}  # fmt: skip
+              "dimension": ("FONDUE, IDE", "#009E73", "--")}  # fmt: skip
     reading = ("Reconstruction loss (left) and accuracy of boosted trees (right) over the number "
                "of latents: means over seeds, bands from the smallest to the largest. Vertical "
                "lines: mean answers of FONDUE")  # fmt: skip
@@ -537,10 +541,14 @@ def plot_figures(results: Results) -> Iterator[Figure]:
                          fontsize=8)  # fmt: skip
         grid[0][0].set_ylabel("reconstruction loss (nats)")
         legend_below(figure, grid)
-        yield Figure(
-            name, f"{reading} by traces. {title_of(results, group).capitalize()} in place of "
-            f"{PUBLISHED_DATA[group]}." if not paper else f"{reading} by traces.", figure, row=row,
+        stands = "" if paper else (
+            f" {title_of(results, group).capitalize()} in place of {PUBLISHED_DATA[group]}."
         )  # fmt: skip
+        panel = {
+            "figure-D.1": " The panel of β = 4 is also figure 8.7a.",
+            "figure-D.4": " The panel of λ = 0.5 is also figure 8.7b.",
+        }.get(name, "")
+        yield Figure(name, f"{reading} by traces.{stands}{panel}", figure, row=row)
 
 
 STUDY = Study(
