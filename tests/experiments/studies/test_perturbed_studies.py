@@ -157,7 +157,8 @@ def test_the_game_is_judged_by_its_gap_and_by_the_same_game_without_a_change(gap
         "game": {
             "gap": [4.0, gap], "gap_without_change": 3.0, "verdict": "", "worked": gap < 0,
             "mig": {}, "scores": [0.1], "active": [3], "rounds": 9, "flags": [],
-            "intervals": {"gap": [gap, gap - 1, gap + 1], "difference": [gap - 3, gap - 4, gap - 2]},
+            "intervals": {"gap": [gap, gap - 1, gap + 1],
+                          "difference": [gap - 3, gap - 4, gap - 2]},
         },
         "alignment": {key: {"distance": d, "gap": 0.1, "chance": 0.98, "samples": 84, "checked": 0}
                       for key, d in {"original": 0.1, "changed": 0.4, "turned": 0.3}.items()},
