@@ -327,3 +327,15 @@ def test_so_many_seeds_do_decide_it():
             needed.append(judge(list(map(float, values))).verdict)
     assert len(needed) > 10
     assert needed.count(HOLDS) > 0.9 * len(needed)
+
+
+def test_parts_of_a_claim_with_printed_numbers_do_not_say_that_there_are_none():
+    part = claim("A-T1", "one", "it falls", source="table 1", expect=below(0), statistic="d",
+                 values={k: -1.0 - k for k in range(6)})  # fmt: skip
+    own = claim("A-T1", "two", "it falls", source="table 1", expect=below(0), statistic="d",
+                values={k: -1.0 - k for k in range(6)}, published="3.5")  # fmt: skip
+    numbers = claim_of_parts("A-T1", "c1", "it falls", [part, own], source="table 1",
+                             published="4, 3.5")  # fmt: skip
+    assert [each.published for each in numbers.parts] == ["as above", "3.5"]
+    figure = claim_of_parts("A-F1", "c1", "it falls", [part], source="figure 1")
+    assert figure.parts[0].published == "figure only, no numbers"

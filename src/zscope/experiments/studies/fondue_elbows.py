@@ -553,7 +553,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="fondue-elbows",
-    minutes=14,
+    minutes=60,
     document="D",
     title="Does FONDUE find the elbow of loss and accuracy?",
     rows=(

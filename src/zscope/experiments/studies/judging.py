@@ -60,6 +60,7 @@ ENOUGH = 4
 """Seeds from which a claim is judged."""
 MOST_SEEDS = 200
 """Seeds that one could be asked to train in order to decide a claim."""
+NO_NUMBERS = "figure only, no numbers"
 DEFINED = 0.9
 """Share of the draws in which a statistic must be defined."""
 
@@ -209,7 +210,7 @@ def claim(
     expect: Expect,
     values: Mapping[Any, float | None] | Interval | None,
     statistic: str,
-    published: str = "figure only, no numbers",
+    published: str = NO_NUMBERS,
     controls: Sequence[Control] = (),
     presupposes: str = "",
     chosen: str = "",
@@ -325,13 +326,17 @@ def claim_of_parts(
         verdict = FAILS
     else:
         reason = _count_parts(len(verdicts), verdicts.count(HOLDS))
+    published = about.pop("published", NO_NUMBERS)
+    if published != NO_NUMBERS:
+        parts = [replace(part, published="as above") if part.published == NO_NUMBERS else part
+                 for part in parts]  # fmt: skip
     needs = about.pop("needs", "") or "; ".join(
         f"{part.name}: {part.needs}" for part in parts if part.verdict == verdict and part.needs
     )
     if not parts:
         needs = needs or "runs in which it can be measured"
     return Claim(
-        row, name, sentence, source, about.pop("published", "figure only, no numbers"),
+        row, name, sentence, source, published,
         about.pop("statistic", "see its parts"), "in every part", None, verdict, {}, reason,
         parts=tuple(parts), needs="" if verdict == HOLDS else needs, **about,
     )  # fmt: skip
