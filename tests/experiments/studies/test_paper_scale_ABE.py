@@ -260,6 +260,7 @@ def test_the_plane_of_enlarged_digits_is_judged_tabled_and_drawn():
         return {"auc": 0.8 + noise(run), "auc_shifted": 0.5, "accuracy": 0.95, "collapsed": 0,
                 "confidence": 0.9 + noise(run), "confidence_untrained": 0.5,
                 "confidence_shuffled": 0.4, "contraction": -1.0 + noise(run),
+                "contraction_untrained": -0.2,
                 **({"maps": {"near": field, "wide": field}} if first(run) else {})}  # fmt: skip
 
     results = results_of("responses-plane", measure)
