@@ -236,6 +236,7 @@ def parts(claim, verdict, *titles):
 
 
 ENDED = "no search collapsed or reached the largest size"
+FAR = "means and samples of untrained models differ by more than 1 in dimension"
 WORLD = {
     "growth": 0.05,  # of the estimate from k = 10 to k = 20
     "used": 4, "bend": 4,  # the sizes at which FONDUE ends and at which dimensions diverge
@@ -345,7 +346,7 @@ class TestDimensions:
     @pytest.mark.parametrize(
         ("group", "changes", "claims", "words"),
         [
-            ("continuous", {"untrained": 0.5}, ["D-F8.9 c1"], "untrained models are not as near"),
+            ("continuous", {"untrained": 0.5}, ["D-F8.9 c1"], FAR),
             ("continuous", {"used": lambda seed: 0 if seed == 25 else 4},
              ["D-F8.9 c1", "D-F8.9 c2"], ENDED),
             ("fashion", {"before": 0.1}, ["D-F8.11 c1"], "it changes more within the first epoch"),
@@ -384,6 +385,13 @@ class TestDimensions:
 
     def test_untrained_models_may_be_far_on_either_side(self):
         assert exceptions(self.measured("fashion", untrained=-2.0)) == {}
+
+    def test_untrained_models_that_are_near_in_some_seeds_are_not_far_enough(self):
+        results = self.measured()
+        for row in results.rows("fashion", seed=[20, 21]):
+            results.values["measure_codes"][row["run"]]["untrained_samples"] -= 2
+        expected = parts("D-F8.9 c1", control_fails(FAR), "Fashion-MNIST")
+        assert exceptions(results) == expected
 
     def test_a_single_size_with_another_dimension_is_enough(self):
         results = self.measured()
