@@ -349,7 +349,8 @@ class TestDimensions:
             ("continuous", {"untrained": 0.5}, ["D-F8.9 c1"], FAR),
             ("continuous", {"used": lambda seed: 0 if seed == 25 else 4},
              ["D-F8.9 c1", "D-F8.9 c2"], ENDED),
-            ("fashion", {"before": 0.1}, ["D-F8.11 c1"], "it changes more within the first epoch"),
+            ("fashion", {"before": 0.1}, ["D-F8.11 c1"],
+             "dimensions of layers change more within the first epoch than after it"),
         ],
     )  # fmt: skip
     def test_no_claim_holds_if_its_control_fails(self, group, changes, claims, words):
@@ -361,10 +362,11 @@ class TestDimensions:
     @pytest.mark.parametrize("group", ["continuous", "fashion"])
     def test_a_gap_that_grows_with_size_before_training_is_no_evidence(self, group):
         expected = {
-            **parts("D-F8.9 c2", control_fails("that of untrained models bends less"),
-                    TITLES[group]),
-            **parts("D-F8.10 c1", control_fails("that of untrained models does so less"),
-                    TITLES[group]),
+            **parts("D-F8.9 c2", control_fails("in untrained models the dimensions of means and "
+                                               "samples diverge less"), TITLES[group]),
+            **parts("D-F8.10 c1", control_fails("in untrained models the difference of dimensions "
+                                                "follows the number of mixed and passive latents "
+                                                "less"), TITLES[group]),
         }  # fmt: skip
         assert exceptions(self.measured(group, untrained_beyond=1.0)) == expected
 

@@ -3,10 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from made_up import control_fails
 
 import zscope as zs
 from zscope.assays.alignment.cartesian_or_polar import cartesian_or_polar
-from zscope.experiments.studies import ima, load, pca_alignment, pca_beta_search, pca_regime
+from zscope.experiments.studies import (
+    ima,
+    load,
+    pca_alignment,
+    pca_beta_search,
+    pca_degenerate,
+    pca_regime,
+)
 from zscope.experiments.studies import pca_restarts as restarts
 from zscope.experiments.studies.judging import (
     FAILS,
@@ -229,6 +237,33 @@ def test_settling_is_timed_between_snapshots():
     assert pca_regime.crossing([100, 200], [0.01, 0.001]) == 50
     assert pca_regime.crossing([100, 200], [0.01, 0.1]) == 200
     assert pca_regime.crossing([100, 200], [None, 0.01]) == 150
+
+
+def test_a_gap_must_settle_in_every_seed():
+    rows = [{"seed": seed, "place": "linear", "exact": True, "steps_measured": [0, 100],
+             "late": 0.01 + 0.001 * (seed % 3), "untrained": 0.5, "settled": 60}
+            for seed in range(20, 28)]  # fmt: skip
+
+    def settles():
+        whole = next(each for each in pca_regime.claims(made_up(rows)) if each.name == "c1")
+        return next(part.verdict_text for part in whole.parts if part.measured != "not measured")
+
+    assert settles() == HOLDS
+    rows[3]["settled"] = None
+    assert settles() == control_fails("Δ_KL settles below 3 % in every seed")
+
+
+@pytest.mark.parametrize(
+    ("spread", "verdict"),
+    [(0.4, HOLDS), (0.2, control_fails("at ρ = 1 DS spreads over seeds by more than .3"))],
+)
+def test_the_rotation_of_a_square_is_arbitrary_only_if_scores_spread(spread, verdict):
+    rows = [{"group": "squares", "seed": seed, "rho": 1.0, "ratio": 0.99 + 0.001 * (seed % 3),
+             "gap": 0.001, "ds": 0.5 + spread * (seed % 2), "angle": 11.0 * (seed - 20)}
+            for seed in range(20, 28)]  # fmt: skip
+    seen = {each.name: each for each in pca_degenerate.claims(made_up(rows))
+            if each.row == "C-T3.4"}  # fmt: skip
+    assert seen["c3"].verdict_text == verdict
 
 
 def test_hits_among_the_best_are_judged_by_an_urn():

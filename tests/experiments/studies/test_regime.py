@@ -15,7 +15,12 @@ from made_up import (
 )
 
 from zscope.experiments import studies
-from zscope.experiments.studies import regime_correlations, regime_truncation, regime_types
+from zscope.experiments.studies import (
+    regime_classifier,
+    regime_correlations,
+    regime_truncation,
+    regime_types,
+)
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.study import Results
 
@@ -84,7 +89,7 @@ class TestCorrelations:
         measured = self.tracked(before=0.4, after=0.4)
         claim = verdict(regime_correlations, measured, "D-F6.11", "c1")
         assert claim.verdict == UNDECIDED
-        assert "before they became passive" in claim.reason
+        assert "before passive latents became passive" in claim.reason
 
     def test_fails_where_they_vary_less(self):
         measured = self.tracked(before=0.0, after=0.0)
@@ -269,8 +274,8 @@ class TestIdentifiable:
         assert exceptions(self.measured(sigma=[0.2] * 6)) == {"D-F5.4 c3": UNDECIDED}
 
     def test_a_prior_that_goes_with_the_means_of_other_pictures_is_no_evidence(self):
-        ratio, rises = "with shuffled u it is not within a factor of 2", (
-            "with shuffled u it does so less")  # fmt: skip
+        ratio = "with shuffled u, σ† is not within a factor of 2 of μ²"
+        rises = "with shuffled u, the prior variance rises less with the squared posterior mean"
         same = self.measured(shuffled={"active": {"agreement": 0.95}})
         assert exceptions(same) == {"D-F5.2 c5": control_fails(rises)}
         as_large = self.measured(shuffled={"active": {"tie": 0.7}})
@@ -298,6 +303,32 @@ class TestIdentifiable:
         assert passive[0][3] == "7.5 ± 0.6"
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, None),
+        ({"untrained": 0.9}, "hidden layers of classifiers and encoders are more similar than "
+         "before training"),
+        ({"shuffled": 0.9}, "hidden layers of encoders are more similar to those of classifiers of "
+         "true labels than of shuffled ones"),
+    ],
+)  # fmt: skip
+def test_layers_of_classifiers_and_encoders_are_similar_by_what_they_learn(changes, words):
+    cka = {"trained": 0.8, "untrained": 0.3, "shuffled": 0.5, **changes}
+
+    def seeds(value):
+        return {str(seed): {"diagonal": {"enc 1": value + 0.001 * (seed % 3)},
+                            "column": {"mean": 0.1}} for seed in SEEDS}  # fmt: skip
+
+    units = {}
+    for name in regime_classifier.NAMES:
+        units[name] = {"seeds": seeds(cka["trained"]), "untrained": seeds(cka["untrained"])}
+        units[f"{name}, shuffled"] = {"seeds": seeds(cka["shuffled"])}
+    measured = Results("regime-classifier", "small", [], {"measure_pairs": units})
+    claim = verdict(regime_classifier, measured, "D-C.1", "c1")
+    assert {part.verdict_text for part in claim.parts} == {control_fails(words) if words else HOLDS}
+
+
 def strength(run):
     return next(int(run[key]) for key in ("beta", "offdiagonal", "capacity") if key in run)
 
@@ -314,10 +345,9 @@ OPPOSITE = {"TC(M)": -0.9, "TC(Z)": 0.9, "MI(M)": -0.9, "MI(Z)": 0.9, "rank(M)":
 CONTROLS = {
     "TC replaced": "with noise in place of passive latents TC(M) equals TC(Z) (±.1)",
     "TC untrained": "TC(M) - TC(Z) of the untrained encoder is smaller than at the largest β",
-    "ρ untrained": "the same latents of the untrained encoder differ less",
+    "ρ untrained": "in the untrained encoder the largest |ρ| of the same latents differs less",
     "ρ rescaled": "ρ does not change when active latents get the variance of passive ones",
-    "passive over C": "while the number of passive latents is constant (slope over log2 C "
-    "within ±.25)",
+    "passive over C": "the number of passive latents is constant (slope over log2 C within ±.25)",
 }
 
 

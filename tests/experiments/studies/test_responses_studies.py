@@ -85,6 +85,13 @@ def test_a_score_that_falls_does_not_rise_faster(mean, verdict):
     assert found.verdict == verdict
 
 
+CONVERGING = "the excess of codes where the divergence is negative"
+CURVED = "the excess of codes where the mean curvature is positive"
+SHUFFLED = "is smaller if they are shuffled per latent"
+UNTRAINED = "is smaller in the untrained model"
+HOPS = "most paths of the weak recipe change strand"
+
+
 class TestHelix:
     """Codes lie where responses converge and paths stay; of the controls the opposite is true."""
 
@@ -126,13 +133,13 @@ class TestHelix:
     @pytest.mark.parametrize(
         ("changes", "claims", "words"),
         [
-            ({"converging_hybrid_excess": 0.3}, ["A-F2 c1"], "codes shuffled per latent have less"),
-            ({"untrained_converging_excess": 0.3}, ["A-F2 c1"], "the untrained model has less"),
-            ({"curved_hybrid_excess": 0.2}, ["A-F2 c2"], "codes shuffled per latent have less"),
-            ({"untrained_curved_excess": 0.2}, ["A-F2 c2"], "the untrained model has less"),
+            ({"converging_hybrid_excess": 0.3}, ["A-F2 c1"], f"{CONVERGING} {SHUFFLED}"),
+            ({"untrained_converging_excess": 0.3}, ["A-F2 c1"], f"{CONVERGING} {UNTRAINED}"),
+            ({"curved_hybrid_excess": 0.2}, ["A-F2 c2"], f"{CURVED} {SHUFFLED}"),
+            ({"untrained_curved_excess": 0.2}, ["A-F2 c2"], f"{CURVED} {UNTRAINED}"),
             ({"other_field_hops": 0.5}, ["A-F3 c1", "A-F3 c2", "A-F3 c3"],
              "paths between different strands change strand"),
-            ({"weak": {"same_field_hops": 0.1}}, ["A-F3 c1"], "the weak recipe's paths do hop"),
+            ({"weak": {"same_field_hops": 0.1}}, ["A-F3 c1"], HOPS),
         ],
     )  # fmt: skip
     def test_no_claim_holds_if_its_control_fails(self, changes, claims, words):
@@ -153,14 +160,13 @@ class TestHelix:
 
     def test_a_control_that_was_not_measured_has_not_failed(self):
         no_weak = self.measured(weak={"same_field_hops": None})
-        words = "the weak recipe's paths do hop"
-        assert exceptions(no_weak) == {"A-F3 c1": control_untried(words)}
+        assert exceptions(no_weak) == {"A-F3 c1": control_untried(HOPS)}
         words = "paths between different strands change strand"
         assert exceptions(self.measured(other_field_hops=None)) == dict.fromkeys(
             ("A-F3 c1", "A-F3 c2", "A-F3 c3"), control_untried(words)
         )
         assert exceptions(self.measured(curved_hybrid_excess=None)) == {
-            "A-F2 c2": control_untried("codes shuffled per latent have less")
+            "A-F2 c2": control_untried(f"{CURVED} {SHUFFLED}")
         }
 
 

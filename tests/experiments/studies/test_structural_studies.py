@@ -261,7 +261,7 @@ def test_uniform_codes_must_be_further_in_more_than_the_mean():
     rows = sample_rows(1.0, 2.0, uniform=lambda seed: 4.0 if seed == 20 else 0.9)
     claim = verdicts(hybrid_sampling, results_of("hybrid-sampling", rows, **extractor()))["c1"]
     assert claim.verdict == UNDECIDED
-    assert "uniform codes are further than hybrids" in claim.parts[0].reason
+    assert "uniform codes are further from the data than hybrids" in claim.parts[0].reason
 
 
 @pytest.mark.parametrize(

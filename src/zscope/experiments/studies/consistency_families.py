@@ -265,7 +265,7 @@ def _traversals(model: dict[str, Rows]) -> Iterator[Claim]:
     counts = [int(sum(model[name].values("collapsed"))) for name in ("xcvae-i", "xvae")]
     known = bool(model["xcvae-i"].values("collapsed"))
     # A collapsed unit errs by its own noise when it is moved, and not at all otherwise.
-    collapse = Control("as many units collapse as in the XVAE",
+    collapse = Control("as many units collapse in the XCVAE-I as in the XVAE",
                        counts[0] == counts[1] if known else None,
                        f"{counts[0]} and {counts[1]}")  # fmt: skip
     parts = [
@@ -297,7 +297,7 @@ def _independence(model: dict[str, Rows]) -> Iterator[Claim]:
         plain, block, *_ = FAMILIES[family]
         own = mean_interval([*model[plain].values("mmd of hybrids"),
                              *model[block].values("mmd of hybrids")])  # fmt: skip
-        none = Control("hybrids against their hybrids give 0",
+        none = Control("the MMD² of hybrids to their own hybrids is 0",
                        None if own is None else own.low <= 0 <= own.high or abs(own.value) < 1e-3,
                        str(own))  # fmt: skip
         # Collapsed latents are independent noise.

@@ -190,7 +190,7 @@ def claims(results: Results) -> Iterator[Claim]:
             values={row["seed"]: row["noises"] - row["causes"] for row in own},
             statistic="confidence of a digit classifier in double hybrids, noises − causes, mean "
             "over the same 32 triples of digits per seed",
-            controls=[Control("with all edges closed both agree",
+            controls=[Control("with all edges closed hybrids of noises and of causes agree",
                               None if closed is None else closed < EQUAL,
                               "" if closed is None else f"largest difference {closed:.1g}")],
             needs="blocks whose edges matter: where closing them changes nothing, hybrids of "

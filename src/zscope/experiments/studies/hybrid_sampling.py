@@ -259,9 +259,9 @@ def _controls(rows: Rows, group: str, extractor: dict[str, Any]) -> list[Control
     far = mean_interval(list(_ratios(rows, "uniform", "hybrid").values()))
     controls = [
         accuracy_control(known.get("accuracies")),
-        Control(f"{model}: reconstructions are nearer than any sample",
+        Control(f"{model}: reconstructions are nearer to the data than any sample",
                 all(nearest) if nearest else None, f"{sum(nearest)} of {len(nearest)} runs"),
-        Control(f"{model}: uniform codes are further than hybrids",
+        Control(f"{model}: uniform codes are further from the data than hybrids",
                 None if far is None else far.low > 0, f"log ratio {far}"),
     ]  # fmt: skip
     if group == "rooms":

@@ -284,8 +284,8 @@ def _divergence(results: Results) -> Iterator[Claim]:
             statistic="slope of the difference over the number of latents: from FONDUE's answer on "
             "minus up to it", values=bend["trained"],
             controls=[ended_well(found),
-                      apart("that of untrained models bends less", bend["trained"],
-                            bend["untrained"])],
+                      apart("in untrained models the dimensions of means and samples diverge less",
+                            bend["trained"], bend["untrained"])],
         ))  # fmt: skip
     source = "figure 8.9, section 8.8.1"
     yield claim_of_parts(
@@ -323,7 +323,8 @@ def _types(results: Results) -> Claim:
             "D-F8.10", title, "one dataset", source="figure 8.10", expect=above(0.9),
             statistic="Spearman's correlation over sizes of the difference of dimensions and the "
             "number of mixed and passive latents", values=values,
-            controls=[apart("that of untrained models does so less",
+            controls=[apart("in untrained models the difference of dimensions follows the number "
+                            "of mixed and passive latents less",
                             *({k: v for k, v in own.items() if v is not None}
                               for own in (values, before)))],
         ))  # fmt: skip
@@ -364,7 +365,8 @@ def _training(results: Results) -> Iterator[Claim]:
             "D-F8.11", title, "one dataset", source=source, expect=below(0.2),
             statistic="largest relative change of a layer's dimension after the first epoch, mean "
             "over layers; 10 latents", values=after,
-            controls=[apart("it changes more within the first epoch", before, after)],
+            controls=[apart("dimensions of layers change more within the first epoch than after "
+                            "it", before, after)],
         ))  # fmt: skip
     yield claim_of_parts(
         "D-F8.11", "c1", "the dimensions of layers do not change much after the first epoch", parts,

@@ -222,7 +222,7 @@ def _active_claims(rows: Rows, shuffled: Rows) -> Iterator[Claim]:
         published="μ in [-20, 20], the largest σ† about 400", expect=within(1),
         statistic="log2 of the median of σ† / μ² of active latents (within a factor of 2)",
         values=tie,
-        controls=[Control("with shuffled u it is not within a factor of 2",
+        controls=[Control("with shuffled u, σ† is not within a factor of 2 of μ²",
                           None if elsewhere is None else within(1).verdict(elsewhere) != HOLDS,
                           str(elsewhere))],
         needs="a statistic that the size of μ alone does not fix, as c5",
@@ -238,7 +238,8 @@ def _active_claims(rows: Rows, shuffled: Rows) -> Iterator[Claim]:
         "D-F5.2", "c5", "over pictures, the prior variance rises with the squared posterior mean",
         source="ours", published="not in the source", ours=True, expect=above(0),
         statistic="rank correlation of σ† and μ² of active latents", values=agreement,
-        controls=[apart("with shuffled u it does so less", agreement, other)],
+        controls=[apart("with shuffled u, the prior variance rises less with the squared "
+                        "posterior mean", agreement, other)],
     )  # fmt: skip
 
 

@@ -199,9 +199,9 @@ def _linear_claims(results: Results) -> Iterator[Claim]:
     own = mean_interval(aligned.values("relative"))
     smallest = [min(row["variances"]) for row in plain if row.get("variances")]
     controls = [
-        Control("the β-VAE is below what random rotations have (.548)",
+        Control("DtO of the β-VAE is below that of random rotations (.548)",
                 own.high < 1 if own else None, f"DtO over chance {own}"),
-        Control("the same β-VAE with its latents rotated by 45° loses it (DtO above chance)",
+        Control("DtO of the β-VAE with its latents rotated by 45° is above chance",
                 turned.low > chance(2) if turned else None, f"DtO {turned}"),
         Control("every β-VAE uses both latents",
                 all(row.get("active") == 2 for row in aligned) if len(aligned) else None,
@@ -225,7 +225,7 @@ def _linear_claims(results: Results) -> Iterator[Claim]:
         "C-T3.3 lin", "c5", "the VAE with β = 1 prunes both latents of these data",
         source="section 3.3.3", published="vastly over-prunes, no numbers", expect=above(0.9),
         values=dict(enumerate(smallest)), statistic="smallest mean variance of a latent",
-        controls=[Control("by the closed form both are pruned below β = 1",
+        controls=[Control("by the closed form both latents are pruned below β = 1",
                           max(theory) < 1 if theory else None,
                           "pruned at β = " + ", ".join(f"{each:.3g}" for each in theory))],
     )  # fmt: skip

@@ -112,10 +112,11 @@ def _wave_claim(results: Results) -> Claim:
             controls=[
                 Control(f"the ripples add less than {SMALL_SHARE:.0%} of the variance",
                         share < SMALL_SHARE, f"{share:.2%}"),
-                Control(f"it is that of the closed form, within {CLOSE}",
+                Control(f"DtO of the data is that of the closed form, within {CLOSE}",
                         abs(each["dto"] - each["closed_form"]) < CLOSE,
                         f"{each['closed_form']:.3f}"),
-                Control("without ripples there is none", flat < CLOSE, f"{flat:.3f}"),
+                Control(f"without ripples DtO of the data is below {CLOSE}", flat < CLOSE,
+                        f"{flat:.3f}"),
             ],
         ))  # fmt: skip
     return claim_of_parts(

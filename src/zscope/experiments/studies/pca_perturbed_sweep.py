@@ -123,8 +123,8 @@ def _controls(own: Rows, kept: Rows, key: str, strength: float) -> list[Control]
     same = own.where(version="original", strength=strength, pruned=0.0)
     interval = mean_interval(list(differences(kept, same, key).values()))
     return [
-        Control("it is lower than on original data at the same strength",
-                None if interval is None else interval.high < 0, str(interval))
+        Control(f"{SCORES[key].title} on changed data is lower than on original data at the same "
+                "strength", None if interval is None else interval.high < 0, str(interval))
     ]  # fmt: skip
 
 

@@ -164,9 +164,10 @@ def _settles(rows: Rows, title: str, known: float | None) -> Claim:
         statistic=f"largest Δ_KL in the last fifth of {total:,} steps; settled in {len(settled)} "
         f"of {len(rows)} seeds, at step {step}",
         controls=[
-            Control("in every seed", len(settled) == len(rows) if len(rows) else None,
+            Control("Δ_KL settles below 3 % in every seed",
+                    len(settled) == len(rows) if len(rows) else None,
                     f"{len(settled)} of {len(rows)}"),
-            Control("the untrained model is above 3 %, or has no active latent",
+            Control("Δ_KL of the untrained model is above 3 %, or no latent is active",
                     None if not len(rows) else not first or first.low > LIMIT, f"Δ_KL {first}"),
         ],
     )  # fmt: skip

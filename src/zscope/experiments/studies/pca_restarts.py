@@ -210,9 +210,10 @@ def _correlation_claim(results: Results) -> Claim:
             published="clear correlation, no coefficient", expect=below(0), values=whole,
             statistic="Spearman correlation of DtO and DS over restarts with all latents in use",
             controls=[
-                Control("with DS of another restart there is no correlation",
+                Control("DtO and the DS of another restart are not correlated",
                         None if shuffled is None else shuffled.high > 0, str(shuffled)),
-                Control("among autoencoders, which follow no directions, it is weaker",
+                Control("among autoencoders, which follow no directions, DtO and DS are less "
+                        "correlated",
                         None if plain is None or whole is None
                         else plain.high > 0 or plain.low > whole.high, str(plain)),
             ],
@@ -302,7 +303,7 @@ def _chart_claims(results: Results) -> Iterator[Claim]:
     missing = "" if enough else f"only {len(whole)} restarts use all latents"
     turned = results.once("traversals").get("turned")
     control = Control(
-        "the best restart with its two latents turned by 45° is neither",
+        "the best restart with its two latents turned by 45° is neither cartesian nor polar",
         # Turned about its centre a polar chart stays polar.
         None if turned is None or not whole or whole[-1]["chart"] != "cartesian"
         else turned == "neither", str(turned),

@@ -136,8 +136,10 @@ def claims(results: Results) -> Iterator[Claim]:
             "means, variances and samples with layers of the classifier",
             values=_beyond(trained, _latents(_unit(results, name))),
             controls=[
-                bounded("hidden layers are more similar than untrained ones", more, above(0)),
-                bounded("and than those of classifiers of shuffled labels", fitted, above(0)),
+                bounded("hidden layers of classifiers and encoders are more similar than before "
+                        "training", more, above(0)),
+                bounded("hidden layers of encoders are more similar to those of classifiers of "
+                        "true labels than of shuffled ones", fitted, above(0)),
             ],
         ))  # fmt: skip
         beyond_untrained.append(claim(

@@ -82,7 +82,8 @@ def claims(results: Results) -> Iterator[Claim]:
         "those with other active ones hardly", source="figure 6.11, section 6.5", expect=above(0),
         statistic="sd over snapshots of ρ between active and passive latents minus between active "
         "ones", values=effect,
-        controls=[apart("before they became passive, the same latents vary less", effect, before)],
+        controls=[apart("before passive latents became passive, their correlations with active "
+                        "ones vary less", effect, before)],
     )  # fmt: skip
     yield claim(
         "D-F6.11", "c2", "and they still do once the latents are passive", source="ours", ours=True,

@@ -211,8 +211,10 @@ def _strengths(results: Results) -> Iterator[Claim]:
     chosen = "β 1 and 8" if counts and np.mean(counts) == 0 else "β 1 and 128"
     positive = mean_interval([v for v in _sampled(results, "β 1 and 128").values()
                               if v is not None])  # fmt: skip
-    control = Control("a collapsed model (β 128) shows it", None if positive is None else
-                      positive.low > 0, str(positive))  # fmt: skip
+    control = Control(
+        "samples of a collapsed model (β 128) are less similar to layers of the model with β 1 "
+        "than the reverse", None if positive is None else positive.low > 0, str(positive),
+    )  # fmt: skip
     parts = []
     for unit in (chosen, "λ 1 and 20"):
         active = active_counts(results, unit)
@@ -284,7 +286,8 @@ def _objectives(results: Results) -> Iterator[Claim]:
             "D-F7.4", title, "one dataset", source="figure 7.4", expect=above(0),
             statistic="CKA of equal layers of a β-VAE (β 1) and a DIP-VAE-II (λ 1): encoder minus "
             "mean, variance and samples", values=effect,
-            controls=[apart("untrained pairs show it less", effect, control)],
+            controls=[apart("the CKA of untrained pairs differs less between encoder and latents",
+                            effect, control)],
         ))  # fmt: skip
     for name, title in data_of(results, connected=True).items():
         seeds, before = _objective(results, name)
@@ -295,7 +298,7 @@ def _objectives(results: Results) -> Iterator[Claim]:
             statistic="CKA of equal encoder layers, mean",
             values={seed: block_mean(own.get("diagonal"), "encoder")
                     for seed, own in seeds.items()},
-            controls=[Control("untrained pairs are below .8",
+            controls=[Control("the CKA of untrained encoders is below .8",
                               bool(np.mean(untrained) < 0.8) if untrained else None,
                               mean_and_sd(untrained))],
         ))  # fmt: skip

@@ -245,8 +245,8 @@ def _passive_correlations(rows: Rows) -> Claim:
         expect=above(0), values=effect,
         statistic="largest |ρ| with another latent: mean of passive minus active, in one model",
         controls=[
-            apart("the same latents of the untrained encoder differ less", effect,
-                  per_seed(rows, lambda row: _of_types(row, "largest_untrained"))),
+            apart("in the untrained encoder the largest |ρ| of the same latents differs less",
+                  effect, per_seed(rows, lambda row: _of_types(row, "largest_untrained"))),
             Control("ρ does not change when active latents get the variance of passive ones",
                     max(changes) < 1e-6 if changes else None,
                     f"at most {max(changes, default=0.0):.1g}"),
@@ -285,8 +285,7 @@ def _rising(row: str, usual: Rows) -> Iterator[Claim]:
             values=kendall(filled, "_value", "strength"),
             controls=[
                 bounded(
-                    "while the number of passive latents is constant (slope over log2 C within "
-                    "±.25)",
+                    "the number of passive latents is constant (slope over log2 C within ±.25)",
                     slopes(usual, "passive", "strength"), within(0.25),
                 )
             ],

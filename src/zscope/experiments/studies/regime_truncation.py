@@ -124,7 +124,7 @@ def _random(rows: Rows, name: str) -> Control:
 
     interval = mean_interval(list(per_seed(rows, beyond).values()))
     return Control(
-        "leaving out as many random latents brings them less close",
+        "leaving out as many random latents brings means and samples less close",
         None if interval is None else interval.low > 0,
         f"passive minus random {interval}",
     )

@@ -139,10 +139,10 @@ def _decode(run: Trained, codes: torch.Tensor) -> np.ndarray:
 def claims(results: Results) -> Iterator[Claim]:
     rows, weak = results.rows("helix"), results.rows("weak")
     sentences = {
-        "converging": "more codes than cells of the map lie where the divergence is negative",
-        "curved": "and where the mean curvature is positive",
+        "converging": ("more codes than cells of the map lie ", "where the divergence is negative"),
+        "curved": ("and ", "where the mean curvature is positive"),
     }
-    for number, (kind, sentence) in enumerate(sentences.items(), 1):
+    for number, (kind, (start, where)) in enumerate(sentences.items(), 1):
         excess = f"{kind}_excess"
         hybrids = mean_interval(
             list(differences(rows, rows, excess, f"{kind}_hybrid_excess").values())
@@ -151,16 +151,16 @@ def claims(results: Results) -> Iterator[Claim]:
             list(differences(rows, rows, excess, f"untrained_{excess}").values())
         )
         yield claim(
-            "A-F2", f"c{number}", sentence, source="figure 2, section 6.1", expect=above(0),
+            "A-F2", f"c{number}", start + where, source="figure 2, section 6.1", expect=above(0),
             published="figure only: \"almost all the density of the posterior is in regions that "
             "have negative divergence, and consequently positive curvature\"",
             values=rows.per_seed(excess),
             statistic="share of codes in such cells minus the share of such cells in the map",
             controls=[
-                Control("codes shuffled per latent have less",
+                Control(f"the excess of codes {where} is smaller if they are shuffled per latent",
                         None if hybrids is None else hybrids.low > 0,
                         f"codes minus shuffled: {hybrids}"),
-                Control("the untrained model has less",
+                Control(f"the excess of codes {where} is smaller in the untrained model",
                         None if trained is None else trained.low > 0,
                         f"trained minus untrained: {trained}"),
             ],
@@ -173,7 +173,7 @@ def claims(results: Results) -> Iterator[Claim]:
     )
     weak_hops = mean_interval(weak.values("same_field_hops"))
     differ = Control(
-        "the weak recipe's paths do hop",
+        "most paths of the weak recipe change strand",
         None if weak_hops is None else weak_hops.value > 0.5,
         f"share of its paths that change strand: {weak_hops}",
     )

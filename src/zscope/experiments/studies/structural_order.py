@@ -314,7 +314,7 @@ def random_orders(row: dict[str, Any]) -> list[float]:
 
 def _random_order(values: Sequence[float], draws: Sequence[Sequence[float]]) -> Control:
     """That random orders of the variables hardly ever give as large a mean over the models."""
-    sentence = f"variables in random order reach it in less than {UNUSUAL:.0%} of cases"
+    sentence = f"in less than {UNUSUAL:.0%} of cases variables in random order are as ordered"
     if not values or not all(draws):
         return Control(sentence, None)
     rng = np.random.default_rng(0)

@@ -116,8 +116,9 @@ def theorem_claims(rows: Mapping[str, Rows], theory: Mapping[str, Any]) -> Itera
         source="section 2.2", published="no numbers", expect=below(2),
         values=plain.per_seed("plane"),
         statistic="largest angle between the columns of the decoder and the components, in degrees",
-        controls=[Control("the untrained decoder does not (above 2°)",
-                          None if before is None else before.low > 2, f"{before}")],
+        controls=[Control("the untrained decoder of the AE does not span the plane of the first "
+                          "components (above 2°)", None if before is None else before.low > 2,
+                          f"{before}")],
     )  # fmt: skip
     yield claim(
         "C-Th2", "c5", "and its axes are no nearer to the components than random ones",
