@@ -175,6 +175,27 @@ def test_charts_of_the_best_and_the_worst_four():
     assert verdicts(restarts.claims(made_up(other)))["C-F4.10", "c1"] == FAILS
 
 
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 11])
+def test_too_few_restarts_decide_nothing_of_charts(count):
+    rows = list(room_rows("cartesian", "polar, hue is the angle"))[:count]
+    few = "1 restart" if count == 1 else f"{count} restarts"
+    claims = [each for each in restarts.claims(made_up(rows)) if each.row in ("C-F4.10", "C-F4.11")]
+    assert {each.verdict_text for each in claims} == {
+        f"undecided ({few} with all latents in use; at least 12 are needed)"
+    }
+    assert "nan" not in " ".join(f"{each.statistic} {each.measured}" for each in claims)
+
+
+@pytest.mark.parametrize(("group", "other"), [("sprites", "changed"), ("changed", "original")])
+def test_restarts_on_one_version_of_the_data_are_not_compared(group, other):
+    rows = [{"group": group, "model": "beta-vae", "seed": seed, "mig": 0.01 * seed, "active": 3,
+             "latents": 3} for seed in range(20, 44)]  # fmt: skip
+    claims = {(each.row, each.name): each for each in restarts.claims(made_up(rows))}
+    claim = claims["C-F4.8", "c1"]
+    assert claim.verdict_text == f"undecided (no restart on {other} data was measured)"
+    assert claim.measured == "not measured"
+
+
 def test_a_share_has_the_exact_binomial_interval():
     assert restarts._share([]) is None
     none = restarts._share([0.0] * 4)

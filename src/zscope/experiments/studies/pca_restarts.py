@@ -67,6 +67,7 @@ from zscope.experiments.studies.shared.pictures import few_shades
 from zscope.experiments.studies.study import Figure, Results, Row, Study, Table, each_run, once
 from zscope.experiments.studies.trained import Trained
 from zscope.factors import Factors
+from zscope.results import counted
 
 __all__ = ["STUDY"]
 
@@ -230,14 +231,15 @@ def _histogram_claims(results: Results) -> Iterator[Claim]:
 
     def still(name: str, original: Rows, changed: Rows) -> Claim:
         known, after = original.values("mig"), changed.values("mig")
-        median = float(np.median(known)) if known else math.nan
+        missing = [word for word, mig in (("changed", after), ("original", known)) if not mig]
         fall = compare_groups(known, after)
         return claim(
             "C-F4.8", name, sentence, source="figure 4.8", published=published, expect=above(0),
-            values={row["seed"]: float(row["mig"] > median) for row in changed
-                    if row.get("mig") is not None},
+            values=None if missing else {row["seed"]: float(row["mig"] > np.median(known))
+                                         for row in changed if row.get("mig") is not None},
             statistic="share of restarts on changed data with a MIG above the median of the "
-            "original", presupposes="" if changed else "no restart on changed data was measured",
+            "original",
+            presupposes=f"no restart on {missing[0]} data was measured" if missing else "",
             controls=[Control("the restarts as a whole score lower on changed data, so that there "
                               "is something to be spared from",
                               None if fall is None else fall.high < 0, f"MIG by {fall}")],
@@ -300,7 +302,9 @@ def _chart_claims(results: Results) -> Iterator[Claim]:
         key=lambda row: (row["mig"], row["seed"]),
     )
     enough = len(whole) >= 3 * SHOWN
-    missing = "" if enough else f"only {len(whole)} restarts use all latents"
+    missing = "" if enough else (
+        f"{counted(len(whole), 'restart')} with all latents in use; at least {3 * SHOWN} are needed"
+    )  # fmt: skip
     turned = results.once("traversals").get("turned")
     control = Control(
         "the best restart with its two latents turned by 45° is neither cartesian nor polar",
@@ -316,14 +320,15 @@ def _chart_claims(results: Results) -> Iterator[Claim]:
             (whole[-SHOWN:], whole[:-SHOWN]) if name == "best" else (whole[:SHOWN], whole[SHOWN:])
         )
         hits, base = ([float(each["chart"] == chart) for each in part] for part in (chosen, others))
+        rate = f"of all others: {np.mean(base):.2f}" if base else "there are no others"
         published = ("wall hue and orientation along two latents" if name == "best"
                      else "hue is the angle, orientation the radius") + ", figure only"  # fmt: skip
         yield claim(
             row, "c1", f"the {name} four restarts are {often}", source=source,
             published=published, expect=above(0.99), presupposes=missing, controls=[control],
             values=_share(hits),
-            statistic=f"share of the {name} four by MIG with its binomial interval (of all other "
-            f"restarts: {np.mean(base) if base else math.nan:.2f})",
+            statistic=f"share of the {name} four restarts by MIG with its binomial interval "
+            f"({rate})",
             needs="more restarts than the four of the figure: four of four are a share above .4",
         )  # fmt: skip
         p = _more_often(hits, base)
