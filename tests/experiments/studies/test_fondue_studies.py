@@ -8,16 +8,24 @@ import torch
 from made_up import claims_of, control_fails, control_untried, exceptions, noisy, planned
 
 from zscope.experiments.studies import fondue_elbows, load
+from zscope.experiments.studies.grids.fondue import (
+    DIGIT_PRESSURE,
+    DIGIT_SIZES,
+    SPRITE_PRESSURE,
+    SPRITE_SIZES,
+)
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.shared.maps import agreement
-from zscope.experiments.studies.shared.sizes import answers, ended_well, searches
+from zscope.experiments.studies.shared.sizes import answers, ended_well, search_step, searches
 from zscope.experiments.studies.study import Results
 
 
 def gaps(row, used, *, later=0, untrained=None):
     """A model that can use `used` latents: each other one adds 1 to the gap."""
     steps = [0, *row.get("snapshots", []), row["steps"]]
+    if row.get("group", "").endswith("-pressure"):  # measured where searches take them, at the end
+        steps = steps[-1:]
     values = {"at": steps}
     for number, step in enumerate(steps):
         usable = used + (later if number == len(steps) - 1 else 0)
@@ -56,6 +64,27 @@ def test_searches_replay_on_measured_gaps():
     assert found[20].sizes[0] == 5
     assert answers(searches(rows_of(4), None, search="binary")) == {20: 4}
     assert ended_well(found).passed
+
+
+@pytest.mark.parametrize(
+    ("group", "scale", "step"),
+    [("digits", "small", 2_000), ("digits-pressure", "small", 4_000),
+     ("digits-pressure", "paper", 2_000)],
+)  # fmt: skip
+def test_searches_take_models_at_half_of_their_training_or_that_were_trained_for_them(
+    group, scale, step
+):
+    assert search_step(group, scale, [0, 1_000, 2_000, 4_000]) == step
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pressure", "steps"),
+    [(DIGIT_SIZES, DIGIT_PRESSURE, 4_000), (SPRITE_SIZES, SPRITE_PRESSURE, 3_750)],
+)
+def test_runs_under_pressure_are_trained_as_far_as_searches_take_the_others(sizes, pressure, steps):
+    assert {block["steps"] for block in sizes.small} == {steps}
+    assert all(steps / 2 in block["snapshots"] for block in sizes.small)
+    assert {block["steps"] for block in pressure.small} == {steps / 2}
 
 
 def test_a_collapsed_search_is_no_answer_of_one_latent():

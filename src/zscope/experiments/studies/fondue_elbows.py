@@ -3,9 +3,10 @@
 Reconstruction loss on held-out data and accuracy of boosted trees on the means, over the number of
 latents, for VAEs, deterministic autoencoders, β-VAEs and DIP-VAE-II; beside them the answers of
 FONDUE by traces, by information (IB) and by intrinsic dimensions, from the same runs at half of
-their training. Sprites (2 x 128 tanh, 3,750 steps), digits (2 x 64, 4,000) and Fashion-MNIST (2 x
-128, 2,000) in place of dSprites, Symsol and CelebA. The document reads elbows off its figures; here
-two rules do: the size farthest below the chord of the curve, and the first within 2 % of the best.
+their training; for other strengths, from runs of that length in every size. Sprites (2 x 128 tanh,
+3,750 steps), digits (2 x 64, 4,000) and Fashion-MNIST (2 x 128, 2,000) take the place of dSprites,
+Symsol and CelebA. The document reads elbows off its figures; here two rules do: the size farthest
+below the chord of the curve, and the first within 2 % of the best.
 
 Beware: both rules depend on the sizes that were trained, the chord most of all, so strengths are
 compared over the same sizes. An elbow may be one of the data and not of the model: PCA with as many
@@ -25,6 +26,7 @@ import torch
 
 from zscope.assays.dimension.fondue import Fondue
 from zscope.autoencoder import Trainable
+from zscope.data.dataset import Dataset
 from zscope.errors import Undefined
 from zscope.experiments.elbow import Elbow, downstream_accuracy, elbow
 from zscope.experiments.studies.grids.fondue import (
@@ -63,6 +65,7 @@ from zscope.experiments.studies.shared.sizes import (
     ended_well,
     gaps_at,
     measure_data,
+    search_step,
     searches,
     stand_in,
     start_of,
@@ -84,8 +87,7 @@ __all__ = ["STUDY"]
 
 DATA = ("digits", "sprites", "fashion")  # in the order of Symsol, dSprites, CelebA
 RULES = {"knee": "chord", "within": "within 2 % of the best"}
-COMMON = {"digits": 8, "sprites": 6}
-"""The largest size at which all strengths were trained, at scale small."""
+BY_STRENGTH = ("digits", "sprites")
 STRENGTHS = {"beta": ("beta-vae", "beta", "β"), "penalty": ("dip-vae-ii", "offdiagonal", "λ")}
 FIRST = (20, 21)
 """Seeds and sizes whose accuracy is measured: it is drawn, and not judged."""
@@ -97,18 +99,22 @@ ROUNDS = 30
 
 
 def measure_model(run: Trained) -> dict[str, Any]:
-    """Loss and accuracy when fully trained; gaps at half of the training."""
+    """Loss and accuracy when fully trained; gaps where searches take the model."""
     data = all_data(run)
+    if run.group.endswith("-pressure"):
+        return _gaps(run, data, ())  # searched, and not fully trained
     values: dict[str, Any] = {"loss": _loss(run) - _floor(run)}
     if run.among.scale == "paper" or (run.seed in FIRST and run["latents"] in SOME):
         values["accuracy"] = _accuracy(run, data)
-    if run["model"] != "beta-vae" and not run.group.endswith("-pressure"):
+    if run["model"] != "beta-vae" or run.group.endswith("-strengths"):
         return values  # fully trained, and not searched
-    steps = sorted(run.stages)
-    half = min(steps, key=lambda step: abs(step - steps[-1] / 2))
-    criteria = () if run.group.endswith("-pressure") else ("dimension", "information")
-    gaps = gaps_at(run, half, data, criteria)
-    return values | {"at": [half], **{name: [value] for name, value in gaps.items()}}
+    return values | _gaps(run, data, ("dimension", "information"))
+
+
+def _gaps(run: Trained, data: Dataset, criteria: Sequence[str]) -> dict[str, Any]:
+    step = search_step(run.group, run.among.scale, run.stages)
+    gaps = gaps_at(run, step, data, criteria)
+    return {"at": [step], **{name: [value] for name, value in gaps.items()}}
 
 
 def _loss(run: Trained) -> float:
@@ -193,18 +199,17 @@ def _trained(results: Results, group: str) -> Rows:
     return results.rows(f"{group}-ae", model="vae") or _models(results, group)
 
 
-def _elbow(rows: Rows, largest: int | None = None) -> Elbow | None:
-    """The elbow of the loss of one seed, over sizes up to the largest."""
+def _elbow(rows: Rows) -> Elbow | None:
+    """The elbow of the loss of one seed."""
     curve = {row["latents"]: row["loss"] for row in rows if row.get("loss") is not None}
-    curve = {n: loss for n, loss in curve.items() if largest is None or n <= largest}
     try:
         return elbow(curve)
     except Undefined:
         return None
 
 
-def _elbows(rows: Rows, rule: str, largest: int | None = None) -> dict[int, float]:
-    known = {seed: _elbow(own, largest) for seed, own in rows.by("seed").items()}
+def _elbows(rows: Rows, rule: str) -> dict[int, float]:
+    known = {seed: _elbow(own) for seed, own in rows.by("seed").items()}
     return {seed: float(getattr(each, rule)) for seed, each in known.items() if each is not None}
 
 
@@ -317,25 +322,21 @@ def _by_strength(results: Results, group: str, kind: str) -> dict[float, Rows]:
 
 
 def _trained_by_strength(results: Results, group: str, kind: str) -> dict[float, Rows]:
-    """The fully trained models of each strength: at scale small those of the searches."""
-    if results.scale != "paper":
-        return _by_strength(results, group, kind)
+    """The fully trained models of each strength."""
     model, option, _ = STRENGTHS[kind]
     rows = results.rows(f"{group}-strengths", model=model)
-    plain = {1.0: _trained(results, group)} if kind == "beta" else {}
-    return {**plain, **{float(level): own for level, own in rows.by(option).items()}}
-
-
-def _largest(results: Results, group: str) -> int | None:
-    """Up to which size strengths are compared."""
-    return None if results.scale == "paper" else COMMON[group]
+    sizes = {row["latents"] for row in rows}
+    plain = Rows(row for row in _trained(results, group) if row["latents"] in sizes)
+    levels = {1.0: plain} if kind == "beta" and plain else {}
+    levels |= {float(level): own for level, own in rows.by(option).items()}
+    return dict(sorted(levels.items()))
 
 
 def _follow(results: Results) -> Iterator[Claim]:
     cells: dict[tuple[str, str], list[Claim]] = {}
-    for group in COMMON:
+    for group in BY_STRENGTH:
         for kind, (_, _, letter) in STRENGTHS.items():
-            start, largest = start_of(results, results.rows(group)), _largest(results, group)
+            start = start_of(results, results.rows(group))
             searched = _by_strength(results, group, kind)
             levels = _trained_by_strength(results, group, kind)
             found = {level: answers(searches(searched.get(level, Rows()), start))
@@ -348,7 +349,7 @@ def _follow(results: Results) -> Iterator[Claim]:
                     own = Rows(row for row in every if row["seed"] in common)
                     numbers = found[level]
                     pairs += [{"seed": seed, "level": level, "n": numbers[seed], "elbow": place}
-                              for seed, place in _elbows(own, rule, largest).items()
+                              for seed, place in _elbows(own, rule).items()
                               if seed in numbers]  # fmt: skip
                 cells.setdefault((group, kind), []).append(claim(
                     "D-F8.7", f"{title_of(results, group)}, {letter}, {words}", "one dataset",
@@ -440,8 +441,8 @@ def tables(results: Results) -> Iterator[Table]:
     )  # fmt: skip
     cells = [["data", "in place of", "model", "strength", "elbow, chord", "elbow, 2 %",
               "FONDUE, trace"]]  # fmt: skip
-    for group in COMMON:
-        start, largest = start_of(results, results.rows(group)), _largest(results, group)
+    for group in BY_STRENGTH:
+        start = start_of(results, results.rows(group))
         for kind, (_, _, letter) in STRENGTHS.items():
             searched = _by_strength(results, group, kind)
             for level, own in _trained_by_strength(results, group, kind).items():
@@ -449,13 +450,13 @@ def tables(results: Results) -> Iterator[Table]:
                 cells.append([
                     title_of(results, group), PUBLISHED_DATA[group],
                     "β-VAE" if kind == "beta" else "DIP-VAE-II", f"{letter} = {level:g}",
-                    *(mean_and_sd(_elbows(own, rule, largest).values(), 1) for rule in RULES),
+                    *(mean_and_sd(_elbows(own, rule).values(), 1) for rule in RULES),
                     mean_and_sd(found_here.values(), 1),
                 ])  # fmt: skip
     yield Table(
         "elbows-by-strength", "Elbows and answers of FONDUE by strength", cells, left=4,
         row="D-F8.7", notes=[] if results.scale == "paper" else
-        ["Elbows over the sizes of all strengths: 1 to 6 latents, digits 8."],
+        ["Elbows over the same sizes for all strengths: 1, 2, 3, 4 and 6 latents, digits also 8."],
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ All sizes are trained with each seed; `searches` replays a search on them. A len
 named by its share of the longest one, and the model is that of the nearest snapshot.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from zscope import data as datasets
@@ -35,6 +35,7 @@ __all__ = [
     "measure_gaps",
     "measure_trace",
     "models_trained",
+    "search_step",
     "searches",
     "stand_in",
     "start_of",
@@ -106,21 +107,32 @@ def _dimension(recording: Recording) -> float | None:
         return None
 
 
-def _over_steps(run: Trained, criteria: Sequence[str]) -> dict[str, Any]:
+def _over_steps(run: Trained, criteria: Sequence[str], steps: Collection[int]) -> dict[str, Any]:
     data = all_data(run)
-    rows = [gaps_at(run, step, data, criteria) for step in run.stages]
+    rows = [gaps_at(run, step, data, criteria) for step in steps]
     known = [name for name in NAMES if any(row[name] is not None for row in rows)]
-    return {"at": list(run.stages), **{name: [row[name] for row in rows] for name in known}}
+    return {"at": list(steps), **{name: [row[name] for row in rows] for name in known}}
+
+
+def search_step(group: str, scale: str, stages: Collection[int]) -> int:
+    """The step at which searches take a model: half of its training.
+
+    Of runs that are trained for searches alone, as those under pressure at scale small, the end.
+    """
+    last = max(stages)
+    if group.endswith("-pressure") and scale != "paper":
+        return last
+    return min(stages, key=lambda step: abs(step - HALF * last))
 
 
 def measure_gaps(run: Trained) -> dict[str, Any]:
     """Every gap at every snapshot, from step 0 on."""
-    return _over_steps(run, ("sampled", "dimension", "information"))
+    return _over_steps(run, ("sampled", "dimension", "information"), run.stages)
 
 
 def measure_trace(run: Trained) -> dict[str, Any]:
-    """The trace gap and the types at every snapshot, from step 0 on."""
-    return _over_steps(run, ())
+    """The trace gap and the types at the step that searches take."""
+    return _over_steps(run, (), [search_step(run.group, run.among.scale, run.stages)])
 
 
 def measure_data(runs: Sequence[Trained]) -> dict[str, Any]:
