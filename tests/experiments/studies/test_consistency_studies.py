@@ -1,5 +1,7 @@
 """The studies of interventional consistency, judged on measurements whose verdicts are known."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from zscope.experiments.studies import (
     consistency_families,
     consistency_masks,
 )
-from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim
+from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim, Interval
 from zscope.experiments.studies.study import Results
 
 SEEDS = range(20, 26)
@@ -124,6 +126,29 @@ def test_masks_are_compared_within_and_between_sizes_of_units(levels, noise, sig
     else:
         assert abs(claim.interval.value) < 0.1
         assert claim.verdict != HOLDS
+
+
+@pytest.mark.parametrize(
+    ("found", "verdict"),
+    [
+        (Interval(0.9, 0.7, 1.0, 6), HOLDS),
+        (Interval(0.3, -0.1, 0.7, 6), UNDECIDED),
+        (Interval(0.0, -0.29, 0.29, 6), UNDECIDED),
+    ],
+)
+def test_masks_are_structure_only_if_blocks_find_known_edges(monkeypatch, found, verdict):
+    monkeypatch.setattr(consistency_masks, "EDGES_FOUND", found)
+    claim = judged(consistency_masks, masks({1: 0.9, 4: 0.2}, 0.01))["B-F30", "c1"]
+    assert claim.verdict == verdict
+    assert claim.controls[-1].measured.endswith(str(found))
+
+
+def test_known_edges_were_found_as_the_decision_says():
+    (page,) = (Path(__file__).parents[3] / "docs" / "decisions").glob("0008-*.md")
+    (line,) = (each for each in page.read_text().splitlines() if "| chosen | network |" in each)
+    numbers = re.findall(r"-?\.\d+", line.split("|")[5].replace("−", "-"))
+    found = consistency_masks.EDGES_FOUND
+    assert list(map(float, numbers)) == [found.value, found.low, found.high]
 
 
 @pytest.mark.parametrize(("closed", "verdict"), [(0.5, HOLDS), (0.6, UNDECIDED)])
