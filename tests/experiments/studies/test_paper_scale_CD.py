@@ -40,9 +40,10 @@ def draw(results):
     return names
 
 
+@pytest.mark.parametrize("seeds", [1, 4])  # too few to be judged, and enough
 @pytest.mark.parametrize("name", NAMES)
-def test_every_claim_table_and_figure_is_made_without_measurements(name):
-    study, empty = studies.load(name), Results(name, "paper", planned(name, 1))
+def test_every_claim_table_and_figure_is_made_without_measurements(name, seeds):
+    study, empty = studies.load(name), Results(name, "paper", planned(name, seeds))
     claims = list(study.claims(empty))
     assert {claim.verdict for claim in claims} == {UNDECIDED}
     assert {claim.row for claim in claims} <= {row.id for row in study.rows}
