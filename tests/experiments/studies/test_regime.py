@@ -280,6 +280,10 @@ class TestIdentifiable:
         assert exceptions(same) == {"D-F5.2 c5": control_fails(rises)}
         as_large = self.measured(shuffled={"active": {"tie": 0.7}})
         assert exceptions(as_large) == {"D-F5.2 c3": control_fails(ratio)}
+        in_some_seeds = self.measured(shuffled={"active": {"tie": 1.0}})  # 2, a little more or less
+        assert exceptions(in_some_seeds) == {"D-F5.2 c3": control_fails(ratio)}
+        smaller = self.measured(shuffled={"active": {"tie": -1.1}})
+        assert exceptions(smaller) == {}
         none = self.measured(shuffled={"active": {"number": 0}})
         assert exceptions(none) == {
             "D-F5.2 c3": control_untried(ratio), "D-F5.2 c5": control_untried(rises),

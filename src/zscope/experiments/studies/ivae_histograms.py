@@ -25,7 +25,7 @@ import numpy as np
 from zscope.assays.regime.types import variable_types
 from zscope.experiments.studies.grids.regime import IDENTIFIABLE, IDENTIFIABLE_SHUFFLED
 from zscope.experiments.studies.judging import (
-    HOLDS,
+    FAILS,
     Claim,
     Control,
     above,
@@ -223,7 +223,7 @@ def _active_claims(rows: Rows, shuffled: Rows) -> Iterator[Claim]:
         statistic="log2 of the median of σ† / μ² of active latents (within a factor of 2)",
         values=tie,
         controls=[Control("with shuffled u, σ† is not within a factor of 2 of μ²",
-                          None if elsewhere is None else within(1).verdict(elsewhere) != HOLDS,
+                          None if elsewhere is None else within(1).verdict(elsewhere) == FAILS,
                           str(elsewhere))],
         needs="a statistic that the size of μ alone does not fix, as c5",
     )  # fmt: skip
