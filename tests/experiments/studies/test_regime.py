@@ -25,6 +25,7 @@ from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.study import Results
 
 SEEDS = range(20, 26)
+BELOW = "the CKA of untrained encoders is below .8"
 STUDIES = ["ivae-histograms", "regime-types", "regime-mean-sampled", "regime-truncation",
            "regime-correlations"]  # fmt: skip
 
@@ -331,6 +332,27 @@ def test_layers_of_classifiers_and_encoders_are_similar_by_what_they_learn(chang
     measured = Results("regime-classifier", "small", [], {"measure_pairs": units})
     claim = verdict(regime_classifier, measured, "D-C.1", "c1")
     assert {part.verdict_text for part in claim.parts} == {control_fails(words) if words else HOLDS}
+
+
+@pytest.mark.parametrize(
+    ("untrained", "expected"),
+    [
+        ([0.7] * 6, HOLDS),
+        ([0.7, 0.9, 0.7, 0.85, 0.7, 0.8], control_fails(BELOW)),  # their mean is .775
+        ([0.9] * 6, control_fails(BELOW)),
+        ([], control_untried(BELOW)),
+    ],
+)
+def test_untrained_encoders_must_be_below_the_limit_by_their_whole_interval(untrained, expected):
+    def seeds(values):
+        return {str(seed): {"diagonal": {"enc 1": value + 0.001 * (seed % 3)}}
+                for seed, value in zip(SEEDS, values, strict=False)}  # fmt: skip
+
+    unit = {"seeds": seeds([0.95] * 6), "untrained": seeds(untrained)}
+    units = dict.fromkeys(("sprites", "fashion", "digits"), unit)
+    results = Results("regime-dynamics", "small", [], {"measure_objectives": units})
+    parts = claims_of(results)["D-F7.10 c1"].parts
+    assert {part.verdict_text for part in parts} == {expected}
 
 
 def strength(run):

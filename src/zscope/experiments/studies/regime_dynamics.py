@@ -67,7 +67,7 @@ from zscope.experiments.studies.shared.dynamics_comparisons import (
 )
 from zscope.experiments.studies.shared.dynamics_figures import plot_figures, tables
 from zscope.experiments.studies.shared.maps import block_mean, named_units
-from zscope.experiments.studies.shared.polarised import apart, minus
+from zscope.experiments.studies.shared.polarised import apart, bounded, minus
 from zscope.experiments.studies.study import Measure, Results, Row, Study, each_run, once
 
 __all__ = ["STUDY"]
@@ -291,16 +291,14 @@ def _objectives(results: Results) -> Iterator[Claim]:
         ))  # fmt: skip
     for name, title in data_of(results, connected=True).items():
         seeds, before = _objective(results, name)
-        untrained = [v for own in before.values()
-                     if (v := block_mean(own.get("diagonal"), "encoder")) is not None]  # fmt: skip
+        trained, untrained = (
+            _known({seed: block_mean(own.get("diagonal"), "encoder") for seed, own in each.items()})
+            for each in (seeds, before)
+        )
         high.append(claim(
             "D-F7.10", title, "one dataset", source="figure 7.10", expect=above(0.8),
-            statistic="CKA of equal encoder layers, mean",
-            values={seed: block_mean(own.get("diagonal"), "encoder")
-                    for seed, own in seeds.items()},
-            controls=[Control("the CKA of untrained encoders is below .8",
-                              bool(np.mean(untrained) < 0.8) if untrained else None,
-                              mean_and_sd(untrained))],
+            statistic="CKA of equal encoder layers, mean", values=trained,
+            controls=[bounded("the CKA of untrained encoders is below .8", untrained, below(0.8))],
         ))  # fmt: skip
     yield claim_of_parts(
         "D-F7.4", "c1", "encoders of different objectives are similar, their latents less",
