@@ -146,6 +146,20 @@ def test_restarts_that_are_aligned_must_disentangle_better():
     assert falls["C-F4.8", "c1"] == UNDECIDED  # no changed data
 
 
+@pytest.mark.parametrize(
+    ("model", "number", "words"),
+    [
+        ("ae", 6, "among autoencoders, which follow no directions, DS falls less with DtO than "
+         "among β-VAEs"),
+        ("beta-vae", 9, "DS falls less with the DtO of another restart than with that of its own"),
+    ],
+)  # fmt: skip
+def test_a_control_of_few_restarts_may_show_the_correlation_as_well(model, number, words):
+    rows = [row for row in sprite_rows(-1) if row["model"] != model or row["seed"] < 20 + number]
+    (claim,) = (each for each in restarts.claims(made_up(rows)) if each.row == "C-F3.4")
+    assert {part.verdict_text for part in claim.parts} == {control_fails(words)}
+
+
 @pytest.mark.parametrize(("fallen", "verdict"), [(0.2, HOLDS), (0.5, UNDECIDED)])
 def test_restarts_are_spared_only_where_scores_fall(fallen, verdict):
     rows = [{"group": group, "model": "beta-vae", "seed": 20 + k, "mig": mig + 0.001 * k,
