@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from made_up import control_fails
+from made_up import control_fails, control_untried
 
 import zscope as zs
 from zscope.assays.alignment.cartesian_or_polar import cartesian_or_polar
@@ -288,13 +288,22 @@ def test_a_gap_must_settle_in_every_seed():
     assert settles() == control_fails("Δ_KL settles below 3 % in every seed")
 
 
+SPREADS = "at ρ = 1 DS spreads over seeds by more than .3"
+
+
 @pytest.mark.parametrize(
-    ("spread", "verdict"),
-    [(0.4, HOLDS), (0.2, control_fails("at ρ = 1 DS spreads over seeds by more than .3"))],
+    ("spread", "seeds", "verdict"),
+    [
+        (0.4, 8, HOLDS),
+        (0.2, 8, control_fails(SPREADS)),
+        (0.4, 1, control_untried(SPREADS)),
+        (0.4, 0, control_untried(SPREADS)),
+    ],
 )
-def test_the_rotation_of_a_square_is_arbitrary_only_if_scores_spread(spread, verdict):
+def test_the_rotation_of_a_square_is_arbitrary_only_if_scores_spread(spread, seeds, verdict):
     rows = [{"group": "squares", "seed": seed, "rho": 1.0, "ratio": 0.99 + 0.001 * (seed % 3),
-             "gap": 0.001, "ds": 0.5 + spread * (seed % 2), "angle": 11.0 * (seed - 20)}
+             "gap": 0.001, "ds": 0.5 + spread * (seed % 2) if seed < 20 + seeds else None,
+             "angle": 11.0 * (seed - 20)}
             for seed in range(20, 28)]  # fmt: skip
     seen = {each.name: each for each in pca_degenerate.claims(made_up(rows))
             if each.row == "C-T3.4"}  # fmt: skip
