@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import control_fails
 
 from zscope.experiments.studies import (
     consistency,
@@ -17,6 +18,7 @@ from zscope.experiments.studies.study import Results
 
 SEEDS = range(20, 26)
 STUDIES = [consistency, consistency_families, consistency_masks]
+MORE = "no more units collapse in the {} than in the {}"
 
 
 def results_of(models: dict[tuple[str, float | None], dict[str, float]], **more: Any) -> Results:
@@ -66,8 +68,25 @@ def test_a_rise_of_self_consistency_is_judged_seed_by_seed(penalised, verdict):
 def test_a_rise_that_comes_with_collapse_does_not_hold():
     models = {("xae", None): scores(0.7), ("xcae-i", 1.0): scores(0.9, collapsed=1.0)}
     claim = judged(consistency, results_of(models))["B-T2", "c1, weight 1"]
-    assert (claim.verdict, claim.interval.low > 0) == (UNDECIDED, True)
-    assert "no more units collapse" in claim.reason
+    assert claim.interval.low > 0
+    assert claim.verdict_text == control_fails(MORE.format("XCAE-I", "XAE"))
+
+
+@pytest.mark.parametrize(
+    ("study", "row", "pairs"),
+    [
+        (consistency, "B-T2", {("XAE", "AE"), ("XCAE-I", "XAE"), ("CAE-I", "AE")}),
+        (consistency, "B-F3", {("XCAE-I", "XAE"), ("XCAE-E", "XAE"), ("CAE-I", "AE")}),
+        (consistency_families, "B-F5b", {("XCAE-I", "XAE"), ("XCSAE-I", "XSAE")}),
+        (consistency_families, "B-F28", {("AVAE", "VAE")}),
+    ],
+)
+def test_the_control_of_collapse_names_the_models_whose_units_it_counts(study, row, pairs):
+    names = ("ae", "xae", "cae-i", "xcae-i", "xsae-6", "xcsae-6-i", "vae", "avae")
+    claims = study.claims(results_of({(name, None): scores(0.7) for name in names}))
+    parts = [part for claim in claims if claim.row == row for part in claim.parts or [claim]]
+    sentences = {part.controls[-1].sentence for part in parts if part.controls}
+    assert sentences == {MORE.format(*pair) for pair in pairs}
 
 
 def test_a_rise_that_untrained_models_reach_does_not_hold():

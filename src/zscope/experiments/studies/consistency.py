@@ -87,7 +87,7 @@ def claims(results: Results) -> Iterator[Claim]:
             "B-T2", name, f"the causal block alone raises self-consistency of {mode} codes",
             source="table 2", published=_printed(mode, "AE", "XAE"), expect=above(0),
             values=differences(block, plain, mode), statistic=f"SCN ({mode}), XAE − AE per seed",
-            controls=controls(block, plain, mode),
+            controls=controls(block, plain, mode, ("XAE", "AE")),
             needs="the published convolutions and 100,000 steps",
         )  # fmt: skip
     steps = [
@@ -132,7 +132,7 @@ def _self_consistency(
             published=_printed(mode, *names) if names else "the penalty alone is not in the paper",
             ours=names is None, expect=above(0), values=differences(*pair, mode),
             statistic=f"SCN ({mode}), {first} − {second} per seed",
-            controls=controls(*pair, mode), chosen=_chosen(factor),
+            controls=controls(*pair, mode, (first, second)), chosen=_chosen(factor),
             needs="the published convolutions, which weight 4 was chosen for",
         )  # fmt: skip
     parts = [
@@ -184,7 +184,8 @@ def _invariance(rows: Rows, weights: tuple[float, ...], published: bool) -> Iter
             f"units less than {base}", source="figure 3", ours=name == "c4", expect=above(0),
             values=differences(treated, other, "invariance"),
             statistic=f"mean off-diagonal INV, {model.upper()} − {base} per seed",
-            controls=controls(treated, other, "invariance"), chosen=_chosen(factor),
+            controls=controls(treated, other, "invariance", (model.upper(), base)),
+            chosen=_chosen(factor),
         )  # fmt: skip
     for factor in _weights(rows.where(model="xcae-e")):
         yield claim(

@@ -170,7 +170,7 @@ def claims(results: Results) -> Iterator[Claim]:
         "B-F28", "c1", "the AVAE recovers its samples better than the VAE", source="figure 28",
         expect=above(0), values=differences(model["avae"], model["vae"], "prior"),
         statistic="SCN (prior), AVAE − VAE per seed",
-        controls=controls(model["avae"], model["vae"], "prior"),
+        controls=controls(model["avae"], model["vae"], "prior", ("AVAE", "VAE")),
     )  # fmt: skip
     yield from _traversals(model)
     yield from _independence(model)
@@ -230,7 +230,8 @@ def _invariance(model: dict[str, Rows]) -> Iterator[Claim]:
                     source=f"figures {figure}", expect=above(0),
                     values=differences(model[first], model[block], score),
                     statistic=f"mean {score}, {_title(first)} − {_title(block)} per seed",
-                    controls=controls(model[first], model[block], score),
+                    controls=controls(model[first], model[block], score,
+                                      (_title(first), _title(block))),
                 )
                 for first in penalised
                 if model[first]

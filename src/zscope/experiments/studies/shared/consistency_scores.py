@@ -172,8 +172,11 @@ def lines_of(rows: Rows) -> dict[str, Any] | None:
     return None
 
 
-def controls(treated: Rows, plain: Rows, key: str) -> list[Control]:
-    """A rise of a score counts only above untrained and unrelated codes, and without collapse."""
+def controls(treated: Rows, plain: Rows, key: str, names: tuple[str, str]) -> list[Control]:
+    """A rise of a score counts only above untrained and unrelated codes, and without collapse.
+
+    `names` are what the two models that are compared are called.
+    """
     own = mean_interval(treated.values(key))
     answer = []
     kinds = (("untrained", "the untrained model, if that has one"),
@@ -188,7 +191,7 @@ def controls(treated: Rows, plain: Rows, key: str) -> list[Control]:
         answer.append(Control(f"the score is above that of {words}", passed, measured))
     counts = [int(sum(rows.values("collapsed"))) for rows in (treated, plain)]
     passed = counts[0] <= counts[1] if treated and plain else None
-    sentence = "no more units collapse than without what is tested"
+    sentence = f"no more units collapse in the {names[0]} than in the {names[1]}"
     answer.append(Control(sentence, passed, f"{counts[0]} and {counts[1]}"))
     return answer
 
