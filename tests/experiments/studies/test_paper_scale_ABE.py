@@ -1,5 +1,6 @@
 """Scale paper of the studies of documents A, B and E, on made-up measurements of planned runs."""
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ NAMES = [name for name in studies.names() if studies.load(name).document in "ABE
 MPI3D = ("mpi3d-toy", "mpi3d-sim", "mpi3d-real")
 
 
+@cache
 def planned(name):
     """The runs at scale paper as rows, with made-up names."""
     return [
