@@ -112,48 +112,55 @@ ONE_FACE_MODEL = replace(FACES, paper=runs(model="sae-16", **_faces))
 
 LARGE_OBJECTS = "rooms?resolution=16&scale=5,6,7&floor_hue=5&wall_hue=5&object_hue=5"
 """22,500 pictures."""
-_extrapolation = {
-    **{key: value for key, value in _rooms.items() if key != "steps"}, "data": LARGE_OBJECTS,
-}  # fmt: skip
-
 STRUCTURED_LARGE = Grid(
-    small=runs(model=["sae-6", "adaae-6"], steps=1_500, **_extrapolation),
+    small=runs(model=["sae-6", "adaae-6"], **{**_rooms, "data": LARGE_OBJECTS}),
     notes="Ours, at scale small only: large objects, whose shape and orientation are worth "
     "encoding.",
     tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
 )
+ONE_ROOM = "rooms?resolution=16&floor_hue=1&wall_hue=1&object_hue=2"
+"""960 pictures of objects in two colours, in a room of one: most of what varies is their form."""
+Phases = tuple[Block, Block]
+"""Fields of the runs without some values, and of their branches."""
+_phases: Phases = {"steps": 800, "rate": 2e-3}, {"steps": 200, "rate": 1e-3}
+_published_phases: Phases = {"steps": 80_000}, {"steps": 20_000}
+_extrapolation = {
+    **{key: value for key, value in _rooms.items() if key not in ("steps", "rate")},
+    "data": ONE_ROOM, "batch": 16,
+}  # fmt: skip
 _sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}
 
 
-def _branches(steps: int, more: int, leave_out: dict[str, Any], **fields: Any) -> tuple[Block, ...]:
+def _branches(phases: Phases, leave_out: dict[str, Any], **fields: Any) -> tuple[Block, ...]:
     """Runs without some values, and their branches: encoder, decoder, both, sham."""
-    branch = {**fields, "steps": more, "start": {"steps": steps, "leave_out": leave_out}}
+    first = {**phases[0], "leave_out": leave_out}
+    branch = {**fields, **phases[1], "start": first}
     return (
-        runs(**fields, steps=steps, leave_out=leave_out)
+        runs(**fields, **first)
         + runs(**branch, freeze=["decoder", "encoder", "none"])
         + runs(**branch, leave_out=leave_out)
     )
 
 
 SHAPE_LEFT_OUT = Grid(
-    small=_branches(1_200, 300, _sphere, model=["sae-6", "ae"], **_extrapolation)
-    + _branches(1_200, 300, _sphere, model=["vlae-6", "vae"], reconstruction_weight=16,
+    small=_branches(_phases, _sphere, model=["sae-6", "ae"], **_extrapolation)
+    + _branches(_phases, _sphere, model=["vlae-6", "vae"], reconstruction_weight=16,
                 **_extrapolation),
-    paper=_branches(80_000, 20_000, _sphere, data="shapes3d",
+    paper=_branches(_published_phases, _sphere, data="shapes3d",
                     model=["sae-12", "sae-6", "vlae-12", "vae", "ae", "wae"], **PUBLISHED)
-    + _branches(80_000, 20_000, _sphere, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
+    + _branches(_published_phases, _sphere, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
     notes="The sham branches are ours. The seeds of figure 7 are not printed.",
-    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+    tiny={"data": f"{ONE_ROOM}&pictures=460"},
 )  # fmt: skip
 
 ANGLES_LEFT_OUT = Grid(
-    small=_branches(1_200, 300, _angles, model=["sae-6", "ae"], **_extrapolation)
-    + _branches(1_200, 300, _angles, model="vae", reconstruction_weight=16, **_extrapolation),
-    paper=_branches(80_000, 20_000, _angles, data="shapes3d",
+    small=_branches(_phases, _angles, model=["sae-6", "ae"], **_extrapolation)
+    + _branches(_phases, _angles, model="vae", reconstruction_weight=16, **_extrapolation),
+    paper=_branches(_published_phases, _angles, data="shapes3d",
                     model=["sae-12", "vlae-12", "adaae-12", "ae", "wae", "vae"], **PUBLISHED)
-    + _branches(80_000, 20_000, _angles, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
+    + _branches(_published_phases, _angles, data="shapes3d", model="beta-vae", beta=2, **PUBLISHED),
     small_notes="VLAE, AdaAE and WAE only at scale paper.",
-    tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
+    tiny={"data": f"{ONE_ROOM}&pictures=460"},
 )  # fmt: skip
 
 _classifier = {
