@@ -208,7 +208,8 @@ class StudyPlan:
     scale: str
     grids: list[dict[str, Any]]  # name, count of runs, settings, notes
     done: int
-    seconds: float | None  # of training what is missing
+    seconds: float | None  # of one process, to train what is missing
+    time: str  # the same with as many processes as there are, in words
     problem: str = ""  # why the runs could not be checked
 
     @property
@@ -225,7 +226,7 @@ class StudyPlan:
             "grids": {grid["name"]: grid["count"] for grid in self.grids},
             "settings": {grid["name"]: grid["settings"] for grid in self.grids},
             "done": self.done,
-            "seconds": self.seconds,
+            "seconds_of_work": self.seconds,
             "problem": self.problem,
         }
 
@@ -236,8 +237,8 @@ class StudyPlan:
             lines.append(f"  {grid['name']}: {counted(grid['count'], 'run')}{notes}")
             lines += [f"    {grid['settings']}"] if grid["settings"] else []
         total = sum(grid["count"] for grid in self.grids)
-        time = "" if self.seconds is None else f", about {duration(self.seconds)} for the rest"
-        lines.append(f"  {self.done} of {counted(total, 'run')} done{time}")
+        rest = f", {self.time} to train the rest" if self.time else ""
+        lines.append(f"  {self.done} of {counted(total, 'run')} done{rest}")
         for row in self.study.rows:
             only = f" (paper only: {row.paper_only})" if row.paper_only else ""
             lines.append(f"  {row.id}, {row.source}: {row.what}{only}")
@@ -265,16 +266,16 @@ def describe_plan(
         planned = [settings_of(run) for run in grid.expand(scale, seeds)]
         grids.append({"name": name, "count": len(planned), "settings": _describe_runs(planned),
                       "notes": grid.describe(scale)})  # fmt: skip
-    done, seconds, problem = 0, None, ""
+    done, seconds, time, problem = 0, None, "", ""
     try:
         prepared = prepare_study(study, out, scale=scale, runs=runs, seeds=seeds, root=root)
         done = len(prepared.done)
         if timing and study.grids and done < len(prepared.state.entries):
             answer = estimate(read_plan(prepared.plan, root=root), prepared.state, jobs=jobs)
-            seconds = answer.seconds
+            seconds, time = answer.seconds, answer.time
     except ZscopeError as error:
         problem = " ".join(str(error).split())
-    return StudyPlan(study, scale, grids, done, seconds, problem)
+    return StudyPlan(study, scale, grids, done, seconds, time, problem)
 
 
 def write_reproduction(folder: Path, file: Path) -> None:

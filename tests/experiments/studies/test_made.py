@@ -6,6 +6,7 @@ from zscope.errors import ConfigError, RunError
 from zscope.experiments import studies
 from zscope.experiments.studies.execution import prepare_study
 from zscope.experiments.studies.made import MadeData
+from zscope.experiments.sweeps.estimate import Estimate
 from zscope.report.studies import describe_plan
 
 OWN = '''
@@ -76,6 +77,23 @@ def test_a_plan_counts_runs_on_data_that_are_not_made_yet_and_writes_nothing(stu
     assert [row["data"] for row in prepared.rows] == ["helix?samples=64", "noisy/noise"]
     assert not describe_plan(study, tmp_path / "out", timing=False).problem
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "text"),
+    [(1, "about 2.0 h with 1 process"), (4, "about 60 min with 2 processes"),
+     (2, "about 60 min with 2 processes")],
+)  # fmt: skip
+def test_a_plan_tells_the_time_of_as_many_processes_as_have_something_to_do(
+    study, tmp_path, monkeypatch, jobs, text
+):
+    def two_hours(plan, sweep, *, jobs):
+        return Estimate(2, 0, 0, 0, items=2, seconds=7200.0, disk=0, jobs=jobs, shapes=[])
+
+    monkeypatch.setattr("zscope.experiments.sweeps.estimate.estimate", two_hours)
+    plan = describe_plan(study, tmp_path / "out", jobs=jobs)
+    assert f"0 of 2 runs done, {text} to train the rest" in str(plan)
+    assert plan.to_dict()["seconds_of_work"] == 7200
 
 
 def test_data_that_cannot_be_made_and_unknown_versions_are_refused(study, tmp_path):

@@ -52,6 +52,15 @@ class Estimate:
     jobs: int
     shapes: list[dict[str, Any]]
 
+    @property
+    def time(self) -> str:
+        """How long it takes: "about 12 min with 2 processes"; "" if nothing was timed."""
+        if self.seconds is None:
+            return ""
+        parallel = min(self.jobs, max(1, self.items))
+        text = f"about {duration(self.seconds / parallel)} with {parallel} "
+        return text + ("process" if parallel == 1 else "processes")
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "runs": self.total,
@@ -75,10 +84,8 @@ class Estimate:
         for shape in self.shapes:
             lines.append(f"  {shape['runs']:>5,} × {shape['name']}  {shape['text']}")
         if self.seconds is not None and left:
-            parallel = min(self.jobs, max(1, self.items))
-            text = f"about {duration(self.seconds / parallel)} with {parallel} "
-            text += "process" if parallel == 1 else "processes"
-            lines.append(f"{text} ({duration(self.seconds)} of work), {size(self.disk or 0)}")
+            work = f"{duration(self.seconds)} of work"
+            lines.append(f"{self.time} ({work}), {size(self.disk or 0)}")
         return "\n".join(lines)
 
 
