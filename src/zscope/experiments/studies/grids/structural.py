@@ -119,7 +119,7 @@ STRUCTURED_LARGE = Grid(
     tiny={"data": f"{LARGE_OBJECTS}&pictures=460"},
 )
 ONE_ROOM = "rooms?resolution=16&floor_hue=1&wall_hue=1&object_hue=2"
-"""960 pictures of objects in two colours, one of them that of the room: most that varies is form."""
+"""960 pictures of objects in two colours, one of them the room's: most that varies is form."""
 Phases = tuple[Block, Block]
 """Fields of the runs without some values, and of their branches."""
 _phases: Phases = {"steps": 800, "rate": 2e-3}, {"steps": 200, "rate": 1e-3}
