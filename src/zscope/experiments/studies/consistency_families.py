@@ -29,8 +29,8 @@ import torch
 from zscope.assays.engine import decode
 from zscope.assays.responses.independence import independence
 from zscope.experiments.studies.grids.consistency import (
-    AUTOENCODERS,
     DIGIT_CLASSIFIER,
+    PAPER_AUTOENCODERS,
     STRUCTURAL,
     VARIATIONAL,
 )
@@ -492,7 +492,7 @@ def _plot_pictures(shown: dict[str, Rows]) -> Iterator[Figure]:
 PAPER_MODELS = {"model": ORDER, "consistency_weight": [1.0, None]}
 STUDY = Study(
     name="consistency-families",
-    minutes=29,
+    minutes=21,
     document="B",
     title="Do the causal block and consistency training act alike in three families?",
     rows=(
@@ -504,7 +504,7 @@ STUDY = Study(
         Row("B-F6", "figures 6, 7, 11 to 13", "reconstructions, samples and traversals"),
     ),
     grids={
-        "autoencoders": AUTOENCODERS,
+        "autoencoders": PAPER_AUTOENCODERS,
         "variational": VARIATIONAL,
         "structural": STRUCTURAL,
         "classifier": DIGIT_CLASSIFIER,

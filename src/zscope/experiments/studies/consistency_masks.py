@@ -30,12 +30,12 @@ from torch import Tensor
 from zscope.assays.responses.hybridisation import hybridisation
 from zscope.autoencoder import evaluation
 from zscope.experiments.studies.grids.consistency import (
-    AUTOENCODERS,
     DIGIT_CLASSIFIER,
     FACES,
     MASKS,
-    STRUCTURAL,
-    VARIATIONAL,
+    PAPER_AUTOENCODERS,
+    STRUCTURAL_BLOCKS,
+    VARIATIONAL_BLOCKS,
 )
 from zscope.experiments.studies.judging import Claim, Control, Interval, above, below, claim
 from zscope.experiments.studies.rows import Rows
@@ -362,7 +362,7 @@ def _printed_mask(edges: dict[tuple[int, int], float | None]) -> list[list[float
 
 STUDY = Study(
     name="consistency-masks",
-    minutes=24,
+    minutes=15,
     document="B",
     title="Are causal blocks sparse, and do their edges matter?",
     rows=(
@@ -375,9 +375,9 @@ STUDY = Study(
     ),
     grids={
         "masks": MASKS,
-        "autoencoders": AUTOENCODERS,
-        "variational": VARIATIONAL,
-        "structural": STRUCTURAL,
+        "autoencoders": PAPER_AUTOENCODERS,
+        "variational": VARIATIONAL_BLOCKS,
+        "structural": STRUCTURAL_BLOCKS,
         "classifier": DIGIT_CLASSIFIER,
         "faces": FACES,
     },

@@ -16,9 +16,12 @@ __all__ = [
     "DIGIT_CLASSIFIER",
     "FACES",
     "MASKS",
+    "PAPER_AUTOENCODERS",
     "PLANE_CLASSIFIER",
     "STRUCTURAL",
+    "STRUCTURAL_BLOCKS",
     "VARIATIONAL",
+    "VARIATIONAL_BLOCKS",
 ]
 
 STEPS = 3_000
@@ -32,9 +35,9 @@ _small = {
 }  # fmt: skip
 _gates = {"gate_steps": STEPS}
 
+_plain = runs(model="ae", seeds=6, **_small) + runs(model="xae", seeds=6, **_gates, **_small)
 AUTOENCODERS = Grid(
-    small=runs(model="ae", seeds=6, **_small)
-    + runs(model="xae", seeds=6, **_gates, **_small)
+    small=_plain
     + runs(model="cae-i", consistency_weight=[1.0, 4.0], seeds=6, **_small)
     + runs(model="xcae-i", consistency_weight=[1.0, 4.0], seeds=6, **_gates, **_small)
     + runs(model="xcae-e", consistency_weight=1.0, seeds=6, **_gates, **_small),
@@ -42,28 +45,45 @@ AUTOENCODERS = Grid(
     notes="Published: depth 6 (S) and 12 (Standard); the weight of the penalty is 4.",
     tiny={"gate_steps": None},
 )  # fmt: skip
+PAPER_AUTOENCODERS = replace(
+    AUTOENCODERS,
+    small=_plain
+    + runs(model=["xcae-i", "xcae-e"], consistency_weight=1.0, seeds=6, **_gates, **_small),
+)
+"""Those of the paper, with one weight: without the penalty alone, which is ours."""
 
-VARIATIONAL = Grid(
-    small=runs(model=["vae", "avae"], seeds=6, **_small)
-    + runs(model="xvae", seeds=4, **_gates, **_small)
+VARIATIONAL_BLOCKS = Grid(
+    small=runs(model="xvae", seeds=4, **_gates, **_small)
     + runs(model=["xcvae-i", "xcvae-e"], consistency_weight=1.0, seeds=4, **_gates, **_small),
-    paper=runs(model=["vae", "xvae", "xcvae-i", "xcvae-e", "avae"], preset=SIZES, **_published),
+    paper=runs(model=["xvae", "xcvae-i", "xcvae-e"], preset=SIZES, **_published),
     notes="The published β is not printed; ours is 1.",
     tiny={"gate_steps": None},
 )  # fmt: skip
+VARIATIONAL = replace(
+    VARIATIONAL_BLOCKS,
+    small=(*runs(model=["vae", "avae"], seeds=6, **_small), *VARIATIONAL_BLOCKS.small),
+    paper=runs(model=["vae", "xvae", "xcvae-i", "xcvae-e", "avae"], preset=SIZES, **_published),
+)
 
 _dense = {"options.start": "dense", "width": (10, 20)}
-STRUCTURAL = Grid(
-    small=runs(model="sae-6", seeds=4, **_small)
-    + runs(model="xsae-6", seeds=4, **_gates, **_small)
+STRUCTURAL_BLOCKS = Grid(
+    small=runs(model="xsae-6", seeds=4, **_gates, **_small)
     + runs(model="xcsae-6-i", consistency_weight=1.0, seeds=4, **_gates, **_small),
-    paper=runs(model=["sae-6", "xsae-6", "xcsae-6-i", "xcsae-6-e"], preset=SIZES[0], **_dense,
-               **_published)
-    + runs(model=["sae-12", "xsae-12", "xcsae-12-i", "xcsae-12-e"], preset=SIZES[1], **_dense,
+    paper=runs(model=["xsae-6", "xcsae-6-i", "xcsae-6-e"], preset=SIZES[0], **_dense, **_published)
+    + runs(model=["xsae-12", "xcsae-12-i", "xcsae-12-e"], preset=SIZES[1], **_dense,
            **_published),
     notes="One latent a variable, as the parameter counts of table 4 imply.",
     tiny={"gate_steps": None},
 )  # fmt: skip
+STRUCTURAL = replace(
+    STRUCTURAL_BLOCKS,
+    small=(*runs(model="sae-6", seeds=4, **_small), *STRUCTURAL_BLOCKS.small),
+    paper=(
+        *runs(model="sae-6", preset=SIZES[0], **_dense, **_published),
+        *runs(model="sae-12", preset=SIZES[1], **_dense, **_published),
+        *STRUCTURAL_BLOCKS.paper,
+    ),
+)
 
 MASKS = Grid(
     small=runs(model="xae", seeds=4, **_gates, **{**_small, "latents": 12})
