@@ -18,7 +18,7 @@ from zscope.experiments.studies.storage import decode, encode, read_results, wri
 from zscope.experiments.studies.study import Results
 from zscope.report.studies import write_reproduction, write_study
 
-QUICK = ["pca-degenerate", "responses-helix", "ivae-histograms"]
+QUICK = ["pca-degenerate", "regime-correlations", "ivae-histograms"]
 
 
 @pytest.fixture(scope="module")
