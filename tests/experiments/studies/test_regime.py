@@ -22,6 +22,7 @@ from zscope.experiments.studies import (
     regime_types,
 )
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
+from zscope.experiments.studies.shared.dynamics_comparisons import COUNTS, FEATURES
 from zscope.experiments.studies.study import Results
 
 SEEDS = range(20, 26)
@@ -332,6 +333,17 @@ def test_layers_of_classifiers_and_encoders_are_similar_by_what_they_learn(chang
     measured = Results("regime-classifier", "small", [], {"measure_pairs": units})
     claim = verdict(regime_classifier, measured, "D-C.1", "c1")
     assert {part.verdict_text for part in claim.parts} == {control_fails(words) if words else HOLDS}
+
+
+@pytest.mark.parametrize(
+    ("excess", "verdict"),
+    [([0.01] * 6, HOLDS), ([0.3, -0.3] * 3, UNDECIDED), ([0.2] * 6, UNDECIDED)],
+)
+def test_the_closed_form_of_plain_cka_must_hold_by_its_whole_interval(excess, verdict):
+    rows = [{"seed": seed, "n": n, "plain": FEATURES / (n + FEATURES) * (1 + more), "procrustes": 2}
+            for seed, more in zip(SEEDS, excess, strict=True) for n in COUNTS]  # fmt: skip
+    results = Results("regime-dynamics", "small", [], {"measure_matrices": {"": {"D": rows}}})
+    assert claims_of(results)["D-F7.1 c2"].verdict == verdict
 
 
 @pytest.mark.parametrize(
