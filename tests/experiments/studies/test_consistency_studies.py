@@ -177,3 +177,14 @@ def test_hybrids_of_causes_are_worse_only_if_closed_edges_make_them_equal(closed
     for number, values in enumerate(results.values["measure_scores"].values()):
         values |= {"closed noises": 0.5, "closed causes": closed, "causes": 0.8 + number / 1000}
     assert judged(consistency_masks, results)["B-F35", "c1, XCAE-I"].verdict == verdict
+
+
+@pytest.mark.parametrize("scale", ["small", "paper"])
+def test_the_study_of_masks_trains_only_what_it_measures_or_needs(scale):
+    models = {run["model"] for _, run in consistency_masks.STUDY.plan(scale)}
+    assert models <= {"ae", "classifier", *consistency_masks.BLOCKS}
+    more = {run["model"] for _, run in consistency_families.STUDY.plan(scale)}
+    large = consistency_families.LARGE_SAE if scale == "paper" else ()
+    missing = {"xcsae-6-e"} if scale == "small" else set()
+    families = {model for each in consistency_families.FAMILIES.values() for model in each}
+    assert more == {"classifier", "avae", *families, *large} - missing
