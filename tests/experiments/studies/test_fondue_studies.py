@@ -133,12 +133,33 @@ def test_pressure_holds_if_stronger_priors_leave_fewer_latents(sign, verdict):
     assert {each.verdict for each in found.values()} == {verdict}
 
 
-def elbows(row, place):
-    loss = 50 - 10 * min(row["latents"], place)
+def elbows(row, place, used=4):
+    """As measured: under other strengths, models that are searched are not fully trained."""
+    loss = 50 - 10 * min(row["latents"], place) + 0.01 * (row["seed"] % 3)
+    searched = row["model"] != "ae" and not row["group"].endswith("-strengths")
     return {
-        "loss": loss + 0.01 * (row["seed"] % 3),
-        **(gaps(row, 4) if row["model"] != "ae" else {}),
+        **({} if row["group"].endswith("-pressure") else {"loss": loss}),
+        **(gaps(row, used) if searched else {}),
     }
+
+
+@pytest.mark.parametrize(("sign", "verdict"), [(1, HOLDS), (-1, FAILS)])
+def test_elbows_follow_answers_over_strengths_where_both_fall(sign, verdict):
+    def values(row):
+        level = np.log2(row.get("beta") or row.get("offdiagonal") or 1)
+        noise = row["seed"] % 3 == 0 and level == 1  # so that not all seeds are the same
+        return elbows(row, round(3 - level) + noise, round(3 - sign * level))
+
+    found = verdicts("fondue-elbows", results_of("fondue-elbows", "measure_model", values))
+    parts = {part.name: part.verdict for part in found["D-D.2", "c1"].parts}
+    assert parts["sprites, β, chord"] == verdict
+
+
+def test_elbows_of_all_strengths_are_over_the_same_sizes():
+    results = results_of("fondue-elbows", "measure_model", lambda row: elbows(row, 4))
+    levels = fondue_elbows._trained_by_strength(results, "digits", "beta")
+    sizes = {level: {row["latents"] for row in own} for level, own in levels.items()}
+    assert sizes == {level: {1, 2, 3, 4, 6, 8} for level in (0.5, 1.0, 2.0, 4.0)}
 
 
 @pytest.mark.parametrize(("components", "verdict"), [(9, HOLDS), (4, UNDECIDED)])

@@ -24,12 +24,22 @@ def judged(name):
     return list(studies.load(name).claims(read_results(KEPT / name)))
 
 
+def numbers(claim):
+    """The number of seeds and the value of a claim, and of its parts; 0 if not measured."""
+    own = [claim["seeds"], claim["measured"] or 0]
+    return own + [number for part in claim.get("parts", ()) for number in numbers(part)]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdicts_in_the_docs_follow_from_the_kept_measurements(name):
     assert read_results(KEPT / name).scale == "small"
     fresh = [(c.row, c.name, c.verdict) for c in judged(name)]
     kept = read_json(KEPT / name / "claims.json")["claims"]
     assert [(c["row"], c["name"], c["verdict"]) for c in kept] == fresh
+    # Undecided by other runs is the same verdict: so numbers are compared too.
+    assert [number for c in kept for number in numbers(c)] == pytest.approx(
+        [number for c in judged(name) for number in numbers(c.to_dict())], rel=1e-2
+    )
     text = (KEPT.parent / "reproduction.md").read_text()
     assert text.count(f"| {name} | ") == len(fresh)
 

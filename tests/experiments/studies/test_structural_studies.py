@@ -70,11 +70,28 @@ def test_nothing_is_judged_without_a_gap():
     claims = extrapolation_verdicts(branches(neither=0.6))
     assert {claim.verdict for claim in claims.values()} == {UNDECIDED}
     assert "times that of both, 2 is needed" in claims["E-F7", "c1"].parts[0].reason
+    assert "branches that learn the left-out values" in claims["E-F7", "c1"].needs
+
+
+def test_a_claim_that_is_undecided_by_its_spread_needs_no_longer_branches():
+    rows = branches()
+    for row in rows:
+        if row["branch"] == "decoder":
+            row["new"] *= 0.1 if row["seed"] % 2 else 10
+    claim = extrapolation_verdicts(rows)["E-F7", "c2"]
+    assert claim.verdict == UNDECIDED
+    assert "branches" not in claim.needs
 
 
 def test_a_sham_that_closes_the_gap_or_a_frozen_half_that_moves_leaves_claims_undecided():
     claims = extrapolation_verdicts(branches(sham=6.0))
     assert claims["E-F7", "c1"].verdict == UNDECIDED
+    assert "as many steps on the old values" in claims["E-F7", "c1"].parts[0].reason
+    rows = branches()
+    for row in rows:  # they stay in the mean, and not in every seed
+        if row["branch"] == "sham":
+            row["new"] *= 1.3 if row["seed"] % 2 else 0.7
+    claims = extrapolation_verdicts(rows)
     assert "as many steps on the old values" in claims["E-F7", "c1"].parts[0].reason
     rows = branches()
     rows[next(k for k, row in enumerate(rows) if row["branch"] == "encoder")]["frozen_same"] = False

@@ -102,6 +102,8 @@ class Trained:
     @cached_property
     def stages(self) -> dict[int, Any]:
         """How to load the model at step 0, at each snapshot and at the end, by step."""
+        if not store.checkpoints(self.path):  # a run without snapshots
+            return {0: lambda: self.untrained, self.run.step: lambda: self.model}
         return dict(stages_of("study", self.path))
 
     def at(self, step: int) -> Autoencoder:

@@ -4,9 +4,9 @@ At 16 x 16 pixels the reconstruction term of the variational models counts (64 /
 so that their published strengths act as they do at 64 x 64. SAE-6 with 6 latents and 6 blocks is
 the small counterpart of SAE-12 with 12; it is not the published SAE-6, which has 12 latents.
 
-Extrapolation: 1,200 steps without some values of a factor, then branches of 300 steps on all
-values, with one half frozen or none; and a sham branch, 300 more steps on the old values. Objects
-are large (the three largest scales) and hues few, so that shape and angle are worth encoding.
+Extrapolation: 800 steps without some values of a factor, then branches of 200 steps on all values
+at half the rate, with one half frozen or none; and a sham branch, as many steps on the old values.
+The room has one colour and objects have two, so that form is most of what there is to encode.
 """
 
 from dataclasses import replace
