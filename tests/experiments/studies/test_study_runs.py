@@ -16,6 +16,7 @@ from zscope.errors import RunError
 from zscope.experiments import studies
 from zscope.experiments.studies.storage import decode, encode, read_results, write_results
 from zscope.experiments.studies.study import Results
+from zscope.experiments.studies.trained import TrainedRuns
 from zscope.report.studies import write_reproduction, write_study
 
 QUICK = ["pca-degenerate", "regime-correlations", "ivae-histograms"]
@@ -76,6 +77,16 @@ def test_started_again_nothing_is_trained_or_measured(folder, monkeypatch):
     _, results = run_tiny(name, folder)
     assert not results.failed
     assert before == {f: f.stat().st_mtime_ns for f in (folder / name / "measured").rglob("*.json")}
+
+
+def test_a_run_without_snapshots_has_two_stages_before_and_after_training(folder):
+    _, results = run_tiny(QUICK[0], folder)
+    run = TrainedRuns(results.runs, folder / "runs", scale="tiny").select()[0]
+    first, last = run.stages
+    assert (first, last) == (0, run.run.step)
+    weights = [next(run.at(step).parameters()) for step in (first, last)]
+    assert torch.equal(weights[1], next(run.model.parameters()))
+    assert not torch.equal(*weights)
 
 
 def test_what_is_missing_is_measured_and_gives_the_same(folder):
