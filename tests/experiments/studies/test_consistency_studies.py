@@ -89,6 +89,17 @@ def test_the_control_of_collapse_names_the_models_whose_units_it_counts(study, r
     assert sentences == {MORE.format(*pair) for pair in pairs}
 
 
+def test_controls_say_which_score_of_which_model_they_are_about():
+    claims = judged(consistency, results_of({("xae", None): scores(0.7)}))
+    for key, words in (
+        (("B-T2", "c1, weight 1"), "the self-consistency (hybrid) of the XCAE-I is above that of "),
+        (("B-F3", "c1, weight 4"), "the invariance of the XCAE-I is above that of "),
+    ):
+        sentences = [control.sentence for control in claims[key].controls]
+        assert sentences[:2] == [f"{words}the untrained model, if that has one",
+                                 f"{words}responses of other codes"]  # fmt: skip
+
+
 def test_a_rise_that_untrained_models_reach_does_not_hold():
     high = scores(0.9) | {"untrained hybrid": 0.95}
     models = {("xae", None): scores(0.7), ("xcae-i", 1.0): high}

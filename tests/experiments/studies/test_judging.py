@@ -1,5 +1,7 @@
 """Verdicts on made-up measurements where the answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -167,6 +169,15 @@ def test_a_claim_over_several_cells_needs_all_of_them():
     assert together(holds, either).verdict == UNDECIDED
     assert together().verdict_text == "undecided (not measured)"
     assert len(together(holds, fails).to_dict()["parts"]) == 2
+
+
+def test_what_several_parts_need_is_said_once():
+    either = judge([1.0, -1.0, 1.0, -1.0], needs="longer training")
+    other = judge([1.0, -1.0, 1.0, -1.0], needs="a larger β")
+    parts = [replace(each, name=name) for each, name in ((either, "ae"), (other, "wae"),
+                                                         (either, "vae"))]  # fmt: skip
+    needs = claim_of_parts("A-T1", "c2", "everywhere", parts, source="table 1").needs
+    assert needs == f"ae, vae: {either.needs}; wae: {other.needs}"
 
 
 @pytest.mark.parametrize(

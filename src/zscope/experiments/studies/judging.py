@@ -330,8 +330,12 @@ def claim_of_parts(
     if published != NO_NUMBERS:
         parts = [replace(part, published="as above") if part.published == NO_NUMBERS else part
                  for part in parts]  # fmt: skip
+    lacking: dict[str, list[str]] = {}  # what is needed -> the parts that need it
+    for part in parts:
+        if part.verdict == verdict and part.needs:
+            lacking.setdefault(part.needs, []).append(part.name)
     needs = about.pop("needs", "") or "; ".join(
-        f"{part.name}: {part.needs}" for part in parts if part.verdict == verdict and part.needs
+        f"{', '.join(names)}: {text}" for text, names in lacking.items()
     )
     if not parts:
         needs = needs or "runs in which it can be measured"

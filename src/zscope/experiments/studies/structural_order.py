@@ -67,6 +67,12 @@ VARIABLES = 4
 """Of the models on MNIST."""
 UNUSUAL = 0.05
 """The share of random orders that may reach an order."""
+ORDERED = {
+    "order": "hues are as much later than shape, orientation and scale",
+    "nonlinearity": "early ones are as much less linear than late ones",
+    "digits": "early ones change the digit as much more often than late ones",
+}
+"""What random orders are compared in."""
 
 
 def measure_rooms(run: Trained) -> dict[str, Any]:
@@ -281,14 +287,15 @@ def _counted(rows: Rows) -> str:
 
 def _place_controls(rows: Rows) -> list[Control]:
     draws = [random_orders(row) for row in rows if row.get("order") is not None]
-    return [_random_order(rows.values("order"), draws), _gain(rows, "order")]
+    return [_random_order("order", rows.values("order"), draws), _gain(rows, "order")]
 
 
 def _digit_controls(rows: Rows, key: str) -> list[Control]:
     known = [row for row in rows if row.get(f"{key}_order") is not None]
     draws = [[half_difference(each) for each in itertools.permutations(row[key])] for row in known]
     defined = [[each for each in draw if each is not None] for draw in draws]
-    return [_random_order(rows.values(f"{key}_order"), defined), _gain(rows, f"{key}_order")]
+    random = _random_order(key, rows.values(f"{key}_order"), defined)
+    return [random, _gain(rows, f"{key}_order")]
 
 
 def random_orders(row: dict[str, Any]) -> list[float]:
@@ -312,9 +319,10 @@ def random_orders(row: dict[str, Any]) -> list[float]:
     return list(map(float, means[1] - means[0]))
 
 
-def _random_order(values: Sequence[float], draws: Sequence[Sequence[float]]) -> Control:
+def _random_order(key: str, values: Sequence[float], draws: Sequence[Sequence[float]]) -> Control:
     """That random orders of the variables hardly ever give as large a mean over the models."""
-    sentence = f"in less than {UNUSUAL:.0%} of cases variables in random order are as ordered"
+    sentence = (f"in less than {UNUSUAL:.0%} of random orders of the variables {ORDERED[key]} as "
+                "in the model")  # fmt: skip
     if not values or not all(draws):
         return Control(sentence, None)
     rng = np.random.default_rng(0)

@@ -178,6 +178,7 @@ def controls(treated: Rows, plain: Rows, key: str, names: tuple[str, str]) -> li
     `names` are what the two models that are compared are called.
     """
     own = mean_interval(treated.values(key))
+    score = key if key.endswith("variance") else f"self-consistency ({key})"
     answer = []
     kinds = (("untrained", "the untrained model, if that has one"),
              ("chance", "responses of other codes"))  # fmt: skip
@@ -188,7 +189,8 @@ def controls(treated: Rows, plain: Rows, key: str, names: tuple[str, str]) -> li
         if kind == "untrained" and other is None and treated.values("responding"):
             # Its score is undefined: there is nothing that training could have inherited.
             passed, measured = True, "before training fewer than two units respond"
-        answer.append(Control(f"the score is above that of {words}", passed, measured))
+        sentence = f"the {score} of the {names[0]} is above that of {words}"
+        answer.append(Control(sentence, passed, measured))
     counts = [int(sum(rows.values("collapsed"))) for rows in (treated, plain)]
     passed = counts[0] <= counts[1] if treated and plain else None
     sentence = f"no more units collapse in the {names[0]} than in the {names[1]}"

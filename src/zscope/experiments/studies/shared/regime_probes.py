@@ -89,7 +89,7 @@ def probe_claims(rows: Rows) -> Iterator[Claim]:
 
     shuffled = bounded("means of passive latents predict shuffled factors at chance (±.03)",
                        above_chance("passive_shuffled"), within(0.03))  # fmt: skip
-    noise = bounded("noise of the variance of passive latents predicts at chance (±.03)",
+    noise = bounded("noise of the variance of passive latents predicts factors at chance (±.03)",
                     above_chance("passive_noise"), within(0.03))  # fmt: skip
     source = "figure 6.4, section 6.4.1"
     yield claim(
@@ -103,8 +103,8 @@ def probe_claims(rows: Rows) -> Iterator[Claim]:
         values=per_seed(rows, lambda r: _probe(r, "sampled", "active+mixed", "full")),
     )  # fmt: skip
     informed = per_seed(rows, lambda r: _probe(r, "mean", "passive"))
-    untrained = apart("all latents of an untrained encoder predict less than passive ones of a "
-                      "trained one (intervals do not overlap)",
+    untrained = apart("all latents of an untrained encoder predict factors less well than "
+                      "passive ones of a trained one (intervals do not overlap)",
                       informed, above_chance("untrained"))  # fmt: skip
     yield claim(
         "D-F6.4", "c3", "means of passive latents are informative", source=source,
