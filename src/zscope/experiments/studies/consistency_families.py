@@ -147,18 +147,10 @@ def measure_pictures(run: Trained) -> dict[str, Any]:
 
 
 def _rows(results: Results, standard: bool = False) -> Rows:
-    """The models of the paper, with the smallest weight that a model was trained with."""
+    """The models of the paper, with their names in it."""
     groups = ("autoencoders", "variational", "structural")
     rows = of_size(results, *groups, standard=standard).where(model=ORDER)
-    least = {
-        model: min((row["weight"] for row in own if row["weight"]), default=None)
-        for model, own in rows.by("model").items()
-    }
-    return Rows(
-        {**row, "label": NAMES.get(row["model"], str(row["model"]).upper())}
-        for row in rows
-        if row["weight"] == least[row["model"]]
-    )
+    return Rows({**row, "label": _title(row["model"])} for row in rows)
 
 
 def claims(results: Results) -> Iterator[Claim]:
@@ -489,7 +481,7 @@ def _plot_pictures(shown: dict[str, Rows]) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-PAPER_MODELS = {"model": ORDER, "consistency_weight": [1.0, None]}
+PAPER_MODELS = {"model": ORDER}
 STUDY = Study(
     name="consistency-families",
     minutes=21,

@@ -139,19 +139,16 @@ def measure_hybrids(run: Trained) -> dict[str, Any]:
 
 
 def _rows(results: Results) -> Rows:
-    """All models with a block: `units`, `size` and a title; the smaller weight of XCAE-I."""
+    """The AE and all models with a block: `units`, `size` and a title."""
     groups = ("masks", "autoencoders", "variational", "structural", "faces")
     both = [*of_size(results, *groups), *of_size(results, *groups, standard=True)]
-    chosen = Rows(both).where(model=["ae", *BLOCKS])
     rows = Rows()
-    for model, own in chosen.by("model").items():
-        least = min((row["weight"] for row in own if row["weight"]), default=None)
-        for row in own.where(weight=least):
-            units = int(row.get("latents") or PRESETS.get(row.get("preset", ""), 6))
-            size = int(row.get("unit") or 1)
-            title = NAMES.get(model, str(model).upper())
-            title += (f", {units} units" if units != 6 else "") + (" S4" if size > 1 else "")
-            rows.append({**row, "units": units, "size": size, "title": title})
+    for row in Rows(both).where(model=["ae", *BLOCKS]):
+        units = int(row.get("latents") or PRESETS.get(row.get("preset", ""), 6))
+        size = int(row.get("unit") or 1)
+        title = NAMES.get(row["model"], str(row["model"]).upper())
+        title += (f", {units} units" if units != 6 else "") + (" S4" if size > 1 else "")
+        rows.append({**row, "units": units, "size": size, "title": title})
     return rows
 
 
