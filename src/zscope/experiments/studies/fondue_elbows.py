@@ -555,7 +555,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="fondue-elbows",
-    minutes=60,
+    minutes=45,
     document="D",
     title="Does FONDUE find the elbow of loss and accuracy?",
     rows=(

@@ -216,7 +216,7 @@ CELEBA_SIZES = Grid(
 
 STUDY = Study(
     name="fondue-pressure",
-    minutes=45,
+    minutes=20,
     document="D",
     title="Does FONDUE find fewer latents under a stronger prior?",
     rows=(
