@@ -14,6 +14,8 @@ from zscope.experiments.studies import (
     consistency_masks,
 )
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED, Claim, Interval
+from zscope.experiments.studies.rows import Rows
+from zscope.experiments.studies.shared.consistency_scores import collapse_control
 from zscope.experiments.studies.study import Results
 
 SEEDS = range(20, 26)
@@ -87,6 +89,23 @@ def test_the_control_of_collapse_names_the_models_whose_units_it_counts(study, r
     parts = [part for claim in claims if claim.row == row for part in claim.parts or [claim]]
     sentences = {part.controls[-1].sentence for part in parts if part.controls}
     assert sentences == {MORE.format(*pair) for pair in pairs}
+
+
+@pytest.mark.parametrize(("seeds", "passed"), [(range(20, 26), True), (range(20, 24), False)])
+def test_collapsed_units_are_counted_in_the_same_seeds(seeds, passed):
+    def rows(seeds, collapsed):
+        return Rows({"seed": seed, "collapsed": collapsed(seed)} for seed in seeds)
+
+    # Only the last two seeds of the second model collapse, and often.
+    treated = rows(seeds, lambda seed: 1)
+    plain = rows(range(20, 26), lambda seed: 5 if seed > 23 else 0)
+    control = collapse_control(treated, plain, ("XVAE", "VAE"))
+    assert control.sentence == MORE.format("XVAE", "VAE")
+    assert control.passed is passed
+    assert control.measured == f"{len(seeds)} and {10 * passed} in the same {len(seeds)} seeds"
+    assert collapse_control(treated, plain, ("XVAE", "VAE"), equal=True).passed is False
+    assert collapse_control(treated, treated, ("XVAE", "XVAE"), equal=True).passed is True
+    assert collapse_control(treated, rows([30], lambda seed: 0), ("XVAE", "VAE")).passed is None
 
 
 def test_controls_say_which_score_of_which_model_they_are_about():

@@ -20,10 +20,11 @@ from zscope.experiments.studies.rows import Rows
 from zscope.experiments.studies.study import Results
 from zscope.experiments.studies.trained import Trained
 from zscope.recording import Recording
+from zscope.results import counted
 
-__all__ = ["NAMES", "PUBLISHED_WEIGHT", "controls", "is_first", "label", "lines_of",
-           "mean_and_interval", "measure_scores", "measure_traversals", "measure_untrained",
-           "models", "of_size", "pictures", "weight"]  # fmt: skip
+__all__ = ["NAMES", "PUBLISHED_WEIGHT", "collapse_control", "controls", "is_first", "label",
+           "lines_of", "mean_and_interval", "measure_scores", "measure_traversals",
+           "measure_untrained", "models", "of_size", "pictures", "weight"]  # fmt: skip
 
 PUBLISHED_WEIGHT = 4.0
 STANDARD = "consistency-2021"
@@ -191,11 +192,23 @@ def controls(treated: Rows, plain: Rows, key: str, names: tuple[str, str]) -> li
             passed, measured = True, "before training fewer than two units respond"
         sentence = f"the {score} of the {names[0]} is above that of {words}"
         answer.append(Control(sentence, passed, measured))
-    counts = [int(sum(rows.values("collapsed"))) for rows in (treated, plain)]
-    passed = counts[0] <= counts[1] if treated and plain else None
+    return [*answer, collapse_control(treated, plain, names)]
+
+
+def collapse_control(
+    first: Rows, second: Rows, names: tuple[str, str], equal: bool = False
+) -> Control:
+    """That no more units collapse in the first (or `equal`: as many), in the seeds of both."""
     sentence = f"no more units collapse in the {names[0]} than in the {names[1]}"
-    answer.append(Control(sentence, passed, f"{counts[0]} and {counts[1]}"))
-    return answer
+    if equal:
+        sentence = f"as many units collapse in the {names[0]} as in the {names[1]}"
+    one, two = first.per_seed("collapsed"), second.per_seed("collapsed")
+    seeds = one.keys() & two.keys()
+    if not seeds:
+        return Control(sentence, None)
+    own, other = (round(sum(each[seed] for seed in seeds)) for each in (one, two))
+    passed = own == other if equal else own <= other
+    return Control(sentence, passed, f"{own} and {other} in the same {counted(len(seeds), 'seed')}")
 
 
 def mean_and_interval(values: Sequence[float] | Iterable[float], digits: int = 3) -> str:
