@@ -535,8 +535,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
         if not levels:
             continue
         start = start_of(results, results.rows(group))
-        figure, grid = panel_grid(1, 3, width=9.0, height=2.9)
-        for ax, (level, own) in zip(grid[0], levels.items(), strict=False):
+        figure, grid = panel_grid(1, len(levels), width=3.0 * len(levels), height=2.9)
+        for ax, (level, own) in zip(grid[0], levels.items(), strict=True):
             numbers = answers(searches(searched_at.get(level, Rows()), start))
             _plot_curve(ax, own, [(*styles["trace"], list(numbers.values()))])
             ax.set_title(f"{STRENGTHS[kind][2]} = {level:g}, {title_of(results, group)}",
