@@ -366,9 +366,14 @@ def test_a_sweep_that_is_stopped_saves_its_runs_and_says_how_to_go_on(
         os.kill(os.getpid(), number)
 
     stopper = threading.Thread(target=stop, daemon=True)
-    stopper.start()
-    ended, out, err = zscope(*words)
-    stopper.join()
+    # A shell starts jobs in the background with SIGINT ignored, and so would these tests be.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        stopper.start()
+        ended, out, err = zscope(*words)
+        stopper.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert (ended, out) == (code, "")
     assert err.startswith("sweep: stopped with 0 of 2 runs done")
     assert err.endswith("start the same sweep again to go on.\n")
