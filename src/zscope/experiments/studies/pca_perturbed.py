@@ -180,7 +180,7 @@ def plot_waves() -> Figure:
 
 STUDY = Study(
     name="pca-perturbed",
-    minutes=12,
+    minutes=15,
     document="C",
     title="Does a small change of sprites remove the disentanglement?",
     rows=(
