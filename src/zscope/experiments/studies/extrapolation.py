@@ -73,8 +73,8 @@ SETTINGS = {
 }  # fmt: skip
 """Row, source, what was left out, the limit of shares, and what the printed errors give."""
 NEEDS = (
-    "branches that learn the left-out values: after 200 further steps both halves together still "
-    "have most of the error; longer branches, or --scale paper"
+    "branches that learn the left-out values: both halves together still have most of the error "
+    "at their end; longer ones, or larger pictures"
 )
 """Of a model that has no gap to share out."""
 
