@@ -53,6 +53,9 @@ def list_(
 ) -> None:
     """List the studies: document, rows, cost at scale small, runs that are there already.
 
+    Minutes are about those on two cores at scale small: of the study alone, and its own if the
+    studies listed before it were run, with which it shares runs.
+
     Examples:
 
       zscope study list
@@ -70,11 +73,12 @@ def list_(
             listed_fields(resolve(study.made, run, "small", folder))
             for _, run in study.plan("small")
         }
-        minutes = None if study.minutes is None else round(study.minutes, 1)
+        own = study.minutes if study.own_minutes is None else study.own_minutes
         rows.append(
             {
                 "name": name, "document": study.document, "title": study.title,
-                "rows": [row.id for row in study.rows], "minutes": minutes,
+                "rows": [row.id for row in study.rows], "minutes": study.minutes,
+                "own_minutes": own,
                 "runs": len(planned), "there": len(trained.intersection(planned)),
             }
         )  # fmt: skip
@@ -85,12 +89,13 @@ def list_(
         return
     from zscope.results import text_table
 
-    header = ["study", "document", "question", "rows", "runs there", "minutes"]
+    header = ["study", "document", "question", "rows", "runs there", "minutes", "own"]
     table = [
         [
             row["name"], row["document"], row["title"], str(len(row["rows"])),
             f"{row['there']} of {row['runs']}",
-            "?" if row["minutes"] is None else f"{row['minutes']:g}",
+            *("?" if value is None else f"{value:g}"
+              for value in (row["minutes"], row["own_minutes"])),
         ]
         for row in rows
     ]  # fmt: skip

@@ -133,14 +133,16 @@ def test_pressure_holds_if_stronger_priors_leave_fewer_latents(sign, verdict):
     assert {each.verdict for each in found.values()} == {verdict}
 
 
-def elbows(row, place, used=4):
-    """As measured: under other strengths, models that are searched are not fully trained."""
-    loss = 50 - 10 * min(row["latents"], place) + 0.01 * (row["seed"] % 3)
-    searched = row["model"] != "ae" and not row["group"].endswith("-strengths")
-    return {
-        **({} if row["group"].endswith("-pressure") else {"loss": loss}),
-        **(gaps(row, used) if searched else {}),
-    }
+def elbows(row, place, used=4, searched=None):
+    """As measured; models that are searched may have their elbow elsewhere, at `searched`."""
+
+    def loss(place):
+        return 50 - 10 * min(row["latents"], place) + 0.01 * (row["seed"] % 3)
+
+    values = {"loss": loss(place)} | ({} if row["model"] == "ae" else gaps(row, used))
+    if row["group"] in ("digits", "sprites"):
+        values["searched_loss"] = loss(place if searched is None else searched)
+    return values
 
 
 @pytest.mark.parametrize(("sign", "verdict"), [(1, HOLDS), (-1, FAILS)])
@@ -159,7 +161,15 @@ def test_elbows_of_all_strengths_are_over_the_same_sizes():
     results = results_of("fondue-elbows", "measure_model", lambda row: elbows(row, 4))
     levels = fondue_elbows._trained_by_strength(results, "digits", "beta")
     sizes = {level: {row["latents"] for row in own} for level, own in levels.items()}
-    assert sizes == {level: {1, 2, 3, 4, 6, 8} for level in (0.5, 1.0, 2.0, 4.0)}
+    assert sizes == {level: set(range(1, 9)) for level in (0.5, 1.0, 2.0, 4.0)}
+
+
+def test_strengths_are_compared_after_the_same_training():
+    results = results_of("fondue-elbows", "measure_model", lambda row: elbows(row, 7, searched=3))
+    plain = fondue_elbows._trained_by_strength(results, "digits", "beta")[1.0]
+    assert set(fondue_elbows._elbows(plain, "within").values()) == {3}
+    fully = fondue_elbows._trained(results, "digits")
+    assert set(fondue_elbows._elbows(fully, "within").values()) == {7}
 
 
 @pytest.mark.parametrize(("components", "verdict"), [(9, HOLDS), (4, UNDECIDED)])

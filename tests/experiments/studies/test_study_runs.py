@@ -156,6 +156,20 @@ def test_the_list_counts_runs_that_another_study_has_trained(tmp_path, monkeypat
     assert [(row["there"], row["runs"]) for row in after] == [(2, 2), (2, 3)]
 
 
+def test_minutes_of_its_own_are_given_for_studies_that_share_runs_with_earlier_ones():
+    earlier = set()
+    for name in studies.names():
+        study = studies.load(name)
+        steps = {json.dumps(run, sort_keys=True): run["steps"] for _, run in study.plan("small")}
+        shared = sum(steps[run] for run in earlier.intersection(steps)) / sum(steps.values())
+        if study.own_minutes is None:
+            assert shared < 0.12, name
+        else:
+            assert shared > 0, name
+            assert study.own_minutes < study.minutes
+        earlier.update(steps)
+
+
 OWN = '''
 """A study of one's own."""
 

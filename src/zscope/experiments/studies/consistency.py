@@ -160,7 +160,7 @@ def _traversals(factor: float, penalised: Rows, block: Rows) -> Iterator[Claim]:
         before = mean_interval(penalised.values(f"untrained {key}"))
         own = mean_interval(penalised.values(key))
         passed = None if before is None or own is None else own.high < before.low
-        control = Control("the error is below that of the untrained model", passed,
+        control = Control(f"the error of {words} is below that of the untrained model", passed,
                           f"{own}; {before}")  # fmt: skip
         yield claim(
             "B-F2", _name(name, factor), f"consistency training of weight {factor:g} lowers the "

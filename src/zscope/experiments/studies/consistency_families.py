@@ -479,6 +479,7 @@ PAPER_MODELS = {"model": ORDER}
 STUDY = Study(
     name="consistency-families",
     minutes=21,
+    own_minutes=14,
     document="B",
     title="Do the causal block and consistency training act alike in three families?",
     rows=(

@@ -360,6 +360,7 @@ def _printed_mask(edges: dict[tuple[int, int], float | None]) -> list[list[float
 STUDY = Study(
     name="consistency-masks",
     minutes=15,
+    own_minutes=6,
     document="B",
     title="Are causal blocks sparse, and do their edges matter?",
     rows=(

@@ -217,6 +217,7 @@ CELEBA_SIZES = Grid(
 STUDY = Study(
     name="fondue-pressure",
     minutes=20,
+    own_minutes=16,
     document="D",
     title="Does FONDUE find fewer latents under a stronger prior?",
     rows=(

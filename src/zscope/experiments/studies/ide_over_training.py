@@ -552,6 +552,7 @@ def plot_layers(results: Results) -> Figure:
 STUDY = Study(
     name="ide-over-training",
     minutes=16,
+    own_minutes=5,
     document="D",
     title="What are the intrinsic dimensions of data, codes and layers?",
     rows=(

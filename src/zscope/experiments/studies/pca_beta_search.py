@@ -232,6 +232,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 STUDY = Study(
     name="pca-beta-search",
     minutes=6,
+    own_minutes=5,
     document="C",
     title="How does alignment depend on β, and which β is right?",
     rows=(Row("C-F3.7", "figure 3.7", "DS and DtO over β"),),

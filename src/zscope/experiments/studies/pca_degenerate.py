@@ -76,7 +76,8 @@ def claims(results: Results) -> Iterator[Claim]:
     square, wide = rows.where(rho=1.0), rows.where(rho=2.0)
     at_rest = mean_interval(wide.values("dto"))
     unused = sum(row.get("unused", 0) for row in rows)
-    ready = "" if at_rest and at_rest.high < 0.05 and not unused else "ρ = 2 has not converged"
+    settled = at_rest is not None and at_rest.high < 0.05 and not unused
+    ready = "" if settled else "ρ = 2 " + ("has not converged" if at_rest else "was not measured")
     chance = Control(
         "ρ = 2 is at rest (DtO below .05) and no latent is unused",
         not ready,

@@ -202,6 +202,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 STUDY = Study(
     name="pca-perturbed-sweep",
     minutes=16,
+    own_minutes=12,
     document="C",
     title="Can another strength restore what the change has removed?",
     rows=tuple(

@@ -225,6 +225,7 @@ ELSEWHERE = "At scale paper the grid sprites has the runs on all three datasets.
 STUDY = Study(
     name="regime-classifier",
     minutes=6,
+    own_minutes=3,
     document="D",
     title="Do encoders learn what classifiers learn?",
     rows=(Row("D-C.1", "figure C.1", "classifiers and β-VAEs on three datasets"),),

@@ -450,6 +450,7 @@ def _counts(results: Results) -> Claim:
 STUDY = Study(
     name="regime-dynamics",
     minutes=14,
+    own_minutes=9,
     document="D",
     title="Which layers of VAEs are similar, early and late, weak and strong?",
     rows=(

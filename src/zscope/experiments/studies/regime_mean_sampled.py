@@ -395,6 +395,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 STUDY = Study(
     name="regime-mean-sampled",
     minutes=14,
+    own_minutes=10,
     document="D",
     title="Do passive latents make means more correlated than samples?",
     rows=(

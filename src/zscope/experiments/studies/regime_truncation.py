@@ -308,6 +308,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 STUDY = Study(
     name="regime-truncation",
     minutes=12,
+    own_minutes=6,
     document="D",
     title="Do means and samples agree without passive latents?",
     rows=(

@@ -304,6 +304,7 @@ def _plot_path(row: Mapping[str, Any], box: tuple[float, ...]) -> Figure:
 STUDY = Study(
     name="responses-maps",
     minutes=15,
+    own_minutes=3,
     document="A",
     title="Does the map of two latents that carry a factor show its manifold?",
     rows=(

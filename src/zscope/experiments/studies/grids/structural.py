@@ -25,6 +25,7 @@ __all__ = [
     "ONE_FACE_MODEL",
     "ORDER",
     "ROOM_CLASSIFIERS",
+    "SAMPLED",
     "SCORES",
     "SHAPE_LEFT_OUT",
     "STRUCTURED",
@@ -51,14 +52,17 @@ def printed_name(model: str, scale: str) -> str:
 
 NETWORK = {"backbone": "structural", "depth": 6, "filters": 16}
 _rooms = {
-    "data": ROOM_DATA, "split": ROOM_SPLIT, "latents": 6, **NETWORK, "steps": 1_500, "batch": 32,
+    "data": ROOM_DATA, "split": ROOM_SPLIT, "latents": 6, **NETWORK, "steps": 1_500, "batch": 16,
     "rate": 2e-3, "schedule": "cosine", "seeds": 4,
 }  # fmt: skip
 
+_variational = (
+    runs(model=["vae", "vlae-6"], reconstruction_weight=16, **_rooms)
+    + runs(model="beta-tcvae", beta=4, reconstruction_weight=16, **_rooms)
+)  # fmt: skip
+
 SCORES = Grid(
-    small=runs(model=["sae-6", "sae-3", "adaae-6", "ae", "wae"], **_rooms)
-    + runs(model=["vae", "vlae-6"], reconstruction_weight=16, **_rooms)
-    + runs(model="beta-tcvae", beta=4, reconstruction_weight=16, **_rooms),
+    small=runs(model=["sae-6", "sae-3", "adaae-6", "ae", "wae"], **_rooms) + _variational,
     paper=runs(model=["sae-2", "sae-3", "sae-4", "sae-6", "sae-12", "vlae-2", "vlae-3", "vlae-4",
                       "vlae-6", "vlae-12", "adaae-12", "ae", "wae", "vae"],
                data=["shapes3d", *MPI3D], **PUBLISHED)
@@ -67,6 +71,11 @@ SCORES = Grid(
     + runs(model="factor-vae", alpha=40, data=["shapes3d", *MPI3D], **PUBLISHED),
     small_notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
+)  # fmt: skip
+
+SAMPLED = replace(
+    SCORES, small=runs(model=["sae-6", "adaae-6", "ae"], **_rooms) + _variational,
+    small_notes="SAE-3, WAE, β-VAE 2 and FactorVAE 40 only at scale paper.",
 )  # fmt: skip
 
 ORDER = Grid(
@@ -126,8 +135,8 @@ _phases: Phases = {"steps": 800, "rate": 2e-3}, {"steps": 200, "rate": 1e-3}
 _published_phases: Phases = {"steps": 80_000}, {"steps": 20_000}
 _extrapolation = {
     **{key: value for key, value in _rooms.items() if key not in ("steps", "rate")},
-    "data": ONE_ROOM, "batch": 16,
-}  # fmt: skip
+    "data": ONE_ROOM,
+}
 _sphere, _angles = {"shape": (2,)}, {"orientation": (0, 1, 13, 14)}
 
 
@@ -165,7 +174,7 @@ ANGLES_LEFT_OUT = Grid(
 
 _classifier = {
     "model": "classifier", "data": ROOM_DATA, "split": ROOM_SPLIT, "backbone": "consistency",
-    "depth": 4, "filters": 32, "pools": 2, "head": (64, 16), "steps": 2_000, "batch": 64,
+    "depth": 4, "filters": 32, "pools": 2, "head": (64, 16), "steps": 1_000, "batch": 64,
     "rate": 2e-3, "schedule": "cosine", "seeds": 1,
 }  # fmt: skip
 _published_classifier = {**_classifier, "pools": 4, "steps": 20_000}

@@ -17,6 +17,7 @@ from torch import Tensor
 from zscope.autoencoder import WithFeatures, evaluation
 from zscope.experiments.studies.judging import Control
 from zscope.experiments.studies.trained import Trained
+from zscope.store import weights_checksum
 
 __all__ = ["ACCURATE", "Readers", "accuracy_control"]
 
@@ -42,15 +43,13 @@ class Readers:
             answer[recording.factors.names[column]] = float(right.mean())
         return answer
 
-    @cached_property
-    def _units(self) -> list[float]:
-        rows = [_features(each, each.recording().observations) for each in self.classifiers]
-        return [float(part.var(0).sum().sqrt()) or 1.0 for part in rows]
-
     def features(self, pictures: Tensor) -> Tensor:
         """Their last hidden layers, in units of their spread over held-out pictures."""
-        parts = [_features(each, pictures) for each in self.classifiers]
-        return torch.cat([part / unit for part, unit in zip(parts, self._units, strict=True)], 1)
+        return torch.cat([_features(each, pictures) / _unit(each) for each in self.classifiers], 1)
+
+    def features_of_held_out(self) -> Tensor:
+        """The same of the held-out pictures that `recording()` of a run on these data has."""
+        return torch.cat([_of_held_out(each) / _unit(each) for each in self.classifiers], 1)
 
     def read(self, pictures: Tensor) -> Tensor:
         """The value that each classifier reads, pictures x factors."""
@@ -60,6 +59,21 @@ class Readers:
                 parts = [each.model.encode(part).mean for part in pictures.split(PART)]
             columns.append(torch.cat(parts).argmax(1))
         return torch.stack(columns, 1)
+
+
+_held_out: dict[tuple[str, str | None], Tensor] = {}
+
+
+def _of_held_out(classifier: Trained) -> Tensor:
+    """Its features of held-out pictures; a process that measures many models finds them once."""
+    key = str(classifier.path), weights_checksum(classifier.path / "model.safetensors")
+    if key not in _held_out:
+        _held_out[key] = _features(classifier, classifier.recording().observations)
+    return _held_out[key]
+
+
+def _unit(classifier: Trained) -> float:
+    return float(_of_held_out(classifier).var(0).sum().sqrt()) or 1.0
 
 
 def _features(classifier: Trained, pictures: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ SUBSETS = ("full", "active", "mixed", "passive", "active+mixed", "active+passive
 def measure_probes(run: Trained) -> dict[str, Any]:
     """Accuracy of linear probes of each type, and of the controls of passive means."""
     recording = recorded(run)
-    options = {"samples": 300 if run.tiny else 3_000, "penalties": 4, "folds": 3}
+    options = {"samples": 300 if run.tiny else 3_000, "penalties": 3, "folds": 2}
     probe: Any = run.assay("type-probe", recording, **options)
     passive = variable_types(recording.variances).passive
     factors = recording.factors
@@ -132,7 +132,7 @@ def tabulate_probes(rows: Rows) -> Table:
             ])  # fmt: skip
     note = (
         "Mean accuracy over the five factors of logistic regressions on standardised latents; "
-        "2,000 rows train, 1,000 test, 4 penalties, 3 folds (published: 10,000, 5,000, 10, 5). "
+        "2,000 rows train, 1,000 test, 3 penalties, 2 folds (published: 10,000, 5,000, 10, 5). "
         "Empty: no latent of that type."
     )
     return Table("probes", "Accuracy of linear probes by type (figure 6.4)", cells, left=2,
