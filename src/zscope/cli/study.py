@@ -53,8 +53,8 @@ def list_(
 ) -> None:
     """List the studies: document, rows, cost at scale small, runs that are there already.
 
-    Minutes are about those on two cores at scale small: of the study alone, and its own if the
-    studies listed before it were run, with which it shares runs.
+    Minutes are about those on two cores at scale small: if nothing is trained yet, and after the
+    other studies, that is if all studies above it were run, whose runs it uses again.
 
     Examples:
 
@@ -89,7 +89,7 @@ def list_(
         return
     from zscope.results import text_table
 
-    header = ["study", "document", "question", "rows", "runs there", "minutes", "own"]
+    header = ["study", "document", "question", "rows", "runs there", "minutes", "after others"]
     table = [
         [
             row["name"], row["document"], row["title"], str(len(row["rows"])),

@@ -76,11 +76,13 @@ def claims(results: Results) -> Iterator[Claim]:
     square, wide = rows.where(rho=1.0), rows.where(rho=2.0)
     at_rest = mean_interval(wide.values("dto"))
     unused = sum(row.get("unused", 0) for row in rows)
-    settled = at_rest is not None and at_rest.high < 0.05 and not unused
-    ready = "" if settled else "ρ = 2 " + ("has not converged" if at_rest else "was not measured")
+    ready = "ρ = 2 was not measured"
+    if at_rest is not None:
+        ready = "" if at_rest.high < 0.05 else "ρ = 2 has not converged"
+        ready = ready or ("some latents are unused" if unused else "")
     chance = Control(
         "ρ = 2 is at rest (DtO below .05) and no latent is unused",
-        not ready,
+        None if at_rest is None else not ready,
         f"DtO {at_rest}, {unused} unused",
     )
     falling = rows.where(rho=[1.0, 1.2, 1.5])

@@ -227,7 +227,7 @@ class Study:
     tables: Callable[[Results], Iterable[Table]] = lambda results: ()
     figures: Callable[[Results], Iterable[Figure]] = lambda results: ()
     minutes: float | None = None  # about, on two cores at scale small with no run there yet
-    own_minutes: float | None = None  # of them, what is left if the studies listed before it ran
+    own_minutes: float | None = None  # the same after the studies above it in the list
     chosen: str = ""  # what was fixed or tuned before the first run that is judged
     changed: str = ""  # what was changed after seeing results, and why
     made: Mapping[str, MadeData] = field(default_factory=dict)  # data made before the runs

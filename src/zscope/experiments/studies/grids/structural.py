@@ -25,7 +25,6 @@ __all__ = [
     "ONE_FACE_MODEL",
     "ORDER",
     "ROOM_CLASSIFIERS",
-    "SAMPLED",
     "SCORES",
     "SHAPE_LEFT_OUT",
     "STRUCTURED",
@@ -56,13 +55,10 @@ _rooms = {
     "rate": 2e-3, "schedule": "cosine", "seeds": 4,
 }  # fmt: skip
 
-_variational = (
-    runs(model=["vae", "vlae-6"], reconstruction_weight=16, **_rooms)
-    + runs(model="beta-tcvae", beta=4, reconstruction_weight=16, **_rooms)
-)  # fmt: skip
-
 SCORES = Grid(
-    small=runs(model=["sae-6", "sae-3", "adaae-6", "ae", "wae"], **_rooms) + _variational,
+    small=runs(model=["sae-6", "sae-3", "adaae-6", "ae", "wae"], **_rooms)
+    + runs(model=["vae", "vlae-6"], reconstruction_weight=16, **_rooms)
+    + runs(model="beta-tcvae", beta=4, reconstruction_weight=16, **_rooms),
     paper=runs(model=["sae-2", "sae-3", "sae-4", "sae-6", "sae-12", "vlae-2", "vlae-3", "vlae-4",
                       "vlae-6", "vlae-12", "adaae-12", "ae", "wae", "vae"],
                data=["shapes3d", *MPI3D], **PUBLISHED)
@@ -71,11 +67,6 @@ SCORES = Grid(
     + runs(model="factor-vae", alpha=40, data=["shapes3d", *MPI3D], **PUBLISHED),
     small_notes="β-VAE 2 and FactorVAE 40 only at scale paper.",
     tiny={"data": "rooms?resolution=16&pictures=460"},
-)  # fmt: skip
-
-SAMPLED = replace(
-    SCORES, small=runs(model=["sae-6", "adaae-6", "ae"], **_rooms) + _variational,
-    small_notes="SAE-3, WAE, β-VAE 2 and FactorVAE 40 only at scale paper.",
 )  # fmt: skip
 
 ORDER = Grid(

@@ -47,8 +47,11 @@ class Readers:
         """Their last hidden layers, in units of their spread over held-out pictures."""
         return torch.cat([_features(each, pictures) / _unit(each) for each in self.classifiers], 1)
 
-    def features_of_held_out(self) -> Tensor:
-        """The same of the held-out pictures that `recording()` of a run on these data has."""
+    def features_of_held_out(self, run: Trained) -> Tensor:
+        """The same of the pictures of `run.recording()`."""
+        data = run.run.config["data"]
+        if any(each.run.config["data"] != data for each in self.classifiers):  # other splits
+            return self.features(run.recording().observations)
         return torch.cat([_of_held_out(each) / _unit(each) for each in self.classifiers], 1)
 
     def read(self, pictures: Tensor) -> Tensor:
