@@ -119,6 +119,8 @@ def bounded(sentence: str, values: Mapping[Any, float], expect: Expect) -> Contr
 
 def noise_like(codes: Tensor, seed: int = 0) -> Tensor:
     """Independent Gaussian noise with the mean and the variance of each column."""
+    if codes.numel() == 0:  # no latents of that type
+        return codes
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(codes.shape, generator=generator, dtype=codes.dtype)
     return codes.mean(0) + noise * codes.std(0, correction=0)
