@@ -522,6 +522,5 @@ STUDY = Study(
     "weight, and before any order was: shape or orientation must have been learned in 4 seeds. The "
     "interval of the gain over untrained models, not its mean, must be above 0. To save time, "
     "after a first run had been judged: batches of 16 rooms instead of 32. In that first run E-F4 "
-    "c1.large.1 held (1.14); c1.1 and c1.2 were undecided because of a control, now they are "
-    "because of their intervals.",
+    "c1.large.1 held (1.14); c1.1 and c1.2 were undecided there, too, because a control failed.",
 )  # fmt: skip
