@@ -384,8 +384,8 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="hybrid-sampling",
-    minutes=21,
-    own_minutes=10,
+    minutes=26,
+    own_minutes=12,
     document="E",
     title="Do recombined codes give better pictures than the prior?",
     rows=(
