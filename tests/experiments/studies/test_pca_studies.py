@@ -334,6 +334,22 @@ def test_the_rotation_of_a_square_is_arbitrary_only_if_scores_spread(spread, see
     assert seen["c3"].verdict_text == verdict
 
 
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [(None, "ρ = 2 was not measured"), ({"dto": 0.2, "unused": 0}, "ρ = 2 has not converged"),
+     ({"dto": 0.01, "unused": 1}, "some latents are unused")],
+)  # fmt: skip
+def test_squares_that_are_not_at_rest_are_not_judged(values, reason):
+    usual = {"group": "squares", "angle": 0.1, "ratio": 1.0, "unused": 0}
+    rows = [{**usual, "rho": rho, "seed": seed, "ds": rho, "dto": 1 / rho + seed / 1e3}
+            for rho in (1.0, 1.2, 1.5) for seed in range(20, 28)]  # fmt: skip
+    if values:
+        rows += [{**usual, "rho": 2.0, "seed": seed, "ds": 2.0, **values} for seed in range(20, 28)]
+    seen = {each.name: each for each in pca_degenerate.claims(made_up(rows))
+            if each.row == "C-T3.4"}  # fmt: skip
+    assert seen["c1"].verdict_text == f"undecided ({reason})"
+
+
 def test_hits_among_the_best_are_judged_by_an_urn():
     # All four hits among 24 are the four best: 1 / (24 choose 4).
     assert restarts._more_often([1.0] * 4, [0.0] * 20).value == pytest.approx(1 / 10626)

@@ -14,6 +14,7 @@ from made_up import (
     results_of,
 )
 
+import zscope as zs
 from zscope.experiments import studies
 from zscope.experiments.studies import (
     regime_classifier,
@@ -24,6 +25,7 @@ from zscope.experiments.studies import (
 from zscope.experiments.studies.judging import FAILS, HOLDS, UNDECIDED
 from zscope.experiments.studies.shared.dynamics_comparisons import COUNTS, FEATURES
 from zscope.experiments.studies.study import Results
+from zscope.experiments.studies.trained import TrainedRuns
 
 SEEDS = range(20, 26)
 BELOW = "the CKA of untrained encoders is below .8"
@@ -518,3 +520,16 @@ class TestMeansAndSamples:
                                 lambda seed: (1, 3, 6) if seed < 24 else (2,) * 3)  # fmt: skip
         assert exceptions(results) == {}
         assert claims_of(results)["D-F6.6a c2"].interval.n == 4
+
+
+def test_rate_and_distortion_in_parts_are_those_of_all_observations(tmp_path):
+    data = zs.data.load("digits")  # 1,797 pictures: two parts
+    model = zs.models.build("vae", shape=data.shape, latents=3, hidden=(16,), seed=0)
+    zs.train(model, data, steps=50, batch=64, seed=0, out=tmp_path / "run", progress=False)
+    rows = [{"run": "run", "group": "beta", "seed": 0, "data": "digits"}]
+    run = TrainedRuns(rows, tmp_path, scale="small")["run"]
+    parts = regime_types._rate_and_distortion(run)
+    whole = zs.assays.rate_distortion(run.recording(samples=len(data)), samples=len(data))
+    assert parts["rate_nats"] == pytest.approx(whole.rate, rel=1e-5)
+    error = whole.standard_errors["distortion"]  # codes are drawn anew
+    assert parts["distortion"] == pytest.approx(whole.distortion, abs=error)

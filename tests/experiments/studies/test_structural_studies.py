@@ -208,7 +208,8 @@ def test_published_scores_are_those_of_four_tables():
 
 def score_rows(dci, turned=0.1):
     return [
-        {"group": "models", "model": model, "seed": seed, "data": "rooms", "turned": turned,
+        {"group": "models", "model": model, "seed": seed, "data": "rooms",
+         "turned": turned(seed) if callable(turned) else turned,
          "dci": value * spread(seed, k), "mig": value / 2 * spread(seed, k), "dci_chance": 0.01,
          "untrained_dci": 0.02, "untrained_mig": 0.01, "mig_chance": 0.0,
          "completeness": value, "completeness_other_pairs": value,
@@ -232,6 +233,13 @@ def test_scores_decide_the_claims_of_table_1_and_a_rotation_is_a_control():
     assert score_verdicts(DCI, turned=0.4)["c7"].verdict == UNDECIDED
     assert score_verdicts({**DCI, "sae-6": 0.05})["c7"].verdict == FAILS
     assert score_verdicts({**DCI, "adaae-6": 0.3})["c8"].verdict == FAILS
+
+
+@pytest.mark.parametrize(("scatter", "verdict"), [(0.002, HOLDS), (0.03, UNDECIDED)])
+def test_turned_codes_must_fall_in_more_than_the_mean(scatter, verdict):
+    """.04 above AE on average, where .05 is allowed."""
+    claims = score_verdicts(DCI, turned=lambda seed: 0.14 + scatter * (-1) ** seed)
+    assert claims["c1"].verdict == verdict
 
 
 def test_errors_decide_the_claims_of_figure_2():

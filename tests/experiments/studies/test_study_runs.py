@@ -145,12 +145,14 @@ def test_a_study_that_cannot_be_run_does_not_stop_the_others(tmp_path, monkeypat
 def test_the_list_counts_runs_that_another_study_has_trained(tmp_path, monkeypatch):
     text = OWN.replace("seed == 21", "seed == 99")
     (tmp_path / "own.py").write_text(text)
-    (tmp_path / "more.py").write_text(text.replace('"own"', '"more"').replace("seeds=2", "seeds=3"))
+    more = text.replace('name="own"', 'name="more", minutes=5, own_minutes=2')
+    (tmp_path / "more.py").write_text(more.replace("seeds=2", "seeds=3"))
     files = [str(tmp_path / "own.py"), str(tmp_path / "more.py")]
     monkeypatch.setattr(studies, "names", lambda: files)
     words = ("study", "list", "--out", tmp_path / "out", "--json")
     before = json.loads(invoke(*words).output)["studies"]
     assert [(row["there"], row["runs"]) for row in before] == [(0, 2), (0, 3)]
+    assert [(row["minutes"], row["own_minutes"]) for row in before] == [(None, None), (5, 2)]
     studies.run_study(studies.load(files[0]), tmp_path / "out", jobs=1)
     after = json.loads(invoke(*words).output)["studies"]
     assert [(row["there"], row["runs"]) for row in after] == [(2, 2), (2, 3)]

@@ -4,10 +4,10 @@ Reconstruction loss on held-out data and accuracy of boosted trees on the means,
 latents, for VAEs, deterministic autoencoders, β-VAEs and DIP-VAE-II; beside them the answers of
 FONDUE by traces, by information (IB) and by intrinsic dimensions, from the same runs at half of
 their training. Under other strengths, training ends there at scale small, and elbows are those of
-the models that are searched. Sprites (2 x 128 tanh,
-3,750 steps), digits (2 x 64, 4,000) and Fashion-MNIST (2 x 128, 2,000) take the place of dSprites,
-Symsol and CelebA. The document reads elbows off its figures; here two rules do: the size farthest
-below the chord of the curve, and the first within 2 % of the best.
+the models that are searched. Sprites (2 x 128 tanh, 3,750 steps), digits (2 x 64, 4,000) and
+Fashion-MNIST (2 x 128, 2,000) take the place of dSprites, Symsol and CelebA. The document reads
+elbows off its figures; here two rules do: the size farthest below the chord of the curve, and the
+first within 2 % of the best.
 
 Beware: both rules depend on the sizes that were trained, the chord most of all, so strengths are
 compared over the same sizes. An elbow may be one of the data and not of the model: PCA with as many
