@@ -41,8 +41,12 @@ def bernoulli_nll(logits: Tensor, x: Tensor) -> PerSample:
     For grey pixels this is the cross-entropy, whose minimum is not 0 but the sum of the
     pixels' own entropies.
     """
-    losses = F.binary_cross_entropy_with_logits(logits.to(x.dtype), x, reduction="none")
-    return losses.sum(_feature_axes(x))
+    # As fast as binary_cross_entropy_with_logits, and twice as fast in an ensemble, where that is
+    # taken apart into some thirty operations.
+    logits = logits.to(x.dtype)
+    return torch.addcmul(F.softplus(logits, threshold=40), x, logits, value=-1).sum(
+        _feature_axes(x)
+    )
 
 
 def gaussian_nll(mean: Tensor, x: Tensor, gamma: Number) -> PerSample:

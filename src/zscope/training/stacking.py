@@ -46,6 +46,9 @@ class Stack:
     `models` and `alone`, an optimiser for each of them, are for files: `hand_out` gives each
     member its weights and its state of the optimiser; `take_in` takes the weights of all, and
     the states of those that are `given`.
+
+    Matrices are stored as inputs x outputs: so a batched product gives their gradients, which
+    would otherwise be copied at every step.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class Stack:
         self.feed = Feed(first, dataset, device)
         self.noise = Noise(first, *self.feed.at(self.config, 0), [own.seed for own in configs])
         parameters, self.buffers = stack_module_state([_Forward(model) for model in models])
-        self.parameters: dict[str, Tensor] = parameters
-        self.weights = {name.removeprefix("model."): p for name, p in parameters.items()}
+        self.stored = {name: _turned(p).detach().contiguous() for name, p in parameters.items()}
+        for name, stack in self.stored.items():
+            stack.requires_grad_(parameters[name].requires_grad)
+        self.weights = {name.removeprefix("model."): p for name, p in self.stored.items()}
         self.optimisers = make_optimisers(first, self.config, self.weights)
         self.alone = [make_optimisers(model, self.config) for model in models]
         self.numbers = {
@@ -79,6 +84,11 @@ class Stack:
         arguments, constants = self._arguments(step)
         return (self.plain or self._together(constants))(self.parameters, *arguments)
 
+    @property
+    def parameters(self) -> dict[str, Tensor]:
+        """The stacked weights in the shapes that the modules know."""
+        return {name: _turned(stack) for name, stack in self.stored.items()}
+
     def update(self, outputs: Outputs, step: int) -> None:
         update(self.optimisers, outputs[0].sum(), self.config, step, clip_each)
 
@@ -86,11 +96,11 @@ class Stack:
     def hand_out(self) -> None:
         for member, (model, alone) in enumerate(zip(self.models, self.alone, strict=True)):
             for name, parameter in model.named_parameters():
-                parameter.copy_(self.weights[name][member])
+                parameter.copy_(_turned(self.weights[name])[member])
             for role, optimiser in self.optimisers.items():
                 for stack, own in zip(_tensors(optimiser), _tensors(alone[role]), strict=True):
                     alone[role].state[own] = {
-                        key: value if key == "step" else value[member]
+                        key: value if key == "step" else _turned(value)[member].contiguous()
                         for key, value in optimiser.state[stack].items()
                     }
 
@@ -98,7 +108,7 @@ class Stack:
     def take_in(self, given: Sequence[int]) -> None:
         members = [dict(model.named_parameters()) for model in self.models]
         for name, stack in self.weights.items():
-            stack.copy_(torch.stack([own[name] for own in members]))
+            stack.copy_(_turned(torch.stack([own[name] for own in members])))
         for role, optimiser in self.optimisers.items():
             # What a member without a state of its own gets does not matter, only its shape.
             alone = [self.alone[k if k in given else given[0]][role] for k in range(len(members))]
@@ -106,7 +116,9 @@ class Stack:
             for stack, parameters in zip(_tensors(optimiser), places, strict=True):
                 states = [own.state[p] for own, p in zip(alone, parameters, strict=True)]
                 optimiser.state[stack] = {
-                    key: value if key == "step" else torch.stack([own[key] for own in states])
+                    key: value
+                    if key == "step"
+                    else _turned(torch.stack([own[key] for own in states])).contiguous()
                     for key, value in states[0].items()
                 }
 
@@ -148,7 +160,7 @@ class Stack:
         detached = {name: stack.detach() for name, stack in self.parameters.items()}
         plain: Callable[..., Outputs] = make_fx(together)(detached, *arguments)
         # A trace may drop a detach: it is used only if its gradients are the true ones.
-        trained = [stack for stack in self.parameters.values() if stack.requires_grad]
+        trained = [stack for stack in self.stored.values() if stack.requires_grad]
         gradients = [
             torch.autograd.grad(
                 run(self.parameters, *arguments)[0].sum(), trained, allow_unused=True
@@ -193,6 +205,11 @@ def clip_each(parameters: list[Tensor], largest: float) -> None:
     factors = (largest / (norms + 1e-6)).clamp(max=1)
     for gradient in gradients:
         gradient.mul_(factors.reshape(-1, *[1] * (gradient.ndim - 1)))
+
+
+def _turned(stack: Tensor) -> Tensor:
+    """Stacked matrices with their inputs first, or the other way round; anything else as it is."""
+    return stack.mT if stack.ndim == 3 else stack
 
 
 def _tensors(optimiser: torch.optim.Optimizer) -> list[Tensor]:
