@@ -14,7 +14,8 @@ than in the next, so that the fastest turn of each trainer would compare differe
 Required: within 5 % of the bare loop for the convolutional network of Locatello et al. on
 64x64, within 10 % for the perceptron on 28x28, and faster than pythae on both. Also ten
 helix VAEs trained together (`zs.train_ensemble`) in less than 3x the time of one, and eight
-perceptrons of 2 x 128 units on 16x16, which have more arithmetic, in less than 4x.
+perceptrons of 2 x 128 units on 16x16, which have more arithmetic, in less than 4x; `--only
+together` measures these alone.
 
     python benchmarks/training.py [--turns 5] [--only together]
 """
@@ -174,12 +175,11 @@ def together(case: str, count: int, steps: int) -> float:
 
     import zscope as zs
 
-    options = {"latents": 2, "hidden": (32, 32, 32, 32)}
-    data = zs.data.load("helix")
-    if case == "pictures":
-        options = {"latents": 10, "hidden": (128, 128)}
-        pictures = torch.rand(SAMPLES, 1, 16, 16, generator=torch.Generator().manual_seed(0))
-        data = zs.data.from_arrays(pictures)
+    if case == "helix":
+        data, options = zs.data.load("helix"), {"latents": 2, "hidden": (32, 32, 32, 32)}
+    else:
+        x = torch.rand(SAMPLES, 1, 16, 16, generator=torch.Generator().manual_seed(0))
+        data, options = zs.data.from_arrays(x), {"latents": 10, "hidden": (128, 128)}
 
     def build(seed):
         return zs.models.build("vae", shape=data.shape, backbone="mlp", seed=seed, **options)
@@ -245,7 +245,7 @@ def turn(python: str, contender: str, case: str) -> list[float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--only", choices=["together"], help="ensembles, without peers")
+    parser.add_argument("--only", choices=["together"], help="ensembles alone")
     parser.add_argument("--worker", nargs=2, metavar=("CONTENDER", "CASE"))
     options = parser.parse_args()
     if options.worker:

@@ -112,6 +112,20 @@ def test_bernoulli_of_grey_pixels_is_softplus_minus_product(seed):
     assert torch.allclose(bernoulli_nll(logits, x), expected)
 
 
+@pytest.mark.parametrize("logit", [21.0, 25.0, 30.0])
+def test_what_a_confident_pixel_still_costs_is_not_rounded_away(logit):
+    """log(1 + e^-a), which torch's own softplus leaves out above 20."""
+    a = torch.tensor([[logit]], dtype=torch.float64)
+    excess = bernoulli_nll(a, torch.zeros_like(a)).item() - logit
+    assert excess == pytest.approx(math.log1p(math.exp(-logit)), abs=4e-15)
+    assert abs(excess) > 0
+
+
+def test_bernoulli_refuses_logits_of_another_shape():
+    with pytest.raises(DataError, match=r"\(4, 1\) for observations of shape \(4, 7\)"):
+        bernoulli_nll(torch.zeros(4, 1), torch.zeros(4, 7))
+
+
 def test_bernoulli_is_exact_where_probabilities_round_to_one():
     logits = torch.tensor([[200.0, -200.0]])
     assert bernoulli_nll(logits, torch.tensor([[0.0, 1.0]])).item() == 400

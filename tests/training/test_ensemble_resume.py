@@ -95,6 +95,49 @@ def test_an_interrupted_ensemble_is_saved_and_resumed(tmp_path, monkeypatch, who
     assert [run.model.divergence_weight for run in runs] == [1.0, 6.0]
 
 
+PICTURES = np.random.default_rng(3).random((60, 1, 8, 8)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "settings"),
+    [
+        ("beta-vae", {"hidden": (4, 4)}, {}),
+        ("beta-vae", {"hidden": (4, 4)}, {"optimiser": "adagrad"}),
+        ("factor-vae", {"hidden": (4, 4), "discriminator": (4, 4)}, {}),
+        ("beta-vae", {"backbone": "locatello"}, {}),
+    ],
+    ids=["square matrices", "adagrad", "rivals", "kernels"],
+)
+def test_states_of_every_shape_are_those_of_single_runs_and_are_resumed(
+    tmp_path, monkeypatch, model, options, settings
+):
+    """Of a square matrix, a turned one would not be noticed by its shape."""
+    rows = np.random.default_rng(2).random((60, 4)).astype(np.float32)
+    data = PICTURES if "backbone" in options else rows
+
+    def make(seed):
+        return zs.models.build(model, shape=data.shape[1:], latents=4, seed=seed, **options)
+
+    def run(out, **more):
+        given = {"steps": 12, "batch": 16, "rate": 1e-2, "clip": 1.0, "checkpoint_every": 3,
+                 **settings, **more}  # fmt: skip
+        return zs.train_ensemble(make, data, seeds=SEEDS, out=out, **given)
+
+    run(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        kill_at(patch, "write_checkpoint", 6)  # the first member is a checkpoint ahead
+        with pytest.raises(Killed):
+            run(tmp_path / "killed")
+    run(tmp_path / "killed", resume=True)
+    assert content(tmp_path / "killed") == content(tmp_path / "whole")
+    few = {"steps": 3, "batch": 16, "rate": 1e-2, "clip": 1.0, **settings}
+    member = zs.train_ensemble(make, data, seeds=SEEDS, **few)[1].model
+    alone = zs.train(make(3), data, seed=3, **few).model
+    weights = dict(member.named_parameters())
+    for name, expected in alone.named_parameters():
+        assert torch.allclose(weights[name], expected, rtol=1e-3, atol=1e-5), name
+
+
 # Two members have a checkpoint at steps 3, 5, 6 and 9 and weights at the end. The JSON files are
 # run.json: four at the start, one at each checkpoint, one at the end.
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ class Stack:
     member its weights and its state of the optimiser; `take_in` takes the weights of all, and
     the states of those that are `given`.
 
-    Matrices are stored as inputs x outputs: so a batched product gives their gradients, which
-    would otherwise be copied at every step.
+    `weights`, those that the optimisers see, have their matrices turned, inputs x outputs: so a
+    batched product gives the gradients of linear layers, which would otherwise be copied at every
+    step. The modules are given `parameters`, the same weights turned back.
     """
 
     def __init__(
@@ -63,10 +64,9 @@ class Stack:
         self.feed = Feed(first, dataset, device)
         self.noise = Noise(first, *self.feed.at(self.config, 0), [own.seed for own in configs])
         parameters, self.buffers = stack_module_state([_Forward(model) for model in models])
-        self.stored = {name: _turned(p).detach().contiguous() for name, p in parameters.items()}
-        for name, stack in self.stored.items():
-            stack.requires_grad_(parameters[name].requires_grad)
-        self.weights = {name.removeprefix("model."): p for name, p in self.stored.items()}
+        self.weights = {
+            name.removeprefix("model."): _stored(stack) for name, stack in parameters.items()
+        }
         self.optimisers = make_optimisers(first, self.config, self.weights)
         self.alone = [make_optimisers(model, self.config) for model in models]
         self.numbers = {
@@ -86,8 +86,8 @@ class Stack:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """The stacked weights in the shapes that the modules know."""
-        return {name: _turned(stack) for name, stack in self.stored.items()}
+        """The stacked weights by the names and in the shapes that the modules know."""
+        return {f"model.{name}": _turned(stack) for name, stack in self.weights.items()}
 
     def update(self, outputs: Outputs, step: int) -> None:
         update(self.optimisers, outputs[0].sum(), self.config, step, clip_each)
@@ -100,7 +100,7 @@ class Stack:
             for role, optimiser in self.optimisers.items():
                 for stack, own in zip(_tensors(optimiser), _tensors(alone[role]), strict=True):
                     alone[role].state[own] = {
-                        key: value if key == "step" else _turned(value)[member].contiguous()
+                        key: value if key == "step" else _turned(value)[member]
                         for key, value in optimiser.state[stack].items()
                     }
 
@@ -116,9 +116,7 @@ class Stack:
             for stack, parameters in zip(_tensors(optimiser), places, strict=True):
                 states = [own.state[p] for own, p in zip(alone, parameters, strict=True)]
                 optimiser.state[stack] = {
-                    key: value
-                    if key == "step"
-                    else _turned(torch.stack([own[key] for own in states])).contiguous()
+                    key: value if key == "step" else _like(stack, [own[key] for own in states])
                     for key, value in states[0].items()
                 }
 
@@ -160,7 +158,7 @@ class Stack:
         detached = {name: stack.detach() for name, stack in self.parameters.items()}
         plain: Callable[..., Outputs] = make_fx(together)(detached, *arguments)
         # A trace may drop a detach: it is used only if its gradients are the true ones.
-        trained = [stack for stack in self.stored.values() if stack.requires_grad]
+        trained = [stack for stack in self.weights.values() if stack.requires_grad]
         gradients = [
             torch.autograd.grad(
                 run(self.parameters, *arguments)[0].sum(), trained, allow_unused=True
@@ -210,6 +208,21 @@ def clip_each(parameters: list[Tensor], largest: float) -> None:
 def _turned(stack: Tensor) -> Tensor:
     """Stacked matrices with their inputs first, or the other way round; anything else as it is."""
     return stack.mT if stack.ndim == 3 else stack
+
+
+def _stored(stack: Tensor) -> Tensor:
+    """Stacked weights as they are stored; kernels keep their memory format."""
+    if stack.ndim != 3:
+        return stack
+    return stack.detach().mT.contiguous().requires_grad_(stack.requires_grad)
+
+
+def _like(stack: Tensor, states: list[Tensor]) -> Tensor:
+    """The states of all members, stacked in the memory order of the weights.
+
+    A fused optimiser goes through weights and states in the order of their memory.
+    """
+    return torch.empty_like(stack, requires_grad=False).copy_(_turned(torch.stack(states)))
 
 
 def _tensors(optimiser: torch.optim.Optimizer) -> list[Tensor]:
