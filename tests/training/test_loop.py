@@ -21,6 +21,7 @@ from zscope.randomness import seed_of
 from zscope.training import TrainConfig
 from zscope.training.feeding import batch_rows
 from zscope.training.keeping import how_to_resume
+from zscope.training.loop import make_optimisers
 
 ROWS = np.random.default_rng(0).normal(size=(256, 4)).astype(np.float32) @ np.diag([2, 1, 0.1, 0.1])
 ROWS = ROWS.astype(np.float32)
@@ -74,6 +75,61 @@ def test_a_bare_loop_by_hand_gives_the_same_bits():
         loss.backward()
         optimiser.step()
     assert same(weights(run), model.state_dict())
+
+
+def denormals_are_zero():
+    return float(torch.tensor(1e-39) * 1) == 0
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "ensemble"])
+def test_denormal_numbers_are_flushed_during_training_only(together):
+    seen = []
+
+    def monitor(losses):
+        seen.append(denormals_are_zero())
+        return {}
+
+    def build(seed):
+        return zs.models.build("vae", shape=(3,), latents=2, hidden=(4,), seed=seed)
+
+    rows = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    assert not denormals_are_zero()
+    if together:
+        zs.train_ensemble(build, rows, seeds=[0, 1], steps=4, monitor=monitor)
+    else:
+        zs.train(build(0), rows, steps=4, monitor=monitor)
+    assert seen
+    assert all(seen)
+    assert not denormals_are_zero()
+    with pytest.raises(TrainingError):
+        zs.train(build(0), rows, steps=40, rate=1e30)
+    assert not denormals_are_zero()
+
+
+def test_moments_that_fade_to_denormals_leave_the_same_weights(monkeypatch):
+    """Features that are 0 but in the first batch: their moments fade for 1,200 steps."""
+    rows = np.random.default_rng(0).random((9600, 8)).astype(np.float32)
+    rows[:, 4:] = 0
+    rows[batch_rows(TrainConfig(steps=1200, batch=8), len(rows), 0), 4:] = 1
+    smallest = []
+
+    def train():
+        model = zs.models.build("ae", shape=(8,), latents=2, hidden=(8,), seed=0)
+        made = []
+        monkeypatch.setattr(
+            "zscope.training.loop.make_optimisers",
+            lambda *given: made.append(make_optimisers(*given)) or made[0],
+        )
+        weights = zs.train(model, rows, steps=1200, batch=8, rate=1e-3).model.state_dict()
+        moments = [state["exp_avg"].abs() for state in made[0]["main"].state.values()]
+        smallest.append(min(float(each[each > 0].min()) for each in moments))
+        return weights
+
+    first = train()
+    monkeypatch.setattr(torch, "set_flush_denormal", lambda mode: True)
+    second = train()
+    assert smallest[1] < 1e-38 <= smallest[0]
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_does_not():

@@ -41,6 +41,7 @@ from zscope.training.loop import (
     Measure,
     configure,
     describe,
+    flush_denormals,
     pick_device,
     trainable,
     watch_interrupts,
@@ -184,7 +185,7 @@ class Members:
             self.runs[k].save()
         bar = show(progress, config.steps, first, f"{dataset.name} × {len(self.runs)}")
         how = None if self.runs[0].path is None else HOW
-        with resumable(how), watch_interrupts() as interrupted, bar:
+        with resumable(how), watch_interrupts() as interrupted, flush_denormals(), bar:
             for step in range(first, config.steps):
                 outputs = stack.losses(step)
                 self.check_losses(outputs, step)

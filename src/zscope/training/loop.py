@@ -46,8 +46,8 @@ from zscope.training.progress import Progress, collapse_warning, show
 from zscope.types import Codes
 
 __all__ = [
-    "Measure", "configure", "describe", "make_optimisers", "pick_device", "run_loop", "train",
-    "trainable", "update", "watch_interrupts",
+    "Measure", "configure", "describe", "flush_denormals", "make_optimisers", "pick_device",
+    "run_loop", "train", "trainable", "update", "watch_interrupts",
 ]  # fmt: skip
 
 # What to add to a row of the history, from the posterior variances of its batch.
@@ -239,7 +239,7 @@ def run_loop(
             delete_old_checkpoints(path, config)
 
     how = how_to_resume(path, config, dataset.provenance.get("root"))
-    with resumable(how), watch_interrupts() as interrupted, bar:
+    with resumable(how), watch_interrupts() as interrupted, flush_denormals(), bar:
         for step in range(first, config.steps):
             log = step % config.log_every == 0
             x, extras = feed.at(config, step, rank)
@@ -283,6 +283,22 @@ def run_loop(
             run.save()
             delete_old_checkpoints(path, config, finished=True)
     return run
+
+
+@contextmanager
+def flush_denormals() -> Iterator[None]:
+    """Within this block, numbers too small for full precision (below 1e-38) are 0.
+
+    Where a pixel is nearly always black, the moments of its weights fade to such numbers, and
+    processors take many times as long to multiply them. Weights are the same: nothing so small
+    changes them.
+    """
+    before = float(torch.tensor(1e-39) * 1) == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 def pick_device(config: TrainConfig, rank: int) -> torch.device:

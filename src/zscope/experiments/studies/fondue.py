@@ -540,7 +540,7 @@ def plot_starts(results: Results) -> Any:
 
 STUDY = Study(
     name="fondue",
-    minutes=18,
+    minutes=14,
     document="D",
     title="Does FONDUE's number of latents depend on training, start, criterion or search?",
     rows=(

@@ -216,8 +216,8 @@ CELEBA_SIZES = Grid(
 
 STUDY = Study(
     name="fondue-pressure",
-    minutes=20,
-    own_minutes=16,
+    minutes=10,
+    own_minutes=7,
     document="D",
     title="Does FONDUE find fewer latents under a stronger prior?",
     rows=(

@@ -109,7 +109,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 
 STUDY = Study(
     name="pca-perturbed-rooms",
-    minutes=18,
+    minutes=14,
     document="C",
     title="Does a small change of rooms remove the disentanglement?",
     rows=(

@@ -417,7 +417,7 @@ def _graph(panel: Mapping[str, Any]) -> Any:
 
 STUDY = Study(
     name="responses-disentanglement",
-    minutes=19,
+    minutes=16,
     document="A",
     title="Does the conditioned response matrix see what other scores see?",
     rows=(

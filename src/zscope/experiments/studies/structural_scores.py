@@ -467,7 +467,7 @@ def plot_figures(results: Results) -> Iterator[Figure]:
 NEEDS = "needs MPI3D, whose pictures are not built in (--scale paper)"
 STUDY = Study(
     name="structural-scores",
-    minutes=22,
+    minutes=15,
     document="E",
     title="Do structural decoders disentangle without regularisation?",
     rows=(
