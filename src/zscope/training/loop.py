@@ -290,8 +290,8 @@ def flush_denormals() -> Iterator[None]:
     """Within this block, numbers too small for full precision (below 1e-38) are 0.
 
     Where a pixel is nearly always black, the moments of its weights fade to such numbers, and
-    processors take many times as long to multiply them. Weights are the same: nothing so small
-    changes them.
+    processors take many times as long to multiply them. Next to weights of usual size, steps so
+    small are lost in rounding anyway.
     """
     before = float(torch.tensor(1e-39) * 1) == 0
     torch.set_flush_denormal(True)
