@@ -16,6 +16,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Autoencoder": "zscope.autoencoder",
+    "Layout": "zscope.layout",
     "Posterior": "zscope.autoencoder",
     "Losses": "zscope.autoencoder",
     "Trainable": "zscope.autoencoder",
@@ -108,6 +109,7 @@ if TYPE_CHECKING:
     from zscope.experiments.sweeps import sweep
     from zscope.experiments.training import train, train_ensemble
     from zscope.explorer import explore
+    from zscope.layout import Layout
     from zscope.loading import load
     from zscope.recording import Recording, record
     from zscope.report.build import Report, assay

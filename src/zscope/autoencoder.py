@@ -37,6 +37,7 @@ import torch
 from torch import Tensor, nn
 
 from zscope.errors import InterfaceError, Undefined
+from zscope.layout import LatentScaling, Layout
 from zscope.randomness import Source, normal
 from zscope.scaling import Scaling
 from zscope.types import Codes, PerSample, Scalar, as_tensor
@@ -67,12 +68,15 @@ class Posterior:
     q(z | x) = N(mean, diag(std^2))            with `std`
     q(z | x) = N(mean, L L^T)                  with `scale_tril` = L, lower triangular
     q(z | x) = a point mass at the mean        with neither (a deterministic encoder)
+
+    `layout` says which channel and place each latent belongs to, if the latents are maps.
     """
 
-    __slots__ = ("mean", "scale_tril", "std")
+    __slots__ = ("layout", "mean", "scale_tril", "std")
     mean: Tensor
     std: Tensor | None
     scale_tril: Tensor | None
+    layout: Layout | None
 
     def __init__(
         self,
@@ -80,6 +84,7 @@ class Posterior:
         std: Tensor | np.ndarray | None = None,
         *,
         scale_tril: Tensor | np.ndarray | None = None,
+        layout: Layout | None = None,
     ) -> None:
         mean = _real(mean)
         std = None if std is None else _real(std)
@@ -106,7 +111,17 @@ class Posterior:
                 f"Posterior: scale_tril has shape {tuple(scale_tril.shape)}, expected {expected} "
                 "(samples x latents x latents). Is it the Cholesky factor of each covariance?"
             )
-        self.mean, self.std, self.scale_tril = mean, std, scale_tril
+        if layout is not None and layout.latents != mean.shape[1]:
+            raise InterfaceError(
+                f"Posterior: the layout {layout} has {layout.latents:,} latents, and the mean has "
+                f"{mean.shape[1]:,}. Are channels and places those of this model?"
+            )
+        if layout is not None and scale_tril is not None:
+            raise InterfaceError(
+                "Posterior: scale_tril and a layout were given; the covariance of maps must be "
+                "diagonal. Give std, or leave the layout out to treat the latents as a vector."
+            )
+        self.mean, self.std, self.scale_tril, self.layout = mean, std, scale_tril, layout
 
     def __repr__(self) -> str:
         kind = "diagonal" if self.std is not None else "full covariance"
@@ -122,6 +137,7 @@ class Posterior:
             self.mean[rows],
             None if self.std is None else self.std[rows],
             scale_tril=None if self.scale_tril is None else self.scale_tril[rows],
+            layout=self.layout,
         )
 
     @property
@@ -183,7 +199,8 @@ class Posterior:
         mean = (self.mean - prior.mean) / prior.std
         if self.scale_tril is not None:
             return Posterior(mean, scale_tril=self.scale_tril / prior.std.unsqueeze(-1))
-        return Posterior(mean, None if self.std is None else self.std / prior.std)
+        std = None if self.std is None else self.std / prior.std
+        return Posterior(mean, std, layout=self.layout)
 
     def detach(self) -> "Posterior":
         return self._each(lambda tensor: tensor.detach())
@@ -197,6 +214,7 @@ class Posterior:
             change(self.mean),
             None if self.std is None else change(self.std),
             scale_tril=None if self.scale_tril is None else change(self.scale_tril),
+            layout=self.layout,
         )
 
 
@@ -286,6 +304,9 @@ class Autoencoder(nn.Module):
     name: str | None = None
     observation_shape: tuple[int, ...] | None = None  # of one observation; None: any
     groups: list[list[int]] | None = None  # latents that form one variable together
+    layout: Layout | None = None  # channels and places, if the latents are maps
+    layout_note: str = ""  # what was assumed about the layout, if it could not be told
+    latent_scaling: LatentScaling | None = None  # declared for diffusion models, in its config
     recipe: dict[str, Any] | None = None  # how `zs.models.from_recipe` builds it again
     needs_auxiliary: bool = False
     scaling: Scaling | None = None  # the units it sees features in; None: as they are
@@ -306,6 +327,14 @@ class Autoencoder(nn.Module):
     def decode(self, z: Codes) -> Tensor:
         """The mean of p(x | z): the decoded observation itself, no pixel sampling."""
         raise InterfaceError(f"{type(self).__name__}: a model must define decode(z).")
+
+    def encode_any_size(self, x: Tensor) -> Tensor:
+        """Latent maps (samples x channels x places) of pictures of another size, where that works."""
+        raise InterfaceError(f"{self.title}: the model takes pictures of one size.")
+
+    def decode_any_size(self, maps: Tensor) -> Tensor:
+        """The pictures of latent maps of another size, where that works."""
+        raise InterfaceError(f"{self.title}: the model takes latents of one size.")
 
     def prior_given(self, auxiliary: Tensor) -> Posterior | None:
         """The prior of each row of factors, a diagonal Gaussian; None if it is the same for all."""

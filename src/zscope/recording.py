@@ -25,6 +25,8 @@ from zscope.data.dataset import Dataset, as_dataset
 from zscope.determinism import FEW, notes_on
 from zscope.errors import ConfigError, DataError, InterfaceError, Undefined
 from zscope.factors import Factors, Kinds, factors_of
+from zscope.layout import Layout
+from zscope.map_summary import MapSummary
 from zscope.randomness import named_generator, seed_of
 from zscope.sampling import whole
 from zscope.types import Codes, as_tensor
@@ -35,6 +37,9 @@ __all__ = ["Recording", "record"]
 BATCH_BYTES = 32 * 2**20
 SAMPLES = 10_000
 """Observations to encode by default."""
+KEPT_BYTES = 256 * 2**20
+"""Of codes with channels and places, no more are kept."""
+FEWEST_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,7 @@ class Recording:
     shared: dict[Any, Any] = field(default_factory=dict, repr=False)  # see `share`
     notes: tuple[str, ...] = ()  # what keeps the model from being a function
     asked: int | None = None  # for how many samples `record` was asked; there may be fewer
+    summary: MapSummary | None = None  # of all maps that were encoded, more than are kept
 
     @classmethod
     def from_arrays(
@@ -61,6 +67,7 @@ class Recording:
         kinds: Kinds = None,
         names: Sequence[str] | None = None,
         labels: Mapping[str, Sequence[Any]] | None = None,
+        layout: Layout | None = None,
         seed: int = 0,
     ) -> "Recording":
         """A recording of arrays: codes or embeddings, samples x latents, without a model.
@@ -68,10 +75,11 @@ class Recording:
         `factors` (samples x factors) have `kinds` (categorical, ordinal or continuous; one for
         all or one for each; guessed and flagged if left out), `names` (by default the columns
         of a data frame), and `labels` of their values. `variances` are the posterior
-        variances, if the codes are the means of a variational encoder.
+        variances, if the codes are the means of a variational encoder. Codes that are maps, with
+        a `layout`, may have its axes.
         """
-        mean = _matrix(codes, "codes")
-        spread = None if variances is None else _matrix(variances, "variances")
+        mean = _matrix(codes, "codes", layout)
+        spread = None if variances is None else _matrix(variances, "variances", layout)
         if spread is not None and (spread.shape != mean.shape or bool((spread < 0).any())):
             raise DataError(
                 f"from_arrays: variances of shape {tuple(spread.shape)}, smallest "
@@ -95,7 +103,7 @@ class Recording:
                     f"from_arrays: {len(mean)} codes but {len(table)} rows of factors; row i of "
                     "both must describe the same sample. Was one of them truncated or transposed?"
                 )
-        posterior = Posterior(mean, None if spread is None else spread.sqrt())
+        posterior = Posterior(mean, None if spread is None else spread.sqrt(), layout=layout)
         return cls(None, posterior, None, torch.arange(len(mean)), seed, table)
 
     @property
@@ -136,6 +144,23 @@ class Recording:
     @property
     def latents(self) -> int:
         return self.posterior.latents
+
+    @property
+    def layout(self) -> Layout | None:
+        """Channels and places, if the latents are maps."""
+        return self.posterior.layout
+
+    @cached_property
+    def map_summary(self) -> MapSummary:
+        """What statistics need of all maps that were encoded; `Undefined` without a layout."""
+        if self.layout is None:
+            raise Undefined(
+                f"recording: the {self.latents} latents have no channels and places. If they are "
+                "maps, say so: zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
+            )
+        if self.summary is not None:
+            return self.summary
+        return MapSummary.of(self.posterior, None if self.dataset is None else self.observations)
 
     @cached_property
     def conditional_prior(self) -> Posterior | None:
@@ -241,6 +266,11 @@ class Recording:
     def _lines(self) -> list[tuple[str, str]]:
         kind = "points" if self.posterior.deterministic else "Gaussian posteriors"
         lines = [("Recording", f"{len(self):,} samples x {self.latents} latents, {kind}")]
+        if self.layout is not None:
+            lines.append(("layout", f"{self.layout} (channels x {' x '.join(self.layout.names)})"))
+        if self.summary is not None and self.summary.pictures > len(self):
+            kept = f"{len(self):,} of {self.summary.pictures:,} encoded samples"
+            lines.append(("kept", f"{kept}; statistics are of all of them"))
         if self.model is not None:
             lines.append(("model", self.model.title))
         if self.dataset is not None:
@@ -257,6 +287,13 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
     return posterior[order.to(posterior.mean.device)].sample(generator)
 
 
+def base_count(recording: Recording) -> int:
+    """How many pictures assays of latent maps start from: fewer for more channels; 0 for vectors."""
+    if recording.layout is None:
+        return 0
+    return min(len(recording), min(max(1024 // recording.layout.channels, 16), 128))
+
+
 def weights_hash(model: Autoencoder) -> str:
     """A hash of the weights of a model."""
     digest = hashlib.sha256()
@@ -267,7 +304,7 @@ def weights_hash(model: Autoencoder) -> str:
     return digest.hexdigest()
 
 
-def _matrix(values: Any, what: str) -> Tensor:
+def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     """Samples x latents as a tensor of real numbers, at least in single precision."""
     try:
         rows = as_tensor(values).detach().cpu()
@@ -283,6 +320,8 @@ def _matrix(values: Any, what: str) -> Tensor:
             "np.hstack([codes.real, codes.imag])"
         )
     rows = rows.reshape(-1, 1) if rows.ndim == 1 else rows
+    if layout is not None and tuple(rows.shape[1:]) == layout.shape:
+        rows = layout.flat(rows)
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(
             f"from_arrays: {what} of shape {tuple(rows.shape)}; expected samples x latents. "
@@ -321,7 +360,9 @@ def record(
     chosen = dataset if len(rows) == len(dataset) else dataset.subset(rows)
     size = batch_size(dataset.shape)
     device, dtype = autoencoder.place
-    parts = []
+    parts: list[Posterior] = []
+    summaries: list[MapSummary] = []
+    kept = np.arange(len(chosen))
     with evaluation(autoencoder):
         for start in range(0, len(chosen), size):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
@@ -333,30 +374,56 @@ def record(
             )
             bad = ~posterior.mean.isfinite().all(1) | ~posterior.variance.isfinite().all(1)
             if bad.any():
-                row = int(rows[start + int(bad.nonzero()[0, 0])])
+                first = int(bad.nonzero()[0, 0])
+                row, where = int(rows[start + first]), _where(posterior[first : first + 1])
                 raise InterfaceError(
                     f"record: the encoder gave NaN or infinite numbers for {int(bad.sum())} of "
-                    f"{len(x)} observations, the first at row {row} of {dataset.name}. Are the "
-                    "data scaled as in training, and are the weights finite?"
+                    f"{len(x)} observations, the first at row {row} of {dataset.name}{where}. Are "
+                    "the data scaled as in training, and are the weights finite?"
                 )
             # Assays decompose and difference codes, which half precision is too coarse for.
             exact = torch.promote_types(posterior.mean.dtype, torch.float32)
-            parts.append(posterior.to("cpu", exact))
+            posterior = posterior.to("cpu", exact)
+            if posterior.layout is not None:
+                if start == 0:
+                    kept = choose_rows(len(chosen), _most_kept(posterior), seed)
+                centre = summaries[0].centre if summaries else None
+                summaries.append(MapSummary.of(posterior, x.detach().cpu(), centre=centre))
+                inside = kept[(kept >= start) & (kept < start + len(x))] - start
+                posterior = posterior[torch.from_numpy(inside)]
+            parts.append(posterior)
         few = slice(0, FEW)
         x = chosen.batch(few, device).to(dtype)
         notes = notes_on(autoencoder, x, auxiliary_of(autoencoder, chosen, few, x))
     for note in notes:
         warnings.warn(f"record: {note}", stacklevel=2)
+    chosen = chosen if len(kept) == len(chosen) else chosen.subset(kept)
     return Recording(
         autoencoder,
         join_posteriors(parts),
         chosen,
-        torch.from_numpy(rows),
+        torch.from_numpy(rows[kept]),
         seed,
         chosen.factors_with_kinds,
         notes=notes,
         asked=samples,
+        summary=summaries[0].merge(*summaries[1:]) if summaries else None,
     )
+
+
+def _most_kept(posterior: Posterior) -> int:
+    """How many samples fit the memory for codes."""
+    parts = 1 if posterior.deterministic else 2
+    return max(FEWEST_KEPT, KEPT_BYTES // (posterior.mean[0].nbytes * parts))
+
+
+def _where(posterior: Posterior) -> str:
+    """The channel and place of the first number that is not finite; nothing without a layout."""
+    if posterior.layout is None:
+        return ""
+    bad = ~(posterior.mean.isfinite() & posterior.variance.isfinite())
+    channel, *place = posterior.layout.view(bad)[0].nonzero()[0].tolist()
+    return f", in channel {channel} at place {', '.join(map(str, place))}"
 
 
 def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Posterior:
@@ -374,6 +441,8 @@ def _checked(posterior: Posterior, autoencoder: Autoencoder, count: int) -> Post
             f"{float(posterior.std.min()):.3g}; expected 0 or more. Is it a log-variance? Give "
             "exp(log_variance / 2)."
         )
+    if posterior.layout is None and autoencoder.layout is not None:
+        posterior = Posterior(posterior.mean, posterior.std, layout=autoencoder.layout)
     return posterior.detach()
 
 
@@ -416,4 +485,5 @@ def join_posteriors(parts: list[Posterior]) -> Posterior:
         torch.cat([part.mean for part in parts]),
         concatenate([part.std for part in parts]),
         scale_tril=concatenate([part.scale_tril for part in parts]),
+        layout=parts[0].layout,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -10,9 +10,12 @@ from torch import Tensor, nn
 
 from zscope.autoencoder import Autoencoder, Posterior, Prior, evaluation, plain_copy
 from zscope.errors import InterfaceError
+from zscope.layout import Layout
 from zscope.types import Codes, Observations, as_tensor
 
-__all__ = ["Wrapped", "wrap"]
+__all__ = ["LayoutOption", "Wrapped", "wrap"]
+
+LayoutOption = Layout | Literal["auto", "channels first", "channels last"] | None
 
 
 class Wrapped(Autoencoder):
@@ -27,6 +30,7 @@ class Wrapped(Autoencoder):
         *,
         latents: int | None = None,
         prior: str | None = "auto",
+        layout: LayoutOption = "auto",
     ) -> None:
         super().__init__()
         for role, part in (("encoder", encoder), ("decoder", decoder)):
@@ -40,6 +44,12 @@ class Wrapped(Autoencoder):
                 f"wrap: prior={prior!r} is not known. Use 'normal' for N(0, I), None for no prior, "
                 "or 'auto', which means 'normal' if the encoder returns variances."
             )
+        words = ("auto", "channels first", "channels last")
+        if layout is not None and layout not in words and not isinstance(layout, Layout):
+            raise InterfaceError(
+                f"wrap: layout={layout!r} is not known. Use 'auto', 'channels first', 'channels "
+                "last', zs.Layout(channels, places), or None to treat the latents as a vector."
+            )
         self.encoder, self.decoder = encoder, decoder
         # A bound method such as model.encode hides its module: register that too, so that its
         # parameters, device and mode are found.
@@ -51,6 +61,8 @@ class Wrapped(Autoencoder):
         self._variational: bool | None = None
         self._code_shape: tuple[int, ...] | None = None
         self._x_shape: tuple[int, ...] | None = None
+        self._asked_layout = layout
+        self._channels_last = False
 
     @property
     def title(self) -> str:
@@ -103,10 +115,14 @@ class Wrapped(Autoencoder):
                 f"{self._latents} was given. Leave latents= out, or check that the encoder returns "
                 "(mean, log-variance) and not both in one tensor."
             )
+        if self._code_shape is None:
+            self._arrange(shape, x, scale_tril is not None)
         self._latents, self._code_shape, self._x_shape = count, shape, tuple(x.shape[1:])
         self._variational = std is not None or scale_tril is not None
+        if self._channels_last:
+            mean, std = mean.movedim(-1, 1), None if std is None else std.movedim(-1, 1)
         flat = None if std is None else std.flatten(1)
-        return Posterior(mean.flatten(1), flat, scale_tril=scale_tril)
+        return Posterior(mean.flatten(1), flat, scale_tril=scale_tril, layout=self.layout)
 
     def decode(self, z: Codes | np.ndarray) -> Tensor:
         z = _as_tensor(z, "wrap: the input of decode")
@@ -118,7 +134,10 @@ class Wrapped(Autoencoder):
         shape = self._code_shape or tuple(z.shape[1:])
         device, dtype = _place(self.decoder)
         with _evaluating(self.decoder, z):
-            codes = z.to(device, dtype).reshape(len(z), *shape)
+            codes = z.to(device, dtype)
+            if self._channels_last:
+                codes = codes.reshape(len(z), shape[-1], *shape[:-1]).movedim(1, -1)
+            codes = codes.reshape(len(z), *shape)
             x = self._call("decoder", self.decoder, codes, None)
         x = _as_tensor(_unwrap(x), "wrap: the output of the decoder")
         if x.ndim < 2 or len(x) != len(z):
@@ -139,11 +158,69 @@ class Wrapped(Autoencoder):
             )
         return x
 
+    def encode_any_size(self, x: Tensor) -> Tensor:
+        output = self._call("encoder", self.encoder, x, None)
+        mean = _read_posterior(output, len(x))[0]
+        return mean.movedim(-1, 1) if self._channels_last else mean
+
+    def decode_any_size(self, maps: Tensor) -> Tensor:
+        codes = maps.movedim(1, -1) if self._channels_last else maps
+        x = _unwrap(self._call("decoder", self.decoder, codes, None))
+        return _as_tensor(x, "wrap: the output of the decoder")
+
     def check(self, example: Tensor) -> None:
         """Encode and decode one batch now, so that errors are raised here."""
         example = _as_tensor(example, "wrap: example")
         with torch.no_grad():
             self.decode(self.encode(example).mean)
+
+    def _arrange(self, shape: tuple[int, ...], x: Tensor, full_covariance: bool) -> None:
+        """Decide which axis of the latents has the channels, once."""
+        asked = self._asked_layout
+        if asked is None or (asked == "auto" and (len(shape) < 2 or full_covariance)):
+            return
+        if isinstance(asked, Layout):
+            ways = {asked.shape: False, (asked.latents,): False}
+            ways |= {(*asked.places, asked.channels): True} if shape != asked.shape else {}
+            if shape not in ways:
+                raise InterfaceError(
+                    f"wrap: the encoder returned latents of shape {shape}, and layout={asked} was "
+                    f"given ({asked.latents:,} latents). Leave layout= out to have it read from "
+                    "the shape, or give channels and places of this model."
+                )
+            self.layout, self._channels_last = asked, ways[shape]
+            return
+        if len(shape) < 2:
+            raise InterfaceError(
+                f"wrap: layout={asked!r}, but the encoder returned latents of shape {shape}, "
+                "which have no axis of places. Give zs.Layout(channels, places) if each row is a "
+                "flattened map, or leave layout= out."
+            )
+        last = asked == "channels last"
+        if asked == "auto" and len(shape) == 2:
+            last = self._places_come_first(shape, x)
+        sizes = (shape[-1], *shape[:-1]) if last else shape
+        layout = Layout(sizes[0], sizes[1:])
+        if layout.positions > 1:
+            self.layout, self._channels_last = layout, last
+
+    def _places_come_first(self, shape: tuple[int, ...], x: Tensor) -> bool:
+        """Whether the first of two axes becomes shorter with the observation."""
+        half = x[:2, ..., : x.shape[-1] // 2]
+        try:
+            output = self._call("encoder", self.encoder, half, None)
+            shorter = tuple(_read_posterior(output, len(half))[0].shape[1:])
+        except InterfaceError:
+            shorter = shape
+        if shorter[1:] == shape[1:] and shorter[0] < shape[0]:
+            return True
+        if shorter[:1] != shape[:1] or len(shorter) != 2 or shorter[1] >= shape[1]:
+            self.layout_note = (
+                f"Latents of shape {shape[0]} x {shape[1]} were read as {shape[0]} channels with "
+                f"{shape[1]} places: observations of half the length did not tell which axis is "
+                "which. If it is the other way round, wrap the model with layout='channels last'."
+            )
+        return False
 
     def _call(self, role: str, part: Any, batch: Tensor, auxiliary: Any) -> Any:
         try:
@@ -168,21 +245,27 @@ def wrap(
     *,
     latents: int | None = None,
     prior: str | None = "auto",
+    layout: LayoutOption = "auto",
     example: Observations | None = None,
 ) -> Autoencoder:
     """Make an `Autoencoder` of any encoder and decoder.
 
     The encoder may return codes, a pair (mean, log-variance), a `Posterior`, or a torch
-    distribution (Normal, Independent Normal, MultivariateNormal). Codes with spatial axes
-    are flattened for zscope and restored for the decoder. `prior="auto"` means N(0, I) for
-    an encoder that returns variances, and no prior for one that does not.
+    distribution (Normal, Independent Normal, MultivariateNormal). `prior="auto"` means N(0, I)
+    for an encoder that returns variances, and no prior for one that does not.
+
+    Latents with further axes are maps: they are flattened for zscope, channel by channel, and
+    restored for the decoder. `layout="auto"` takes the first axis for the channels; of two axes
+    the one that becomes shorter when the observation does has the places. Say "channels last"
+    for tokens x channels, `zs.Layout(4, (8, 8))` for an encoder that flattens its maps itself,
+    and None to treat the latents as a vector.
 
     Shapes, dtypes and devices are checked at first use, or at once on `example`. Modules
     are given copies in plain memory order, so that they cannot change the data. They are
     called in evaluation mode and then put back into their previous mode; gradients are
     tracked only for inputs that require them.
     """
-    wrapped = Wrapped(encoder, decoder, latents=latents, prior=prior)
+    wrapped = Wrapped(encoder, decoder, latents=latents, prior=prior, layout=layout)
     if example is not None:
         wrapped.check(example)
     return wrapped

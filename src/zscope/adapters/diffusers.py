@@ -1,15 +1,14 @@
 """diffusers: the autoencoders of latent diffusion models, such as `AutoencoderKL`.
 
-Their latents have channels and positions (4 x 64 x 64 in Stable Diffusion): zscope numbers
-them one by one, channel by channel, so that with c channels and p positions
-
-    groups = torch.arange(c * p).reshape(c, p).tolist()
-
-makes each channel one variable. Their observations range from -1 to 1, those of zscope
-from 0 to 1: `symmetric` converts both ways.
+Their latents have channels and places (4 x 64 x 64 in Stable Diffusion), which `wrap` reads from
+their shape (`autoencoder.layout`). What their configuration says about the scale of latents in
+diffusion models (scaling_factor, shift_factor, latents_mean, latents_std) is
+`autoencoder.latent_scaling`. Their observations range from -1 to 1, those of zscope from 0 to 1:
+`symmetric` converts both ways.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from torch import Tensor, nn
 
 from zscope import files
 from zscope.adapters import MissingPackage, check_size
-from zscope.autoencoder import Autoencoder, Posterior
+from zscope.autoencoder import Autoencoder
 from zscope.errors import InterfaceError, ZscopeError
+from zscope.layout import LatentScaling
 from zscope.wrapping import wrap
 
 __all__ = ["from_diffusers"]
@@ -42,7 +42,29 @@ def from_diffusers(
         )
     autoencoder = wrap(_Encoder(model, symmetric), _Decoder(model, symmetric), prior=prior)
     autoencoder.name = type(model).__name__
+    autoencoder.latent_scaling = _scaling(getattr(model, "config", None))
     return autoencoder
+
+
+def _scaling(config: Any) -> LatentScaling | None:
+    """What the configuration of a model says about the scale of its latents, if anything."""
+
+    def value(name: str) -> Any:
+        return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+
+    def number(name: str) -> float | None:
+        return None if (given := value(name)) is None else float(given)
+
+    def numbers(name: str) -> tuple[float, ...] | None:
+        return None if (given := value(name)) is None else tuple(float(each) for each in given)
+
+    scaling = LatentScaling(
+        number("scaling_factor"),
+        number("shift_factor"),
+        numbers("latents_mean"),
+        numbers("latents_std"),
+    )
+    return scaling if scaling else None
 
 
 def _read(folder: Path) -> Any:
@@ -81,7 +103,7 @@ class _Encoder(nn.Module):
         posterior = getattr(output, "latent_dist", None)
         if posterior is not None:
             mean, log_variance = posterior.mean, posterior.logvar
-            return (mean, log_variance) if log_variance.shape == mean.shape else Posterior(mean)
+            return (mean, log_variance) if log_variance.shape == mean.shape else mean
         for name in ("latents", "latent"):
             if hasattr(output, name):
                 return getattr(output, name)

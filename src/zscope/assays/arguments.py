@@ -40,7 +40,7 @@ from zscope.assays.parts import CHOSEN, PARTS, unmet
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
 from zscope.randomness import named_generator
-from zscope.recording import Recording, weights_hash
+from zscope.recording import Recording, base_count, weights_hash
 from zscope.results import name_result
 from zscope.sampling import MOST
 from zscope.types import as_tensor, at_least_single
@@ -257,12 +257,15 @@ def sizes_of(values: Mapping[str, Any], recording: Recording | None = None) -> d
         return {
             "latents": recording.latents,
             "factors": 0 if factors is None else factors.shape[1],
+            "channels": 1 if recording.layout is None else recording.layout.channels,
+            "pictures": base_count(recording),
         }
     table = values.get("factors")
     if table is None:
         table = getattr(values.get("data"), "factors", None)
     shape: tuple[int, ...] = () if table is None else tuple(table.shape)
-    return {"latents": _latents(values), "factors": int(shape[1]) if len(shape) > 1 else 1}
+    sizes = {"latents": _latents(values), "factors": int(shape[1]) if len(shape) > 1 else 1}
+    return {**sizes, "channels": 1, "pictures": 0}
 
 
 def _latents(values: Mapping[str, Any]) -> int:

@@ -25,7 +25,7 @@ from typing import Any
 
 __all__ = ["Entry", "read_entry"]
 
-SIZES = frozenset({"latents", "factors"})
+SIZES = frozenset({"latents", "factors", "channels", "pictures"})
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,8 @@ class Entry:
     whose encoder needs the factors of each observation. A part given by keyword is written
     "keyword=part". `needs` lists further conditions (`parts.NEEDS`). `passes` is how many
     codes are decoded and encoded again (or decoded with their derivative by one latent): a
-    number, or an expression of latents, factors and the function's options. `most` is how many
+    number, or an expression of latents, factors, channels, pictures (the base pictures of latent
+    maps, 16 to 128) and the function's options. `most` is how many
     passes it may take by default: with more latents the default of the option `scales` is
     lowered. `uses` names assays whose default results the function needs: their passes are added
     unless these results exist already, or the option in front of the name is set:

@@ -51,6 +51,10 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
         lambda recording: recording.dataset is not None and len(recording.dataset.shape) == 1,
         "vectors are needed, and the data are pictures. See the traversals instead",
     ),
+    "layout": (
+        lambda recording: recording.layout is not None,
+        "the latents are a vector, without channels and places. Give a layout if they are maps",
+    ),
     "variances": (
         lambda recording: not recording.posterior.deterministic,
         "the encoder is deterministic: each posterior is a point. Use a variational model",
@@ -253,6 +257,7 @@ CHOSEN = {
 PARTS: dict[str, Callable[[Recording], Any]] = {
     "recording": lambda recording: recording,
     "recording_or_codes": lambda recording: recording,  # plain codes are used in their order
+    "maps": lambda recording: recording,  # with a layout; also if the caller draws
     "autoencoder": lambda recording: recording.autoencoder,
     "decoder": lambda recording: recording.autoencoder,  # of which the assay only decodes
     "posterior": lambda recording: recording.posterior,

@@ -26,6 +26,7 @@ from zscope.assays.arguments import (
     option_names,
     options_of,
     options_text,
+    sizes_of,
 )
 from zscope.assays.entry import Entry
 from zscope.assays.parts import is_default, shared_key, unmet
@@ -418,12 +419,10 @@ def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
 
 
 def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any]:
-    factors = recording.factors
     return {
         **options_of(inspect.signature(entry.load())),
         **options,
-        "latents": recording.latents,
-        "factors": 0 if factors is None else factors.shape[1],
+        **sizes_of({}, recording),
     }
 
 

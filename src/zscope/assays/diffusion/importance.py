@@ -1,0 +1,134 @@
+"""Unit importance: what does the decoder lose without a channel?
+
+With EV the share of the variance of the pictures that reconstructions explain,
+
+    EV = 1 - E|x - D(z)|^2 / E|x - mean x|^2
+
+    importance of channel k       EV - EV with channel k at its mean map
+    alone                         EV with all other channels at their mean maps
+
+Channels that share information have small importances and large EV alone. With patches of 8 x 8
+pixels encoded by their principal components, importance and EV alone are both lambda_k / sum of all
+lambda. Unchanged by permuting, shifting and scaling channels. Over the base pictures, with intervals
+over them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.diffusion.pictures import base_pictures, intervals, summary_of
+from zscope.assays.engine import decode
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder
+from zscope.errors import Undefined
+from zscope.randomness import fresh
+from zscope.recording import Recording
+from zscope.results import Measure, Scored
+
+__all__ = ["UnitImportance", "unit_importance"]
+
+
+@dataclass(frozen=True, eq=False)
+class UnitImportance(Scored):
+    """A number for each channel; .score is the largest importance."""
+
+    score: float
+    importance: Tensor
+    alone: Tensor
+    explained: float  # EV with all channels
+    importance_interval: Tensor | None  # channels x 2
+    alone_interval: Tensor | None
+    unit: str
+    unit_names: list[str]
+    samples: int
+    interval: tuple[float, float] | None
+    no_interval: str
+
+    why_no_chance = "a channel that encodes nothing has an importance of 0"
+    score_fields: ClassVar[tuple[str, ...]] = ("unit",)
+
+    def measures(self) -> list[Measure]:
+        best = int(self.importance.argmax())
+        name = f"importance of {self.unit_names[best]}"
+        return [self.measure(name, self.score, interval=self.interval)]
+
+    def summary(self) -> list[tuple[str, str]]:
+        order = self.importance.argsort(descending=True)[:8].tolist()
+        texts = [f"{self.unit_names[k]} {float(self.importance[k]):.2g}" for k in order]
+        alone = [f"{self.unit_names[k]} {float(self.alone[k]):.2g}" for k in order]
+        return [
+            ("explained variance", f"{self.explained:.3f}"),
+            ("importance", ", ".join(texts)),
+            ("alone", ", ".join(alone)),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        return bars(self.importance, x="channel", y="explained variance lost without it", ax=ax)
+
+
+@accepts_recording
+def unit_importance(
+    autoencoder: Autoencoder,
+    maps: Recording,
+    *,
+    resamples: int = 200,
+    generator: Generator | None = None,
+) -> UnitImportance:
+    """How much less is explained without each channel, and how much by each channel alone."""
+    who = "unit_importance"
+    summary = summary_of(maps, who)
+    base, layout = base_pictures(autoencoder, maps, who), summary.layout
+    x = base.observations.double().flatten(1)
+    variance = (x - x.mean(0)).square().sum(1)
+    if not float(variance.sum()) > 0:
+        raise Undefined(
+            f"{who}: all {len(x)} base pictures are equal, so there is no variance to explain. "
+            "Give data that vary."
+        )
+    mean = (summary.place_sums[0] / summary.pictures + summary.centre[:, None]).flatten()
+    mean, channel = mean.to(base.codes), layout.unit_of("channel")
+
+    def error(keep: Tensor) -> Tensor:
+        decoded = decode(autoencoder, torch.where(keep, base.codes, mean))
+        return (decoded.double().flatten(1) - x).square().sum(1)
+
+    whole = (base.decoded.double().flatten(1) - x).square().sum(1)
+    without = torch.stack([error(channel != k) for k in range(layout.channels)])
+    alone = torch.stack([error(channel == k) for k in range(layout.channels)])
+
+    def numbers(rows: Tensor) -> Tensor:
+        total = variance[rows].sum()
+        lost = (without[:, rows].sum(1) - whole[rows].sum()) / total
+        return torch.cat([lost, 1 - alone[:, rows].sum(1) / total])
+
+    value = numbers(torch.arange(len(x)))
+    ends, reason = intervals(numbers, value, len(x), resamples, fresh(generator), who)
+    c = layout.channels
+    best = int(value[:c].argmax())
+    return UnitImportance(
+        score=float(value[best]),
+        importance=value[:c],
+        alone=value[c:],
+        explained=float(1 - whole.sum() / variance.sum()),
+        importance_interval=None if ends is None else ends[:c],
+        alone_interval=None if ends is None else ends[c:],
+        unit="channel",
+        unit_names=layout.unit_names("channel"),
+        samples=len(x),
+        interval=None if ends is None else (float(ends[best, 0]), float(ends[best, 1])),
+        no_interval=reason,
+    )
+
+
+ENTRY = Entry(
+    question="What does the decoder lose without a channel?",
+    takes=("autoencoder", "maps"),
+    needs=("layout",),
+    passes="pictures * (channels + 1)",
+)

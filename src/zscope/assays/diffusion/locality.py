@@ -1,0 +1,200 @@
+"""Locality: does a change at one place of the latents stay there?
+
+Channel j is replaced at one interior place q by its value in another picture. With delta the change
+that was made and Delta = R(z') - R(z) the change of the response, channels in units of their
+standard deviation, and r the Chebyshev distance of a place from q,
+
+    e(r) = sum over channels and places at distance r of E Delta^2
+
+    score       = e(0) / sum_r e(r)                      averaged over channels
+    within(r)   = sum_{r' <= r} e(r') / sum e            reach: the smallest r with at least 0.9
+    gain        = E[Delta_jq delta] / E[delta^2]         1: preserved, 0: lost
+    crosstalk   = the share of e(0) in other channels
+
+The identity has score and gain 1 and crosstalk 0; a response spread evenly over P places has 1/P,
+the chance level. An encoder that copies and a decoder that blurs by a box of 3 x 3 have score and
+gain 1/9 and reach 1. Channels without any response are left out of the mean. Unchanged by permuting,
+shifting and scaling channels. One place for each base picture, so that the cost does not depend on
+the size of the maps; intervals are over pictures. The definition is ours.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.diffusion.pictures import base_pictures, channel_scales, intervals, summary_of
+from zscope.assays.engine import responses
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder
+from zscope.errors import Undefined
+from zscope.layout import Layout
+from zscope.randomness import fresh
+from zscope.recording import Recording
+from zscope.results import Measure, Scored
+
+__all__ = ["Locality", "locality"]
+
+MARGIN = 2
+"""Places between an interior place and the border, where the map is large enough."""
+REACHED = 0.9
+SILENT = 1e-12
+"""Of the change that was made: a smaller response is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Locality(Scored):
+    """.score is the share of the response at the place itself, averaged over channels."""
+
+    score: float
+    chance: float
+    by_channel: Tensor  # the score of each channel; 0 without any response
+    within: Tensor  # by distance 0, 1, ..., averaged over channels
+    within_interval: Tensor | None
+    reach: int
+    gain: Tensor  # of each channel
+    crosstalk: Tensor
+    silent: list[int]  # channels without any response
+    unit_names: list[str]
+    samples: int
+    interval: tuple[float, float] | None
+    no_interval: str
+
+    score_fields: ClassVar[tuple[str, ...]] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        def row(values: Tensor) -> str:
+            return ", ".join(f"{float(value):.2g}" for value in values[:8])
+
+        near = min(2, len(self.within) - 1)
+        return [
+            ("reach", f"{self.reach} places ({float(self.within[near]):.2f} within {near})"),
+            ("gain", row(self.gain)),
+            ("crosstalk", row(self.crosstalk)),
+        ]
+
+    def measures(self) -> list[Measure]:
+        return [self.measure("", self.score, interval=self.interval)]
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        return lines(
+            {"": self.within}, at=range(len(self.within)), x="distance, in places",
+            y="share of the response within", ax=ax,
+        )  # fmt: skip
+
+
+@accepts_recording
+def locality(
+    autoencoder: Autoencoder,
+    maps: Recording,
+    *,
+    resamples: int = 200,
+    generator: Generator | None = None,
+) -> Locality:
+    """Change one channel at one place of each base picture, and see where the response changes."""
+    who = "locality"
+    summary, source = summary_of(maps, who), fresh(generator)
+    base, layout = base_pictures(autoencoder, maps, who), summary.layout
+    count, channels = len(base.codes), layout.channels
+    sigma = channel_scales(summary)[1]
+    unit = torch.where(sigma > 0, sigma, torch.inf)[:, None]
+    place, coordinates = _interior(layout, count, source)
+    far = _distances(layout, coordinates)  # pictures x places
+    donors = base.codes.roll(-1, 0)
+    latent = torch.arange(channels)[:, None] * layout.positions + place  # channels x pictures
+    picture = torch.arange(count)
+
+    def build(start: int, stop: int) -> Tensor:
+        rows = torch.arange(start, stop)
+        channel, sample = rows // count, rows % count
+        codes = base.codes[sample].clone()
+        own = latent[channel, sample]
+        codes[torch.arange(len(rows)), own] = donors[sample, own]
+        return codes
+
+    longest = int(far.max()) + 1
+    energy = torch.zeros(channels, count, longest, dtype=torch.float64)
+    other, product = torch.zeros(2, channels, count, dtype=torch.float64)
+    made = torch.stack(
+        [(donors - base.codes)[picture, latent[k]].double() / unit[k] for k in range(channels)]
+    )
+    for start, stop, posterior in responses(autoencoder, channels * count, build):
+        rows = torch.arange(start, stop)
+        channel, sample = rows // count, rows % count
+        change = (posterior.mean - base.responses[sample]).double()
+        change = change.reshape(len(rows), channels, -1) / unit
+        squares = change.square()
+        energy[channel, sample] = torch.zeros(len(rows), longest, dtype=torch.float64).scatter_add(
+            1, far[sample], squares.sum(1)
+        )
+        here = place[sample]
+        own = change[torch.arange(len(rows)), channel, here]
+        at_place = squares[torch.arange(len(rows)), :, here].sum(1)
+        other[channel, sample] = at_place - own.square()
+        product[channel, sample] = own * made[channel, sample]
+    total = energy.sum((1, 2))
+    silent = total <= SILENT * made.square().sum(1).clamp_min(1e-300)
+    if bool(silent.all()):
+        raise Undefined(
+            f"{who}: no response changes when a channel is replaced at one place ({channels} "
+            "channels). Does the decoder ignore the latents? See: zscope assay RUN unit-importance"
+        )
+    speaking = ~silent
+
+    def shares(rows: Tensor) -> Tensor:
+        part = energy[speaking][:, rows].sum(1)
+        return (part.cumsum(1) / part.sum(1, keepdim=True)).mean(0)
+
+    within = shares(picture)
+    ends, reason = intervals(shares, within, count, resamples, source, who)
+    guarded = torch.where(silent, 1, total)
+    return Locality(
+        score=float(within[0]),
+        chance=1 / layout.positions,
+        by_channel=torch.where(silent, 0, energy[:, :, 0].sum(1) / guarded),
+        within=within,
+        within_interval=ends,
+        reach=int((within < REACHED - 1e-9).sum()),
+        gain=product.sum(1) / made.square().sum(1).clamp_min(1e-300),
+        crosstalk=other.sum(1) / energy[:, :, 0].sum(1).clamp_min(1e-300),
+        silent=silent.nonzero().flatten().tolist(),
+        unit_names=layout.unit_names("channel"),
+        samples=count,
+        interval=None if ends is None else (float(ends[0, 0]), float(ends[0, 1])),
+        no_interval=reason,
+    )
+
+
+def _interior(layout: Layout, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    """A random place away from the border for each picture: its number, and its coordinates."""
+    columns = []
+    for length in layout.places:
+        margin = min(MARGIN, (length - 1) // 2)
+        inner = torch.randint(length - 2 * margin, (count,), generator=generator)
+        columns.append(inner + margin)
+    coordinates = torch.stack(columns, 1)
+    number = torch.zeros(count, dtype=torch.long)
+    for axis, length in enumerate(layout.places):
+        number = number * length + coordinates[:, axis]
+    return number, coordinates
+
+
+def _distances(layout: Layout, coordinates: Tensor) -> Tensor:
+    """The Chebyshev distance of every place from that of each picture."""
+    grid = torch.stack(
+        torch.meshgrid(*(torch.arange(length) for length in layout.places), indexing="ij"), -1
+    ).reshape(-1, len(layout.places))
+    return (grid[None] - coordinates[:, None]).abs().amax(2)
+
+
+ENTRY = Entry(
+    question="Does a change at one place of the latents stay there?",
+    takes=("autoencoder", "maps"),
+    needs=("layout",),
+    passes="pictures * (channels + 1)",
+    better="higher",
+)

@@ -1,0 +1,351 @@
+"""Latent spectrum: are the latents as smooth in space as the pictures?
+
+Latents with much energy at high spatial frequencies are hard for a diffusion model, which learns
+low frequencies first. Maps are cut into blocks of B = 8 places (4 where they are small), each block
+of each channel is transformed by an orthonormal cosine transform (DCT-II), channels in units of
+their standard deviation. With e_uv the mean energy at frequencies u and v, over blocks and channels,
+
+    high      H = sum_{u+v >= B} e_uv / sum_{(u,v) != 0} e_uv       along one axis: u >= B / 2
+    slope     least squares of log e_b on log b,   e_b the mean of e_uv over u + v = b >= 1
+    excess    H of the latents / H of the pictures, averaged down to as many places
+
+White maps have H = 28/63 = 0.444 (B = 8; 4/7 along one axis), the chance level, and slope 0.
+excess, the score, is 1 where latents are as smooth as the pictures of that size are: exactly 1 for
+the identity and for average pooling. Space-to-depth folds high frequencies into low ones, and has
+more. Video is transformed per frame and, apart from that, along time.
+
+A second question needs the decoder: does a smoothed latent decode to the smoothed picture? With
+kappa = 1/2 and 1/4, z_kappa has the lowest kappa h x kappa w terms of the transform of the whole
+map, and x_kappa as many terms of the picture, so that both have equally many cycles:
+
+    correspondence(kappa) = E|D(z_kappa) - D(E(x_kappa))|^2 / E|x_kappa - mean x_kappa|^2
+
+0 if the decoder maps one onto the other. The comparison with D(E(x_kappa)) rather than x_kappa
+takes the quality of reconstructions out. Beside it: the variance of x explained by D(z_kappa), and
+by x_kappa itself; the former may be negative.
+
+Unchanged by permuting, shifting and scaling channels; not by mixing them. Spectra are of posterior
+means, of all pictures that were encoded; intervals are over pictures.
+
+After Skorokhodov et al., "Improving the diffusability of autoencoders", arXiv:2502.14831, who
+compare spectra of latents and pixels; the comparison at the latents' own resolution follows Ning
+et al., arXiv:2603.14645. Their normalisations differ, so no number here is one of theirs.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.diffusion.pictures import Base, Maps, base_pictures, intervals, summary_of
+from zscope.assays.engine import decode
+from zscope.assays.engine import encode as encode_rows
+from zscope.assays.entry import Entry
+from zscope.autoencoder import Autoencoder
+from zscope.errors import Undefined
+from zscope.layout import Layout
+from zscope.map_summary import MapSummary, cosine_basis, spectral_axes
+from zscope.randomness import fresh
+from zscope.recording import Recording
+from zscope.results import Measure, Scored
+
+__all__ = ["LatentSpectrum", "Spectrum", "cut", "latent_spectrum", "low_pass"]
+
+CUTS = (0.5, 0.25)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The spectrum of maps along some axes."""
+
+    bands: list[float]  # mean energy of a term, b = 0, 1, ...; white maps have 1 in all
+    high: float
+    slope: float
+    chance: float  # high of white maps
+    side: int  # of a block
+
+
+@dataclass(frozen=True, eq=False)
+class LatentSpectrum(Scored):
+    """By axes ("space", "time"): spectra of latents and pictures; .score is the first excess."""
+
+    score: float | None  # None without pictures of the same axes
+    spectra: dict[str, Spectrum]
+    picture_spectra: dict[str, Spectrum]
+    excess: dict[str, float]
+    excess_interval: dict[str, tuple[float, float]]
+    high_interval: dict[str, tuple[float, float]]
+    channel_high: Tensor  # of each channel along the first axes; 0 for a constant one
+    correspondence: dict[str, float]  # by kappa; empty without a model that decodes
+    correspondence_interval: dict[str, tuple[float, float]]
+    cut_variance: dict[str, float]  # of x, explained by D(z_kappa)
+    picture_variance: dict[str, float]  # of x, explained by x_kappa
+    samples: int
+    no_interval: str
+
+    why_no_chance = "the spectrum of the pictures, not chance, is what it is compared with"
+    score_fields: ClassVar[tuple[str, ...]] = (
+        "spectra", "picture_spectra", "excess", "excess_interval", "high_interval",
+        "correspondence", "correspondence_interval",
+    )  # fmt: skip
+
+    def measures(self) -> list[Measure]:
+        measures = [
+            self.measure(_named("excess", axes), value, interval=self.excess_interval.get(axes))
+            for axes, value in self.excess.items()
+        ]
+        measures += [
+            self.measure(
+                _named("high frequencies", axes), each.high,
+                interval=self.high_interval.get(axes), chance=each.chance,
+            )
+            for axes, each in self.spectra.items()
+        ]  # fmt: skip
+        return measures + [
+            self.measure(
+                f"correspondence at {kappa}", value,
+                interval=self.correspondence_interval.get(kappa),
+            )
+            for kappa, value in self.correspondence.items()
+        ]  # fmt: skip
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = [(_named("slope", axes), f"{each.slope:.2f}") for axes, each in self.spectra.items()]
+        for kappa, value in self.cut_variance.items():
+            other = self.picture_variance[kappa]
+            text = f"{100 * value:.0f} % decoded, {100 * other:.0f} % of the picture itself"
+            lines.append((f"variance at {kappa}", text))
+        return lines
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import lines
+
+        axes = next(iter(self.spectra))
+        curves = {"latents": self.spectra[axes].bands[1:]}
+        if axes in self.picture_spectra:
+            curves["pictures"] = self.picture_spectra[axes].bands[1:]
+        count = len(curves["latents"])
+        where = "" if axes == "space" else f" along {axes}"
+        drawn = lines(
+            curves, at=range(1, count + 1), x=f"frequency{where} (half cycles a block)",
+            y="energy of a term (white: 1)", ax=ax,
+        )  # fmt: skip
+        drawn.set_yscale("log")
+        return drawn
+
+
+def _named(measure: str, axes: str) -> str:
+    return measure if axes == "space" else f"{measure} along {axes}"
+
+
+@accepts_recording
+def latent_spectrum(
+    maps: Maps,
+    *,
+    resamples: int = 200,
+    generator: Generator | None = None,
+) -> LatentSpectrum:
+    """Spectra of latents and pictures and, with a model, what the decoder makes of a cut one."""
+    who = "latent_spectrum"
+    summary, source = summary_of(maps, who), fresh(generator)
+    axes = spectral_axes(summary.layout)
+    if not axes:
+        raise Undefined(
+            f"{who}: maps of {' x '.join(map(str, summary.layout.places))} places are too small for "
+            "a spectrum, which needs 4 along an axis. Use larger pictures."
+        )
+    constant = _variances(summary) <= 0
+    if bool(constant.all()):
+        raise Undefined(
+            f"{who}: all {summary.layout.channels} channels are constant, so they have no spectrum. "
+            "Has the posterior collapsed? See: zscope assay RUN latent-statistics"
+        )
+    spectra, pictures, excess = {}, {}, {}
+    limits: dict[str, dict[str, tuple[float, float]]] = {"excess": {}, "high": {}}
+    reason = ""
+    for name, (own, side) in axes.items():
+        spectra[name] = _spectrum(_latent_bands(summary, name), side, len(own))
+        if name in summary.picture_spectra and bool((_picture_variances(summary) > 0).any()):
+            pictures[name] = _spectrum(_picture_bands(summary, name), side, len(own))
+            if pictures[name].high > 0:
+                excess[name] = spectra[name].high / pictures[name].high
+        for word, value, statistic in _statistics(summary, name, side, len(own), excess):
+            ends, reason = intervals(
+                statistic, torch.tensor(value), summary.pictures, resamples, source, who
+            )
+            if ends is not None:
+                limits[word][name] = float(ends[0]), float(ends[1])
+    cuts = _cuts(maps, resamples, source, who)
+    first = next(iter(axes))
+    return LatentSpectrum(
+        score=excess.get(first),
+        spectra=spectra,
+        picture_spectra=pictures,
+        excess=excess,
+        excess_interval=limits["excess"],
+        high_interval=limits["high"],
+        channel_high=_channel_high(summary, first, *axes[first]),
+        **cuts,
+        samples=summary.pictures,
+        no_interval=reason,
+    )
+
+
+def _statistics(
+    summary: MapSummary, name: str, side: int, axes: int, excess: dict[str, float]
+) -> list[tuple[str, float, Any]]:
+    """What intervals are computed of, as (word, value, function of rows)."""
+
+    def high(rows: Tensor) -> Tensor:
+        return torch.tensor(_high(_latent_bands(summary, name, rows), side, axes))
+
+    def ratio(rows: Tensor) -> Tensor:
+        return high(rows) / _high(_picture_bands(summary, name, rows), side, axes)
+
+    value = _high(_latent_bands(summary, name), side, axes)
+    found: list[tuple[str, float, Any]] = [("high", value, high)]
+    return [*found, ("excess", excess[name], ratio)] if name in excess else found
+
+
+def _variances(summary: MapSummary) -> Tensor:
+    moments = summary.moments()
+    return (moments["m2"] - moments["m"].square()).clamp_min(0)
+
+
+def _picture_variances(summary: MapSummary) -> Tensor:
+    assert summary.picture_means is not None
+    mean, square = summary.picture_means.mean(0).unbind(1)
+    return (square - mean.square()).clamp_min(0)
+
+
+def _latent_bands(summary: MapSummary, name: str, rows: Tensor | None = None) -> Tensor:
+    moments = summary.moments()
+    centred = _centre_first(summary.spectra[name], moments["m"], summary.layout, name)
+    return _weighted(centred, _variances(summary), rows)
+
+
+def _picture_bands(summary: MapSummary, name: str, rows: Tensor | None = None) -> Tensor:
+    assert summary.picture_means is not None
+    mean = summary.picture_means.mean(0)[:, 0]
+    centred = _centre_first(summary.picture_spectra[name], mean, summary.layout, name)
+    return _weighted(centred, _picture_variances(summary), rows)
+
+
+def _centre_first(bands: Tensor, mean: Tensor, layout: Layout, name: str) -> Tensor:
+    """The energies of every band (pictures x channels x bands), the mean of each channel removed."""
+    axes, side = spectral_axes(layout)[name]
+    added = mean * side ** (len(axes) / 2)
+    first, energy, *others = bands.unbind(2)
+    return torch.stack([energy - 2 * added * first + added**2, *others], 2)
+
+
+def _weighted(bands: Tensor, variances: Tensor, rows: Tensor | None) -> Tensor:
+    """Energies of the bands in units of the variances, mean over channels and pictures."""
+    used = variances > 0
+    chosen = bands if rows is None else bands[rows]
+    return (chosen[:, used].mean(0) / variances[used, None]).mean(0)
+
+
+def _counts(side: int, axes: int) -> Tensor:
+    """How many terms each band has."""
+    if axes == 1:
+        return torch.ones(side, dtype=torch.float64)
+    sums = torch.arange(side)[:, None] + torch.arange(side)
+    return torch.bincount(sums.flatten()).double()
+
+
+def _high(bands: Tensor, side: int, axes: int) -> float:
+    cut_off = side if axes == 2 else side // 2
+    rest = float(bands[1:].sum())
+    return float(bands[cut_off:].sum()) / rest if rest > 0 else 0.0
+
+
+def _spectrum(bands: Tensor, side: int, axes: int) -> Spectrum:
+    counts = _counts(side, axes)
+    energy = bands / counts
+    frequency = torch.arange(1, len(bands)).double().log()
+    logs = energy[1:].clamp_min(1e-300).log()
+    slope = (frequency - frequency.mean()) @ logs / (frequency - frequency.mean()).square().sum()
+    return Spectrum(
+        bands=[float(each) for each in energy],
+        high=_high(bands, side, axes),
+        slope=float(slope),
+        chance=_high(counts, side, axes),
+        side=side,
+    )
+
+
+def _channel_high(summary: MapSummary, name: str, axes: tuple[int, ...], side: int) -> Tensor:
+    energies = summary.spectra[name].mean(0)[:, 1:]
+    return torch.tensor([_high(each, side, len(axes)) for each in energies], dtype=torch.float64)
+
+
+def low_pass(maps: Tensor, terms: tuple[int, ...]) -> Tensor:
+    """Maps (... x places) of which only the lowest terms of the cosine transform are left."""
+    first = maps.ndim - len(terms)
+    for axis, count in enumerate(terms, first):
+        basis = cosine_basis(maps.shape[axis])[:count].to(maps)
+        maps = torch.tensordot(maps, basis.T @ basis, ([axis], [0])).movedim(-1, axis)
+    return maps
+
+
+def cut(layout: Layout, kappa: float) -> tuple[int, ...]:
+    """How many terms are left along each axis."""
+    return tuple(max(1, round(kappa * length)) for length in layout.places)
+
+
+def _cuts(maps: Maps, resamples: int, source: Generator, who: str) -> dict[str, Any]:
+    """The correspondence of cut latents and cut pictures, where there are a model and pictures."""
+    answers: dict[str, Any] = {
+        "correspondence": {}, "correspondence_interval": {}, "cut_variance": {},
+        "picture_variance": {},
+    }  # fmt: skip
+    model = maps.model if isinstance(maps, Recording) else None
+    if model is None or not model.decodes or model.needs_auxiliary:
+        return answers
+    assert isinstance(maps, Recording)
+    base, layout = base_pictures(model, maps, who), maps.layout
+    assert layout is not None
+    x = base.observations.double()
+    if x.ndim != 2 + len(layout.places):
+        return answers
+    total = (x - x.mean(0)).square().flatten(1).sum(1)
+    for kappa in CUTS:
+        terms, name = cut(layout, kappa), f"1/{round(1 / kappa)}"
+        decoded, again, pictures = _decode_cut(model, base, layout, terms)
+        error = (decoded - again).square().flatten(1).sum(1)
+        spread = (pictures - pictures.mean(0)).square().flatten(1).sum(1)
+        if not float(spread.sum()) > 0:
+            continue
+        answers["correspondence"][name] = float(error.sum() / spread.sum())
+        ends, _ = intervals(
+            lambda rows, e=error, s=spread: e[rows].sum() / s[rows].sum(),  # type: ignore[misc]
+            torch.tensor(answers["correspondence"][name]), len(x), resamples, source, who,
+        )  # fmt: skip
+        if ends is not None:
+            answers["correspondence_interval"][name] = float(ends[0]), float(ends[1])
+        for key, other in (("cut_variance", decoded), ("picture_variance", pictures)):
+            lost = (x - other).square().flatten(1).sum(1)
+            answers[key][name] = float(1 - lost.sum() / total.sum())
+    return answers
+
+
+def _decode_cut(
+    model: Autoencoder, base: Base, layout: Layout, terms: tuple[int, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """D(z_kappa), D(E(x_kappa)) and x_kappa."""
+    codes = layout.flat(low_pass(layout.view(base.codes), terms))
+    pictures = low_pass(base.observations, terms)
+    posterior = encode_rows(model, lambda rows: pictures[rows], torch.arange(len(pictures)).numpy())
+    decoded, again = decode(model, codes), decode(model, posterior.mean.to(codes))
+    return decoded.double(), again.double(), pictures.double()
+
+
+ENTRY = Entry(
+    question="Are the latents as smooth in space as the pictures?",
+    takes=("maps",),
+    needs=("layout",),
+    passes="4 * pictures",
+)

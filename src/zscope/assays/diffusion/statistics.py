@@ -1,0 +1,282 @@
+"""Latent statistics: on which scale are the latents, channel by channel?
+
+A diffusion model is trained on posterior draws of the latents, and expects numbers of mean 0 and
+standard deviation 1. With m and v the mean and the variance of the posterior at each place, and
+d = m - mu_k, the moments of draws follow without drawing, over pictures and places:
+
+    mu_k = E m          sigma_k^2 = E[ d^2 + v ]
+    skewness            E[ d^3 + 3 d v ] / sigma_k^3
+    excess kurtosis     E[ d^4 + 6 d^2 v + 3 v^2 ] / sigma_k^4  -  3
+
+`of="mean"` leaves v out. For the configuration of a diffusion model (`paste()`):
+
+    scaling_factor      1 / standard deviation of all numbers of all channels together
+    shift_factor        their mean:   (z - shift_factor) scaling_factor
+    latents_mean, latents_std         mu_k and sigma_k:   (z - latents_mean) / latents_std
+
+Rombach et al., "High-resolution image synthesis with latent diffusion models", CVPR 2022, appendix
+G, set the scaling factor so, from one batch of draws, and do not remove the mean; here all encoded
+pictures count. `declared_std` is the standard deviation of each channel, and of all together, under
+the scaling that the model declares itself.
+
+Also: the share of sigma_k^2 that is posterior noise, E v / sigma_k^2; the share that is explained by
+the place alone (the variance of the mean map, less what chance adds to it); how many independent
+numbers the places of a picture are worth, E r^2 / E[(mean of r over the picture)^2] with r = z less
+the mean map, between 1 (maps constant in space) and the number of places; and the eigenvalues of the
+covariance of channels, with their effective rank and how many explain 90 %.
+
+Scaling latents by a scales mu and sigma by a; mixing channels by a rotation keeps the eigenvalues.
+Intervals are over pictures.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Generator, Tensor
+
+from zscope.assays.arguments import accepts_recording
+from zscope.assays.diffusion.pictures import Maps, intervals, summary_of
+from zscope.assays.entry import Entry
+from zscope.assays.regime.effective_rank import spectral_rank
+from zscope.errors import Undefined
+from zscope.layout import LatentScaling
+from zscope.map_summary import MapSummary
+from zscope.randomness import fresh
+from zscope.recording import Recording
+from zscope.results import Measure, Scored
+
+__all__ = ["LatentStatistics", "latent_statistics"]
+
+ROUNDING = 1e-9
+NEGLIGIBLE = 1e-12
+"""Of the largest variance: a channel below it is constant, and has no shape."""
+
+
+@dataclass(frozen=True, eq=False)
+class LatentStatistics(Scored):
+    """.score is the scaling factor; most tensors have a number for each channel."""
+
+    score: float
+    shift_factor: float
+    mean: Tensor
+    std: Tensor
+    mean_interval: Tensor | None  # channels x 2
+    std_interval: Tensor | None
+    skewness: Tensor  # 0 for a constant channel
+    kurtosis: Tensor  # excess
+    noise_share: Tensor
+    place_share: Tensor
+    independent_places: Tensor
+    low: Tensor
+    high: Tensor
+    declared_std: float | None  # of all channels together; None if nothing is declared
+    declared_channel_std: Tensor | None
+    declared: dict[str, Any] | None
+    spectrum: Tensor
+    effective_rank: float
+    modes: int  # eigenvalues that explain 90 %
+    mean_map: Tensor  # channels x places
+    std_map: Tensor
+    samples: int  # pictures
+    of: str
+    interval: tuple[float, float] | None
+    no_interval: str
+    shift_interval: tuple[float, float] | None
+
+    why_no_chance = "latents may have any scale, whatever they encode"
+    score_fields: ClassVar[tuple[str, ...]] = ("shift_factor", "shift_interval")
+
+    @property
+    def scaling_factor(self) -> float:
+        return self.score
+
+    @property
+    def latents_mean(self) -> list[float]:
+        return [float(each) for each in self.mean]
+
+    @property
+    def latents_std(self) -> list[float]:
+        return [float(each) for each in self.std]
+
+    def measures(self) -> list[Measure]:
+        return [
+            self.measure("scaling factor", self.score, interval=self.interval),
+            self.measure("shift factor", self.shift_factor, interval=self.shift_interval),
+        ]
+
+    def summary(self) -> list[tuple[str, str]]:
+        def row(values: Tensor) -> str:
+            texts = [f"{float(value):.3g}" for value in values[:8]]
+            return ", ".join(texts) + (", …" if len(values) > 8 else "")
+
+        lines = [("channel means", row(self.mean)), ("channel stds", row(self.std))]
+        lines += [("posterior noise", row(self.noise_share)), ("kurtosis", row(self.kurtosis))]
+        rank = f"{self.effective_rank:.2f} of {len(self.mean)} channels; {self.modes} explain 90 %"
+        lines.append(("effective rank", rank))
+        if self.declared_std is not None:
+            lines.append(("std as declared", f"{self.declared_std:.3g} (1 is expected)"))
+        return lines
+
+    def paste(self, *, channels: bool = False) -> str:
+        """Lines for the config.json of the autoencoder: one scale for all, or for each channel."""
+        if not channels:
+            shift = f'"shift_factor": {self.shift_factor:.5g}'
+            return f'"scaling_factor": {self.score:.5g},\n{shift}'
+        mean, std = (
+            ", ".join(f"{each:.5g}" for each in values)
+            for values in (self.latents_mean, self.latents_std)
+        )
+        return f'"latents_mean": [{mean}],\n"latents_std": [{std}],\n"scaling_factor": 1.0'
+
+    def plot(self, ax: Any = None) -> Any:
+        from zscope.plots import bars
+
+        return bars(self.std, x="channel", y="standard deviation", ax=ax)
+
+
+@accepts_recording
+def latent_statistics(
+    maps: Maps,
+    *,
+    of: Literal["draws", "mean"] = "draws",
+    resamples: int = 200,
+    generator: Generator | None = None,
+) -> LatentStatistics:
+    """Moments of each channel over all pictures that were encoded, and the scale for diffusion."""
+    who = "latent_statistics"
+    summary = summary_of(maps, who)
+    pooled = _pooled(summary.moments(), summary.centre, of)
+    if not float(pooled["variance"]) > 0:
+        raise Undefined(
+            f"{who}: all latents of {summary.pictures} pictures are identical, so there is no "
+            "scale. Has the posterior collapsed, or do the weights belong to another model?"
+        )
+    value = _numbers(summary, of)
+    limits, reason = intervals(
+        lambda rows: _numbers(summary, of, rows), value, summary.pictures, resamples,
+        fresh(generator), who,
+    )  # fmt: skip
+    channels = summary.layout.channels
+    shape = _shape(summary.moments(), of)
+    spectrum = _covariance(summary, of)
+    scaling = maps.model.latent_scaling if isinstance(maps, Recording) and maps.model else None
+    declared = None if not scaling else _declared(value, channels, scaling)
+    share = spectrum.cumsum(0) / spectrum.sum()
+    return LatentStatistics(
+        score=float(value[0]),
+        shift_factor=float(value[1]),
+        mean=value[2 : 2 + channels],
+        std=value[2 + channels :],
+        mean_interval=None if limits is None else limits[2 : 2 + channels],
+        std_interval=None if limits is None else limits[2 + channels :],
+        **shape,
+        low=summary.low,
+        high=summary.high,
+        declared_std=None if declared is None else declared[0],
+        declared_channel_std=None if declared is None else declared[1],
+        declared=None if not scaling else vars(scaling).copy(),
+        spectrum=spectrum,
+        effective_rank=spectral_rank(spectrum),
+        modes=int((share < 0.9 - ROUNDING).sum()) + 1,
+        **_by_place(summary, of),
+        samples=summary.pictures,
+        of=of,
+        interval=None if limits is None else (float(limits[0, 0]), float(limits[0, 1])),
+        no_interval=reason,
+        shift_interval=None if limits is None else (float(limits[1, 0]), float(limits[1, 1])),
+    )
+
+
+def _moments(moments: dict[str, Tensor], of: str) -> tuple[Tensor, Tensor]:
+    """The mean less the centre, and the variance, of each channel."""
+    noise = moments["v"] if of == "draws" else torch.zeros_like(moments["v"])
+    return moments["m"], (moments["m2"] - moments["m"].square()).clamp_min(0) + noise
+
+
+def _pooled(moments: dict[str, Tensor], centre: Tensor, of: str) -> dict[str, Tensor]:
+    """Mean and variance of the numbers of all channels together."""
+    mean, variance = _moments(moments, of)
+    mean = centre + mean
+    return {"mean": mean.mean(), "variance": variance.mean() + mean.var(correction=0)}
+
+
+def _numbers(summary: MapSummary, of: str, rows: Tensor | None = None) -> Tensor:
+    """Scaling factor, shift factor, then the mean and the std of each channel."""
+    weights = None
+    if rows is not None:
+        weights = torch.zeros(summary.pictures, dtype=torch.float64)
+        weights[rows] = 1 / len(rows)
+    moments = summary.moments(weights)
+    mean, variance = _moments(moments, of)
+    pooled = _pooled(moments, summary.centre, of)
+    head = torch.stack([pooled["variance"].rsqrt(), pooled["mean"]])
+    return torch.cat([head, summary.centre + mean, variance.sqrt()])
+
+
+def _shape(moments: dict[str, Tensor], of: str) -> dict[str, Tensor]:
+    a, variance = _moments(moments, of)
+    m2, m3, m4 = (moments[name] for name in ("m2", "m3", "m4"))
+    third, fourth = m3 - 3 * a * m2 + 2 * a**3, m4 - 4 * a * m3 + 6 * a**2 * m2 - 3 * a**4
+    v, noise = moments["v"], torch.zeros_like(a)
+    if of == "draws":
+        noise = v
+        third = third + 3 * (moments["mv"] - a * v)
+        fourth = fourth + 6 * (moments["m2v"] - 2 * a * moments["mv"] + a**2 * v)
+        fourth = fourth + 3 * moments["v2"]
+    constant = variance <= NEGLIGIBLE * variance.max()
+    unit = torch.where(constant, 1, variance)
+    return {
+        "skewness": torch.where(constant, 0, third / unit**1.5),
+        "kurtosis": torch.where(constant, 0, fourth / unit**2 - 3),
+        "noise_share": torch.where(constant, 0, noise / unit),
+    }
+
+
+def _by_place(summary: MapSummary, of: str) -> dict[str, Tensor]:
+    """Maps of mean and std, and what they say about the places of a picture."""
+    m, m2, v, _ = summary.place_sums / summary.pictures
+    noise = v if of == "draws" else torch.zeros_like(v)
+    within = (m2 - m.square()).clamp_min(0) + noise  # about the mean map
+    mean, variance = _moments(summary.moments(), of)
+    count = summary.pictures
+    # The mean of `count` pictures varies from place to place by chance, too.
+    between = (m.var(1, correction=0) - within.mean(1) / (count - 1)).clamp_min(0)
+    constant = variance <= NEGLIGIBLE * variance.max()
+    per_picture = summary.means[:, :, 0] - mean
+    together = per_picture.square().mean(0) + noise.mean(1) / summary.layout.positions
+    silent = constant | (together <= 0)
+    worth = within.mean(1) / torch.where(silent, 1, together)
+    places = summary.layout.positions
+    shape = summary.layout.shape
+    return {
+        "place_share": torch.where(constant, 0, between / torch.where(constant, 1, variance)),
+        "independent_places": torch.where(silent, 1, worth).clamp(1, places),
+        "mean_map": (m + summary.centre[:, None]).reshape(shape),
+        "std_map": within.sqrt().reshape(shape),
+    }
+
+
+def _covariance(summary: MapSummary, of: str) -> Tensor:
+    """The eigenvalues of the covariance of channels, largest first."""
+    mean, _ = _moments(summary.moments(), of)
+    covariance = summary.products / summary.pictures - torch.outer(mean, mean)
+    if of == "draws":
+        covariance = covariance + torch.diag(summary.moments()["v"])
+    return torch.linalg.eigvalsh(covariance).flip(0).clamp_min(0)
+
+
+def _declared(numbers: Tensor, channels: int, scaling: LatentScaling) -> tuple[float, Tensor]:
+    """The std of all numbers, and of each channel, as the model declares that they are scaled."""
+    shift, factor = scaling.affine(channels)
+    mean, std = numbers[2 : 2 + channels], numbers[2 + channels :]
+    scaled = (mean - shift) * factor
+    pooled = (std * factor).square().mean() + scaled.var(correction=0)
+    return float(pooled.sqrt()), std * factor.abs()
+
+
+ENTRY = Entry(
+    question="On which scale are the latents, channel by channel?",
+    takes=("maps",),
+    needs=("layout",),
+)

@@ -1,0 +1,201 @@
+"""Latent statistics against closed forms, draws, and fields whose places depend on each other."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import zscope as zs
+from zscope import assays as a
+from zscope.errors import Undefined
+from zscope.layout import LatentScaling
+from zscope.map_summary import MapSummary
+
+LAYOUT = zs.Layout(3, (4, 6))
+
+
+def posterior(pictures=40, layout=LAYOUT, seed=0, spread=True):
+    generator = torch.Generator().manual_seed(seed)
+    mean = torch.randn(pictures, layout.latents, generator=generator, dtype=torch.float64)
+    mean = layout.flat(layout.view(mean) * torch.arange(1, layout.channels + 1)[:, None, None] + 2)
+    std = torch.rand(pictures, layout.latents, generator=generator, dtype=torch.float64)
+    return zs.Posterior(mean, std if spread else None, layout=layout)
+
+
+def autoregressive(pictures, places, rho, generator):
+    """Lines whose neighbouring places have the correlation rho."""
+    lines = torch.empty(pictures, places, dtype=torch.float64)
+    noise = torch.randn(pictures, places, generator=generator, dtype=torch.float64)
+    lines[:, 0] = noise[:, 0]
+    for k in range(1, places):
+        lines[:, k] = rho * lines[:, k - 1] + math.sqrt(1 - rho**2) * noise[:, k]
+    return lines
+
+
+def test_means_and_deviations_are_those_of_the_numbers():
+    codes = posterior(spread=False)
+    result = a.latent_statistics(codes)
+    maps = LAYOUT.view(codes.mean).transpose(0, 1).flatten(1).numpy()
+    assert result.mean.numpy() == pytest.approx(maps.mean(1))
+    assert result.std.numpy() == pytest.approx(maps.std(1))
+    assert result.skewness.numpy() == pytest.approx(stats.skew(maps, axis=1))
+    assert result.kurtosis.numpy() == pytest.approx(stats.kurtosis(maps, axis=1))
+    assert result.score == pytest.approx(1 / codes.mean.numpy().std())
+    assert result.shift_factor == pytest.approx(float(codes.mean.mean()))
+    assert result.low.numpy() == pytest.approx(maps.min(1))
+    assert result.noise_share.tolist() == [0, 0, 0]
+
+
+def test_moments_of_draws_are_those_of_many_draws():
+    codes = posterior(pictures=12)
+    generator = torch.Generator().manual_seed(1)
+    draws = torch.cat([codes.sample(generator) for _ in range(4000)])
+    sampled = a.latent_statistics(zs.Posterior(draws, layout=LAYOUT), resamples=0)
+    exact = a.latent_statistics(codes, resamples=0)
+    for name in ("mean", "std", "skewness", "kurtosis", "spectrum"):
+        assert getattr(exact, name).numpy() == pytest.approx(
+            getattr(sampled, name).numpy(), abs=0.02, rel=0.01
+        ), name
+    assert exact.score == pytest.approx(sampled.score, rel=0.01)
+    # The negative control: without the posterior's variance they are not.
+    means = a.latent_statistics(codes, of="mean", resamples=0)
+    assert float(means.std[0]) < float(exact.std[0]) - 0.05
+
+
+def test_a_known_covariance_is_found_and_a_rotation_keeps_its_eigenvalues():
+    generator = torch.Generator().manual_seed(0)
+    layout = zs.Layout(3, (8, 8))
+    white = torch.randn(3000, 3, 64, generator=generator, dtype=torch.float64)
+    root = torch.tensor([[2.0, 0, 0], [1, 1, 0], [0, 0, 0.5]], dtype=torch.float64)
+    maps = torch.einsum("jk,ikp->ijp", root, white)
+    result = a.latent_statistics(zs.Posterior(maps.flatten(1), layout=layout), resamples=0)
+    expected = torch.linalg.eigvalsh(root @ root.T).flip(0)
+    assert result.spectrum.numpy() == pytest.approx(expected.numpy(), rel=0.02)
+    turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))[0]
+    turned = torch.einsum("jk,ikp->ijp", turn, maps)
+    other = a.latent_statistics(zs.Posterior(turned.flatten(1), layout=layout), resamples=0)
+    assert other.spectrum.numpy() == pytest.approx(result.spectrum.numpy())
+    assert other.std.numpy() != pytest.approx(result.std.numpy(), rel=0.05)
+
+
+def test_scaled_latents_scale_the_answers():
+    codes = posterior()
+    scaled = zs.Posterior(7 * codes.mean, 7 * codes.std, layout=LAYOUT)
+    one, seven = (a.latent_statistics(each, resamples=20) for each in (codes, scaled))
+    assert seven.score == pytest.approx(one.score / 7)
+    assert seven.mean.numpy() == pytest.approx(7 * one.mean.numpy())
+    assert seven.kurtosis.numpy() == pytest.approx(one.kurtosis.numpy())
+    assert seven.interval == pytest.approx(tuple(end / 7 for end in one.interval))
+
+
+def test_parts_of_the_pictures_merge_to_the_whole():
+    codes = posterior(pictures=31)
+    whole = MapSummary.of(codes)
+    parts = MapSummary.of(codes[:7]).merge(MapSummary.of(codes[7:20]), MapSummary.of(codes[20:]))
+    one, many = (
+        a.latent_statistics(zs.Recording(None, codes, summary=each), resamples=0)
+        for each in (whole, parts)
+    )
+    for name in ("mean", "std", "skewness", "kurtosis", "noise_share", "place_share", "spectrum",
+                 "independent_places", "mean_map", "std_map"):  # fmt: skip
+        assert getattr(one, name).numpy() == pytest.approx(getattr(many, name).numpy(), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("layout", "maps", "expected"),
+    [
+        ((64,), lambda g: torch.randn(4000, 64, generator=g, dtype=torch.float64), 64),
+        ((64,), lambda g: torch.randn(4000, 1, generator=g, dtype=torch.float64).expand(-1, 64), 1),
+        ((64,), lambda g: autoregressive(4000, 64, 0.8, g), 7.642),
+    ],
+    ids=["independent", "constant in space", "autoregressive"],
+)
+def test_places_are_worth_as_many_as_are_independent(layout, maps, expected):
+    lines = maps(torch.Generator().manual_seed(3))
+    result = a.latent_statistics(
+        zs.Posterior(lines.contiguous(), layout=zs.Layout(1, layout)), resamples=0
+    )
+    assert float(result.independent_places[0]) == pytest.approx(expected, rel=0.06)
+
+
+def test_a_map_that_is_the_same_for_all_pictures_is_explained_by_place():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(500, 2, 16, generator=generator, dtype=torch.float64)
+    fixed = torch.linspace(-3, 3, 16, dtype=torch.float64)
+    maps = noise + torch.stack([fixed, torch.zeros(16, dtype=torch.float64)])
+    result = a.latent_statistics(
+        zs.Posterior(maps.flatten(1), layout=zs.Layout(2, (4, 4))), resamples=0
+    )
+    variance = float(fixed.var(correction=0))
+    assert float(result.place_share[0]) == pytest.approx(variance / (1 + variance), rel=0.02)
+    assert float(result.place_share[1]) < 0.002
+    assert result.mean_map[0].flatten().numpy() == pytest.approx(fixed.numpy(), abs=0.2)
+
+
+def test_intervals_over_pictures_cover_and_those_over_places_would_not():
+    generator, covered, by_places = torch.Generator().manual_seed(5), 0, 0
+    layout = zs.Layout(1, (64,))
+    for _ in range(200):
+        lines = autoregressive(24, 64, 0.8, generator)
+        result = a.latent_statistics(
+            zs.Posterior(lines, layout=layout), resamples=60, generator=generator
+        )
+        low, high = result.mean_interval[0].tolist()
+        covered += low <= 0 <= high
+        error = 1.96 * float(lines.std()) / math.sqrt(lines.numel())
+        by_places += abs(float(lines.mean())) <= error
+    assert 180 <= covered <= 198
+    assert by_places < 150
+
+
+def test_the_declared_scaling_is_applied():
+    codes = posterior()
+    model = zs.wrap(lambda x: x.reshape(len(x), 3, 4, 6), lambda z: z.flatten(1), prior=None)
+    model.latent_scaling = LatentScaling(scaling_factor=0.5)
+    data = codes.mean.float()
+    recording = zs.record(model, data)
+    result = a.latent_statistics(recording)
+    assert result.declared_std == pytest.approx(0.5 * float(data.std(correction=0)), rel=1e-5)
+    model.latent_scaling = LatentScaling(
+        latents_mean=tuple(result.latents_mean), latents_std=tuple(result.latents_std)
+    )
+    again = a.latent_statistics(zs.record(model, data))
+    assert again.declared_std == pytest.approx(1)
+    assert again.declared_channel_std.numpy() == pytest.approx(np.ones(3))
+
+
+def test_the_lines_to_paste_are_json_and_undo_the_scale():
+    import json
+
+    codes = posterior()
+    result = a.latent_statistics(codes)
+    both = json.loads("{" + result.paste() + "}"), json.loads("{" + result.paste(channels=True) + "}")
+    assert both[0]["scaling_factor"] == pytest.approx(result.score, rel=1e-4)
+    mean = torch.tensor(both[1]["latents_mean"])[:, None, None]
+    std = torch.tensor(both[1]["latents_std"])[:, None, None]
+    draws = LAYOUT.view(codes.sample(torch.Generator().manual_seed(9)))
+    scaled = ((draws - mean) / std).transpose(0, 1).flatten(1)
+    assert scaled.mean(1).numpy() == pytest.approx(np.zeros(3), abs=0.05)
+    assert scaled.std(1).numpy() == pytest.approx(np.ones(3), abs=0.05)
+
+
+def test_vectors_few_pictures_and_constant_maps_are_refused():
+    with pytest.raises(Undefined, match="no channels and places.*layout"):
+        a.latent_statistics(zs.Posterior(torch.eye(20, 6)))
+    with pytest.raises(Undefined, match="4 pictures.*at least 8"):
+        a.latent_statistics(posterior(pictures=4))
+    constant = zs.Posterior(torch.ones(20, LAYOUT.latents), layout=LAYOUT)
+    with pytest.raises(Undefined, match="20 pictures are identical"):
+        a.latent_statistics(constant)
+
+
+def test_a_constant_channel_has_no_shape_and_no_nan():
+    codes = posterior(spread=False)
+    maps = LAYOUT.view(codes.mean).clone()
+    maps[:, 1] = 4
+    result = a.latent_statistics(zs.Posterior(maps.flatten(1), layout=LAYOUT))
+    assert float(result.std[1]) == 0
+    assert [float(result.skewness[1]), float(result.kurtosis[1])] == [0, 0]
+    assert all(t.isfinite().all() for t in vars(result).values() if isinstance(t, torch.Tensor))
