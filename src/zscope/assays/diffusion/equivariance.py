@@ -31,7 +31,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import (
+from zscope.assays.pictures import (
     EXACT,
     base_pictures,
     channel_scales,

@@ -20,7 +20,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import base_pictures, intervals, summary_of
+from zscope.assays.pictures import base_pictures, intervals, summary_of
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder

@@ -25,7 +25,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import base_pictures, channel_scales, intervals, summary_of
+from zscope.assays.pictures import base_pictures, channel_scales, intervals, summary_of
 from zscope.assays.engine import responses
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder

@@ -26,7 +26,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import (
+from zscope.assays.pictures import (
     EXACT,
     base_pictures,
     channel_scales,

@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import EXACT, intervals
+from zscope.assays.pictures import EXACT, intervals
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
 from zscope.autoencoder import Autoencoder

@@ -39,7 +39,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import Base, Maps, base_pictures, intervals, summary_of
+from zscope.assays.pictures import Base, Maps, base_pictures, intervals, summary_of
 from zscope.assays.engine import decode
 from zscope.assays.engine import encode as encode_rows
 from zscope.assays.entry import Entry

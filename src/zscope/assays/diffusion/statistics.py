@@ -36,7 +36,7 @@ import torch
 from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.diffusion.pictures import Maps, intervals, summary_of
+from zscope.assays.pictures import Maps, intervals, summary_of
 from zscope.assays.entry import Entry
 from zscope.assays.regime.effective_rank import spectral_rank
 from zscope.errors import Undefined
