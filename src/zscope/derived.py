@@ -163,6 +163,45 @@ class Rotated(Derived):
         return self.original.causes(self.original_codes(noise)) @ self.U.to(noise).T
 
 
+class ChannelOffsets(Derived):
+    """The channels of maps as latents: what is added to each at all places.
+
+        decode(u) = original.decode( base + scale_k u_k at every place )
+        encode(x) = mean over places of ( original.encode(x) - base )_k / scale_k
+
+    `base` is one code of the original, `scale` the unit of each channel. There is no prior.
+    """
+
+    base: Tensor
+    scale: Tensor
+
+    def __init__(self, autoencoder: Autoencoder, base: Tensor, scale: Tensor) -> None:
+        layout = autoencoder.layout
+        assert layout is not None
+        super().__init__(autoencoder, layout.channels)
+        self.maps = layout
+        # A constant channel has no unit of its own, and stays where it is.
+        self.register_buffer("scale", scale.double())
+        self.register_buffer("base", base.detach().double())
+
+    @property
+    def prior(self) -> Prior:  # type: ignore[override]
+        return None
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        return Posterior(self.offsets(self._encode_original(x, auxiliary).mean))
+
+    def original_codes(self, z: OwnCodes) -> Codes:
+        everywhere = (z * self.scale.to(z)).repeat_interleave(self.maps.positions, 1)
+        return self.base.to(z) + everywhere
+
+    def offsets(self, codes: Codes) -> OwnCodes:
+        """Codes of the original as offsets of each channel."""
+        change = (codes - self.base.to(codes)).reshape(len(codes), self.latents, -1).mean(2)
+        scale = self.scale.to(codes)
+        return torch.where(scale > 0, change / scale.clamp_min(torch.finfo(scale.dtype).tiny), 0)
+
+
 def prune(
     autoencoder: Autoencoder,
     keep: Sequence[int] | Tensor,

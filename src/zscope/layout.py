@@ -116,6 +116,10 @@ class Layout:
             number += along.reshape([-1 if k == axis else 1 for k in range(len(self.places))])
         return number.flatten().repeat(self.channels)
 
+    def ends(self, channel: int) -> tuple[int, int]:
+        """The first latent of a channel, and the first after it."""
+        return channel * self.positions, (channel + 1) * self.positions
+
     def count(self, unit: str = "channel") -> int:
         """How many units there are."""
         kind, size = self._parse(unit)

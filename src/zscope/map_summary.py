@@ -114,7 +114,9 @@ class MapSummary:
             },
             picture_means=None
             if self.picture_means is None
-            else torch.cat([each.picture_means for each in every if each.picture_means is not None]),
+            else torch.cat(
+                [each.picture_means for each in every if each.picture_means is not None]
+            ),
         )
 
     def moments(self, weights: Tensor | None = None) -> dict[str, Tensor]:
@@ -184,7 +186,9 @@ def spectral_axes(layout: Layout) -> dict[str, tuple[tuple[int, ...], int]]:
     axes = tuple(range(len(layout.places)))
     ways = {"time": axes[:1], "space": axes[1:]} if len(axes) > 2 else {}
     ways = ways or {"space" if len(axes) == 2 else layout.names[0]: axes}
-    sides = {name: block_side([layout.places[axis] for axis in each]) for name, each in ways.items()}
+    sides = {
+        name: block_side([layout.places[axis] for axis in each]) for name, each in ways.items()
+    }
     return {name: (each, sides[name]) for name, each in ways.items() if sides[name]}
 
 

@@ -30,7 +30,13 @@ from zscope.map_summary import MapSummary
 from zscope.randomness import named_generator, seed_of
 from zscope.sampling import whole
 from zscope.types import Codes, as_tensor
-from zscope.usage import Usage, usage_of_codes, usage_of_decoder, usage_of_posterior
+from zscope.usage import (
+    Usage,
+    usage_of_codes,
+    usage_of_decoder,
+    usage_of_maps,
+    usage_of_posterior,
+)
 
 __all__ = ["Recording", "record"]
 
@@ -150,6 +156,11 @@ class Recording:
         """Channels and places, if the latents are maps."""
         return self.posterior.layout
 
+    @property
+    def variables(self) -> int:
+        """How many variables there are to ask about: latents or, of maps, channels."""
+        return self.latents if self.layout is None else self.layout.channels
+
     @cached_property
     def map_summary(self) -> MapSummary:
         """What statistics need of all maps that were encoded; `Undefined` without a layout."""
@@ -189,11 +200,15 @@ class Recording:
 
     @cached_property
     def usage(self) -> Usage:
-        """Which latents count, and by which measure (`zscope.usage`)."""
+        """Which latents count, or which channels of maps, and by which measure (`zscope.usage`)."""
         model = self.model
         if not self.posterior.deterministic:
+            if self.layout is not None:
+                return usage_of_maps(self.map_summary)
             return usage_of_posterior(self.posterior)
         if model is None or not model.decodes:
+            if self.layout is not None:
+                return usage_of_maps(self.map_summary)
             return usage_of_codes(self.codes)
         device, dtype = model.place
 
@@ -201,12 +216,21 @@ class Recording:
             return model.decode(codes.to(device, dtype)).float().cpu()
 
         with evaluation(model):
+            if self.layout is not None:
+                first = self.codes[self.picture_order[: base_count(self)]]
+                return usage_of_decoder(first, decode, self.layout)
             return usage_of_decoder(self.base_samples, decode)
 
     @property
     def used(self) -> list[int]:
-        """The latents that count: the one answer for all assays, findings and counts."""
+        """The latents, or channels, that count: the one answer for assays, findings and counts."""
         return self.usage.used
+
+    @cached_property
+    def picture_order(self) -> Tensor:
+        """The rows in random order: assays that change latent maps start from the first of these."""
+        generator = named_generator(self.seed, "base pictures")
+        return torch.randperm(len(self), generator=generator)
 
     @cached_property
     def observations(self) -> Tensor:

@@ -6,11 +6,12 @@ interval and a chance level, or with the reason why it has none.
 """
 
 import dataclasses
+import functools
 import inspect
 import math
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -35,6 +36,7 @@ __all__ = [
     "html_table",
     "listed",
     "name_result",
+    "name_units",
     "plain",
     "rows",
     "subject",
@@ -122,9 +124,15 @@ class Result:
     """The name of the assay that made it; empty for a result made by hand."""
     further_plots: ClassVar[tuple[str, ...]] = ()
     """Methods that draw further figures, plot_..., which `zscope assay --figures` saves too."""
+    unit: ClassVar[str] = "latent"
+    """What its numbers are of, one each: latents or, of maps, channels, places or patches."""
+    unit_names: ClassVar[tuple[str, ...]] = ()
+    """What these are called, "channel 2", if they are not single latents."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        for name in [each for each in vars(cls) if re.match(r"plot(_|$)", each)]:
+            setattr(cls, name, _call_units(vars(cls)[name]))
         if "__repr__" not in vars(cls):  # else @dataclass writes one that prints whole tensors
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
         scored = _annotation(cls, "score") is not None or cls.measures is not Result.measures
@@ -137,7 +145,12 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain Python numbers, strings, lists and dicts, ready for JSON."""
         values = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
-        return {"kind": type(self).__name__, **values}
+        units = {"unit": self.unit, "unit_names": list(self.unit_names)} if self.unit_names else {}
+        return {"kind": type(self).__name__, **values, **units}
+
+    def worded(self, text: str) -> str:
+        """A text about latents as one about the units of this result: "channel 2"."""
+        return text if self.unit == "latent" else _about_units(text, self.unit)
 
     def measures(self) -> list[Measure]:
         """Every scalar score, each with its samples, interval and chance."""
@@ -200,13 +213,13 @@ class Result:
     def _tables(self) -> tuple[list[list[str]], list[list[str]]]:
         """What is printed: the scores with a header, then names with values."""
         measures = self.measures()
-        scores = [[measure.name or "score", *measure.cells()] for measure in measures]
+        scores = [[self.worded(measure.name) or "score", *measure.cells()] for measure in measures]
         header = ["", "value", "95 % interval", "chance", "n"]
-        lines = [[name, text] for name, text in self.summary()]
+        lines = [[self.worded(name), self.worded(text)] for name, text in self.summary()]
         for part in ("interval", "chance"):
             reasons = {getattr(measure, part): None for measure in measures}
             lines += [[f"no {part}", reason] for reason in reasons if isinstance(reason, str)]
-        lines += [["flag", flag] for flag in getattr(self, "flags", [])]
+        lines += [["flag", self.worded(flag)] for flag in getattr(self, "flags", [])]
         return ([header, *scores] if scores else []), lines
 
 
@@ -292,6 +305,40 @@ def name_result(result: R, assay: str) -> R:
     if isinstance(result, Result):
         object.__setattr__(result, "assay", assay)  # frozen, and not one of its fields
     return result
+
+
+def name_units(result: R, unit: str, names: Sequence[str]) -> R:
+    """The same result, which now knows what its numbers are of."""
+    if isinstance(result, Result) and unit != "latent":
+        object.__setattr__(result, "unit", unit)
+        object.__setattr__(result, "unit_names", tuple(names))
+    return result
+
+
+def _about_units(text: str, unit: str) -> str:
+    """A text that speaks of latents, about other units."""
+    noun = unit.partition(":")[0]  # "patch:4"
+
+    def word(found: re.Match[str]) -> str:
+        plural = ("es" if noun.endswith("h") else "s") if found[2] else ""
+        return (noun.capitalize() if found[1] == "L" else noun) + plural
+
+    return re.sub(r"\b([Ll])atent(s?)\b(?! (?:space|diffusion|map))", word, text)
+
+
+def _call_units(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that draws, whose labels are about the units of the result."""
+
+    @functools.wraps(draw)
+    def drawn(self: Result, *arguments: Any, **options: Any) -> Any:
+        axes = draw(self, *arguments, **options)
+        if self.unit != "latent":
+            figure = axes if hasattr(axes, "savefig") else axes.get_figure()
+            for text in figure.findobj(lambda each: hasattr(each, "set_text")):
+                text.set_text(self.worded(text.get_text()))
+        return axes
+
+    return drawn
 
 
 def rows(result: Result, assay: str = "") -> list[dict[str, Any]]:

@@ -23,6 +23,10 @@ undoes it.
 **Codes alone**, encoders without a decoder, and deterministic models with more than 1,024
 latents: a latent is in use if it varies.
 
+**Latents with channels and places** are asked about by channel. Means and variances in the formula
+are then over pictures and places; the decoded observation is that of a map whose channel was
+replaced at all places.
+
 Other questions have other answers. `variable_types` keeps the published rule of Bonheme, which
 also says how a latent is used: it calls a latent mixed when the posterior variance differs between
 observations, even if it hardly tells them apart. Types, divergences, `polarisation` and
@@ -37,9 +41,11 @@ import torch
 from torch import Tensor
 
 from zscope.autoencoder import Posterior
+from zscope.layout import Layout
+from zscope.map_summary import MapSummary
 from zscope.types import Codes
 
-__all__ = ["Usage", "usage_of_codes", "usage_of_decoder", "usage_of_posterior"]
+__all__ = ["Usage", "usage_of_codes", "usage_of_decoder", "usage_of_maps", "usage_of_posterior"]
 
 NATS = 0.1
 EFFECT = 0.01
@@ -78,9 +84,25 @@ def usage_of_codes(codes: Codes) -> Usage:
     return _usage("spread", spread, spread > ROUNDING * rows.abs().amax(0).cpu())
 
 
-def usage_of_decoder(codes: Codes, decode: Callable[[Codes], Tensor]) -> Usage:
-    """By effect on the decoded observation; `codes` are in random order."""
-    latents = codes.shape[1]
+def usage_of_maps(summary: MapSummary) -> Usage:
+    """Of channels: by information; by spread for a deterministic posterior."""
+    moments = summary.moments()
+    spread = (moments["m2"] - moments["m"].square()).clamp_min(0)
+    if summary.deterministic:
+        largest = torch.maximum(summary.low.abs(), summary.high.abs())
+        return _usage("spread", spread.sqrt(), spread.sqrt() > ROUNDING * largest)
+    total = spread + moments["v"]
+    information = 0.5 * (total.clamp_min(1e-30).log() - moments["log_v"])
+    information = torch.where(total > 0, information, 0).clamp_min(0)
+    return _usage("information", information, information >= NATS)
+
+
+def usage_of_decoder(
+    codes: Codes, decode: Callable[[Codes], Tensor], layout: Layout | None = None
+) -> Usage:
+    """By effect on the decoded observation; `codes` are in random order. Of maps, by channel."""
+    latents = codes.shape[1] if layout is None else layout.channels
+    columns = [j if layout is None else slice(*layout.ends(j)) for j in range(latents)]
     count = min(len(codes), PASSES // latents, 64)
     if count < 8:
         return usage_of_codes(codes)
@@ -92,9 +114,9 @@ def usage_of_decoder(codes: Codes, decode: Callable[[Codes], Tensor]) -> Usage:
 
     whole = change(others)
     effects = []
-    for j in range(latents):
+    for column in columns:
         vectors = base.clone()
-        vectors[:, j] = others[:, j]
+        vectors[:, column] = others[:, column]
         effects.append(change(vectors))
     effect = torch.tensor(effects, dtype=torch.float64)
     effect = effect / whole if whole > 0 else torch.zeros_like(effect)

@@ -37,16 +37,20 @@ from torch import Tensor
 from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.parts import CHOSEN, PARTS, unmet
+from zscope.assays.units import count_units
+from zscope.assays.views import check_pool, column_names, view_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
 from zscope.randomness import named_generator
 from zscope.recording import Recording, base_count, weights_hash
-from zscope.results import name_result
+from zscope.results import name_result, name_units
 from zscope.sampling import MOST
 from zscope.types import as_tensor, at_least_single
 
 __all__ = ["accepts_recording", "check_argument", "checked", "choices"]
 
+COLUMNS_OF_CHANNELS = {"places", "pooled", "offsets", "place", "maps"}
+"""What assays are given of maps that makes their numbers those of channels."""
 ITERABLE = (list, tuple, set, frozenset, range, np.ndarray, Tensor)
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)  # noqa: PLC0105
@@ -89,13 +93,20 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
             seed = _seed(arguments)
             arguments = tuple(_codes(each) for each in arguments)
         arguments = tuple(map(_exact, arguments))
+        if "pool" in options and "pool" not in signature.parameters:
+            raise ConfigError(
+                f"{name}: pool={options['pool']!r} is for recordings of latents that are maps, and "
+                "arrays were given. Give the recording, or pool their places yourself."
+            )
         options = {option: _exact(value) for option, value in options.items()}
         values = signature.bind(*arguments, **options).arguments
         for option, value in list(values.items())[: len(arguments)]:
             values[option] = check_argument(function, option, value)
         if values.get("generator") is None:
             _as_recording(signature, entry, values)
-        _complete(signature, entry, values, seed)
+        given = (each for each in values.values() if isinstance(each, Recording))
+        of_maps = next((each for each in given if each.layout is not None), None)
+        _complete(signature, entry, values, seed, of_maps)
         return name_result(cast(Callable[..., R], function)(**values), entry.name)
 
     return cast(Assay[P, R], measure)
@@ -141,11 +152,19 @@ def _of_recording(
         raise Undefined(f"{entry.name}: {reason}.")
 
     own_generator = options.get("generator") is not None
+    own = dict(options)
+    pool = own.pop("pool", None)
+    if "pool" in options:
+        check_pool(entry.name, pool, recording)
 
     def work() -> R:
-        values = {**_parts(signature, entry, recording, options), **options}
+        view = view_of(entry, recording, pool)
+        values = {**_parts(signature, entry, view, own), **own}
         _complete(signature, entry, values, recording.seed, recording)
-        return function(**values)
+        result = function(**values)
+        if recording.layout is not None and entry.map_kind in COLUMNS_OF_CHANNELS:
+            name_units(result, "channel", column_names(entry, recording.layout, pool))
+        return result
 
     if own_generator:
         return work()
@@ -225,9 +244,13 @@ def _complete(
     parameters = signature.parameters
     if "generator" in parameters and values.get("generator") is None:
         values["generator"] = named_generator(seed, entry.name)
-    if not entry.is_limited(values):
+    limited = entry.is_limited(values)
+    if recording is not None:
+        usual = map_defaults(entry, recording)
+        values |= {name: usual[name] for name in usual if name in parameters and name not in values}
+    if not limited:
         return
-    sizes = {**options_of(signature), **values, **sizes_of(values, recording)}
+    sizes = {**options_of(signature), **values, **sizes_of(values, recording, entry)}
     count = entry.affordable(sizes)
     if not count:
         own = f"a number of your own, {entry.scales}=16 (--set {entry.name}.{entry.scales}=16)"
@@ -250,14 +273,29 @@ def options_of(signature: inspect.Signature) -> dict[str, Any]:
     }
 
 
-def sizes_of(values: Mapping[str, Any], recording: Recording | None = None) -> dict[str, int]:
-    """Numbers of latents and factors, from the recording or the arguments."""
+def map_defaults(entry: Entry, recording: Recording) -> dict[str, Any]:
+    """Defaults of an assay that differ for maps: fewer samples, which are whole pictures."""
+    if recording.layout is None or entry.map_kind not in ("units", "place"):
+        return {}
+    return {entry.scales: base_count(recording), **entry.map_options}
+
+
+def sizes_of(
+    values: Mapping[str, Any], recording: Recording | None = None, entry: Entry | None = None
+) -> dict[str, int]:
+    """Numbers of latents and factors, from the recording or the arguments.
+
+    Of maps, the latents of an assay are the columns of its view, or its units.
+    """
     if recording is not None:
-        factors = recording.factors
+        factors, layout = recording.factors, recording.layout
+        latents = recording.latents
+        if layout is not None and entry is not None and entry.map_kind not in ("flat", "maps"):
+            latents = count_units(values.get("units"), values.get("groups"), layout)
         return {
-            "latents": recording.latents,
+            "latents": latents,
             "factors": 0 if factors is None else factors.shape[1],
-            "channels": 1 if recording.layout is None else recording.layout.channels,
+            "channels": 1 if layout is None else layout.channels,
             "pictures": base_count(recording),
         }
     table = values.get("factors")
@@ -287,7 +325,8 @@ def option_names(entry: Entry) -> list[str]:
     arrays = {name for name, part in places.items() if part not in CHOSEN}
     if entry.compares:
         arrays = set(list(signature.parameters)[: len(entry.takes)])
-    return [name for name in signature.parameters if name not in arrays | {"generator"}]
+    names = [name for name in signature.parameters if name not in arrays | {"generator"}]
+    return [*names, "pool"] if entry.map_kind == "pooled" else names
 
 
 def check_option_names(entry: Entry, options: Iterable[str]) -> None:

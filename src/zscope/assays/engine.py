@@ -102,12 +102,13 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
     """Draws from the aggregate posterior in random order, each observation at most once.
 
     For a recording, the first of `recording.base_samples`, which all assays share; otherwise
-    drawn with the generator.
+    drawn with the generator. Of maps, posterior means: what their assays start from are pictures.
     """
     whole(who, samples=samples)
     posterior = posterior_of(recorded, who)
     count = min(samples, len(posterior))
-    least = max(2, min(8, posterior.latents))
+    of_maps = posterior.layout is not None
+    least = 8 if of_maps else max(2, min(8, posterior.latents))
     if count < least:
         raise Undefined(
             f"{who}: {count} samples for {posterior.latents} latents "
@@ -115,7 +116,11 @@ def base_samples(recorded: Recorded, samples: int, who: str, generator: Generato
             "estimate spreads and draw replacements. Record more observations: "
             "zs.record(autoencoder, data, samples=N)"
         )
-    if isinstance(recorded, Recording):
+    if of_maps and isinstance(recorded, Recording):
+        draws = recorded.codes[recorded.picture_order[:count]]
+    elif of_maps:
+        draws = posterior.mean[torch.randperm(len(posterior), generator=generator)[:count]]
+    elif isinstance(recorded, Recording):
         draws = recorded.base_samples
     else:
         draws = draw_base_samples(posterior, generator)

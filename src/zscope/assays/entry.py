@@ -16,7 +16,7 @@ literals, read from the source file, so that lists and help need not import torc
 import ast
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -47,6 +47,19 @@ class Entry:
     compare` runs. `on_request` marks assays that cost too much for a report of everything: they
     run only if they are named. `better` is "higher" or "lower" if all its scores are better that
     way, so that models can be ranked by them.
+
+    `maps` says what an assay is given of latents that are maps, with channels and places
+    (`assays.views`); without it, it does not apply to them:
+
+        "units"     all of them; it has an option `units`, by default the channels
+        "maps"      all of them; it applies to maps alone
+        "flat"      all of them, as a vector
+        "places"    a row for each of some places, with a column for each channel
+        "pooled"    the mean of each channel over the places, or what its option `pool` asks for
+        "place"     all of them, of which it varies the channels at one place of each picture
+        "offsets"   a number for each channel, which is added at all its places
+
+    "place on request": only if it is named. `map_options` are defaults that differ for maps.
     """
 
     question: str
@@ -60,6 +73,8 @@ class Entry:
     compares: bool = False
     on_request: bool = False
     better: str = ""
+    maps: str = ""
+    map_options: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""  # the name as people write it: "MIG"
     name: str = ""
     module: str = ""  # where the function is
@@ -73,6 +88,16 @@ class Entry:
     def group(self) -> str:
         """The folder the assay lives in."""
         return self.module.rpartition(".")[0].rpartition(".")[2]
+
+    @property
+    def map_kind(self) -> str:
+        """What the assay is given of maps, the first word of `maps`."""
+        return self.maps.partition(" ")[0]
+
+    @property
+    def maps_on_request(self) -> bool:
+        """Whether it measures maps only if it is named."""
+        return self.maps.endswith("on request") or self.map_kind == "offsets"
 
     def load(self) -> Callable[..., Any]:
         function: Callable[..., Any] = getattr(import_module(self.module), self.attribute)

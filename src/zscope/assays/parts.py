@@ -16,6 +16,7 @@ from zscope.autoencoder import WithCausalBlock
 from zscope.errors import Undefined
 from zscope.factors import Factors
 from zscope.groups import partition
+from zscope.assays.views import rows_together
 from zscope.recording import Recording
 from zscope.usage import Usage
 
@@ -33,8 +34,8 @@ NEEDS: dict[str, tuple[Callable[[Recording], bool], str]] = {
         "two factors are needed, and the data have fewer. Give data with more factors",
     ),
     "two latents": (
-        lambda recording: recording.latents >= 2,
-        "two latents are needed, and the model has one. Use a model with more latents",
+        lambda recording: recording.variables >= 2,
+        "two latents (of maps: channels) are needed, and the model has one. Use a model with more",
     ),
     "causal block": (
         lambda recording: (
@@ -77,6 +78,11 @@ def unmet(entry: Entry, recording: Recording) -> str | None:
         return reason
     if recording.factors is None and ("factors" in parts or "two factors" in entry.needs):
         return "the data come without factors. Give data with known factors"
+    if recording.layout is not None and not entry.maps:
+        return (
+            f"the latents are maps ({recording.layout}), and this is measured of vectors. Wrap the "
+            "model with layout=None to treat its latents as one"
+        )
     for need in entry.needs:
         is_met, reason = NEEDS[need]
         if not is_met(recording):
@@ -258,6 +264,7 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "recording": lambda recording: recording,
     "recording_or_codes": lambda recording: recording,  # plain codes are used in their order
     "maps": lambda recording: recording,  # with a layout; also if the caller draws
+    "together": rows_together,
     "autoencoder": lambda recording: recording.autoencoder,
     "decoder": lambda recording: recording.autoencoder,  # of which the assay only decodes
     "posterior": lambda recording: recording.posterior,

@@ -14,13 +14,12 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.engine import decode, respond_posterior
+from zscope.assays.engine import chunk_size, decode_and_respond
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
 from zscope.layout import Layout
 from zscope.map_summary import MapSummary
-from zscope.randomness import named_generator
-from zscope.recording import Recording, base_count
+from zscope.recording import Recording, base_count, join_posteriors
 from zscope.results import NOT_REQUESTED
 from zscope.sampling import whole
 from zscope.types import Codes
@@ -100,15 +99,21 @@ def base_pictures(autoencoder: Autoencoder, recording: Recording, who: str) -> B
         )
 
     def work() -> Base:
-        generator = named_generator(recording.seed, "base pictures")
-        rows = torch.randperm(len(recording), generator=generator)[:count].sort().values
+        rows = recording.picture_order[:count]
         codes = recording.codes[rows]
+        size = chunk_size(autoencoder, codes[:2], count)
+        parts = [decode_and_respond(autoencoder, part) for part in codes.split(size)]
+        posterior = join_posteriors([each for _, each in parts])
+        # The same codes that other assays start from (`engine.base_samples`).
+        shared = recording.share("base responses", list)
+        if sum(map(len, shared)) < count:
+            shared[:] = [posterior]
         return Base(
             rows=rows,
             observations=recording.data.batch(rows.numpy()),
             codes=codes,
-            decoded=decode(autoencoder, codes),
-            responses=respond_posterior(autoencoder, codes).mean,
+            decoded=torch.cat([x.to(codes.device) for x, _ in parts]),
+            responses=posterior.mean,
         )
 
     base: Base = recording.share("base pictures", work)

@@ -23,6 +23,7 @@ from zscope.assays import CATALOGUE, groups
 from zscope.assays.arguments import (
     check_option_names,
     check_option_value,
+    map_defaults,
     option_names,
     options_of,
     options_text,
@@ -261,6 +262,10 @@ def measure(
     for entry in chosen:
         if reason := unmet(entry, recording):
             outcome.missing[entry.name] = f"Not applicable: {reason}."
+        elif names is None and recording.layout is not None and entry.maps_on_request:
+            outcome.missing[entry.name] = (
+                f"Of maps it is measured only if it is named: zscope assay TARGET {entry.name}"
+            )
     entries = [entry for entry in chosen if entry.name not in outcome.missing]
     options_by_assay = {entry.name: _options(entry, checked, resamples) for entry in entries}
     watch = _Clock(costs(entries, recording, options_by_assay))
@@ -421,8 +426,9 @@ def _options(entry: Entry, checked: Options, resamples: int) -> dict[str, Any]:
 def _sizes(entry: Entry, recording: Recording, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **options_of(inspect.signature(entry.load())),
+        **map_defaults(entry, recording),
         **options,
-        **sizes_of({}, recording),
+        **sizes_of(options, recording, entry),
     }
 
 

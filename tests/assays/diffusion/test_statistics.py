@@ -171,7 +171,10 @@ def test_the_lines_to_paste_are_json_and_undo_the_scale():
 
     codes = posterior()
     result = a.latent_statistics(codes)
-    both = json.loads("{" + result.paste() + "}"), json.loads("{" + result.paste(channels=True) + "}")
+    both = (
+        json.loads("{" + result.paste() + "}"),
+        json.loads("{" + result.paste(channels=True) + "}"),
+    )
     assert both[0]["scaling_factor"] == pytest.approx(result.score, rel=1e-4)
     mean = torch.tensor(both[1]["latents_mean"])[:, None, None]
     std = torch.tensor(both[1]["latents_std"])[:, None, None]

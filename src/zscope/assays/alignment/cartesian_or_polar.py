@@ -332,4 +332,5 @@ ENTRY = Entry(
     question="Do two latents encode two factors as x and y, or as angle and radius?",
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors", "two latents"),
+    maps="pooled",
 )

@@ -105,7 +105,9 @@ class Equivariance(Scored):
         names = list(self.transformations)
         values = torch.tensor([self.transformations[name].encoder for name in names])
         inside = [k for k, name in enumerate(names) if self.transformations[name].inside]
-        return bars(values, names=names, marks=inside, y="error of the encoder (1: unrelated)", ax=ax)
+        return bars(
+            values, names=names, marks=inside, y="error of the encoder (1: unrelated)", ax=ax
+        )
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,9 @@ def equivariance(
         transformations[name] = Transformed(
             encoder=_share(errors[0].sum(), errors[1].sum()),
             decoder=by_decoder[0] / by_decoder[1] if by_decoder[1] > 0 else 0.0,
-            channels=[_share(a, b) for a, b in zip(errors[0].sum(0), errors[1].sum(0), strict=True)],
+            channels=[
+                _share(a, b) for a, b in zip(errors[0].sum(0), errors[1].sum(0), strict=True)
+            ],
             ratio=ratio,
             decibels=float(_decibels(own_error, peak) - _decibels(lost, peak)),
             inside=ratio <= LEAVES,
@@ -247,7 +251,9 @@ def _ways(layout: Layout, sides: tuple[int, ...]) -> tuple[dict[str, _Way], dict
         length, side, word = layout.places[axis], sides[axis], layout.names[axis]
         name = f"shift along {word}"
         if side % length or length < 4:
-            left_out[name] = f"{length} places for {side} pixels do not allow shifts by whole places"
+            left_out[name] = (
+                f"{length} places for {side} pixels do not allow shifts by whole places"
+            )
             continue
         step = side // length
         ways[name] = _Way(
@@ -305,6 +311,7 @@ ENTRY = Entry(
     question="When a picture is flipped, turned or shifted, do its latents do the same?",
     takes=("autoencoder", "maps"),
     needs=("layout",),
+    maps="maps",
     passes="pictures * 13",
     better="higher",
 )

@@ -14,7 +14,7 @@ over them.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -42,24 +42,21 @@ class UnitImportance(Scored):
     explained: float  # EV with all channels
     importance_interval: Tensor | None  # channels x 2
     alone_interval: Tensor | None
-    unit: str
-    unit_names: list[str]
     samples: int
     interval: tuple[float, float] | None
     no_interval: str
 
     why_no_chance = "a channel that encodes nothing has an importance of 0"
-    score_fields: ClassVar[tuple[str, ...]] = ("unit",)
 
     def measures(self) -> list[Measure]:
         best = int(self.importance.argmax())
-        name = f"importance of {self.unit_names[best]}"
+        name = f"importance of channel {best}"
         return [self.measure(name, self.score, interval=self.interval)]
 
     def summary(self) -> list[tuple[str, str]]:
         order = self.importance.argsort(descending=True)[:8].tolist()
-        texts = [f"{self.unit_names[k]} {float(self.importance[k]):.2g}" for k in order]
-        alone = [f"{self.unit_names[k]} {float(self.alone[k]):.2g}" for k in order]
+        texts = [f"channel {k} {float(self.importance[k]):.2g}" for k in order]
+        alone = [f"channel {k} {float(self.alone[k]):.2g}" for k in order]
         return [
             ("explained variance", f"{self.explained:.3f}"),
             ("importance", ", ".join(texts)),
@@ -118,8 +115,6 @@ def unit_importance(
         explained=float(1 - whole.sum() / variance.sum()),
         importance_interval=None if ends is None else ends[:c],
         alone_interval=None if ends is None else ends[c:],
-        unit="channel",
-        unit_names=layout.unit_names("channel"),
         samples=len(x),
         interval=None if ends is None else (float(ends[best, 0]), float(ends[best, 1])),
         no_interval=reason,
@@ -130,5 +125,6 @@ ENTRY = Entry(
     question="What does the decoder lose without a channel?",
     takes=("autoencoder", "maps"),
     needs=("layout",),
+    maps="maps",
     passes="pictures * (channels + 1)",
 )

@@ -57,7 +57,6 @@ class Locality(Scored):
     gain: Tensor  # of each channel
     crosstalk: Tensor
     silent: list[int]  # channels without any response
-    unit_names: list[str]
     samples: int
     interval: tuple[float, float] | None
     no_interval: str
@@ -162,7 +161,6 @@ def locality(
         gain=product.sum(1) / made.square().sum(1).clamp_min(1e-300),
         crosstalk=other.sum(1) / energy[:, :, 0].sum(1).clamp_min(1e-300),
         silent=silent.nonzero().flatten().tolist(),
-        unit_names=layout.unit_names("channel"),
         samples=count,
         interval=None if ends is None else (float(ends[0, 0]), float(ends[0, 1])),
         no_interval=reason,
@@ -195,6 +193,7 @@ ENTRY = Entry(
     question="Does a change at one place of the latents stay there?",
     takes=("autoencoder", "maps"),
     needs=("layout",),
+    maps="maps",
     passes="pictures * (channels + 1)",
     better="higher",
 )

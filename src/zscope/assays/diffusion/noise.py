@@ -79,7 +79,9 @@ class NoiseRobustness(Scored):
         return [*measures, self.measure("pull", pull, interval=none)]
 
     def summary(self) -> list[tuple[str, str]]:
-        texts = [f"{float(d):.2g} at {t:g}" for t, d in zip(self.levels, self.distortion, strict=True)]
+        texts = [
+            f"{float(d):.2g} at {t:g}" for t, d in zip(self.levels, self.distortion, strict=True)
+        ]
         lines = [("distortion", ", ".join(texts))]
         if self.tolerance is None:
             lines.append(("tolerance", f"above {self.levels[-1]:g}"))
@@ -187,5 +189,6 @@ ENTRY = Entry(
     question="What noise on the latents does the decoder bear?",
     takes=("autoencoder", "maps"),
     needs=("layout",),
+    maps="maps",
     passes="pictures * (13 + channels)",
 )

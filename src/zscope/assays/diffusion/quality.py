@@ -65,9 +65,7 @@ class ReconstructionQuality(Scored):
     )  # fmt: skip
 
     def measures(self) -> list[Measure]:
-        measures = [
-            self.measure(f"{self.measure_name}, dB", self.score, interval=self.interval)
-        ]
+        measures = [self.measure(f"{self.measure_name}, dB", self.score, interval=self.interval)]
         if self.ssim is not None:
             assert self.ssim_chance is not None
             measures.append(
@@ -236,6 +234,7 @@ ENTRY = Entry(
     question="How close are reconstructions to the pictures?",
     takes=("decoder", "codes", "observations=observations"),
     needs=("layout",),
+    maps="maps",
     passes="samples",
     better="higher",
 )

@@ -112,7 +112,9 @@ class LatentSpectrum(Scored):
         ]  # fmt: skip
 
     def summary(self) -> list[tuple[str, str]]:
-        lines = [(_named("slope", axes), f"{each.slope:.2f}") for axes, each in self.spectra.items()]
+        lines = [
+            (_named("slope", axes), f"{each.slope:.2f}") for axes, each in self.spectra.items()
+        ]
         for kappa, value in self.cut_variance.items():
             other = self.picture_variance[kappa]
             text = f"{100 * value:.0f} % decoded, {100 * other:.0f} % of the picture itself"
@@ -347,5 +349,6 @@ ENTRY = Entry(
     question="Are the latents as smooth in space as the pictures?",
     takes=("maps",),
     needs=("layout",),
+    maps="maps",
     passes="4 * pictures",
 )

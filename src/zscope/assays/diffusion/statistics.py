@@ -279,4 +279,5 @@ ENTRY = Entry(
     question="On which scale are the latents, channel by channel?",
     takes=("maps",),
     needs=("layout",),
+    maps="maps",
 )

@@ -313,4 +313,5 @@ def _scikit_dimension(near: Neighbours, method: str) -> IntrinsicDimension:
 ENTRY = Entry(
     question="How many numbers would it take to describe where a code lies?",
     takes=("codes", "observations=read_observations"),
+    maps="flat",
 )

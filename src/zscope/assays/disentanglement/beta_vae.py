@@ -145,4 +145,5 @@ ENTRY = Entry(
     needs=("two factors",),
     better="higher",
     title="β-VAE score",
+    maps="pooled",
 )

@@ -91,7 +91,7 @@ class DCI(Score):
     groups: list[list[int]] | None = None  # the variables, if they are not single latents
 
     @property
-    def unit(self) -> str:
+    def column(self) -> str:
         return "latent" if self.groups is None else "variable"
 
     def to_dict(self) -> dict[str, Any]:
@@ -461,4 +461,5 @@ ENTRY = Entry(
     needs=("two factors",),
     better="higher",
     title="DCI",
+    maps="pooled",
 )

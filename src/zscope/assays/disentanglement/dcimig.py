@@ -89,4 +89,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="DCIMIG",
+    maps="pooled",
 )

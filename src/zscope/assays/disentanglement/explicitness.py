@@ -159,4 +159,5 @@ ENTRY = Entry(
     question="Can a linear classifier predict the factors from the codes?",
     takes=("codes", "factors", "variances=usage"),
     better="higher",
+    maps="pooled",
 )

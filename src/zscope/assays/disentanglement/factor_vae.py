@@ -187,4 +187,5 @@ ENTRY = Entry(
     needs=("two factors",),
     better="higher",
     title="FactorVAE score",
+    maps="pooled",
 )

@@ -173,4 +173,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="IRS",
+    maps="pooled",
 )

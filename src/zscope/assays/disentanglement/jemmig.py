@@ -102,4 +102,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="JEMMIG",
+    maps="pooled",
 )

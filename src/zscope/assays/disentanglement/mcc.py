@@ -122,4 +122,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MCC",
+    maps="pooled",
 )

@@ -100,4 +100,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MIG",
+    maps="pooled",
 )

@@ -78,4 +78,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="MIG-sup",
+    maps="pooled",
 )

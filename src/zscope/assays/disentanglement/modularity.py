@@ -165,4 +165,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     needs=("two factors",),
     better="higher",
+    maps="pooled",
 )

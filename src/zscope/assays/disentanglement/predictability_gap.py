@@ -182,4 +182,5 @@ ENTRY = Entry(
     question="How much better does one latent predict a factor than any other?",
     takes=("codes", "factors", "variances=usage"),
     better="higher",
+    maps="pooled",
 )

@@ -190,4 +190,5 @@ ENTRY = Entry(
     takes=("codes", "factors", "variances=usage"),
     better="higher",
     title="SAP",
+    maps="pooled",
 )

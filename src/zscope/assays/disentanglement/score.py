@@ -74,10 +74,10 @@ class Score(Scored):
     def summary(self) -> list[tuple[str, str]]:
         latents = len(self.active) + len(self.passive)
         used = f"{len(self.active)} of {latents}"
-        return [(f"{self.unit}s used", used), ("flavour", self.flavour)]
+        return [(f"{self.column}s used", used), ("flavour", self.flavour)]
 
     @property
-    def unit(self) -> str:
+    def column(self) -> str:
         """What `active` counts."""
         return "latent"
 
@@ -97,10 +97,12 @@ class Score(Scored):
         title = f"{self.name} {self.score:.3f}, chance {self.chance:.3f}"
         if len(rows) > DRAWN:
             rows = np.sort(np.argsort(-self.matrix.max(1), kind="stable")[:DRAWN])
-            title += f"; {DRAWN} of {len(self.matrix)} {self.unit}s, those with the largest entries"
+            title += (
+                f"; {DRAWN} of {len(self.matrix)} {self.column}s, those with the largest entries"
+            )
         return heatmap(
             self.matrix[rows],
-            rows=[f"{self.unit} {self.active[j]}" for j in rows],
+            rows=[f"{self.column} {self.active[j]}" for j in rows],
             columns=self.factor_names or [f"factor {k}" for k in self.factors],
             title=title,
             label=self.meaning,

@@ -140,4 +140,5 @@ ENTRY = Entry(
     question="Are latents either fully used or not at all?",
     takes=("relative",),
     needs=("variances",),
+    maps="places",
 )

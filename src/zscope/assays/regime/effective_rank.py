@@ -103,4 +103,5 @@ def matrix_rank(matrix: Matrix) -> float:
 ENTRY = Entry(
     question="Over how many directions is the variance of the codes spread?",
     takes=("codes",),
+    maps="places",
 )

@@ -277,4 +277,5 @@ ENTRY = Entry(
     question="How are the means, variances and samples of each latent distributed?",
     takes=("posterior", "prior=conditional_prior"),
     needs=("variances",),
+    maps="places on request",
 )

@@ -164,4 +164,5 @@ ENTRY = Entry(
     question="How much information do two latents share, on average?",
     takes=("codes",),
     needs=("two latents",),
+    maps="places",
 )

@@ -151,4 +151,5 @@ ENTRY = Entry(
     question="How many nats would the latents share if they were Gaussian?",
     takes=("codes",),
     needs=("two latents",),
+    maps="places",
 )

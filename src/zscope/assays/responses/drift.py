@@ -275,4 +275,5 @@ ENTRY = Entry(
     question="Where do codes end up after repeated decoding and encoding?",
     takes=("autoencoder", "some_codes"),
     passes="30 * steps + 4 * latents",
+    maps="offsets",
 )

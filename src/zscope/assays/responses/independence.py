@@ -118,4 +118,5 @@ def independence(
 ENTRY = Entry(
     question="Are the latents independent of each other?",
     takes=("recording",),
+    maps="places",
 )

@@ -385,4 +385,5 @@ ENTRY = Entry(
     needs=("two latents",),
     passes="grid * grid + decode_grid * decode_grid + score_grid * score_grid + 2048",
     uses=("dims=response-matrix",),
+    maps="offsets",
 )

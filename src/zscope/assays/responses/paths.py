@@ -508,4 +508,5 @@ ENTRY = Entry(
     takes=("autoencoder", "start_code", "end_code", "codes=codes"),
     # To evaluate the path; the field also has to be measured on the graph and while relaxing.
     passes="1_450 + (cost == 'field') * (samples * (neighbours + 2) + 9_000)",
+    maps="offsets",
 )

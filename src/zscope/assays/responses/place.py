@@ -202,4 +202,5 @@ ENTRY = Entry(
     takes=("dci", "codes", "factors", "model_groups=model_groups"),
     needs=("two factors", "two latents"),
     uses=("importance=dci",),
+    maps="pooled",
 )

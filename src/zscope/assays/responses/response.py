@@ -99,4 +99,5 @@ ENTRY = Entry(
     question="How does a code change when it is decoded and encoded again?",
     takes=("autoencoder", "recording_or_codes"),
     passes="samples",
+    maps="flat",
 )

@@ -202,4 +202,5 @@ ENTRY = Entry(
     passes="samples * steps * latents",
     most=4_000,
     fewest=1,
+    maps="offsets",
 )

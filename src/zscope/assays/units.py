@@ -1,0 +1,116 @@
+"""Units: what an assay changes and observes, one at a time.
+
+    "auto"       the channels of maps; of vectors, single latents
+    "channel"    all places of a channel
+    "place"      all channels of a place
+    "patch:4"    a square of 4 x 4 places, with all their channels
+    "latent"     single latents
+    [[0, 1], [2]]    a partition of the latents
+
+`groups` is another name for a partition. Single latents of maps are refused where each would be
+changed on its own, if there are more than 512 of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zscope.errors import ConfigError, Undefined
+from zscope.groups import Groups, partition
+from zscope.layout import Layout
+from zscope.results import R, name_units
+
+__all__ = ["MOST_UNITS", "Units", "UnitsOption", "count_units", "units_of"]
+
+UnitsOption = str | Sequence[Sequence[int]]
+MOST_UNITS = 512
+"""Of maps, more units than this are not changed one by one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The latents of each unit, in order, and what the units are called."""
+
+    lists: list[list[int]]
+    unit: str  # "latent", "group", "channel", "place" or "patch:4"
+    names: list[str]
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    def enough(self, who: str, samples: int) -> None:
+        """Refuse to change units with fewer samples than there are units, or than 8."""
+        least = max(8, len(self))
+        if self.unit != "latent" and samples < least:
+            raise Undefined(
+                f"{who}: {samples} pictures for {len(self)} units ({self.unit}); at least {least} "
+                "are needed. Record more: zs.record(autoencoder, data, samples=N)"
+            )
+
+    def name(self, result: R) -> R:
+        """The same result, which now knows the units its numbers are of."""
+        return name_units(result, self.unit, self.names)
+
+
+def units_of(
+    who: str,
+    units: UnitsOption,
+    groups: Groups | None,
+    latents: int,
+    layout: Layout | None,
+    *,
+    rounds: int = 0,
+) -> Units:
+    """The units that were asked for; `rounds` is what changing one of them takes."""
+    if groups is not None and not (isinstance(units, str) and units == "auto"):
+        raise ConfigError(
+            f"{who}: units={units!r} and groups were given, which are two names for the same "
+            "thing. Leave one of them out."
+        )
+    chosen = units if groups is None else groups
+    if not isinstance(chosen, str):
+        return Units(partition(chosen, latents, who), "latent" if layout is None else "group", [])
+    if chosen == "auto":
+        chosen = "latent" if layout is None else "channel"
+    if chosen == "latent" and layout is None:
+        return Units(partition(None, latents, who), "latent", [])
+    if layout is None:
+        raise ConfigError(
+            f"{who}: units={chosen!r}, but the {latents} latents are a vector, without channels "
+            "and places. Give a layout if they are maps: zs.wrap(encoder, decoder, "
+            "layout=zs.Layout(channels, places)); of vectors use units='latent'."
+        )
+    count = layout.count(chosen)
+    if count > MOST_UNITS and rounds:
+        noun = {"latent": "single latents", "place": "places"}.get(chosen, "patches")
+        raise ConfigError(
+            f"{who}: {count:,} {noun} would take {count * rounds:,} rounds. Use "
+            f"units='channel' ({layout.channels}){_patches(layout)}."
+        )
+    number = layout.unit_of(chosen)
+    order = number.argsort(stable=True).tolist()
+    size = layout.latents // count
+    lists = [order[start : start + size] for start in range(0, layout.latents, size)]
+    return Units(lists, chosen, layout.unit_names(chosen))
+
+
+def count_units(units: object, groups: Groups | None, layout: Layout) -> int:
+    """How many units an assay of maps has, as far as its options are valid."""
+    chosen = groups if units in (None, "auto") else units
+    if chosen is None:
+        return layout.channels
+    if isinstance(chosen, str):
+        try:
+            return layout.count(chosen)
+        except ConfigError:  # which the assay itself will raise
+            return layout.channels
+    return len(chosen) if isinstance(chosen, Sequence) else layout.channels
+
+
+def _patches(layout: Layout) -> str:
+    """The finest patches of which there are not too many."""
+    for size in range(2, min(layout.places)):
+        if not any(length % size for length in layout.places):
+            count = layout.count(f"patch:{size}")
+            if count <= MOST_UNITS // 8:
+                return f", or units='patch:{size}' ({count})"
+    return ""
