@@ -29,12 +29,13 @@ FOUNDATION = {
     "files",
     "interrupts",
     "documents",
+    "layout",
 }
 MODEL = FOUNDATION | {"autoencoder"}
 LIBRARY = MODEL | {
     *("determinism", "wrapping", "derived", "sampling", "theory"),
     *("data", "models", "store", "kept", "adapters", "loading", "training"),
-    *("usage", "recording", "assays", "monitor"),
+    *("map_summary", "usage", "recording", "assays", "monitor"),
 }
 MANY = {"collection", "tables"}
 ARROWS = {
@@ -50,6 +51,7 @@ ARROWS = {
     "factors": {"errors"},
     "scaling": {"errors"},
     "presets": {"errors"},
+    "layout": {"errors"},
     "autoencoder": FOUNDATION,
     "determinism": MODEL,
     "wrapping": MODEL,
@@ -64,9 +66,11 @@ ARROWS = {
     "adapters": MODEL | {"wrapping", "data", "models", "store"},
     "loading": MODEL | {"wrapping", "data", "models", "store", "adapters"},
     "training": MODEL | {"models", "data", "store"},
-    "usage": MODEL,
-    "recording": MODEL | {"data", "determinism", "usage", "sampling"},
-    "assays": MODEL | {"sampling", "usage", "recording"},
+    "map_summary": MODEL,
+    "usage": MODEL | {"map_summary"},
+    "recording": MODEL | {"data", "determinism", "map_summary", "usage", "sampling"},
+    # Views of latents with channels and places are models made of another model.
+    "assays": MODEL | {"sampling", "derived", "map_summary", "usage", "recording"},
     "monitor": MODEL | {"loading", "recording", "assays"},  # it takes any model that loads
     "collection": FOUNDATION | {"store"},
     "tables": FOUNDATION | {"collection"},

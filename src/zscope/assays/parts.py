@@ -12,11 +12,11 @@ from torch import Tensor
 
 from zscope.assays.engine import CONDITIONAL
 from zscope.assays.entry import Entry
+from zscope.assays.views import rows_together
 from zscope.autoencoder import WithCausalBlock
 from zscope.errors import Undefined
 from zscope.factors import Factors
 from zscope.groups import partition
-from zscope.assays.views import rows_together
 from zscope.recording import Recording
 from zscope.usage import Usage
 
