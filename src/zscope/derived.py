@@ -5,7 +5,9 @@ latent is noise that the decoder ignores. `prune(autoencoder, keep)` gives a mod
 kept latents alone, which fills in a constant for the others when it decodes: 0, the mean of
 the prior, by default. Where the decoder ignores the others, reconstructions stay the same.
 Works for any model, also for posteriors with a full covariance: the kept part is the
-marginal of the kept latents.
+marginal of the kept latents. Of latents that are maps, channels can be removed and single places
+cannot: `prune(autoencoder, units=[1, 2, 3])` keeps these channels, and the decoder gets `fill` for
+the others, best their mean maps (`fill=recording.codes.mean(0)`).
 
 **Rotate** the latents: the same model, seen along other axes.
 
@@ -22,10 +24,15 @@ replaces it by the diagonal Gaussian nearest in KL(q_diagonal || q),
 which for a linear decoder is the best diagonal noise of the rotated model; the loss then
 rises by G(W) (`zscope.assays.rotation_excess`).
 
+Of latents that are maps, U mixes the channels, in the same way at every place; the noise stays
+independent, as the nearest diagonal Gaussian.
+
 Zietlow, PhD thesis, Tübingen 2022, eq. 3.3-3.4, propositions 2 and 3, section 5.1.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import index
 from typing import cast
 
@@ -35,6 +42,7 @@ from torch import Tensor
 
 from zscope.autoencoder import Autoencoder, Posterior, Prior
 from zscope.errors import InterfaceError
+from zscope.layout import Layout
 from zscope.types import Codes, Matrix, PerSample, as_tensor
 
 __all__ = ["prune", "rotate_latents"]
@@ -99,6 +107,9 @@ class Pruned(Derived):
         super().__init__(autoencoder, len(keep))
         self.register_buffer("keep", keep)
         self.register_buffer("fill", fill)
+        if autoencoder.layout is not None:
+            places = autoencoder.layout.places
+            self.layout = replace(autoencoder.layout, channels=len(keep) // math.prod(places))
 
     def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
         return self._marginal(self._encode_original(x, auxiliary))
@@ -127,7 +138,8 @@ class Pruned(Derived):
             covariance = posterior.scale_tril @ posterior.scale_tril.mT
             part = covariance[:, keep][:, :, keep]
             return Posterior(mean, scale_tril=torch.linalg.cholesky(part))
-        return Posterior(mean, None if posterior.std is None else posterior.std[:, keep])
+        std = None if posterior.std is None else posterior.std[:, keep]
+        return Posterior(mean, std, layout=self.layout)
 
 
 class Rotated(Derived):
@@ -161,6 +173,33 @@ class Rotated(Derived):
 
     def causes(self, noise: Codes) -> Tensor:
         return self.original.causes(self.original_codes(noise)) @ self.U.to(noise).T
+
+
+class RotatedChannels(Derived):
+    """A model whose channels are rotated at every place; made by `rotate_latents`."""
+
+    U: Tensor
+
+    def __init__(self, autoencoder: Autoencoder, layout: Layout, U: Tensor) -> None:
+        super().__init__(autoencoder, layout.latents)
+        self.layout: Layout = layout
+        self.register_buffer("U", U)
+
+    def encode(self, x: Tensor, auxiliary: Tensor | None = None) -> Posterior:
+        before = self._encode_original(x, auxiliary)
+        U = self.U.to(before.mean)
+        mean, std = self._mix(before.mean, U), None
+        if before.std is not None:
+            std = self._mix(before.std.square().reciprocal(), U.square()).rsqrt()
+        return Posterior(mean, std, layout=self.layout)
+
+    def original_codes(self, z: OwnCodes) -> Codes:
+        return self._mix(z, self.U.to(z).T)
+
+    def _mix(self, codes: Codes, matrix: Tensor) -> Codes:
+        """The matrix applied to the channels at every place."""
+        maps = codes.reshape(len(codes), self.layout.channels, -1)
+        return torch.einsum("jk,ikp->ijp", matrix, maps).flatten(1)
 
 
 class ChannelOffsets(Derived):
@@ -204,8 +243,9 @@ class ChannelOffsets(Derived):
 
 def prune(
     autoencoder: Autoencoder,
-    keep: Sequence[int] | Tensor,
+    keep: Sequence[int] | Tensor | None = None,
     *,
+    units: Sequence[int] | Tensor | None = None,
     fill: Tensor | Sequence[float] | float = 0.0,
 ) -> Autoencoder:
     """A model with the kept latents alone, in the given order.
@@ -213,9 +253,30 @@ def prune(
     `keep` lists indices, for instance `recording.used`. `fill` is what the decoder gets for the
     others: one number for all, or one for each latent of the original
     (for instance the mean of its codes; the values of kept latents are not used).
-    The original is not changed, and shares its weights with the result.
+    Of latents that are maps, `units` lists the channels to keep, and `fill` may also have a number
+    for each channel. The original is not changed, and shares its weights with the result.
     """
-    total = autoencoder.latents
+    total, layout = autoencoder.latents, autoencoder.layout
+    if (keep is None) == (units is None):
+        raise InterfaceError(
+            "prune: expected either keep=, the latents to keep, or units=, the channels of maps; "
+            f"got {'neither' if keep is None else 'both'}. For instance zs.prune(autoencoder, "
+            "recording.used)"
+        )
+    if layout is not None and units is None:
+        few = ", ".join(map(str, range(1, layout.channels))) or "0"
+        raise InterfaceError(
+            f"prune: the latents are maps ({layout}); channels can be removed, single places "
+            f"cannot: prune(autoencoder, units=[{few}])"
+        )
+    if layout is None and units is not None:
+        raise InterfaceError(
+            f"prune: units={units!r}, but the {total} latents are a vector, without channels. List "
+            "the latents to keep: zs.prune(autoencoder, recording.used)"
+        )
+    if layout is not None and units is not None:
+        keep, fill = _channels(layout, units, fill)
+    assert keep is not None
     try:
         chosen = [index(j) for j in keep]
         values = torch.as_tensor(fill, dtype=torch.float32).flatten()
@@ -237,20 +298,45 @@ def prune(
     return Pruned(autoencoder, torch.tensor(chosen), values.expand(total).clone())
 
 
+def _channels(
+    layout: Layout, units: Sequence[int] | Tensor, fill: Tensor | Sequence[float] | float
+) -> tuple[list[int], Tensor | Sequence[float] | float]:
+    """The latents of these channels, and a number for each latent where there is one a channel."""
+    try:
+        chosen = [index(k) for k in units]
+    except TypeError:
+        chosen = []
+    if (
+        not chosen
+        or len(set(chosen)) < len(chosen)
+        or not 0 <= min(chosen) <= max(chosen) < (layout.channels)
+    ):
+        raise InterfaceError(
+            f"prune: units={units!r} must list one or more different channels from 0 to "
+            f"{layout.channels - 1}."
+        )
+    values = torch.as_tensor(fill, dtype=torch.float32).flatten()
+    if len(values) == layout.channels:
+        fill = values.repeat_interleave(layout.positions)
+    return [j for k in chosen for j in range(*layout.ends(k))], fill
+
+
 def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = False) -> Autoencoder:
     """The model with latents z' = U z. The original is not changed, and shares its weights.
 
     A posterior with independent noise becomes one with full covariance, unless `diagonal`
-    asks for the nearest independent one.
+    asks for the nearest independent one. Of latents that are maps, U is channels x channels and is
+    applied at every place; their noise always stays independent.
     """
-    latents = autoencoder.latents
+    layout = autoencoder.layout
+    latents = autoencoder.latents if layout is None else layout.channels
     U = as_tensor(U, "rotate_latents").detach()
     if U.is_complex():
         raise InterfaceError("rotate_latents: U is complex; expected a real, orthogonal matrix.")
     if tuple(U.shape) != (latents, latents):
         raise InterfaceError(
-            f"rotate_latents: U has shape {tuple(U.shape)}, but the model has {latents} latents: "
-            f"expected ({latents}, {latents})."
+            f"rotate_latents: U has shape {tuple(U.shape)}, but the model has {latents} "
+            f"{'latents' if layout is None else 'channels'}: expected ({latents}, {latents})."
         )
     if autoencoder.needs_auxiliary:
         raise InterfaceError(
@@ -265,6 +351,8 @@ def rotate_latents(autoencoder: Autoencoder, U: Matrix, *, diagonal: bool = Fals
             f"rotate_latents: U is not orthogonal (U Uᵀ differs from the identity by {error:.2g}), "
             "so it would change the model. Take Q of torch.linalg.qr(matrix)."
         )
+    if layout is not None:
+        return RotatedChannels(autoencoder, layout, U)
     return Rotated(autoencoder, U, diagonal)
 
 

@@ -228,7 +228,7 @@ class Recording:
 
     @cached_property
     def picture_order(self) -> Tensor:
-        """The rows in random order: assays that change latent maps start from the first of these."""
+        """The rows in random order: assays that change maps start from the first of these."""
         generator = named_generator(self.seed, "base pictures")
         return torch.randperm(len(self), generator=generator)
 
@@ -312,10 +312,10 @@ def base_samples(posterior: Posterior, generator: torch.Generator) -> Codes:
 
 
 def base_count(recording: Recording) -> int:
-    """How many pictures assays of latent maps start from: fewer for more channels; 0 for vectors."""
+    """How many pictures assays of maps start from: fewer for more channels; 0 for vectors."""
     if recording.layout is None:
         return 0
-    return min(len(recording), min(max(1024 // recording.layout.channels, 16), 128))
+    return min(len(recording), max(1024 // recording.layout.channels, 16), 128)
 
 
 def weights_hash(model: Autoencoder) -> str:

@@ -52,7 +52,7 @@ class Entry:
     (`assays.views`); without it, it does not apply to them:
 
         "units"     all of them; it has an option `units`, by default the channels
-        "maps"      all of them; it applies to maps alone
+        "maps"      all of them; its numbers are those of channels
         "flat"      all of them, as a vector
         "places"    a row for each of some places, with a column for each channel
         "pooled"    the mean of each channel over the places, or what its option `pool` asks for

@@ -6,6 +6,9 @@ around the whole equals that of the whole around the truth, as 1/(N/2) - 1/N = 1
 (Shao & Wu, Ann. Stat. 17(3), 1989). A bootstrap would draw some rows twice, which makes
 latents look more dependent than they are.
 
+Rows that belong `together`, such as the places of one picture, are in the same half: they are not
+independent, and halves of single rows would give intervals that are far too short.
+
 For few halves (the report uses 20) the quantile is that of Student's t, so that the coverage
 is 95 % with 5 halves as with 200.
 """
@@ -14,14 +17,17 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from zscope.errors import ConfigError
 from zscope.randomness import fresh
 from zscope.results import NOT_REQUESTED
+from zscope.sampling import whole
 from zscope.types import Matrix
 
-__all__ = ["Interval", "half_width", "halves_interval", "size_flag"]
+__all__ = [
+    "Interval", "check_together", "half_width", "halves_interval", "shuffle_apart", "size_flag",
+]  # fmt: skip
 
 Interval = tuple[float, float]
 
@@ -36,25 +42,51 @@ def halves_interval(
     resamples: int,
     generator: Generator | None,
     who: str,
+    together: int = 1,
 ) -> tuple[Interval | None, str]:
-    """A 95 % interval around `value`, or None, and then the reason why there is none."""
+    """A 95 % interval around `value`, or None, and then the reason why there is none.
+
+    So many consecutive rows belong `together`.
+    """
     if resamples == 1 or resamples < 0:
         raise ConfigError(
             f"{who}: resamples={resamples} gives no interval; use at least 2, or 200 for a "
             "stable one. Leave it at 0 for no interval."
         )
-    if len(rows) < FEWEST:
-        return None, f"too few samples ({len(rows)}); an interval needs at least {FEWEST}"
+    blocks = check_together(rows, together, who)
+    if blocks < FEWEST:
+        return None, f"too few samples ({blocks}); an interval needs at least {FEWEST}"
     if not resamples:
         return None, NOT_REQUESTED
-    source, half = fresh(generator), len(rows) // 2
+    source, half = fresh(generator), blocks // 2
     values = []
     for _ in range(resamples):
-        order = torch.randperm(len(rows), generator=source, device=source.device)[:half]
+        order = torch.randperm(blocks, generator=source, device=source.device)[:half]
+        if together > 1:
+            order = (order[:, None] * together + torch.arange(together)).flatten()
         values.append(statistic(rows[order.to(rows.device)]))
     if undefined := int((~np.isfinite(values)).sum()):
         return None, f"the score is undefined for {undefined} of {resamples} halves of the samples"
     return (value - half_width(values), value + half_width(values)), ""
+
+
+def check_together(rows: Tensor, together: int, who: str) -> int:
+    """How many independent blocks of rows there are."""
+    whole(who, 1, together=together)
+    if len(rows) % together:
+        raise ConfigError(
+            f"{who}: together={together}, but there are {len(rows)} rows, which are not so many "
+            "times a whole number. Give the places of each picture one after the other."
+        )
+    return len(rows) // together
+
+
+def shuffle_apart(rows: Matrix, together: int, generator: Generator) -> Matrix:
+    """The columns in independent orders, in which rows that belong together stay together."""
+    blocks = rows.unflatten(0, (-1, together))
+    orders = [torch.randperm(len(blocks), generator=generator) for _ in range(rows.shape[1])]
+    columns = [blocks[order, :, column] for column, order in enumerate(orders)]
+    return torch.stack(columns, 2).flatten(0, 1)
 
 
 def size_flag(samples: int, reason: str) -> str:

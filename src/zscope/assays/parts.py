@@ -271,6 +271,12 @@ PARTS: dict[str, Callable[[Recording], Any]] = {
     "relative": lambda recording: recording.relative,
     "codes": lambda recording: recording.codes,
     "variances": lambda recording: recording.variances,
+    "variances_or_summary": lambda recording: (
+        recording.variances if recording.layout is None else recording.map_summary
+    ),
+    "relative_or_recording": lambda recording: (
+        recording.relative if recording.layout is None else recording
+    ),
     "usage": _usage,
     "factors": _factors,
     "model_groups": _model_groups,

@@ -32,7 +32,7 @@ __all__ = [
 Maps = Recording | Posterior
 """What was recorded of a model whose latents have a layout."""
 EXACT = 1e-10
-"""Squared errors below this, of the squared range, count as this: no picture has more than 100 dB."""
+"""Smaller squared errors, of the squared range, count as this: no picture has more than 100 dB."""
 FEWEST = 8
 """Pictures, for an interval over pictures."""
 
@@ -52,8 +52,8 @@ def layout_of(maps: Maps, who: str) -> Layout:
     posterior = maps.posterior if isinstance(maps, Recording) else maps
     if posterior.layout is None:
         raise Undefined(
-            f"{who}: the {posterior.latents} latents have no channels and places. If they are maps, "
-            "say so: zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
+            f"{who}: the {posterior.latents} latents have no channels and places. If they are "
+            "maps, say so: zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
         )
     return posterior.layout
 

@@ -164,12 +164,10 @@ ENTRIES = {
         question="How much of the latent variance is noise?",
         takes=("relative",),
         needs=("variances",),
-        maps="places",
     ),
     "dimension-gap": Entry(
         question="How many more dimensions do samples have than means?",
         takes=("posterior",),
         needs=("variances",),
-        maps="places",
     ),
 }

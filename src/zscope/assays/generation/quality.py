@@ -12,6 +12,9 @@ by Fréchet distance, precision and recall, on the features of `extractor`. By d
 network with fixed random weights, which is the same for every model of the same data, so that
 models can be compared; a classifier of the data is better. The model's own encoder
 (`extractor="own"`) does not see what the model loses, and gives each model a scale of its own.
+Of latents that are maps there are reconstructions and hybrids, which exchange whole channels: a
+white map is nothing that anyone decodes.
+
 The result names the extractor. `floor` is the distance of equally many other
 observations, that is, of real data. Leeb et al., "Structure by architecture", ICLR
 2023, sections 2.2 and 4.1, for hybrid samples; "On the interventional consistency of
@@ -117,15 +120,19 @@ def sample_quality(
     rows, others = order[:count], order[count : 2 * count]
     codes = posterior.mean[rows]
     groups = autoencoder.groups if groups is None else groups
+    layout = posterior.layout
+    if groups is None and layout is not None:
+        groups = [range(*layout.ends(channel)) for channel in range(layout.channels)]
     network: Extractor = autoencoder if extractor == "own" else extractor
     real = extract(observations[rows], network, "sample_quality")
 
     kinds = {"reconstructions": codes}
-    if autoencoder.prior is not None:
+    if autoencoder.prior is not None and layout is None:
         kinds["prior"] = prior(autoencoder, count, generator=generator).to(codes)
     options: dict[str, Any] = {"groups": groups, "store": store, "generator": generator}
     kinds["hybrid"] = hybrid(posterior, count, **options).to(codes)
-    kinds["traversals"] = traverse(codes, generator)
+    if layout is None:
+        kinds["traversals"] = traverse(codes, generator)
     features = {
         kind: extract(decode(autoencoder, z), network, "sample_quality")
         for kind, z in kinds.items()
@@ -161,4 +168,5 @@ ENTRY = Entry(
     passes="4 * samples",
     most=5_000,
     better="lower",
+    maps="flat on request",
 )

@@ -19,6 +19,9 @@ For a recording of a model whose prior depends on the factors (iVAE) everything 
 that prior, also the rule: only latents that tell more than the factors do have a divergence to
 approximate. Others are passive here, although they may be in `recording.used`.
 
+Of latents that are maps, rows are places and columns are channels; the standard error is that of
+pictures, whose places belong `together`.
+
 Zietlow, "An Analysis of the Inner Workings of Variational Autoencoders", dissertation,
 Tübingen, 2022: definition 1, equations 3.5 and 3.38, section 3.3.2; chapter 4 for the
 second rule.
@@ -33,6 +36,7 @@ import torch
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
+from zscope.assays.halves import check_together
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
@@ -73,9 +77,15 @@ class Polarisation(Scored):
 
 @accepts_recording
 def polarisation(
-    posterior: Posterior, *, rule: Literal["used", "mean", "variance"] = "used"
+    posterior: Posterior,
+    *,
+    rule: Literal["used", "mean", "variance"] = "used",
+    together: int = 1,
 ) -> Polarisation:
-    """The relative gap for a posterior with diagonal covariance."""
+    """The relative gap for a posterior with diagonal covariance.
+
+    So many consecutive rows belong `together`: the places of a picture.
+    """
     if posterior.std is None:
         raise Undefined(
             f"polarisation: the {len(posterior)} posteriors have no diagonal covariance, which "
@@ -107,6 +117,8 @@ def polarisation(
     gap = (total - approximation) / total
     # A ratio of two means over the same samples: its error to first order.
     residual = (each.sum(1) - terms[:, active.cpu()].sum(1) - gap * each.sum(1)) / total
+    if check_together(residual, together, "polarisation") < len(residual):
+        residual = residual.unflatten(0, (-1, together)).mean(1)
     return Polarisation(
         gap=abs(gap),
         standard_error=float(residual.std()) / math.sqrt(len(residual))
@@ -138,7 +150,7 @@ def settled_fraction(gaps: Sequence[float], *, limit: float = 0.03) -> float:
 
 ENTRY = Entry(
     question="Are latents either fully used or not at all?",
-    takes=("relative",),
+    takes=("relative", "together=together"),
     needs=("variances",),
     maps="places",
 )

@@ -8,11 +8,16 @@ when both Gaussians are shifted and scaled together. Averaged over the samples i
 upper bound on the mutual information between the latent and the observation; given the factors,
 if the prior depends on them.
 
+Of latents that are maps, there is one number for each channel, its sum over all places, for all
+pictures that were encoded; `per_place` is its mean over places, and `bits_per_pixel` the whole rate
+in bits for each number of an observation.
+
 Kingma & Welling, ICLR 2014, appendix B; Bonheme 2023, equations 2.18 and 2.19, and
 equation 4.31 for a prior that depends on auxiliary data (iVAE).
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +29,8 @@ from zscope.assays.matrices import Array, as_rows
 from zscope.assays.regime.types import PerLatent
 from zscope.autoencoder import Posterior
 from zscope.errors import Undefined
+from zscope.map_summary import POWERS
+from zscope.recording import Recording
 from zscope.results import Scored
 from zscope.types import Codes
 
@@ -42,10 +49,30 @@ class Divergence(Scored):
     samples: int
     standard_error: float | None = None  # of the rate
     chance: float = 0.0  # of uninformative posteriors: they equal the prior
+    per_place: PerLatent | None = None  # of maps: nats of each channel at a place
+    bits_per_pixel: float | None = None  # of maps, where the observations are known
 
     @property
     def score(self) -> float:
         return self.rate
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = super().summary()
+        if self.per_place is not None:
+            texts = [f"{float(value):.3g}" for value in self.per_place[:8]]
+            more = ", …" if len(self.per_place) > 8 else ""
+            lines.append(("nats at a place", ", ".join(texts) + more))
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without what only maps have, for others."""
+        of_maps = ("per_place", "bits_per_pixel")
+        values = super().to_dict()
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in of_maps
+        }
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars
@@ -83,9 +110,26 @@ def gaussian_kl(
 
 
 @accepts_recording
-def latent_divergence(posterior: Posterior) -> Divergence:
-    """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples."""
+def latent_divergence(posterior: Posterior | Recording) -> Divergence:
+    """Mean KL(q(z_j|x) || N(0, 1)) of each latent over the samples; of maps, of each channel."""
+    if isinstance(posterior, Recording):
+        return _of_maps(posterior)
     return divergence_of(posterior.kl().double())
+
+
+def _of_maps(recording: Recording) -> Divergence:
+    """From the means of each picture and channel."""
+    summary = recording.map_summary
+    powers = dict(zip(POWERS, summary.means.unbind(2), strict=True))
+    squares = powers["m2"] + 2 * summary.centre * powers["m"] + summary.centre.square()
+    each = 0.5 * (squares + powers["v"] - 1 - powers["log_v"])  # at a place, on average
+    whole = divergence_of(each * summary.layout.positions)
+    numbers = None if recording.dataset is None else math.prod(recording.dataset.shape)
+    return replace(
+        whole,
+        per_place=each.mean(0),
+        bits_per_pixel=None if numbers is None else whole.rate / math.log(2) / numbers,
+    )
 
 
 def divergence_of(kl: Codes) -> Divergence:
@@ -100,6 +144,7 @@ def divergence_of(kl: Codes) -> Divergence:
 
 ENTRY = Entry(
     question="How many nats does each latent carry about the input?",
-    takes=("relative",),
+    takes=("relative_or_recording",),
     needs=("variances",),
+    maps="maps",
 )

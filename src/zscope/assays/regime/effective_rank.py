@@ -12,6 +12,9 @@ which passive latents are noise of variance 1, is full.
 `of="data"` uses the singular values of the centred codes themselves, as in the original
 definition of the rank of a matrix: small directions get more weight.
 
+Of latents that are maps, rows are places and columns are channels; the places of a picture stay
+`together` in intervals.
+
 Roy & Vetterli, EUSIPCO 2007; Bonheme 2023, section 6.4.2.3 (its published code uses the
 covariance).
 """
@@ -55,10 +58,14 @@ def effective_rank(
     codes: Array,
     *,
     of: Literal["covariance", "data"] = "covariance",
+    together: int = 1,
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> EffectiveRank:
-    """Effective rank of the codes (means, or sampled); `resamples` halves give an interval."""
+    """Effective rank of the codes (means, or sampled); `resamples` halves give an interval.
+
+    So many consecutive rows belong `together`: the places of a picture.
+    """
     rows = as_rows(codes, "effective_rank", least=2)
     centred = centre(rows)
     scaled = unit_scale(centred)
@@ -77,7 +84,7 @@ def effective_rank(
 
     score = spectral_rank(spectrum)
     interval, no_interval = halves_interval(
-        rank_of_half, scaled, score, resamples, generator, "effective_rank"
+        rank_of_half, scaled, score, resamples, generator, "effective_rank", together
     )
     return EffectiveRank(
         score=score,
@@ -102,6 +109,6 @@ def matrix_rank(matrix: Matrix) -> float:
 
 ENTRY = Entry(
     question="Over how many directions is the variance of the codes spread?",
-    takes=("codes",),
+    takes=("codes", "together=together"),
     maps="places",
 )

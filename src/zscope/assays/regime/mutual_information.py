@@ -12,6 +12,10 @@ number of occupied bins: `floor` is the mean of that (0.018 for 20 full bins and
 samples). Do not compare values from different numbers of samples. `permutations` estimates
 the floor from shuffled columns instead, which also holds for latents with long tails.
 
+Of latents that are maps, rows are places and columns are channels. Places of one picture are not
+independent: they stay `together` in intervals and in shuffled columns, from which the floor comes
+(5 of them, unless `permutations` says otherwise).
+
 Bonheme 2023, equations 6.9 and 6.10, theorem 6.4.2; 20 bins as in the library of
 Locatello et al. For the bias: Miller, "Note on the bias of information estimates", 1955.
 """
@@ -26,7 +30,13 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, halves_interval, size_flag
+from zscope.assays.halves import (
+    Interval,
+    check_together,
+    halves_interval,
+    shuffle_apart,
+    size_flag,
+)
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.randomness import fresh
@@ -34,6 +44,8 @@ from zscope.results import Scored, subject
 from zscope.types import Matrix
 
 __all__ = ["MutualInformation", "mutual_information"]
+
+SHUFFLES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,12 +92,14 @@ def mutual_information(
     columns: Sequence[int] | None = None,
     bins: int = 20,
     permutations: int = 0,
+    together: int = 1,
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> MutualInformation:
     """Mean mutual information of the codes (means, or sampled), or of some columns.
 
-    `resamples` halves of the rows give an interval; like the score, it includes the floor.
+    `resamples` halves of the rows give an interval; like the score, it includes the floor. So
+    many consecutive rows belong `together`: the places of a picture.
     """
     rows = as_rows(codes, "mutual_information", least=2)
     rows = rows if columns is None else rows[:, list(columns)]
@@ -102,11 +116,16 @@ def mutual_information(
     pairs = (occupied - 1) * (occupied - 1)[:, None] / (2 * n)
     floor = off_diagonal_mean(pairs)
     source = fresh(generator)
+    if check_together(rows, together, "mutual_information") < n:
+        permutations = permutations or SHUFFLES
     if permutations:
         floors = []
         for _ in range(permutations):
-            order = torch.stack([torch.randperm(n, generator=source) for _ in range(d)], 1)
-            shuffled = labels.gather(0, order.to(labels.device))
+            if together > 1:
+                shuffled = shuffle_apart(labels, together, source)
+            else:
+                order = torch.stack([torch.randperm(n, generator=source) for _ in range(d)], 1)
+                shuffled = labels.gather(0, order.to(labels.device))
             floors.append(off_diagonal_mean(pairwise_information(shuffled, bins)))
         floor = sum(floors) / permutations
     score = off_diagonal_mean(matrix)
@@ -115,7 +134,7 @@ def mutual_information(
         return off_diagonal_mean(pairwise_information(half.long(), bins))
 
     interval, no_interval = halves_interval(
-        mean_of_half, labels.double(), score, resamples, source, "mutual_information"
+        mean_of_half, labels.double(), score, resamples, source, "mutual_information", together
     )
     return MutualInformation(
         score=score,
@@ -162,7 +181,7 @@ def off_diagonal_mean(matrix: Matrix) -> float:
 
 ENTRY = Entry(
     question="How much information do two latents share, on average?",
-    takes=("codes",),
+    takes=("codes", "together=together"),
     needs=("two latents",),
     maps="places",
 )

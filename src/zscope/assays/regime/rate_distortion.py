@@ -267,6 +267,7 @@ def _likelihood(
 
 ENTRY = Entry(
     question="How many nats do the latents use, and how well do they reconstruct?",
+    maps="flat on request",
     takes=("decoder", "observations", "posterior=posterior", "kl=conditional_kl"),
     needs=("variances",),
     passes="2 * samples",

@@ -11,6 +11,10 @@ vary counts as much as any other. Changed by rotation. Latents that do not vary,
 rounding in the float type of the codes, are left out and listed. Independent columns add
 nothing beyond the bias of the estimate, about d (d-1) / (4 N): compare with `floor`.
 
+Of latents that are maps, rows are places and columns are channels. Places of one picture are not
+independent, so that they stay `together` in intervals, and the floor is the mean of 20 tables in
+which the pictures of each channel have an order of their own. `excess` is the score less the floor.
+
 Watanabe, IBM J. Res. Dev. 4(1), 1960; Bonheme 2023, equation 6.3 and theorem 6.4.1.
 """
 
@@ -24,15 +28,17 @@ from torch import Generator, Tensor
 
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
-from zscope.assays.halves import Interval, halves_interval
+from zscope.assays.halves import Interval, check_together, halves_interval, shuffle_apart
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
+from zscope.randomness import fresh
 from zscope.results import Scored, subject
 from zscope.sampling import whole
 from zscope.types import Matrix
 
 __all__ = ["TotalCorrelation", "covariance_total_correlation", "total_correlation"]
 
+SHUFFLES = 20
 CONSTANT = 4  # a latent that varies by at most so many roundings of its largest code does not vary
 
 
@@ -55,6 +61,11 @@ class TotalCorrelation(Scored):
         return self.floor
 
     @property
+    def excess(self) -> float:
+        """What is shared beyond the floor."""
+        return self.score - self.floor
+
+    @property
     def flags(self) -> list[str]:
         dropped = self.dropped
         return [f"{subject('Latent', dropped)} constant and left out."] if dropped else []
@@ -65,12 +76,14 @@ def total_correlation(
     codes: Array,
     *,
     columns: Sequence[int] | None = None,
+    together: int = 1,
     resamples: int = 0,
     generator: Generator | None = None,
 ) -> TotalCorrelation:
     """Gaussian total correlation of the codes (means, or sampled), or of some columns.
 
-    `resamples` halves of the rows give an interval.
+    `resamples` halves of the rows give an interval. So many consecutive rows belong `together`:
+    the places of a picture.
     """
     rows = as_rows(codes, "total_correlation", least=2)
     chosen = list(range(rows.shape[1])) if columns is None else list(columns)
@@ -105,14 +118,19 @@ def total_correlation(
         varies = covariance.diagonal() > 0
         return covariance_total_correlation(covariance[varies][:, varies])
 
+    floor, source = d * (d - 1) / (4 * n), fresh(generator)
+    if check_together(rows, together, "total_correlation") < n and d > 1:
+        orders = (shuffle_apart(scaled, together, source) for _ in range(SHUFFLES))
+        floors = [covariance_total_correlation(torch.cov(each.T)) for each in orders]
+        floor = sum(floors) / SHUFFLES
     interval, no_interval = halves_interval(
-        score_of_half, scaled, score, resamples, generator, "total_correlation"
+        score_of_half, scaled, score, resamples, source, "total_correlation", together
     )
     return TotalCorrelation(
         score=score,
         interval=interval,
         no_interval=no_interval,
-        floor=d * (d - 1) / (4 * n),
+        floor=floor,
         dropped=[chosen[int(j)] for j in constant.nonzero().flatten()],
         latents=d,
         samples=n,
@@ -149,7 +167,7 @@ def covariance_total_correlation(covariance: Matrix) -> float:
 
 ENTRY = Entry(
     question="How many nats would the latents share if they were Gaussian?",
-    takes=("codes",),
+    takes=("codes", "together=together"),
     needs=("two latents",),
     maps="places",
 )

@@ -130,5 +130,4 @@ ENTRY = Entry(
     question="Which type of latent makes the means differ from the samples?",
     takes=("posterior", "types=types"),
     needs=("variances", "two latents"),
-    maps="places on request",
 )

@@ -17,12 +17,16 @@ For a prior other than N(0, I) give the divergences too, as in `variable_types_b
 a recording of an iVAE this happens automatically. A latent that equals the prior given the factors
 is passive, even if it encodes the factors. Which latents count is `recording.used`.
 
+Of latents that are maps, there is one type for each channel: the rows are all places of all
+pictures that were encoded. `place_types` has the type of each place of a channel, by the same rule
+over pictures (0 passive, 1 mixed, 2 active), and `place_shares` how many places have it.
+
 Bonheme, "The Polarised Regime of Variational Autoencoders", PhD thesis, University of
 Kent, 2023: definition 6.3.1 and the detector of section 6.4.1.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +39,7 @@ from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows
 from zscope.errors import ConfigError, Undefined
 from zscope.factors import Factors
+from zscope.map_summary import MapSummary
 from zscope.results import Result
 
 __all__ = [
@@ -60,6 +65,30 @@ class VariableTypes(Result):
     samples: int
     alpha: float
     rule: str = "variance"  # or "kl"
+    place_types: Tensor | None = None  # of maps: channels x places
+
+    @property
+    def place_shares(self) -> dict[str, list[float]]:
+        """Of each channel of maps, the share of places that are passive, mixed and active."""
+        if self.place_types is None:
+            return {}
+        kinds = enumerate(("passive", "mixed", "active"))
+        flat = self.place_types.flatten(1)
+        return {name: (flat == kind).double().mean(1).tolist() for kind, name in kinds}
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = super().summary()
+        for name, shares in self.place_shares.items():
+            text = ", ".join(f"{100 * share:.0f} %" for share in shares[:8])
+            lines.append((f"places that are {name}", text + (", …" if len(shares) > 8 else "")))
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Without the places of latents that are no maps."""
+        values = super().to_dict()
+        if self.place_types is None:
+            del values["place_types"]
+        return values
 
     @property
     def latents(self) -> int:
@@ -166,10 +195,36 @@ class VarianceMoments:
             alpha=alpha,
         )
 
+    @classmethod
+    def of_maps(cls, summary: MapSummary) -> "VarianceMoments":
+        """Of each channel, over all places of all pictures."""
+        own, moments = cls(), summary.moments()
+        own.samples = summary.pictures * summary.layout.positions
+        own.mean = moments["v"]
+        own._squares = (moments["v2"] - moments["v"].square()).clamp_min(0) * own.samples
+        return own
+
+    @classmethod
+    def of_places(cls, summary: MapSummary) -> "VarianceMoments":
+        """Of each channel and place, over all pictures."""
+        own = cls()
+        _, _, first, second = summary.place_sums.flatten(1) / summary.pictures
+        own.samples, own.mean = summary.pictures, first
+        own._squares = (second - first.square()).clamp_min(0) * own.samples
+        return own
+
+
+def _types_of_maps(summary: MapSummary, alpha: float) -> VariableTypes:
+    types = VarianceMoments.of_maps(summary).types(alpha=alpha)
+    single = VarianceMoments.of_places(summary).types(alpha=alpha)
+    places = torch.ones(summary.layout.latents, dtype=torch.long)
+    places[single.passive], places[single.active] = 0, 2
+    return replace(types, place_types=places.reshape(summary.layout.shape))
+
 
 @accepts_recording
 def variable_types(
-    variances: Array | Iterable[Any], *, alpha: float = 0.1, kl: Array | None = None
+    variances: Array | Iterable[Any] | MapSummary, *, alpha: float = 0.1, kl: Array | None = None
 ) -> VariableTypes:
     """The type of each latent, from posterior variances (not log-variances), in one pass.
 
@@ -178,6 +233,8 @@ def variable_types(
     `kl`, the divergence of each latent from a prior other than N(0, I), the variances are in
     units of the prior's variance, and the rule is that of `variable_types_by_kl`.
     """
+    if isinstance(variances, MapSummary):
+        return _types_of_maps(variances, alpha)
     if isinstance(variances, list) and all(isinstance(row, list) for row in variances):
         variances = as_rows(variances, "variable_types")  # rows of numbers, not batches
     if kl is not None:
@@ -265,6 +322,7 @@ def _indices(mask: Tensor) -> list[int]:
 
 ENTRY = Entry(
     question="Which latents are used, which are noise, and which are used only for some inputs?",
-    takes=("variances", "kl=conditional_kl"),
+    takes=("variances_or_summary", "kl=conditional_kl"),
     needs=("variances",),
+    maps="maps",
 )
