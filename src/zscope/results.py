@@ -128,6 +128,8 @@ class Result:
     """What its numbers are of, one each: latents or, of maps, channels, places or patches."""
     unit_names: ClassVar[tuple[str, ...]] = ()
     """What these are called, "channel 2", if they are not single latents."""
+    rows_text: ClassVar[str] = ""
+    """How many rows that is of how many pictures, if rows are places."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -216,6 +218,7 @@ class Result:
         scores = [[self.worded(measure.name) or "score", *measure.cells()] for measure in measures]
         header = ["", "value", "95 % interval", "chance", "n"]
         lines = [[self.worded(name), self.worded(text)] for name, text in self.summary()]
+        lines += [["rows", self.rows_text]] if self.rows_text else []
         for part in ("interval", "chance"):
             reasons = {getattr(measure, part): None for measure in measures}
             lines += [[f"no {part}", reason] for reason in reasons if isinstance(reason, str)]
@@ -307,11 +310,12 @@ def name_result(result: R, assay: str) -> R:
     return result
 
 
-def name_units(result: R, unit: str, names: Sequence[str]) -> R:
+def name_units(result: R, unit: str, names: Sequence[str], rows: str = "") -> R:
     """The same result, which now knows what its numbers are of."""
     if isinstance(result, Result) and unit != "latent":
         object.__setattr__(result, "unit", unit)
         object.__setattr__(result, "unit_names", tuple(names))
+        object.__setattr__(result, "rows_text", rows)
     return result
 
 

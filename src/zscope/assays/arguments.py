@@ -38,7 +38,7 @@ from zscope.assays.engine import posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.parts import CHOSEN, PARTS, unmet
 from zscope.assays.units import count_units
-from zscope.assays.views import check_pool, column_names, view_of
+from zscope.assays.views import check_pool, column_names, rows_text, view_of
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, DataError, Undefined, did_you_mean
 from zscope.randomness import named_generator
@@ -91,7 +91,10 @@ def accepts_recording(function: Callable[P, R]) -> Assay[P, R]:
         seed = 0
         if entry.compares:
             seed = _seed(arguments)
-            arguments = tuple(_codes(each) for each in arguments)
+            layouts = [each.layout for each in arguments if isinstance(each, Recording)]
+            if "layouts" in signature.parameters and layouts and all(layouts):
+                options.setdefault("layouts", layouts)
+            arguments = tuple(_codes(each, entry) for each in arguments)
         arguments = tuple(map(_exact, arguments))
         if "pool" in options and "pool" not in signature.parameters:
             raise ConfigError(
@@ -124,11 +127,11 @@ def _exact(value: Any) -> Any:
     return at_least_single(value)
 
 
-def _codes(value: Any) -> Any:
+def _codes(value: Any, entry: Entry) -> Any:
     """The codes of a recording, or of each recording in a list; anything else as it is."""
     if isinstance(value, list | tuple):
-        return [_codes(each) for each in value]
-    return value.codes if isinstance(value, Recording) else value
+        return [_codes(each, entry) for each in value]
+    return view_of(entry, value).codes if isinstance(value, Recording) else value
 
 
 def _seed(values: Iterable[Any]) -> int:
@@ -163,7 +166,8 @@ def _of_recording(
         _complete(signature, entry, values, recording.seed, recording)
         result = function(**values)
         if recording.layout is not None and entry.map_kind in COLUMNS_OF_CHANNELS:
-            name_units(result, "channel", column_names(entry, recording.layout, pool))
+            names = column_names(entry, recording.layout, pool)
+            name_units(result, "channel", names, rows_text(entry, recording))
         return result
 
     if own_generator:

@@ -81,7 +81,7 @@ def check_together(rows: Tensor, together: int, who: str) -> int:
     return len(rows) // together
 
 
-def shuffle_apart(rows: Matrix, together: int, generator: Generator) -> Matrix:
+def shuffle_apart(rows: Tensor, together: int, generator: Generator) -> Tensor:
     """The columns in independent orders, in which rows that belong together stay together."""
     blocks = rows.unflatten(0, (-1, together))
     orders = [torch.randperm(len(blocks), generator=generator) for _ in range(rows.shape[1])]

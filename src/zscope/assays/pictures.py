@@ -25,8 +25,8 @@ from zscope.sampling import whole
 from zscope.types import Codes
 
 __all__ = [
-    "EXACT", "Base", "Maps", "base_pictures", "channel_scales", "data_range", "intervals",
-    "layout_of", "summary_of",
+    "EXACT", "Base", "Maps", "base_pictures", "channel_scales", "data_range",
+    "independent_places", "intervals", "layout_of", "summary_of",
 ]  # fmt: skip
 
 Maps = Recording | Posterior
@@ -75,6 +75,22 @@ def channel_scales(summary: MapSummary) -> tuple[Tensor, Tensor]:
     moments = summary.moments()
     variance = moments["m2"] - moments["m"].square() + moments["v"]
     return summary.centre + moments["m"], variance.clamp_min(0).sqrt()
+
+
+def independent_places(summary: MapSummary, *, draws: bool = False) -> Tensor:
+    """How many independent numbers the places of a picture are worth, channel by channel.
+
+    With r the latents less the mean map, E r^2 / E[(mean of r over the picture)^2], between 1 (maps
+    constant in space) and the number of places. Of posterior means, or of `draws`.
+    """
+    m, m2, v, _ = summary.place_sums / summary.pictures
+    noise = v if draws else torch.zeros_like(v)
+    within = ((m2 - m.square()).clamp_min(0) + noise).mean(1)
+    deviation = summary.means[:, :, 0] - summary.means[:, :, 0].mean(0)
+    positions = summary.layout.positions
+    whole = deviation.square().mean(0) + noise.mean(1) / positions
+    silent = whole <= 0
+    return torch.where(silent, 1, within / torch.where(silent, 1, whole)).clamp(1, positions)
 
 
 def data_range(recording: Recording) -> float:

@@ -31,6 +31,7 @@ from zscope.assays.arguments import (
 )
 from zscope.assays.entry import Entry
 from zscope.assays.parts import is_default, shared_key, unmet
+from zscope.assays.views import column_variances
 from zscope.errors import ConfigError, Stopped, ZscopeError, did_you_mean
 from zscope.recording import SAMPLES, Recording
 from zscope.results import Result, listed
@@ -335,9 +336,9 @@ def compare(
     entries = [each for each in chosen if each.compares and "codes" in each.takes]
     refuse_unused(options or {}, [entry.name for entry in entries])
     spread = not any(each.posterior.deterministic for each in recordings)
-    # In the units of the codes, not in those of a prior that depends on the factors.
-    variances = [each.posterior.variance for each in recordings] if spread else None
     for entry in entries:
+        # In the units of the codes, not in those of a prior that depends on the factors.
+        variances = [column_variances(entry, each) for each in recordings] if spread else None
         values = {**known, "variances": variances}
         values = {name: value for name, value in values.items() if name in option_names(entry)}
         values |= checked.get(entry.name, {})

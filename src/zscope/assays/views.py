@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from zscope.assays.entry import Entry
-from zscope.assays.pictures import channel_scales
+from zscope.assays.pictures import channel_scales, independent_places
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.derived import ChannelOffsets
 from zscope.errors import ConfigError
@@ -30,7 +30,10 @@ from zscope.randomness import named_generator
 from zscope.recording import Recording
 from zscope.usage import Usage, usage_of_codes
 
-__all__ = ["POOLS", "Pool", "column_names", "rows_together", "view_of"]
+__all__ = [
+    "POOLS", "Pool", "check_pool", "column_names", "column_variances", "rows_text",
+    "rows_together", "view_of",
+]  # fmt: skip
 
 Pool = Literal["mean", "mean+std"]
 POOLS = ("mean", "mean+std")
@@ -54,6 +57,32 @@ def column_names(entry: Entry, layout: Layout, pool: Pool | None = None) -> list
         return names
     means = [f"mean of {name}" for name in names]
     return [*means, *(f"std of {name}" for name in names)] if pool == "mean+std" else means
+
+
+def column_variances(entry: Entry, recording: Recording) -> Tensor:
+    """The posterior variance of each column of a comparison; of a channel, its mean over places.
+
+    The mean of a channel has a smaller one, which would make a channel of noise look precise.
+    """
+    variance, layout = recording.posterior.variance, recording.layout
+    if layout is None or entry.map_kind != "pooled":
+        return variance
+    return variance.reshape(len(variance), layout.channels, -1).mean(2)
+
+
+def rows_text(entry: Entry, recording: Recording) -> str:
+    """How many rows an assay has that is given places, and what they are worth; else nothing."""
+    if recording.layout is None or entry.map_kind != "places":
+        return ""
+    view = view_of(entry, recording)
+    each = rows_together(view)
+    worth = len(view) / each * independent_places(recording.map_summary).clamp(max=each)
+    low, high = float(worth.min()), float(worth.max())
+    few = f"{low:,.0f}" if f"{low:.0f}" == f"{high:.0f}" else f"{low:,.0f} to {high:,.0f}"
+    return (
+        f"{len(view):,} places of {len(view) // each:,} pictures, worth {few} independent ones "
+        "(by channel)"
+    )
 
 
 def check_pool(who: str, pool: Any, recording: Recording) -> None:

@@ -261,4 +261,5 @@ ENTRY = Entry(
     compares=True,
     better="higher",
     title="UDR",
+    maps="pooled",
 )

@@ -112,11 +112,13 @@ ENTRIES = {
         takes=("codes", "codes"),
         compares=True,
         title="SVCCA",
+        maps="flat",
     ),
     "pwcca": Entry(
         question="Which directions vary together, weighted by the variance they explain?",
         takes=("codes", "codes"),
         compares=True,
         title="PWCCA",
+        maps="flat",
     ),
 }

@@ -20,12 +20,20 @@ kernels
 so it costs no more than the plain form. It needs at least 4 samples, not all equally far from
 each other: HSIC_1 of such a representation with itself is 0.
 
+Of recordings whose latents are maps, the score is that of whole maps, and `by_channel` compares
+every channel of one with every channel of the other, on up to 512 samples (for up to 16 channels;
+0 for a constant one).
+
 Kornblith et al., ICML 2019; Song et al., JMLR 13, 2012, equation 5; Robert & Escoufier
 1976; Bonheme 2023, equation 2.2.
 """
 
+import contextlib
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,11 +42,16 @@ from zscope.assays.arguments import accepts_recording
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, centre, same_rows, unit_scale
 from zscope.errors import Undefined
+from zscope.layout import Layout
 from zscope.results import Scored
+from zscope.types import Matrix
 
 __all__ = ["CKA", "StreamingCKA", "cka"]
 
 ROUNDING = 1e-12
+FEW = 512
+"""Samples for which channels are compared."""
+MOST_CHANNELS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +62,7 @@ class CKA(Scored):
     debiased: bool
     samples: int
     features: tuple[int, int]
+    by_channel: Matrix | None = None  # of maps: first x second
 
     why_no_interval = "it is not computed; the spread over pairs of runs says more"
     why_no_chance = "in the plain form it depends on the features; use debiased=True"
@@ -58,10 +72,32 @@ class CKA(Scored):
         """That of unrelated features: 0 in the debiased form."""
         return 0.0 if self.debiased else None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Without what only maps have, for others."""
+        values = super().to_dict()
+        if self.by_channel is None:
+            del values["by_channel"]
+        return values
+
+    def plot(self, ax: Any = None) -> Any:
+        """Of maps: every channel of one against every channel of the other."""
+        if self.by_channel is None:
+            return super().plot(ax)
+        from zscope.plots import heatmap
+
+        return heatmap(
+            self.by_channel, x="channel of the second", y="channel of the first", label="CKA", ax=ax
+        )
+
 
 @accepts_recording
-def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
-    """Linear CKA of two representations of the same samples, in the same order."""
+def cka(
+    x: Array, y: Array, *, debiased: bool = True, layouts: Sequence[Layout] | None = None
+) -> CKA:
+    """Linear CKA of two representations of the same samples, in the same order.
+
+    `layouts` are the channels and places of both, where they are maps.
+    """
     a, b = same_rows(x, y, "cka", least=4 if debiased else 2)
     a, b = unit_scale(centre(a)), unit_scale(centre(b))
     n, features = len(a), (a.shape[1], b.shape[1])
@@ -79,7 +115,21 @@ def cka(x: Array, y: Array, *, debiased: bool = True) -> CKA:
         norms = ((norms_a, norms_b), (norms_a, norms_a), (norms_b, norms_b))
         products = [_hsic_of(h, p, q, n) for h, (p, q) in zip(products, norms, strict=True)]
     score = _ratio(products[0], products[1:], plain, n, features)
-    return CKA(score=score, debiased=debiased, samples=n, features=features)
+    by_channel = None if layouts is None else _by_channel(x, y, layouts, debiased)
+    return CKA(score=score, debiased=debiased, samples=n, features=features, by_channel=by_channel)
+
+
+def _by_channel(x: Array, y: Array, layouts: Sequence[Layout], debiased: bool) -> Matrix | None:
+    """CKA of every two channels; None for too many."""
+    if len(layouts) != 2 or max(each.channels for each in layouts) > MOST_CHANNELS:
+        return None
+    a, b = (each[:FEW] for each in same_rows(x, y, "cka", least=2))
+    matrix = torch.zeros(layouts[0].channels, layouts[1].channels, dtype=torch.float64)
+    for j, k in itertools.product(*(range(each.channels) for each in layouts)):
+        first, second = a[:, slice(*layouts[0].ends(j))], b[:, slice(*layouts[1].ends(k))]
+        with contextlib.suppress(Undefined):  # a constant channel resembles nothing
+            matrix[j, k] = cka(first, second, debiased=debiased).score
+    return matrix
 
 
 def _hsic_of(product: float, norms_a: Tensor, norms_b: Tensor, n: int) -> float:
@@ -228,4 +278,5 @@ ENTRY = Entry(
     takes=("codes", "codes"),
     compares=True,
     title="CKA",
+    maps="flat",
 )

@@ -314,4 +314,5 @@ ENTRY = Entry(
     question="Which layers of two models, or of one model at two steps, are similar?",
     takes=("activations", "activations"),
     compares=True,
+    maps="flat",
 )

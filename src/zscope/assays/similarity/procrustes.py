@@ -93,4 +93,5 @@ ENTRY = Entry(
     question="How closely can one representation be rotated onto the other?",
     takes=("codes", "codes"),
     compares=True,
+    maps="flat",
 )
