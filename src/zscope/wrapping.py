@@ -188,7 +188,8 @@ class Wrapped(Autoencoder):
                     f"given ({asked.latents:,} latents). Leave layout= out to have it read from "
                     "the shape, or give channels and places of this model."
                 )
-            self.layout, self._channels_last = asked, ways[shape]
+            if asked.positions > 1:  # else the channels are a vector
+                self.layout, self._channels_last = asked, ways[shape]
             return
         if len(shape) < 2:
             raise InterfaceError(
