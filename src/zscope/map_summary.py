@@ -173,8 +173,8 @@ def _average_down(pictures: Tensor, layout: Layout) -> Tensor | None:
     if pictures.ndim != 2 + axes or not larger or axes > 3:
         return None
     pool = (F.adaptive_avg_pool1d, F.adaptive_avg_pool2d, F.adaptive_avg_pool3d)[axes - 1]
-    small: Tensor = pool(pictures.double(), layout.places if axes > 1 else layout.places[0])
-    return small
+    small: Tensor = pool(pictures, layout.places if axes > 1 else layout.places[0])
+    return small.double()
 
 
 def spectral_axes(layout: Layout) -> dict[str, tuple[tuple[int, ...], int]]:

@@ -46,6 +46,8 @@ SAMPLES = 10_000
 KEPT_BYTES = 256 * 2**20
 """Of codes with channels and places, no more are kept."""
 FEWEST_KEPT = 8
+FEW_MAPS = 64
+"""Pictures to encode at once, if their latents are maps: larger layers do not fit the caches."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,7 +390,8 @@ def record(
     summaries: list[MapSummary] = []
     kept = np.arange(len(chosen))
     with evaluation(autoencoder):
-        for start in range(0, len(chosen), size):
+        start = 0
+        while start < len(chosen):
             x = chosen.batch(slice(start, start + size), device).to(dtype)
             auxiliary = auxiliary_of(autoencoder, chosen, slice(start, start + size), x)
             posterior = _checked(
@@ -415,7 +418,9 @@ def record(
                 summaries.append(MapSummary.of(posterior, x.detach().cpu(), centre=centre))
                 inside = kept[(kept >= start) & (kept < start + len(x))] - start
                 posterior = posterior[torch.from_numpy(inside)]
+                size = min(size, FEW_MAPS)
             parts.append(posterior)
+            start += len(x)
         few = slice(0, FEW)
         x = chosen.batch(few, device).to(dtype)
         notes = notes_on(autoencoder, x, auxiliary_of(autoencoder, chosen, few, x))
