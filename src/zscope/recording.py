@@ -351,7 +351,8 @@ def _matrix(values: Any, what: str, layout: Layout | None = None) -> Tensor:
     if rows.ndim != 2 or 0 in rows.shape:
         raise DataError(
             f"from_arrays: {what} of shape {tuple(rows.shape)}; expected samples x latents. "
-            "Flatten further axes: array.reshape(len(array), -1)"
+            "Flatten further axes: array.reshape(len(array), -1). If these are maps, say so: "
+            "layout=zs.Layout(channels, places)"
         )
     rows = rows if rows.dtype in (torch.float32, torch.float64) else rows.float()
     bad = ~rows.isfinite().all(1)
