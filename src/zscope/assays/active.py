@@ -10,29 +10,245 @@ count, as in all other assays (`zscope.usage`). The source has two rules of its 
     "all"        every latent
     [0, 3, 4]    the listed latents
 
-Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4.
+Where latents are maps, J has a column for every place of every channel, thousands of them. It is
+then measured at a place: the columns are the c channels at one place of each picture, all other
+latents stay as they are, and "latent" above means channel, over all pictures and places. The place
+is drawn for each picture, in the interior of the map (at least a quarter of each axis away from
+the border, if it has four places or more): borders are padded, and unlike the rest. The rows are
+the base pictures, so that all assays of a recording look at the same places and share the
+derivatives there.
+
+Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4. Measuring at a place is ours.
 """
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import Recorded, posterior_of, used_latents
-from zscope.autoencoder import Autoencoder
+from zscope.assays.engine import Recorded, decode, posterior_of, used_latents
+from zscope.assays.jacobian import Linearised, Table, linearise
+from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, did_you_mean
-from zscope.randomness import fresh
+from zscope.layout import Layout
+from zscope.map_summary import MapSummary
+from zscope.randomness import fresh, named_generator
+from zscope.recording import Recording
+from zscope.results import Result
 from zscope.sampling import recorded_codes
 from zscope.types import Codes
+from zscope.usage import NATS, ROUNDING, usage_of_decoder
 
 __all__ = [
-    "Rule", "active_latents", "check_two_active", "codes_of", "random_rows", "standard_error",
+    "Columns", "OfColumns", "Place", "Rule", "Singles", "active_latents", "check_two_active",
+    "choose_columns", "codes_of", "layout_of", "random_rows", "standard_error", "used_units",
 ]  # fmt: skip
 
 RULES = ("used", "mean", "variance", "all")
 Rule = str | Sequence[int]
 """One of RULES, or the latents themselves."""
+Place = Sequence[int] | None
+"""Coordinates of a place, such as (4, 4); None: drawn for each picture."""
+Singles = Sequence[int] | Literal["all"] | None
+"""Single latents of maps, in place of the channels of a place."""
+MOST_COLUMNS = 512
+FEWEST_TO_DECODE = 8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class OfColumns(Result):
+    """A result about latents; about the channels at a place, where latents are maps."""
+
+    unit: str = "latent"
+    unit_names: list[str] = field(default_factory=list)  # of channels
+    place: str = ""  # where: "drawn in the interior of each map"; empty for vectors
+
+    def summary(self) -> list[tuple[str, str]]:
+        lines = super().summary()
+        if not self.place:
+            return lines
+        named = [(name.replace("latent", self.unit), text) for name, text in lines]
+        return [("measured", self.place), *named]
+
+    def _reported_fields(self) -> set[str]:
+        return super()._reported_fields() | {"unit", "unit_names", "place"}
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The codes at which a decoder is differentiated, and what its columns stand for."""
+
+    autoencoder: Autoencoder | None
+    posterior: Posterior  # of the chosen rows, with all their latents
+    rows: Tensor
+    latents: list[int] | Table  # of the columns; of each row its own, where latents are maps
+    active: list[int]
+    passive: list[int]
+    unit: str = "latent"
+    unit_names: list[str] = field(default_factory=list)
+    place: str = ""
+    recording: Recording | None = None  # that keeps the derivatives
+
+    @property
+    def about(self) -> dict[str, object]:
+        """The fields of a result `OfColumns`."""
+        return {"unit": self.unit, "unit_names": self.unit_names, "place": self.place}
+
+    def of(self, values: Codes) -> Float[Tensor, "samples columns"]:
+        """The numbers of the columns, rows x columns, from those of all latents of the rows."""
+        if isinstance(self.latents, list):
+            return values[:, self.latents]
+        return values.gather(1, self.latents.to(values.device))
+
+    def linearise(self, *, likelihood: str = "gaussian", method: str = "auto") -> Linearised:
+        """The triangles of J; of maps computed once for a recording."""
+        assert self.autoencoder is not None
+        model = self.autoencoder
+
+        def work() -> Linearised:
+            return linearise(
+                model,
+                self.posterior.mean,
+                latents=self.latents,
+                likelihood=likelihood,
+                method=method,
+            )
+
+        if self.recording is None:
+            return work()
+        key = "columns", len(self.rows), self.place, tuple(self.active), likelihood, method
+        local: Linearised = self.recording.share(key, work)
+        return local
+
+
+def choose_columns(
+    who: str,
+    autoencoder: Autoencoder | None,
+    codes: Recorded,
+    *,
+    samples: int,
+    generator: Generator | None,
+    active: Rule = "used",
+    place: Place = None,
+    latents: Singles = None,
+) -> Columns:
+    """At most `samples` of the codes, and the active latents, or the channels of a place."""
+    layout = layout_of(autoencoder, codes, who)
+    if layout is not None and latents is None:
+        return _at_places(who, autoencoder, codes, layout, samples, generator, active, place)
+    if place is not None:
+        reason = "latents= names single latents" if layout else "the latents have no places"
+        raise ConfigError(
+            f"{who}: place={tuple(place)}, but {reason}. Leave one of them out, or give a layout "
+            "if the latents are maps: zs.wrap(encoder, decoder, layout=zs.Layout(channels, places))"
+        )
+    posterior = posterior_of(codes, who)
+    singles = active if latents is None else latents
+    if layout is not None:
+        count = posterior.latents if isinstance(singles, str) else len(singles)
+        if count > MOST_COLUMNS:
+            axes = "y, x" if len(layout.places) == 2 else ", ".join(layout.names)
+            raise Undefined(
+                f"{who}: {count:,} columns; measured at a place instead. Pass place=({axes}), or "
+                "latents=[...] for fewer."
+            )
+    chosen = active_latents(who, autoencoder, codes, singles)
+    rows = random_rows(len(posterior), samples, generator, who)
+    others = set(range(posterior.latents)) - set(chosen) if layout is None else ()
+    return Columns(
+        autoencoder,
+        posterior[rows.to(posterior.mean.device)].detach(),
+        rows,
+        chosen,
+        chosen,
+        sorted(others),
+    )
+
+
+def _at_places(
+    who: str,
+    autoencoder: Autoencoder | None,
+    codes: Recorded,
+    layout: Layout,
+    samples: int,
+    generator: Generator | None,
+    active: Rule,
+    place: Place,
+) -> Columns:
+    posterior = _with_layout(posterior_of(codes, who), layout)
+    codes_of(posterior, who)  # finite
+    chosen = _active_channels(who, autoencoder, codes, posterior, active)
+    # A recording has base pictures, which all assays of maps start from, and places of its own; a
+    # caller with a generator gives the posterior alone.
+    recording = codes if isinstance(codes, Recording) else None
+    sources = [fresh(generator)] * 2
+    if recording is not None:
+        sources = [named_generator(recording.seed, name) for name in ("base pictures", "places")]
+    rows = random_rows(len(posterior), samples, sources[0], who)
+    if place is None:
+        numbers = _interior_places(layout, len(rows), sources[1])
+        text = "at a place, drawn in the interior of each map"
+    else:
+        numbers = torch.full((len(rows),), _number_of(who, layout, place))
+        text = f"at a place ({', '.join(str(int(each)) for each in place)})"
+    table = numbers[:, None] + layout.positions * torch.tensor(chosen)
+    return Columns(
+        autoencoder,
+        posterior[rows.to(posterior.mean.device)].detach(),
+        rows,
+        table,
+        chosen,
+        [k for k in range(layout.channels) if k not in chosen],
+        "channel",
+        layout.unit_names("channel"),
+        text,
+        recording,
+    )
+
+
+def layout_of(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> Layout | None:
+    """Channels and places of the codes, or of a model that makes such codes; None for vectors."""
+    posterior = posterior_of(codes, who)
+    if posterior.layout is not None or autoencoder is None or autoencoder.layout is None:
+        return posterior.layout
+    return autoencoder.layout if autoencoder.layout.latents == posterior.latents else None
+
+
+def _with_layout(posterior: Posterior, layout: Layout) -> Posterior:
+    return Posterior(posterior.mean, posterior.std, layout=layout)
+
+
+def _interior_places(layout: Layout, count: int, generator: Generator) -> Tensor:
+    """The number of a random place for each picture, away from the border."""
+    number = torch.zeros(count, dtype=torch.long)
+    for length in layout.places:
+        margin = -(-length // 4) if length >= 4 else 0
+        along = torch.randint(length - 2 * margin, (count,), generator=generator)
+        number = number * length + margin + along
+    return number
+
+
+def _number_of(who: str, layout: Layout, place: Sequence[int]) -> int:
+    """The number of a place from its coordinates."""
+    inside = len(place) == len(layout.places) and all(
+        0 <= int(each) < length for each, length in zip(place, layout.places, strict=True)
+    )
+    if not inside:
+        last = ", ".join(str(length - 1) for length in layout.places)
+        raise ConfigError(
+            f"{who}: place={tuple(place)}, and the map has {' x '.join(map(str, layout.places))} "
+            f"places ({', '.join(layout.names)}). Choose one from "
+            f"({', '.join('0' for _ in layout.places)}) to ({last}), or leave it out for a random "
+            "one of each picture."
+        )
+    number = 0
+    for each, length in zip(place, layout.places, strict=True):
+        number = number * length + int(each)
+    return number
 
 
 def active_latents(
@@ -49,27 +265,98 @@ def active_latents(
     if active == "mean":
         return _indices(mean.double().std(0, correction=0) > 0.5)
     if active == "variance":
-        if posterior.deterministic:
-            raise ConfigError(
-                f"{who}: active='variance' needs the variances of the posterior. Give "
-                "recording.posterior of a variational model instead of codes."
-            )
+        _check_variances(who, posterior)
         return _indices(posterior.variance.double().mean(0) < 0.8)
+    return _listed(who, active, latents, "latents")
+
+
+def _active_channels(
+    who: str, autoencoder: Autoencoder | None, codes: Recorded, posterior: Posterior, active: Rule
+) -> list[int]:
+    """The same for channels, over all pictures and places."""
+    layout = posterior.layout
+    assert layout is not None
+    if active == "used":
+        return used_units(autoencoder, codes, who)
+    if active == "all":
+        return list(range(layout.channels))
+    if active in ("mean", "variance"):
+        moments = _summary(codes, posterior).moments()
+        if active == "mean":
+            return _indices((moments["m2"] - moments["m"].square()).clamp_min(0).sqrt() > 0.5)
+        _check_variances(who, posterior)
+        return _indices(moments["v"] < 0.8)
+    return _listed(who, active, layout.channels, "channels")
+
+
+def used_units(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> list[int]:
+    """The latents that count, or the channels: the rules of `zscope.usage`, places being samples.
+
+    Of a deterministic model, the channels whose map changes what is decoded when it is replaced by
+    that of another picture.
+    """
+    layout = layout_of(autoencoder, codes, who)
+    if layout is None:
+        return used_latents(autoencoder, codes, who)
+    posterior = _with_layout(posterior_of(codes, who), layout)
+    if len(posterior) == 0:
+        raise Undefined(f"{who}: 0 posteriors were given. Record some pictures.")
+
+    def find() -> list[int]:
+        summary = _summary(codes, posterior)
+        moments = summary.moments()
+        spread = (moments["m2"] - moments["m"].square()).clamp_min(0)
+        if not posterior.deterministic:
+            total = spread + moments["v"]
+            information = 0.5 * (total.clamp_min(1e-300).log() - moments["log_v"])
+            return _indices((total > 0) & (information >= NATS))
+        if autoencoder is None or not autoencoder.decodes or len(posterior) < FEWEST_TO_DECODE:
+            largest = torch.maximum(summary.low.abs(), summary.high.abs())
+            return _indices(spread.sqrt() > ROUNDING * largest)
+        recording = codes if isinstance(codes, Recording) else Recording(autoencoder, posterior)
+        return usage_of_decoder(
+            recording.base_samples,
+            lambda z: decode(autoencoder, z).float().cpu(),
+            layout.unit_of("channel"),
+        ).used
+
+    if not isinstance(codes, Recording):
+        return find()
+    used: list[int] = codes.share("used channels", find)
+    return used
+
+
+def _summary(codes: Recorded, posterior: Posterior) -> MapSummary:
+    kept = isinstance(codes, Recording) and codes.layout is not None
+    return codes.map_summary if kept else MapSummary.of(posterior)  # type: ignore[union-attr]
+
+
+def _check_variances(who: str, posterior: Posterior) -> None:
+    if posterior.deterministic:
+        raise ConfigError(
+            f"{who}: active='variance' needs the variances of the posterior. Give "
+            "recording.posterior of a variational model instead of codes."
+        )
+
+
+def _listed(who: str, active: Rule, count: int, noun: str) -> list[int]:
     if isinstance(active, str):
         raise ConfigError(f"{who}: active={active!r}. {did_you_mean(active, RULES)}")
     chosen = [int(j) for j in active]
-    if len(set(chosen)) < len(chosen) or any(not 0 <= j < latents for j in chosen):
+    if len(set(chosen)) < len(chosen) or any(not 0 <= j < count for j in chosen):
         raise ConfigError(
-            f"{who}: active={chosen} must list different latents from 0 to {latents - 1}."
+            f"{who}: active={chosen} must list different {noun} from 0 to {count - 1}."
         )
     return chosen
 
 
-def check_two_active(who: str, active: list[int], latents: int) -> None:
-    if len(active) < 2:
+def check_two_active(who: str, columns: Columns) -> None:
+    if len(columns.active) < 2:
+        count = len(columns.active) + len(columns.passive)
         raise Undefined(
-            f"{who}: {len(active)} of {latents} latents are active, but angles need two. Has the "
-            "posterior collapsed (β too large)? See variable_types; active='all' uses all."
+            f"{who}: {len(columns.active)} of {count} {columns.unit}s are active, but angles need "
+            "two. Has the posterior collapsed (β too large)? See variable_types; active='all' uses "
+            "all."
         )
 
 

@@ -17,6 +17,14 @@ computed by central differences,
 and the result says so. `likelihood="bernoulli"` measures the pixels in units of their own
 standard deviation sqrt(p (1 - p)): then J^T J is the Fisher information of the code, the
 Hessian of a Bernoulli log-likelihood at its optimum, as J^T J is that of |x - decoded|^2.
+
+Where latents are maps, J has thousands of columns. Assays then take those of one place, c columns
+for c channels: `latents` may be a table, with the columns of each code in a row. What a whole
+channel does is estimated with random signs e (Rademacher) on all places of channel k at once,
+
+    |J_k|_F^2 = sum over places of |c_kp|^2 = E | J (e on channel k) |^2
+
+(`channel_gains`): exact where places do not overlap in the decoded picture, and unbiased otherwise.
 """
 
 import warnings
@@ -28,8 +36,8 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
 from torch.func import jvp, vmap
 
 from zscope.assays.engine import (
@@ -41,12 +49,14 @@ from zscope.assays.engine import (
 )
 from zscope.autoencoder import Autoencoder, evaluation
 from zscope.errors import ConfigError, InterfaceError, Undefined, did_you_mean
-from zscope.sampling import recorded_codes
+from zscope.layout import Layout
+from zscope.randomness import fresh
+from zscope.sampling import recorded_codes, whole
 from zscope.types import HALF, Codes, at_least_single
 
 __all__ = [
-    "Linearised", "PerSample", "Spectra", "Squares", "Walk", "decode", "decoder_jacobian",
-    "likelihood_of", "linearise", "metric_of", "single_precision",
+    "Gains", "Linearised", "PerSample", "Spectra", "Squares", "Walk", "channel_gains", "decode",
+    "decoder_jacobian", "likelihood_of", "linearise", "metric_of", "single_precision",
 ]  # fmt: skip
 
 Likelihood = Literal["gaussian", "bernoulli"]
@@ -54,6 +64,11 @@ Method = Literal["auto", "forward", "differences"]
 PerSample = Float[Tensor, " samples"]
 Spectra = Float[Tensor, "samples directions"]
 Squares = Float[Tensor, "samples directions directions"]
+Table = Int[Tensor, "samples columns"]
+"""The latents of the columns, for each code."""
+Steps = Callable[[slice], Float[Tensor, "columns codes latents"]]
+"""The steps in latent space whose effects are the columns, for some of the codes."""
+PROBES = 8
 
 # What fits the caches of one processor core: smaller chunks waste time on overhead, chunks
 # four times as large come from memory and take a fifth longer (convolutions at 64 x 64).
@@ -65,7 +80,7 @@ class Linearised:
     """The decoder near some codes: the triangles R of its Jacobians, in float64."""
 
     triangle: Squares  # samples x latents x latents
-    latents: list[int]  # the columns, as numbered in the model
+    latents: list[int]  # the columns, as numbered in the model; those of a table from 0
     method: str  # "forward" or "central differences"
     precision: float  # relative accuracy of the Jacobians
     batch: int  # how many codes can be decoded at once within the budget
@@ -93,24 +108,41 @@ class Linearised:
         return self._svd[1]
 
 
+@dataclass(frozen=True, eq=False)
+class Gains:
+    """What the decoder makes of whole channels near some codes."""
+
+    squares: Float[Tensor, "samples channels"]  # |J_k|_F^2
+    method: str
+    batch: int  # how many codes can be decoded at once within the budget
+    flags: list[str]
+
+
 def linearise(
     autoencoder: Autoencoder,
     codes: Codes,
     *,
-    latents: Sequence[int] | None = None,
+    latents: Sequence[int] | Table | None = None,
     likelihood: str = "gaussian",
     method: str = "auto",
 ) -> Linearised:
-    """The triangle R of the decoder's Jacobian at each code; `latents` selects columns."""
+    """The triangle R of the decoder's Jacobian at each code; `latents` selects columns.
+
+    A table of latents selects those of each code: a row for each.
+    """
     _check_choice("likelihood", likelihood, get_args(Likelihood))
-    chosen = list(range(codes.shape[1])) if latents is None else [int(j) for j in latents]
+    table = latents if isinstance(latents, Tensor) and latents.ndim == 2 else None
+    if table is not None:
+        chosen = list(range(table.shape[1]))
+    else:
+        chosen = list(range(codes.shape[1])) if latents is None else [int(j) for j in latents]
     if len(codes) == 0 or not chosen:
         raise Undefined(
             f"jacobian: {len(codes)} codes and {len(chosen)} latents leave nothing to "
             "differentiate. Give at least one code and one latent."
         )
     parts: list[Tensor] = []
-    walk = Walk(autoencoder, codes, chosen, method=method)
+    walk = Walk(autoencoder, codes, chosen if table is None else table, method=method)
     for _, x, J in walk:
         scaled = J / _pixel_spread(x) if likelihood == "bernoulli" else J
         upper = torch.linalg.qr(scaled.mT, mode="r").R.double().cpu()
@@ -146,15 +178,20 @@ Piece = tuple[slice, Tensor, Tensor]
 
 
 class Walk:
-    """Jacobians chunk by chunk: (rows, decoded, J transposed: codes x latents x pixels)."""
+    """Jacobians chunk by chunk: (rows, decoded, J transposed: codes x columns x pixels).
+
+    The columns are the effects of `latents`: the same for all codes (a list), of each code its own
+    (a table), or of any `count` steps in latent space (a function that makes them for some codes).
+    """
 
     def __init__(
         self,
         autoencoder: Autoencoder,
         codes: Codes,
-        latents: list[int],
+        latents: list[int] | Table | Steps,
         *,
         method: str,
+        count: int = 0,
     ) -> None:
         _check_choice("method", method, get_args(Method))
         if not codes.isfinite().all():
@@ -163,15 +200,17 @@ class Walk:
                 "were the data not scaled as in training?"
             )
         autoencoder = single_precision(autoencoder)
-        self.autoencoder, self.latents = autoencoder, latents
+        self.autoencoder = autoencoder
         device, dtype = location(autoencoder, codes)
         self.codes = codes.detach().to(device, dtype)
+        self.count = count if callable(latents) else torch.as_tensor(latents).shape[-1]
+        self._steps = self._steps_of(latents)
         self.flags: list[str] = []
         with evaluation(autoencoder):
             decoded, memory = self._try_decoder(self.codes[:2])
             self.precision = max(torch.finfo(dtype).eps, torch.finfo(decoded.dtype).eps)
             self.step = self.precision ** (1 / 3) * self._scale()
-            self._methods: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
+            self._methods: dict[str, Callable[[slice], tuple[Tensor, Tensor]]] = {
                 "forward": self._forward,
                 "forward, latent by latent": self._forward_by_latent,
                 "central differences": self._differences,
@@ -182,14 +221,14 @@ class Walk:
         budget = memory_budget()
         if device.type == "cpu":
             budget = min(budget, _CACHE_BYTES * torch.get_num_threads())
-        self.size = max(1, int(budget // (memory * (len(latents) + 1))))
+        self.size = max(1, int(budget // (memory * (self.count + 1))))
 
     def __iter__(self) -> Iterator[Piece]:
         differentiate = self._methods[self.method]
         with evaluation(self.autoencoder):
             for start in range(0, len(self.codes), self.size):
                 rows = slice(start, min(start + self.size, len(self.codes)))
-                x, J = map(at_least_single, differentiate(self.codes[rows]))
+                x, J = map(at_least_single, differentiate(rows))
                 if not J.sum().isfinite() and not J.isfinite().all():
                     bad = ~J.flatten(1).isfinite().all(1)
                     raise InterfaceError(
@@ -229,20 +268,20 @@ class Walk:
     def _choose(self, requested: str) -> str:
         if requested == "differences":
             return "central differences"
-        example = self.codes[:2]
+        few = slice(0, 2)
         # A step in every latent at once reveals a part of the decoder without a derivative,
         # whichever latents it uses.
-        signs = torch.ones(len(self.latents), dtype=example.dtype, device=example.device)
+        signs = torch.ones(self.count, dtype=self.codes.dtype, device=self.codes.device)
         signs[1::2] = -1
         reasons = []
         for name in ("forward", "forward, latent by latent"):
             try:
-                _, J = self._methods[name](example)
+                _, J = self._methods[name](few)
             except Exception as error:  # whatever a foreign decoder raises
                 message = (str(error).strip().splitlines() or ["(no text)"])[0]
                 reasons.append(f"{type(error).__name__}: {message[:160]}")
                 continue
-            if requested == "forward" or (reason := self._mismatch(example, J, signs)) is None:
+            if requested == "forward" or (reason := self._mismatch(few, J, signs)) is None:
                 return name
             reasons.append(reason)
             break
@@ -257,14 +296,15 @@ class Walk:
         )
         return "central differences"
 
-    def _mismatch(self, example: Codes, J: Tensor, signs: Tensor) -> str | None:
+    def _mismatch(self, few: slice, J: Tensor, signs: Tensor) -> str | None:
         """How the derivative differs from a small step of the decoder; None if it does not."""
-        move = torch.zeros_like(example)
-        move[:, self.latents] = signs * self.step[self.latents]
+        example, steps = self.codes[few], self._steps(few)
+        sizes = signs[:, None] * self._sizes(steps)  # columns x codes
+        move = (sizes[..., None] * steps).sum(0)
         decode = self.autoencoder.decode
         above, below = decode(example + move), decode(example - move)
         change = (above - below).flatten(1) / 2
-        predicted = torch.einsum("nkp,k->np", J, signs * self.step[self.latents])
+        predicted = torch.einsum("nkp,kn->np", J, sizes.to(J))
         error, size = (change - predicted).norm(), change.norm()
         rounding = self.precision * above.norm()
         if error <= 0.1 * size + 4 * rounding:
@@ -275,35 +315,57 @@ class Walk:
             "part of it"
         )
 
-    def _tangents(self, part: Codes) -> Float[Tensor, "active codes latents"]:
-        eye = torch.eye(part.shape[1], dtype=part.dtype, device=part.device)
-        return eye[self.latents][:, None].expand(-1, len(part), -1)
+    def _steps_of(self, latents: list[int] | Table | Steps) -> Steps:
+        """The steps of some codes: columns x codes x latents."""
+        if callable(latents):
+            return lambda rows: latents(rows).to(self.codes)
+        table = torch.as_tensor(latents, device=self.codes.device)
 
-    def _forward(self, part: Codes) -> tuple[Tensor, Tensor]:
+        def steps(rows: slice) -> Tensor:
+            part = self.codes[rows]
+            # One for all codes, where they are the same: a copy for each would be large.
+            own = table[rows] if table.ndim == 2 else table[None]
+            ones = part.new_zeros(self.count, len(own), part.shape[1])
+            ones.scatter_(2, own.T[..., None], 1)
+            return ones.expand(-1, len(part), -1)
+
+        return steps
+
+    def _sizes(self, steps: Tensor) -> Float[Tensor, "columns codes"]:
+        """How far a small step goes: by the spread of the latents that it changes."""
+        total = steps.abs().sum(2)
+        return torch.where(total > 0, (steps.abs() @ self.step) / total, 1)  # 1: no step at all
+
+    def _forward(self, rows: slice) -> tuple[Tensor, Tensor]:
         # The codes pass through the decoder as one batch and only the tangents are mapped:
         # convolutions over (latents x codes) images, and nothing is decoded twice.
+        part = self.codes[rows]
         with warnings.catch_warnings():  # some activations are slower, none is less exact
             warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
             x, J = vmap(
                 lambda tangent: jvp(self.autoencoder.decode, (part,), (tangent,))[:2],
                 out_dims=(None, 0),  # type: ignore[arg-type]
-            )(self._tangents(part))
+            )(self._steps(rows))
         return x, J.flatten(2).transpose(0, 1)
 
-    def _forward_by_latent(self, part: Codes) -> tuple[Tensor, Tensor]:
+    def _forward_by_latent(self, rows: slice) -> tuple[Tensor, Tensor]:
         columns = []
-        for tangent in self._tangents(part):
-            x, column = jvp(self.autoencoder.decode, (part,), (tangent.contiguous(),))[:2]
+        for tangent in self._steps(rows):
+            arguments = (self.codes[rows],), (tangent.contiguous(),)
+            x, column = jvp(self.autoencoder.decode, *arguments)[:2]
             columns.append(column.flatten(1))
         return x, torch.stack(columns, 1)
 
-    def _differences(self, part: Codes) -> tuple[Tensor, Tensor]:
-        steps = torch.diag(self.step)[self.latents][None]
-        ends = [(part[:, None] + sign * steps).flatten(0, 1) for sign in (1, -1)]
+    def _differences(self, rows: slice) -> tuple[Tensor, Tensor]:
+        part, steps = self.codes[rows], self._steps(rows).transpose(0, 1)
+        small = self._sizes(steps)[..., None] * steps
+        ends = [(part[:, None] + sign * small).flatten(0, 1) for sign in (1, -1)]
         above, below = (self.autoencoder.decode(end).flatten(1) for end in ends)
-        # The actual step, after rounding of the codes.
-        width = (ends[0] - ends[1]).sum(1, keepdim=True)
-        J = ((above - below) / width.to(above)).unflatten(0, (len(part), len(self.latents)))
+        # The actual step, after rounding of the codes, in units of the one asked for.
+        made = ((ends[0] - ends[1]).unflatten(0, steps.shape[:2]) * steps).sum(2)
+        squares = steps.square().sum(2)
+        width = torch.where(squares > 0, made / squares, 1).flatten()[:, None]
+        J = ((above - below) / width.to(above)).unflatten(0, (len(part), self.count))
         return self.autoencoder.decode(part), J
 
 
@@ -329,6 +391,58 @@ def decode(autoencoder: Autoencoder, codes: Codes, *, batch: int = 64) -> Tensor
     if decoded.ndim > 1 and len(decoded) == len(codes) and not decoded.sum().isfinite():
         check_finite("decoder", decoded, codes, 0)
     return decoded
+
+
+def channel_gains(
+    autoencoder: Autoencoder,
+    codes: Codes | np.ndarray,
+    *,
+    layout: Layout | None = None,
+    weights: Codes | np.ndarray | None = None,
+    likelihood: str = "gaussian",
+    probes: int = PROBES,
+    method: str = "auto",
+    generator: Generator | None = None,
+) -> Gains:
+    """|J_k|_F^2 of each channel k at each code: how much the decoder amplifies it, over all places.
+
+    Estimated from `probes` random signs for every latent, with a derivative each. `weights` are
+    multiplied with the signs: with standard deviations it is what noise costs, to first order.
+    """
+    who = "channel_gains"
+    codes = recorded_codes(codes, who)
+    whole(who, 1, probes=probes)
+    _check_choice("likelihood", likelihood, get_args(Likelihood))
+    layout = autoencoder.layout if layout is None else layout
+    if layout is None or layout.latents != codes.shape[1]:
+        raise Undefined(
+            f"{who}: {codes.shape[1]:,} latents and "
+            + (f"a layout of {layout}" if layout else "no layout")
+            + ". If they are maps, say so: layout=zs.Layout(channels, places)"
+        )
+    size = torch.ones_like(codes) if weights is None else recorded_codes(weights, who)
+    if size.shape != codes.shape:
+        raise ConfigError(
+            f"{who}: weights of shape {tuple(size.shape)} for codes of shape {tuple(codes.shape)}; "
+            "expected a weight for each latent of each code. Are they of the same pictures?"
+        )
+    generator = fresh(generator)
+    channel = torch.arange(layout.channels)[:, None] == layout.unit_of("channel")
+    signs = size.clone()
+
+    def steps(rows: slice) -> Tensor:
+        return channel[:, None].to(signs) * signs[rows]
+
+    walk = Walk(autoencoder, codes, steps, method=method, count=layout.channels)
+    total = torch.zeros(len(codes), layout.channels, dtype=torch.float64)
+    for _ in range(probes):
+        coins = torch.randint(2, codes.shape, generator=generator, device=generator.device)
+        signs.copy_(size * (2 * coins - 1).to(size))
+        for rows, x, J in walk:
+            scaled = J / _pixel_spread(x) if likelihood == "bernoulli" else J
+            total[rows] += scaled.double().square().sum(2).cpu()
+    batch = walk.size * (layout.channels + 1)
+    return Gains(total / probes, walk.method, batch, walk.flags)
 
 
 def metric_of(likelihood: str) -> str:

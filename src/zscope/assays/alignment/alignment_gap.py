@@ -25,11 +25,12 @@ import torch
 from torch import Generator
 
 from zscope.assays.active import (
+    OfColumns,
+    Place,
     Rule,
-    active_latents,
+    Singles,
     check_two_active,
-    codes_of,
-    random_rows,
+    choose_columns,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -42,7 +43,6 @@ from zscope.assays.jacobian import (
     Method,
     PerSample,
     Spectra,
-    linearise,
     metric_of,
 )
 from zscope.autoencoder import Autoencoder
@@ -54,7 +54,7 @@ __all__ = ["AlignmentGap", "alignment_gap"]
 
 
 @dataclass(frozen=True, eq=False)
-class AlignmentGap(Scored):
+class AlignmentGap(OfColumns, Scored):
     gap: float  # nats
     standard_error: float | None  # None for a single code
     samples: int  # codes
@@ -84,8 +84,8 @@ class AlignmentGap(Scored):
             self.cosines,
             rows=names,
             columns=names,
-            x="latent",
-            y="latent",
+            x=self.unit,
+            y=self.unit,
             title=f"alignment gap {self.gap:.2f} nats ({self.metric}): root mean square cosine",
             ax=ax,
         )
@@ -97,6 +97,8 @@ def alignment_gap(
     codes: Recorded,
     *,
     active: Rule = "used",
+    place: Place = None,
+    latents: Singles = None,
     samples: int = 256,
     likelihood: Likelihood = "gaussian",
     method: Method = "auto",
@@ -108,23 +110,25 @@ def alignment_gap(
     dependent at every code: the volume is 0 and the gap infinite.
     """
     who = "alignment_gap"
-    chosen = active_latents(who, autoencoder, codes, active)
-    means = codes_of(codes, who)
-    check_two_active(who, chosen, means.shape[1])
-    rows = random_rows(len(means), samples, generator, who).to(means.device)
-    local = linearise(
+    columns = choose_columns(
+        who,
         autoencoder,
-        means[rows],
-        latents=chosen,
-        likelihood=likelihood,
-        method=method,
+        codes,
+        active=active,
+        place=place,
+        latents=latents,
+        samples=samples,
+        generator=generator,
     )
+    check_two_active(who, columns)
+    chosen, unit = columns.active, columns.unit
+    local = columns.linearise(likelihood=likelihood, method=method)
     flat = local.spectra[:, -1] <= local.precision * local.spectra[:, 0]
     if flat.all():
         raise Undefined(
-            f"alignment_gap: at all {len(flat)} codes the columns of {len(chosen)} latents are "
-            "linearly dependent, so they span no volume. Two latents have the same effect, or one "
-            "has none: see variable_types, or list the latents with active=[…]."
+            f"alignment_gap: at all {len(flat)} codes the columns of {len(chosen)} {unit}s are "
+            f"linearly dependent, so they span no volume. Two {unit}s have the same effect, or one "
+            f"has none: see variable_types, or list the {unit}s with active=[…]."
         )
     triangles = local.triangle[~flat]
     flags = list(local.flags)
@@ -142,13 +146,14 @@ def alignment_gap(
         chance=_chance(local.spectra[~flat]),
         per_latent=float(gaps.mean()) / len(chosen),
         active=chosen,
-        passive=[j for j in range(means.shape[1]) if j not in chosen],
+        passive=columns.passive,
         metric=metric_of(likelihood),
         method=local.method,
         per_sample=gaps,
         cosines=torch.einsum("nij,nik->njk", units, units).square().mean(0).sqrt(),
         lengths=local.lengths[~flat],
         flags=flags,
+        **columns.about,
     )
 
 
@@ -168,4 +173,5 @@ ENTRY = Entry(
     passes="samples * latents",
     most=4_000,
     better="lower",
+    maps="place",
 )

@@ -20,6 +20,10 @@ flipping, shifting or scaling latents. An invertible linear map of the codes lea
 it is, and changes the axes. Where two eigenvalues are (nearly) equal, the components themselves
 are arbitrary: this is flagged.
 
+Where latents are maps, the channels at a place are compared with the principal components of the
+pixels that belong to it, over pictures (`assays.active` says which place): channels that are the
+principal components of patches have 1, 1, 1.
+
 `points` > 0 asks the same of small neighbourhoods: at that many points, among the `neighbours`
 observations (50 by default) with the nearest codes, in units of the standard deviation of each
 latent. The nearest observations would not do: they fill a ball, which has no principal directions.
@@ -40,13 +44,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from zscope.assays.active import Rule, active_latents, check_two_active, random_rows
+from zscope.assays.active import (
+    OfColumns,
+    Place,
+    Rule,
+    check_two_active,
+    choose_columns,
+    layout_of,
+    random_rows,
+)
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded, posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.matrices import Array, as_rows, centre, unit_scale
 from zscope.errors import ConfigError, Undefined
+from zscope.layout import Layout
 from zscope.randomness import fresh
 from zscope.recording import Recording
 from zscope.results import Measure, Scored
@@ -75,7 +88,7 @@ class Local:
 
 
 @dataclass(frozen=True, eq=False)
-class CodesAgainstPCA(Scored):
+class CodesAgainstPCA(OfColumns, Scored):
     axes: float  # mean matched correlation
     chance: float  # of the axes
     space: float  # mean canonical correlation
@@ -132,7 +145,7 @@ class CodesAgainstPCA(Scored):
             rows=[str(self.active[row]) for row in rows],
             columns=[str(component + 1) for component in range(len(rows))],
             x="principal component",
-            y="latent",
+            y=self.unit,
             label="|correlation|",
             title=f"axes {self.axes:.2f} (chance {self.chance:.2f}), space {self.space:.2f}",
             limit=1.0,
@@ -146,6 +159,7 @@ def codes_against_pca(
     codes: Recorded,
     *,
     active: Rule = "used",
+    place: Place = None,
     samples: int = 2000,
     points: int = 0,
     neighbours: int = 50,
@@ -155,7 +169,8 @@ def codes_against_pca(
 
     `codes` are those of the observations, row by row; a posterior also tells the order. `active`
     selects the latents, as in `distance_to_orthogonality`. `points` neighbourhoods of
-    `neighbours` observations are compared in the same way. Raises `Undefined` for fewer than
+    `neighbours` observations are compared in the same way. `place` is that of latents that are
+    maps. Raises `Undefined` for fewer than
     two active latents, or if the observations vary along fewer directions.
     """
     who = "codes_against_pca"
@@ -167,16 +182,20 @@ def codes_against_pca(
             "both must belong together. Record the observations: zs.record(model, data)"
         )
     model = codes.model if isinstance(codes, Recording) else None
-    chosen = active_latents(who, model, codes, active)
-    check_two_active(who, chosen, posterior.latents)
-    _check_sizes(who, len(chosen), points, neighbours)
     generator = fresh(generator)
-    rows = random_rows(len(x), samples, generator, who)
-    x = as_rows(x[rows.to(x.device)], who, least=len(chosen) + 2).cpu()
-    means = as_rows(posterior.mean[rows.to(posterior.mean.device)][:, chosen], who).cpu()
-    variances = None
-    if not posterior.deterministic:
-        variances = posterior.variance[rows.to(posterior.mean.device)][:, chosen].double().cpu()
+    columns = choose_columns(
+        who, model, codes, active=active, place=place, samples=samples, generator=generator
+    )
+    check_two_active(who, columns)
+    chosen, part = columns.active, columns.posterior
+    _check_sizes(who, len(chosen), points, neighbours)
+    x = x[columns.rows.to(x.device)]
+    layout = layout_of(model, codes, who)
+    if layout is not None and not isinstance(columns.latents, list):
+        x = _patches(who, x, layout, columns.latents[:, 0] % layout.positions)
+    x = as_rows(x, who, least=len(chosen) + 2).cpu()
+    means = as_rows(columns.of(part.mean), who).cpu()
+    variances = None if part.deterministic else columns.of(part.variance).double().cpu()
     whole = _compare(who, means, x, variances)
     local = _around_points(who, means, x, variances, points, neighbours, generator)
     return CodesAgainstPCA(
@@ -186,7 +205,7 @@ def codes_against_pca(
         order=whole.order,
         samples=len(x),
         active=chosen,
-        passive=[j for j in range(posterior.latents) if j not in chosen],
+        passive=columns.passive,
         matched=whole.matched,
         correlations=whole.correlations,
         canonical=whole.canonical,
@@ -200,7 +219,27 @@ def codes_against_pca(
         local_space=local.space,
         local_order=local.order,
         flags=[*_flags(whole, len(chosen)), *_local_flags(local, points)],
+        **columns.about,
     )
+
+
+def _patches(who: str, x: Tensor, layout: Layout, place: Tensor) -> Rows:
+    """The pixels that belong to a place of each picture, as rows."""
+    axes, sides = len(layout.places), tuple(x.shape[2:])
+    if len(sides) != axes or any(a % b for a, b in zip(sides, layout.places, strict=True)):
+        raise Undefined(
+            f"{who}: pictures of {' x '.join(map(str, x.shape[1:]))} cannot be divided into "
+            f"{' x '.join(map(str, layout.places))} places, so that a place has no pixels of its "
+            "own to compare with. Use pictures whose sides are multiples of those of the maps."
+        )
+    cut = x.reshape(
+        *x.shape[:2],
+        *(part for a, b in zip(sides, layout.places, strict=True) for part in (b, a // b)),
+    )
+    first = [2 + 2 * axis for axis in range(axes)]
+    by_place = cut.permute(0, *first, 1, *(axis + 1 for axis in first))
+    rows: Tensor = by_place.flatten(1, axes)[torch.arange(len(x)), place.to(x.device)]
+    return rows.flatten(1)
 
 
 def _check_sizes(who: str, latents: int, points: int, neighbours: int) -> None:
@@ -396,4 +435,5 @@ ENTRY = Entry(
     takes=("observations", "recording"),
     needs=("two latents",),
     better="higher",
+    maps="place",
 )

@@ -37,11 +37,13 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import (
+    Columns,
+    OfColumns,
+    Place,
     Rule,
-    active_latents,
+    Singles,
     check_two_active,
-    codes_of,
-    random_rows,
+    choose_columns,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -55,7 +57,6 @@ from zscope.assays.jacobian import (
     PerSample,
     Spectra,
     Squares,
-    linearise,
     metric_of,
 )
 from zscope.autoencoder import Autoencoder
@@ -72,7 +73,7 @@ DEGENERATE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceToOrthogonality(Scored):
+class DistanceToOrthogonality(OfColumns, Scored):
     """The mean distance, that of each code, and the singular vectors behind it."""
 
     distance: float
@@ -116,7 +117,7 @@ class DistanceToOrthogonality(Scored):
             rows=[str(j) for j in self.active],
             columns=[str(k + 1) for k in range(len(self.active))],
             x="singular direction",
-            y="latent",
+            y=self.unit,
             title=f"DtO = {self.distance:.2f} ({self.metric}; chance {self.chance:.2f})",
             ax=ax,
         )
@@ -128,6 +129,8 @@ def distance_to_orthogonality(
     codes: Recorded,
     *,
     active: Rule = "used",
+    place: Place = None,
+    latents: Singles = None,
     samples: int = 256,
     likelihood: Likelihood = "gaussian",
     method: Method = "auto",
@@ -135,22 +138,25 @@ def distance_to_orthogonality(
 ) -> DistanceToOrthogonality:
     """DtO, averaged over at most `samples` of the codes (of a posterior, its means).
 
-    `active` selects the latents: by default those in use (`zscope.usage`).
+    `active` selects the latents: by default those in use (`zscope.usage`). Latents that are maps
+    are measured at a place, by default another one for each picture, and `active` selects
+    channels; `latents` lists single ones instead.
     `likelihood="bernoulli"` weights each pixel by the cost of an error in it (the source does
     not). Raises `Undefined` for fewer than two active latents.
     """
     who = "distance_to_orthogonality"
-    chosen = active_latents(who, autoencoder, codes, active)
-    means = codes_of(codes, who)
-    check_two_active(who, chosen, means.shape[1])
-    rows = random_rows(len(means), samples, generator, who).to(means.device)
-    local = linearise(
+    columns = choose_columns(
+        who,
         autoencoder,
-        means[rows],
-        latents=chosen,
-        likelihood=likelihood,
-        method=method,
+        codes,
+        active=active,
+        place=place,
+        latents=latents,
+        samples=samples,
+        generator=generator,
     )
+    check_two_active(who, columns)
+    local = columns.linearise(likelihood=likelihood, method=method)
     distances = distance_of(local.directions)
     gaps = relative_gaps(local.spectra)
     degenerate = int((gaps < DEGENERATE).sum())
@@ -158,9 +164,9 @@ def distance_to_orthogonality(
         distance=float(distances.mean()),
         standard_error=standard_error(distances),
         samples=len(distances),
-        chance=chance(len(chosen)),
-        active=chosen,
-        passive=[j for j in range(means.shape[1]) if j not in chosen],
+        chance=chance(len(columns.active)),
+        active=columns.active,
+        passive=columns.passive,
         alignment_gap=float(log_column_ratio(local.triangle, local.precision).mean()),
         degenerate=degenerate,
         metric=metric_of(likelihood),
@@ -169,11 +175,12 @@ def distance_to_orthogonality(
         gaps=gaps,
         spectra=local.spectra,
         directions=local.directions,
-        flags=[*local.flags, *_warnings(local, degenerate)],
+        flags=[*local.flags, *_warnings(local, columns, degenerate)],
+        **columns.about,
     )
 
 
-def _warnings(local: Linearised, degenerate: int) -> list[str]:
+def _warnings(local: Linearised, columns: Columns, degenerate: int) -> list[str]:
     flags = []
     count = len(local.triangle)
     if degenerate:
@@ -183,11 +190,11 @@ def _warnings(local: Linearised, degenerate: int) -> list[str]:
             "alignment gap, or average over seeds."
         )
     flat = (local.lengths <= local.precision * local.spectra[:, :1]).all(0)
-    ignored = [j for j, is_flat in zip(local.latents, flat.tolist(), strict=True) if is_flat]
+    ignored = [j for j, is_flat in zip(columns.active, flat.tolist(), strict=True) if is_flat]
     if ignored:
         flags.append(
-            f"The decoder ignores latents {', '.join(map(str, ignored))}, which the rule counts as "
-            "active; each is a singular direction of its own and lowers the distance."
+            f"The decoder ignores {columns.unit}s {', '.join(map(str, ignored))}, which the rule "
+            "counts as active; each is a singular direction of its own and lowers the distance."
         )
     return flags
 
@@ -257,4 +264,5 @@ ENTRY = Entry(
     passes="samples * latents",
     most=4_000,
     better="lower",
+    maps="place",
 )

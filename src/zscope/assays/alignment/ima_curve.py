@@ -35,7 +35,15 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import Rule, active_latents, check_two_active, codes_of, random_rows
+from zscope.assays.active import (
+    OfColumns,
+    Place,
+    Rule,
+    Singles,
+    check_two_active,
+    choose_columns,
+    codes_of,
+)
 from zscope.assays.alignment.column_product import log_column_ratio
 from zscope.assays.alignment.marginal_likelihood import (
     Likelihoods,
@@ -64,7 +72,7 @@ Curves = Float[Tensor, "precisions samples"]
 
 
 @dataclass(frozen=True, eq=False)
-class IMACurve(Scored):
+class IMACurve(OfColumns, Scored):
     """Curves over the precision γ², as means over points, in nats."""
 
     precisions: list[float]  # γ², ascending
@@ -133,6 +141,8 @@ def ima_curve(
     precisions: Sequence[float] = (1.0, 10.0, 100.0, 1000.0),
     observations: Tensor | np.ndarray | None = None,
     active: Rule = "used",
+    place: Place = None,
+    latents: Singles = None,
     samples: int = 32,
     draws: int = 1000,
     noise: int = 32,
@@ -144,7 +154,8 @@ def ima_curve(
 
     `decoder` is a model, a function of codes, or the weights of a linear decoder (features x
     latents). `points` are codes, and `observations` what they stand for, by default the decoded
-    codes. `active` selects latents, as in `distance_to_orthogonality`; the others stay fixed.
+    codes. `active`, `place` and `latents` select latents, as in `distance_to_orthogonality`; the
+    others stay fixed: at a place of a map, the likelihoods are given the other places.
     For a decoder that is not linear, `draws` importance samples estimate log p, and `noise`
     draws and at most `steps` steps find ELBO*. Raises `Undefined` if fewer than half of the
     points have an effective sample size of 50.
@@ -155,33 +166,42 @@ def ima_curve(
     codes = codes_of(points, who).detach().cpu()
     codes = codes.double() if isinstance(model, _Function) else codes
     rule = "all" if isinstance(model, _Function) and active == "used" else active
-    chosen = active_latents(who, model, points, rule)
-    check_two_active(who, chosen, codes.shape[1])
     generator = fresh(generator)
-    rows = random_rows(len(codes), samples, generator, who)
+    columns = choose_columns(
+        who,
+        model,
+        points,
+        active=rule,
+        place=place,
+        latents=latents,
+        samples=samples,
+        generator=generator,
+    )
+    check_two_active(who, columns)
+    rows, own, unit = columns.rows, columns.latents, columns.unit
     x = None if observations is None else as_tensor(observations, who)
     if x is not None and (x.ndim == 0 or len(x) != len(codes)):
         raise Undefined(
             f"{who}: {len(codes)} points and observations of shape {tuple(x.shape)}; row i of both "
             "must belong together. Leave observations out to use the decoded points."
         )
-    near = linearise(model, codes[rows], latents=chosen, method=method)
+    near = linearise(model, codes[rows], latents=own, method=method)
     full = near.spectra[:, -1] > near.precision * near.spectra[:, 0]
     if not full.any():
         raise Undefined(
-            f"{who}: at all {len(full)} points the columns of {len(chosen)} latents are linearly "
-            "dependent, so c is infinite. Two latents have the same effect, or one has none: list "
-            "others with active=[…]"
+            f"{who}: at all {len(full)} points the columns of {near.triangle.shape[1]} {unit}s are "
+            f"linearly dependent, so c is infinite. Two {unit}s have the same effect, or one has "
+            "none: list others with active=[…]"
         )
     flags = list(near.flags)
     if not full.all():
         flags.append(f"Left out {int((~full).sum())} of {len(full)} points where c is infinite.")
-    rows = rows[full]
+    rows, own = rows[full], own if isinstance(own, list) else own[full]
     seen = None if x is None else x.detach().cpu()[rows]
-    local = Local(model, codes[rows], chosen, seen, method=method, batch=near.batch)
-    W = linear_weights(local, generator)
+    local = Local(model, codes[rows], own, seen, method=method, batch=near.batch)
+    linear = _linear_parts(local, generator)
     options = {"draws": draws, "noise": noise, "steps": steps}
-    curves = _curves(local, W, levels, options, generator)
+    curves = _curves(local, linear, levels, options, generator)
     kept, more = _reliable(who, curves, levels, draws)
     contrasts = log_column_ratio(near.triangle[full], near.precision)[kept]
     log_likelihood = torch.stack([each.log_likelihood[kept] for each in curves])
@@ -195,15 +215,16 @@ def ima_curve(
         gap=(log_likelihood - elbo).mean(1),
         contrast=float(contrasts.mean()),
         samples=len(contrasts),
-        exact=W is not None,
+        exact=linear is not None,
         effective=torch.stack(sizes) if sizes else None,
-        draws=0 if W is not None else draws,
-        active=chosen,
-        passive=[j for j in range(codes.shape[1]) if j not in chosen],
+        draws=draws if linear is None else 0,
+        active=columns.active,
+        passive=columns.passive,
         method=near.method,
         per_sample={"log likelihood": log_likelihood, "elbo": elbo},
         contrasts=contrasts,
         flags=[*flags, *more],
+        **columns.about,
     )
 
 
@@ -245,15 +266,36 @@ def _check(who: str, precisions: Sequence[float], **counts: int) -> list[float]:
     return levels
 
 
+def _linear_parts(local: Local, generator: Generator) -> list[tuple[Tensor, Matrix]] | None:
+    """Rows with the weights that they share, for a linear decoder; None for another one."""
+    parts: list[tuple[Tensor, Matrix]] = []
+    for rows in local.alike():
+        W = linear_weights(local[rows], generator)
+        if W is None:
+            return None
+        parts.append((rows, W))
+    return parts
+
+
+def _linear_likelihoods(
+    local: Local, parts: list[tuple[Tensor, Matrix]], level: float
+) -> Likelihoods:
+    both = torch.empty(2, len(local.codes), dtype=torch.float64)
+    for rows, W in parts:
+        each = linear_likelihoods(local[rows], W, level)
+        both[:, rows] = torch.stack([each.log_likelihood, each.elbo])
+    return Likelihoods(both[0], both[1], None, 0)
+
+
 def _curves(
     local: Local,
-    W: Matrix | None,
+    linear: list[tuple[Tensor, Matrix]] | None,
     levels: list[float],
     options: dict[str, int],
     generator: Generator,
 ) -> list[Likelihoods]:
-    if W is not None:
-        return [linear_likelihoods(local, W, level) for level in levels]
+    if linear is not None:
+        return [_linear_likelihoods(local, linear, level) for level in levels]
     curves: list[Likelihoods] = []
     start = local.points
     for level in reversed(levels):  # at the highest precision the point itself is nearly best
@@ -302,4 +344,5 @@ ENTRY = Entry(
     most=1_000_000,
     fewest=1,
     on_request=True,
+    maps="place",
 )

@@ -16,7 +16,9 @@ is 0 when E decode(z) = x̂, as for a linear decoder. To first order
 
 (J the decoder's Jacobian at the mean, L L^T the posterior covariance), exact for a linear
 decoder. This is the term that depends on the rotation of the latents. Draws come in pairs of
-opposite noise, so that terms linear in the noise cancel exactly. It is always squared error
+opposite noise, so that terms linear in the noise cancel exactly. Where latents are maps, all of
+them get noise, and `linearised` is estimated from one draw of random signs e for each channel:
+sum_k |J (σ e on channel k)|^2 (see `assays.jacobian`). It is always squared error
 that is decomposed, also for a model with another likelihood (flagged). Unchanged by
 permuting or flipping latents and by shifting or rotating observations.
 
@@ -31,13 +33,14 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.active import random_rows
+from zscope.assays.active import layout_of, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode_alone
 from zscope.assays.entry import Entry
 from zscope.assays.jacobian import (
     Method,
     PerSample,
+    channel_gains,
     decode,
     likelihood_of,
     linearise,
@@ -45,7 +48,8 @@ from zscope.assays.jacobian import (
 )
 from zscope.autoencoder import Autoencoder, Posterior, evaluation
 from zscope.errors import ConfigError, Undefined
-from zscope.randomness import fresh
+from zscope.layout import Layout
+from zscope.randomness import fresh, normal
 from zscope.results import Scored
 from zscope.types import as_tensor
 
@@ -140,41 +144,23 @@ def loss_decomposition(
         )
     posterior = posterior.to("cpu")
     truth = x.flatten(1).double().cpu()
-    local = linearise(autoencoder, posterior.mean, method=method)
+    layout = layout_of(autoencoder, posterior, who)
+    if layout is None:
+        noisy = _with_noise(who, autoencoder, posterior, x, draws, method, generator)
+    else:
+        noisy = _with_noisy_maps(who, autoencoder, posterior, x, layout, draws, method, generator)
     flags = []
     if likelihood_of(autoencoder, posterior.mean) == "bernoulli":
         flags.append(
             "This decomposes squared error in pixels, but the likelihood of the model is "
             "Bernoulli: its own loss is divided in other proportions."
         )
-    root = _root(posterior)
-    shape = (draws // 2, *posterior.mean.shape)
-    noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
-    steps = torch.einsum("nij,pnj->npi", root, noise.cpu())
-    reconstructions, changes, mean_changes = [], [], []
-    for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
-        mean = posterior.mean[rows].double()[:, None]
-        codes = torch.cat([mean, mean + steps[rows], mean - steps[rows]], 1)
-        decoded = decode(
-            autoencoder, codes.to(posterior.mean.dtype).flatten(0, 1), batch=local.batch
-        )
-        decoded = decoded.flatten(1).double()
-        if decoded.shape[1] != truth.shape[1]:
-            raise ConfigError(
-                f"{who}: observations of shape {tuple(x.shape[1:])} are decoded to "
-                f"{decoded.shape[1]} numbers. Give the observations that the model was trained on."
-            )
-        decoded = decoded.unflatten(0, codes.shape[:2])
-        change = decoded[:, 1:] - decoded[:, :1]
-        reconstructions.append(decoded[:, 0])
-        changes.append(change.square().sum(2).mean(1))
-        mean_changes.append(change.mean(1))
-    error = torch.cat(reconstructions) - truth
+    error = noisy.reconstructions - truth
     parts = {
         "deterministic": error.square().sum(1),
-        "stochastic": torch.cat(changes),
-        "cross": 2 * (error * torch.cat(mean_changes)).sum(1),
-        "linearised": (local.triangle @ root).square().sum((1, 2)),
+        "stochastic": noisy.changes,
+        "cross": 2 * (error * noisy.mean_changes).sum(1),
+        "linearised": noisy.linearised,
     }
     parts["reconstruction"] = parts["deterministic"] + parts["stochastic"] + parts["cross"]
     if bad := sum(int((~part.isfinite()).sum()) for part in parts.values()):
@@ -186,11 +172,115 @@ def loss_decomposition(
         **{name: float(part.mean()) for name, part in parts.items()},
         samples=len(x),
         draws=draws,
-        method=local.method,
+        method=noisy.method,
         metric=metric_of("gaussian"),
         per_sample=parts,
-        flags=[*flags, *local.flags],
+        flags=[*flags, *noisy.flags],
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Noisy:
+    """What noise in the latents does to decoded observations, of which there is a row each."""
+
+    reconstructions: Tensor
+    changes: PerSample  # mean squared change
+    mean_changes: Tensor
+    linearised: PerSample
+    method: str
+    flags: list[str]
+
+
+def _with_noise(
+    who: str,
+    autoencoder: Autoencoder,
+    posterior: Posterior,
+    x: Tensor,
+    draws: int,
+    method: Method,
+    generator: Generator,
+) -> _Noisy:
+    local = linearise(autoencoder, posterior.mean, method=method)
+    root = _root(posterior)
+    shape = (draws // 2, *posterior.mean.shape)
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64, device=generator.device)
+    steps = torch.einsum("nij,pnj->npi", root, noise.cpu())
+    reconstructions, changes, mean_changes = [], [], []
+    for rows in torch.arange(len(x)).split(max(1, local.batch // (draws + 1))):
+        mean = posterior.mean[rows].double()[:, None]
+        codes = torch.cat([mean, mean + steps[rows], mean - steps[rows]], 1)
+        decoded = _decode(who, autoencoder, codes.flatten(0, 1), posterior, x, local.batch)
+        decoded = decoded.unflatten(0, codes.shape[:2])
+        change = decoded[:, 1:] - decoded[:, :1]
+        reconstructions.append(decoded[:, 0])
+        changes.append(change.square().sum(2).mean(1))
+        mean_changes.append(change.mean(1))
+    return _Noisy(
+        torch.cat(reconstructions),
+        torch.cat(changes),
+        torch.cat(mean_changes),
+        (local.triangle @ root).square().sum((1, 2)),
+        local.method,
+        local.flags,
+    )
+
+
+def _with_noisy_maps(
+    who: str,
+    autoencoder: Autoencoder,
+    posterior: Posterior,
+    x: Tensor,
+    layout: Layout,
+    draws: int,
+    method: Method,
+    generator: Generator,
+) -> _Noisy:
+    """The same for maps: pair by pair, as all draws of large pictures would not fit in memory."""
+    assert posterior.std is not None  # a posterior with a layout has no other covariance
+    gains = channel_gains(
+        autoencoder,
+        posterior.mean,
+        layout=layout,
+        weights=posterior.std,
+        probes=1,
+        method=method,
+        generator=generator,
+    )
+    reconstructions, changes, mean_changes = [], [], []
+    for rows in torch.arange(len(x)).split(max(1, gains.batch)):
+        mean, std = posterior.mean[rows].double(), posterior.std[rows].double()
+        before = _decode(who, autoencoder, mean, posterior, x, gains.batch)
+        square, total = torch.zeros(len(rows), dtype=torch.float64), torch.zeros_like(before)
+        for _ in range(draws // 2):
+            step = std * normal(mean, generator)
+            for codes in (mean + step, mean - step):
+                change = _decode(who, autoencoder, codes, posterior, x, gains.batch) - before
+                square += change.square().sum(1) / draws
+                total += change / draws
+        reconstructions.append(before)
+        changes.append(square)
+        mean_changes.append(total)
+    return _Noisy(
+        torch.cat(reconstructions),
+        torch.cat(changes),
+        torch.cat(mean_changes),
+        gains.squares.sum(1),
+        gains.method,
+        gains.flags,
+    )
+
+
+def _decode(
+    who: str, autoencoder: Autoencoder, codes: Tensor, like: Posterior, x: Tensor, batch: int
+) -> Tensor:
+    """Decoded codes as rows of as many numbers as the observations have."""
+    decoded = decode(autoencoder, codes.to(like.mean.dtype), batch=batch).flatten(1).double()
+    if decoded.shape[1] != math.prod(x.shape[1:]):
+        raise ConfigError(
+            f"{who}: observations of shape {tuple(x.shape[1:])} are decoded to "
+            f"{decoded.shape[1]} numbers. Give the observations that the model was trained on."
+        )
+    return decoded
 
 
 def _root(posterior: Posterior) -> Tensor:
@@ -207,4 +297,5 @@ ENTRY = Entry(
     needs=("variances",),
     passes="samples * (latents + draws)",
     most=5_000,
+    maps="place",
 )

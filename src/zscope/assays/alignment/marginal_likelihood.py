@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.alignment.column_product import rotation_excess
-from zscope.assays.jacobian import PerSample, Walk, decode
+from zscope.assays.jacobian import PerSample, Table, Walk, decode
 from zscope.autoencoder import Autoencoder
 from zscope.types import Codes, Matrix
 
@@ -49,13 +49,16 @@ class Likelihoods:
 
 
 class Local:
-    """A decoder as a function of some latents, each of the others fixed at its codes' value."""
+    """A decoder as a function of some latents, each of the others fixed at its codes' value.
+
+    `latents` are the same for all codes, or a table with those of each.
+    """
 
     def __init__(
         self,
         autoencoder: Autoencoder,
         codes: Codes,
-        latents: list[int],
+        latents: list[int] | Table,
         observations: Tensor | None,
         *,
         method: str,
@@ -69,12 +72,23 @@ class Local:
     @property
     def points(self) -> Codes:
         """The active latents of the codes."""
-        return self.codes[:, self.latents].double()
+        if isinstance(self.latents, list):
+            return self.codes[:, self.latents].double()
+        return self.codes.gather(1, self.latents).double()
 
     def __getitem__(self, rows: Tensor) -> "Local":
         part = object.__new__(Local)
-        part.__dict__ |= self.__dict__ | {"codes": self.codes[rows], "x": self.x[rows]}
+        latents = self.latents if isinstance(self.latents, list) else self.latents[rows]
+        own = {"codes": self.codes[rows], "x": self.x[rows], "latents": latents}
+        part.__dict__ |= self.__dict__ | own
         return part
+
+    def alike(self) -> list[Tensor]:
+        """The rows that have the same latents, together."""
+        if isinstance(self.latents, list):
+            return [torch.arange(len(self.codes))]
+        _, which = self.latents.unique(dim=0, return_inverse=True)
+        return [torch.nonzero(which == k)[:, 0] for k in range(int(which.max()) + 1)]
 
     def _decode(self, codes: Codes) -> Float[Tensor, "samples features"]:
         return decode(self.autoencoder, codes, batch=self.batch).flatten(1).double()
@@ -89,7 +103,8 @@ class Local:
 
     def _full(self, row: int, active: Codes) -> Float[Tensor, "samples all_latents"]:
         full = self.codes[row].repeat(len(active), 1)
-        full[:, self.latents] = active.to(full)
+        own = self.latents if isinstance(self.latents, list) else self.latents[row]
+        full[:, own] = active.to(full)
         return full
 
     def errors(self, active: Draws) -> Float[Tensor, "samples draws"]:
@@ -108,7 +123,9 @@ class Local:
         squares = active.new_empty(len(codes))
         gradients = active.new_empty(len(codes), latents)
         grams = active.new_empty(len(codes), latents, latents)
-        for rows, x, J in Walk(self.autoencoder, codes, self.latents, method=self.method):
+        own = self.latents
+        own = own if isinstance(own, list) else own.repeat_interleave(draws, 0)
+        for rows, x, J in Walk(self.autoencoder, codes, own, method=self.method):
             which = torch.arange(rows.start, rows.stop) // draws
             rest = self.x[which] - x.flatten(1).double().cpu()
             columns = J.double().cpu()
@@ -123,10 +140,12 @@ class Local:
 def linear_weights(local: Local, generator: Generator) -> Matrix | None:
     """The weights W of a decoder that is linear (or affine) in its latents; None of others.
 
-    Around some points, codes drawn from the prior are decoded: all must be where W says.
+    The latents are the same for all points (see `Local.alike`). Around some points, codes drawn
+    from the prior are decoded: all must be where W says.
     """
     few = local[torch.arange(min(PROBES, len(local.codes)))]
-    walk = Walk(local.autoencoder, few.codes[:1], local.latents, method=local.method)
+    first = few[torch.arange(1)]
+    walk = Walk(local.autoencoder, first.codes, first.latents, method=local.method)
     _, _, J = next(iter(walk))
     W = J[0].double().cpu().T
     largest = worst = 0.0

@@ -32,10 +32,12 @@ import torch
 from torch import Generator
 
 from zscope.assays.active import (
+    OfColumns,
+    Place,
     Rule,
-    active_latents,
+    Singles,
     check_two_active,
-    random_rows,
+    choose_columns,
     standard_error,
 )
 from zscope.assays.alignment.column_product import log_column_ratio
@@ -48,7 +50,6 @@ from zscope.assays.jacobian import (
     PerSample,
     Spectra,
     likelihood_of,
-    linearise,
     metric_of,
 )
 from zscope.autoencoder import Autoencoder
@@ -59,7 +60,7 @@ __all__ = ["OptimalNoise", "optimal_noise"]
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalNoise(Scored):
+class OptimalNoise(OfColumns, Scored):
     efficiency: float  # exp(-misspent): least cost over actual cost at fixed columns
     misspent: float  # nats
     interval: tuple[float, float] | None  # of the efficiency, 95 %; None for a single code
@@ -92,7 +93,7 @@ class OptimalNoise(Scored):
         order = theory.argsort().tolist()
         axes = lines(
             {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
-            x="active latent, most precise first",
+            x=f"active {self.unit}, most precise first",
             y="log₁₀ variance",
             title=f"efficiency {self.efficiency:.2f} ({self.metric})",
             markers=True,
@@ -109,6 +110,8 @@ def optimal_noise(
     posterior: Recorded,
     *,
     active: Rule = "used",
+    place: Place = None,
+    latents: Singles = None,
     samples: int = 256,
     likelihood: Likelihood | Literal["auto"] = "auto",
     method: Method = "auto",
@@ -127,35 +130,39 @@ def optimal_noise(
             f"{who}: the {len(posterior)} posteriors have no independent noise; the theory "
             "assumes diagonal covariances. It applies to variational models with a std per latent."
         )
-    chosen = active_latents(who, autoencoder, recorded, active)
-    check_two_active(who, chosen, posterior.latents)
-    rows = random_rows(len(posterior), samples, generator, who)
-    part = posterior[rows.to(posterior.mean.device)].detach()
-    if not bool((part.variance[:, chosen] > 0).all()):
+    columns = choose_columns(
+        who,
+        autoencoder,
+        recorded,
+        active=active,
+        place=place,
+        latents=latents,
+        samples=samples,
+        generator=generator,
+    )
+    check_two_active(who, columns)
+    part = columns.posterior
+    if not bool((columns.of(part.variance) > 0).all()):
         raise Undefined(
             f"{who}: some of the {len(part)} posteriors have a variance of 0, which no finite "
             "budget of noise allows. Has training collapsed the noise?"
         )
     likelihood = likelihood_of(autoencoder, part.mean) if likelihood == "auto" else likelihood
-    local = linearise(
-        autoencoder,
-        part.mean,
-        latents=chosen,
-        likelihood=likelihood,
-        method=method,
-    )
+    local = columns.linearise(likelihood=likelihood, method=method)
     flat = local.lengths.amin(1) <= local.precision * local.lengths.amax(1)
     if flat.all():
         raise Undefined(
-            f"{who}: at all {len(flat)} codes the decoder ignores an active latent, whose best "
-            "variance is then unbounded. List the used latents with active=[…]."
+            f"{who}: at all {len(flat)} codes the decoder ignores an active {columns.unit}, whose "
+            f"best variance is then unbounded. List the used {columns.unit}s with active=[…]."
         )
     flags = list(local.flags)
     if flat.any():
-        flags.append(f"Left out {int(flat.sum())} codes where the decoder ignores a latent.")
-    log_variance = part.variance[:, chosen].double().cpu().log()[~flat]
+        flags.append(
+            f"Left out {int(flat.sum())} codes where the decoder ignores a {columns.unit}."
+        )
+    log_variance = columns.of(part.variance).double().cpu().log()[~flat]
     log_square = 2 * local.lengths[~flat].log()
-    count = len(chosen)
+    count = len(columns.active)
     budget = -log_variance.sum(1)
     best = (log_square.sum(1) - budget)[:, None] / count - log_square
     log_cost = (log_square + log_variance).logsumexp(1) - math.log(count)
@@ -171,8 +178,8 @@ def optimal_noise(
         misaligned=float(misaligned.mean()),
         slope=_slope(-log_square, log_variance),
         budget=float(budget.mean()),
-        active=chosen,
-        passive=[j for j in range(posterior.latents) if j not in chosen],
+        active=columns.active,
+        passive=columns.passive,
         likelihood=likelihood,
         metric=metric_of(likelihood),
         method=local.method,
@@ -180,6 +187,7 @@ def optimal_noise(
         actual=log_variance.exp(),
         best=best.exp(),
         flags=flags,
+        **columns.about,
     )
 
 
@@ -208,4 +216,5 @@ ENTRY = Entry(
     needs=("variances", "two latents"),
     passes="samples * latents",
     most=4_000,
+    maps="place",
 )

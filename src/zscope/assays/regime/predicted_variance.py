@@ -28,12 +28,12 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import codes_of, random_rows
+from zscope.assays.active import OfColumns, Place, choose_columns, codes_of, used_units
 from zscope.assays.arguments import accepts_recording
-from zscope.assays.engine import Recorded, posterior_of, used_latents
+from zscope.assays.engine import Recorded, posterior_of
 from zscope.assays.entry import Entry
 from zscope.assays.halves import Interval, halves_interval
-from zscope.assays.jacobian import Likelihood, Method, likelihood_of, linearise
+from zscope.assays.jacobian import Likelihood, Method, likelihood_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import Undefined
 from zscope.results import Measure, Scored
@@ -46,7 +46,7 @@ ROUNDING = 1e12  # of the largest squared derivative in units of gamma
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedVariance(Scored):
+class PredictedVariance(OfColumns, Scored):
     score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
@@ -57,7 +57,7 @@ class PredictedVariance(Scored):
     method: str  # of the Jacobians
     actual: Codes | None  # variances of the encoder, if a posterior was given
     ratio: Float[Tensor, " latents"] | None
-    used: list[int] | None  # latents in use (`zscope.usage`), whose ratios are printed
+    used: list[int] | None  # those in use (`zscope.usage`), whose ratios are printed
     correlation: float | None
     flags: list[str]
     interval: Interval | None  # of the correlation
@@ -79,22 +79,22 @@ class PredictedVariance(Scored):
             return lines
         # Passive latents, whose variance is 1 in any case, say nothing.
         if not self.used:
-            return [("encoder / predicted", "no latent is used"), *lines]
+            return [("encoder / predicted", f"no {self.unit} is used"), *lines]
         ratios = self.ratio[self.used]
         low, middle, high = ratios.quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
-        several = f" (median; {low:.2f} to {high:.2f} for {len(ratios)} used latents)"
-        text = f"{middle:.2f}" + (several if len(ratios) > 1 else " (one used latent)")
+        several = f" (median; {low:.2f} to {high:.2f} for {len(ratios)} used {self.unit}s)"
+        text = f"{middle:.2f}" + (several if len(ratios) > 1 else f" (one used {self.unit})")
         return [("encoder / predicted", text), *lines]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars, lines
 
         if self.actual is None:
-            return bars(self.variance.mean(0), x="latent", y="predicted variance", ax=ax)
+            return bars(self.variance.mean(0), x=self.unit, y="predicted variance", ax=ax)
         predicted = self.variance.mean(0)
         order = predicted.argsort().tolist()
         means = {"encoder": self.actual.mean(0)[order], "decoder's prediction": predicted[order]}
-        precise = "latent, most precise first"
+        precise = f"{self.unit}, most precise first"
         axes = lines(means, x=precise, y="mean variance", markers=True, ax=ax)
         if len(order) <= 16:
             axes.set_xticks(range(len(order)), [str(j) for j in order])
@@ -109,6 +109,7 @@ def predicted_variance(
     gamma: float | None = None,
     diagonal: bool | None = None,
     likelihood: Likelihood | Literal["auto"] = "auto",
+    place: Place = None,
     samples: int = 256,
     method: Method = "auto",
     generator: Generator | None = None,
@@ -120,7 +121,9 @@ def predicted_variance(
     gaussian likelihood, or 1 for the likelihood "bernoulli". `diagonal`: predict the best
     diagonal covariance; by default, if the posterior given has one. The likelihood "auto" is
     Gaussian if gamma is given, else the one the model was trained with (or the best guess). At
-    most `samples` of the codes are used, at random.
+    most `samples` of the codes are used, at random. Of latents that are maps, the channels at a
+    place are predicted, the other places being what they are: `place`, or by default another one
+    of each picture.
     """
     who = "predicted_variance"
     posterior, means = posterior_of(codes, who), codes_of(codes, who)
@@ -141,13 +144,16 @@ def predicted_variance(
         diagonal = not posterior.deterministic and posterior.scale_tril is None
     if gamma <= 0:
         raise Undefined(f"{who}: gamma={gamma}; the variance of the likelihood must be > 0.")
-    rows = random_rows(len(means), samples, generator, who)
-    local = linearise(
+    columns = choose_columns(
+        who,
         autoencoder,
-        means[rows.to(means.device)],
-        likelihood=likelihood,
-        method=method,
+        codes,
+        active="all",
+        place=place,
+        samples=samples,
+        generator=generator,
     )
+    local = columns.linearise(likelihood=likelihood, method=method)
     if diagonal:
         predicted = 1 / (1 + local.lengths.square() / gamma)
     else:
@@ -164,7 +170,7 @@ def predicted_variance(
     actual = ratio = used = correlation = interval = None
     no_interval = ""
     if not posterior.deterministic:
-        actual = posterior.variance.detach().cpu().double()[rows]
+        actual = columns.of(columns.posterior.variance).cpu().double()
         ratio = (actual / predicted).median(0).values
         if ratio.isnan().any():
             raise Undefined(
@@ -172,7 +178,7 @@ def predicted_variance(
                 f"those predicted {float(predicted.min()):.3g} to {float(predicted.max()):.3g}: "
                 "they cannot be compared. Has training diverged?"
             )
-        used = used_latents(autoencoder, codes, who)
+        used = used_units(autoencoder, codes, who)
         pairs = torch.stack([actual.log().flatten(), predicted.log().flatten()])
         if pairs.shape[1] > 1 and bool((pairs.std(1) > 1e-9).all()):
             correlation = float(torch.corrcoef(pairs)[0, 1])
@@ -194,6 +200,7 @@ def predicted_variance(
         flags=[*flags, *local.flags],
         interval=interval,
         no_interval=no_interval,
+        **columns.about,
     )
 
 
@@ -209,4 +216,5 @@ ENTRY = Entry(
     needs=("variances",),
     passes="samples * latents",
     most=4_000,
+    maps="place",
 )
