@@ -14,38 +14,37 @@ Where latents are maps, J has a column for every place of every channel, thousan
 then measured at a place: the columns are the c channels at one place of each picture, all other
 latents stay as they are, and "latent" above means channel, over all pictures and places. The place
 is drawn for each picture, in the interior of the map (at least a quarter of each axis away from
-the border, if it has four places or more): borders are padded, and unlike the rest. The rows are
-the base pictures, so that all assays of a recording look at the same places and share the
-derivatives there.
+the border, if it has four places or more): borders are padded, and unlike the rest. All assays of
+a recording look at the same places of its base pictures, and share the derivatives there.
 
 Zietlow, PhD thesis, Tübingen 2022, sections 3.3.2 and 4.3.4. Measuring at a place is ours.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.engine import Recorded, decode, posterior_of, used_latents
+from zscope.assays.engine import Recorded, posterior_of, used_latents
 from zscope.assays.jacobian import Linearised, Table, linearise
+from zscope.assays.units import MOST_UNITS
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined, did_you_mean
 from zscope.layout import Layout
-from zscope.map_summary import MapSummary
 from zscope.randomness import fresh, named_generator
 from zscope.recording import Recording
-from zscope.results import Result
-from zscope.sampling import recorded_codes
+from zscope.results import R, Result, name_units
+from zscope.sampling import recorded_codes, whole
 from zscope.types import Codes
-from zscope.usage import NATS, ROUNDING, usage_of_decoder
 
 __all__ = [
-    "Columns", "OfColumns", "Place", "Rule", "Singles", "active_latents", "check_two_active",
-    "choose_columns", "codes_of", "layout_of", "random_rows", "standard_error", "used_units",
+    "AtPlace", "Columns", "Place", "Rule", "Singles", "active_latents", "check_two_active",
+    "choose_columns", "codes_of", "map_layout", "random_rows", "standard_error",
+    "used_units",
 ]  # fmt: skip
 
 RULES = ("used", "mean", "variance", "all")
@@ -55,27 +54,20 @@ Place = Sequence[int] | None
 """Coordinates of a place, such as (4, 4); None: drawn for each picture."""
 Singles = Sequence[int] | Literal["all"] | None
 """Single latents of maps, in place of the channels of a place."""
-MOST_COLUMNS = 512
-FEWEST_TO_DECODE = 8
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class OfColumns(Result):
-    """A result about latents; about the channels at a place, where latents are maps."""
+class AtPlace(Result):
+    """A result about latents or, where they are maps, about the channels at a place."""
 
-    unit: str = "latent"
-    unit_names: list[str] = field(default_factory=list)  # of channels
-    place: str = ""  # where: "drawn in the interior of each map"; empty for vectors
+    place: str = ""  # which: "drawn in the interior of each map"; empty for vectors
 
     def summary(self) -> list[tuple[str, str]]:
         lines = super().summary()
-        if not self.place:
-            return lines
-        named = [(name.replace("latent", self.unit), text) for name, text in lines]
-        return [("measured", self.place), *named]
+        return [("measured", f"at a place, {self.place}"), *lines] if self.place else lines
 
     def _reported_fields(self) -> set[str]:
-        return super()._reported_fields() | {"unit", "unit_names", "place"}
+        return super()._reported_fields() | {"place"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +81,13 @@ class Columns:
     active: list[int]
     passive: list[int]
     unit: str = "latent"
-    unit_names: list[str] = field(default_factory=list)
+    unit_names: tuple[str, ...] = ()
     place: str = ""
     recording: Recording | None = None  # that keeps the derivatives
 
-    @property
-    def about(self) -> dict[str, object]:
-        """The fields of a result `OfColumns`."""
-        return {"unit": self.unit, "unit_names": self.unit_names, "place": self.place}
+    def name(self, result: R) -> R:
+        """The same result, which now knows what its numbers are of."""
+        return name_units(result, self.unit, self.unit_names)
 
     def of(self, values: Codes) -> Float[Tensor, "samples columns"]:
         """The numbers of the columns, rows x columns, from those of all latents of the rows."""
@@ -105,24 +96,22 @@ class Columns:
         return values.gather(1, self.latents.to(values.device))
 
     def linearise(self, *, likelihood: str = "gaussian", method: str = "auto") -> Linearised:
-        """The triangles of J; of maps computed once for a recording."""
+        """The triangles of J; of maps computed once for a recording, with all channels."""
         assert self.autoencoder is not None
-        model = self.autoencoder
+        model, layout = self.autoencoder, self.posterior.layout
+        options = {"likelihood": likelihood, "method": method}
+        if isinstance(self.latents, list):
+            return linearise(model, self.posterior.mean, latents=self.latents, **options)
+        assert layout is not None
+        channels = torch.arange(layout.channels)
+        every = self.latents[:, :1] % layout.positions + layout.positions * channels
 
         def work() -> Linearised:
-            return linearise(
-                model,
-                self.posterior.mean,
-                latents=self.latents,
-                likelihood=likelihood,
-                method=method,
-            )
+            return linearise(model, self.posterior.mean, latents=every, **options)
 
-        if self.recording is None:
-            return work()
-        key = "columns", len(self.rows), self.place, tuple(self.active), likelihood, method
-        local: Linearised = self.recording.share(key, work)
-        return local
+        key = "columns", len(self.rows), self.place, likelihood, method
+        local = work() if self.recording is None else self.recording.share(key, work)
+        return local if self.active == channels.tolist() else local.part(self.active)
 
 
 def choose_columns(
@@ -137,7 +126,7 @@ def choose_columns(
     latents: Singles = None,
 ) -> Columns:
     """At most `samples` of the codes, and the active latents, or the channels of a place."""
-    layout = layout_of(autoencoder, codes, who)
+    layout = map_layout(autoencoder, codes, who)
     if layout is not None and latents is None:
         return _at_places(who, autoencoder, codes, layout, samples, generator, active, place)
     if place is not None:
@@ -148,25 +137,18 @@ def choose_columns(
         )
     posterior = posterior_of(codes, who)
     singles = active if latents is None else latents
-    if layout is not None:
-        count = posterior.latents if isinstance(singles, str) else len(singles)
-        if count > MOST_COLUMNS:
-            axes = "y, x" if len(layout.places) == 2 else ", ".join(layout.names)
-            raise Undefined(
-                f"{who}: {count:,} columns; measured at a place instead. Pass place=({axes}), or "
-                "latents=[...] for fewer."
-            )
+    count = posterior.latents if isinstance(singles, str) else len(singles)
+    if layout is not None and count > MOST_UNITS:
+        axes = "y, x" if len(layout.places) == 2 else ", ".join(layout.names)
+        raise Undefined(
+            f"{who}: {count:,} columns; measured at a place instead. Pass place=({axes}), or "
+            "latents=[...] for fewer."
+        )
     chosen = active_latents(who, autoencoder, codes, singles)
     rows = random_rows(len(posterior), samples, generator, who)
-    others = set(range(posterior.latents)) - set(chosen) if layout is None else ()
-    return Columns(
-        autoencoder,
-        posterior[rows.to(posterior.mean.device)].detach(),
-        rows,
-        chosen,
-        chosen,
-        sorted(others),
-    )
+    part = posterior[rows.to(posterior.mean.device)].detach()
+    others = [] if layout else [j for j in range(posterior.latents) if j not in chosen]
+    return Columns(autoencoder, part, rows, chosen, chosen, others)
 
 
 def _at_places(
@@ -179,47 +161,61 @@ def _at_places(
     active: Rule,
     place: Place,
 ) -> Columns:
-    posterior = _with_layout(posterior_of(codes, who), layout)
-    codes_of(posterior, who)  # finite
-    chosen = _active_channels(who, autoencoder, codes, posterior, active)
-    # A recording has base pictures, which all assays of maps start from, and places of its own; a
-    # caller with a generator gives the posterior alone.
-    recording = codes if isinstance(codes, Recording) else None
-    sources = [fresh(generator)] * 2
-    if recording is not None:
-        sources = [named_generator(recording.seed, name) for name in ("base pictures", "places")]
-    rows = random_rows(len(posterior), samples, sources[0], who)
+    recording = _recording_of(who, autoencoder, codes, layout)
+    posterior = recording.posterior
+    chosen = _active_channels(who, recording, active)
+    if isinstance(codes, Recording):
+        whole(who, 1, samples=samples)
+        rows = recording.picture_order[:samples]
+        generator = named_generator(recording.seed, "places of base pictures")
+    else:  # the caller has a generator
+        generator = fresh(generator)
+        rows = random_rows(len(posterior), samples, generator, who)
     if place is None:
-        numbers = _interior_places(layout, len(rows), sources[1])
-        text = "at a place, drawn in the interior of each map"
+        numbers = _interior_places(layout, len(rows), generator)
+        text = "drawn in the interior of each map"
     else:
         numbers = torch.full((len(rows),), _number_of(who, layout, place))
-        text = f"at a place ({', '.join(str(int(each)) for each in place)})"
-    table = numbers[:, None] + layout.positions * torch.tensor(chosen)
+        text = f"({', '.join(str(int(each)) for each in place)}) of each map"
     return Columns(
         autoencoder,
         posterior[rows.to(posterior.mean.device)].detach(),
         rows,
-        table,
+        numbers[:, None] + layout.positions * torch.tensor(chosen, dtype=torch.long),
         chosen,
         [k for k in range(layout.channels) if k not in chosen],
         "channel",
-        layout.unit_names("channel"),
+        tuple(layout.unit_names("channel")),
         text,
-        recording,
+        recording if isinstance(codes, Recording) else None,
     )
 
 
-def layout_of(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> Layout | None:
+def used_units(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> list[int]:
+    """The latents that count or, of maps, the channels."""
+    layout = map_layout(autoencoder, codes, who)
+    if layout is None:
+        return used_latents(autoencoder, codes, who)
+    return used_latents(autoencoder, _recording_of(who, autoencoder, codes, layout), who)
+
+
+def _recording_of(
+    who: str, autoencoder: Autoencoder | None, codes: Recorded, layout: Layout
+) -> Recording:
+    """The recording, or one of codes that do not say themselves that they are maps."""
+    posterior = posterior_of(codes, who)
+    means = codes_of(posterior, who)
+    if isinstance(codes, Recording) and codes.layout is not None:
+        return codes
+    return Recording(autoencoder, Posterior(means, posterior.std, layout=layout))
+
+
+def map_layout(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> Layout | None:
     """Channels and places of the codes, or of a model that makes such codes; None for vectors."""
     posterior = posterior_of(codes, who)
     if posterior.layout is not None or autoencoder is None or autoencoder.layout is None:
         return posterior.layout
     return autoencoder.layout if autoencoder.layout.latents == posterior.latents else None
-
-
-def _with_layout(posterior: Posterior, layout: Layout) -> Posterior:
-    return Posterior(posterior.mean, posterior.std, layout=layout)
 
 
 def _interior_places(layout: Layout, count: int, generator: Generator) -> Tensor:
@@ -270,65 +266,21 @@ def active_latents(
     return _listed(who, active, latents, "latents")
 
 
-def _active_channels(
-    who: str, autoencoder: Autoencoder | None, codes: Recorded, posterior: Posterior, active: Rule
-) -> list[int]:
+def _active_channels(who: str, recording: Recording, active: Rule) -> list[int]:
     """The same for channels, over all pictures and places."""
-    layout = posterior.layout
+    layout = recording.layout
     assert layout is not None
     if active == "used":
-        return used_units(autoencoder, codes, who)
+        return used_latents(recording.model, recording, who)
     if active == "all":
         return list(range(layout.channels))
-    if active in ("mean", "variance"):
-        moments = _summary(codes, posterior).moments()
-        if active == "mean":
-            return _indices((moments["m2"] - moments["m"].square()).clamp_min(0).sqrt() > 0.5)
-        _check_variances(who, posterior)
-        return _indices(moments["v"] < 0.8)
+    if active == "mean":
+        moments = recording.map_summary.moments()
+        return _indices((moments["m2"] - moments["m"].square()).clamp_min(0).sqrt() > 0.5)
+    if active == "variance":
+        _check_variances(who, recording.posterior)
+        return _indices(recording.map_summary.moments()["v"] < 0.8)
     return _listed(who, active, layout.channels, "channels")
-
-
-def used_units(autoencoder: Autoencoder | None, codes: Recorded, who: str) -> list[int]:
-    """The latents that count, or the channels: the rules of `zscope.usage`, places being samples.
-
-    Of a deterministic model, the channels whose map changes what is decoded when it is replaced by
-    that of another picture.
-    """
-    layout = layout_of(autoencoder, codes, who)
-    if layout is None:
-        return used_latents(autoencoder, codes, who)
-    posterior = _with_layout(posterior_of(codes, who), layout)
-    if len(posterior) == 0:
-        raise Undefined(f"{who}: 0 posteriors were given. Record some pictures.")
-
-    def find() -> list[int]:
-        summary = _summary(codes, posterior)
-        moments = summary.moments()
-        spread = (moments["m2"] - moments["m"].square()).clamp_min(0)
-        if not posterior.deterministic:
-            total = spread + moments["v"]
-            information = 0.5 * (total.clamp_min(1e-300).log() - moments["log_v"])
-            return _indices((total > 0) & (information >= NATS))
-        if autoencoder is None or not autoencoder.decodes or len(posterior) < FEWEST_TO_DECODE:
-            largest = torch.maximum(summary.low.abs(), summary.high.abs())
-            return _indices(spread.sqrt() > ROUNDING * largest)
-        recording = codes if isinstance(codes, Recording) else Recording(autoencoder, posterior)
-        return usage_of_decoder(
-            recording.base_samples,
-            lambda z: decode(autoencoder, z).float().cpu(),
-            layout.unit_of("channel"),
-        ).used
-
-    if not isinstance(codes, Recording):
-        return find()
-    used: list[int] = codes.share("used channels", find)
-    return used
-
-
-def _summary(codes: Recorded, posterior: Posterior) -> MapSummary:
-    kept = isinstance(codes, Recording) and codes.layout is not None
-    return codes.map_summary if kept else MapSummary.of(posterior)  # type: ignore[union-attr]
 
 
 def _check_variances(who: str, posterior: Posterior) -> None:

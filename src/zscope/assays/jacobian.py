@@ -30,7 +30,7 @@ channel does is estimated with random signs e (Rademacher) on all places of chan
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -106,6 +106,11 @@ class Linearised:
     def directions(self) -> Squares:
         """V of J = U S V^T: column k is the step in latent space that is stretched by s_k."""
         return self._svd[1]
+
+    def part(self, columns: list[int]) -> "Linearised":
+        """The same with some of the columns."""
+        triangle = torch.linalg.qr(self.triangle[:, :, columns], mode="r").R
+        return replace(self, triangle=triangle, latents=[self.latents[k] for k in columns])
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ import torch
 from torch import Generator
 
 from zscope.assays.active import (
-    OfColumns,
+    AtPlace,
     Place,
     Rule,
     Singles,
@@ -54,7 +54,7 @@ __all__ = ["AlignmentGap", "alignment_gap"]
 
 
 @dataclass(frozen=True, eq=False)
-class AlignmentGap(OfColumns, Scored):
+class AlignmentGap(AtPlace, Scored):
     gap: float  # nats
     standard_error: float | None  # None for a single code
     samples: int  # codes
@@ -84,8 +84,8 @@ class AlignmentGap(OfColumns, Scored):
             self.cosines,
             rows=names,
             columns=names,
-            x=self.unit,
-            y=self.unit,
+            x="latent",
+            y="latent",
             title=f"alignment gap {self.gap:.2f} nats ({self.metric}): root mean square cosine",
             ax=ax,
         )
@@ -139,7 +139,7 @@ def alignment_gap(
         )
     gaps = log_column_ratio(triangles, local.precision)
     units = triangles / triangles.norm(dim=1, keepdim=True).clamp(min=1e-300)
-    return AlignmentGap(
+    result = AlignmentGap(
         gap=float(gaps.mean()),
         standard_error=standard_error(gaps),
         samples=len(gaps),
@@ -153,8 +153,9 @@ def alignment_gap(
         cosines=torch.einsum("nij,nik->njk", units, units).square().mean(0).sqrt(),
         lengths=local.lengths[~flat],
         flags=flags,
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 def _chance(spectra: Spectra) -> float:

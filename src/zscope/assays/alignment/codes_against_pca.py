@@ -45,12 +45,12 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from zscope.assays.active import (
-    OfColumns,
+    AtPlace,
     Place,
     Rule,
     check_two_active,
     choose_columns,
-    layout_of,
+    map_layout,
     random_rows,
 )
 from zscope.assays.alignment.distance_to_orthogonality import random_orthogonal
@@ -88,7 +88,7 @@ class Local:
 
 
 @dataclass(frozen=True, eq=False)
-class CodesAgainstPCA(OfColumns, Scored):
+class CodesAgainstPCA(AtPlace, Scored):
     axes: float  # mean matched correlation
     chance: float  # of the axes
     space: float  # mean canonical correlation
@@ -145,7 +145,7 @@ class CodesAgainstPCA(OfColumns, Scored):
             rows=[str(self.active[row]) for row in rows],
             columns=[str(component + 1) for component in range(len(rows))],
             x="principal component",
-            y=self.unit,
+            y="latent",
             label="|correlation|",
             title=f"axes {self.axes:.2f} (chance {self.chance:.2f}), space {self.space:.2f}",
             limit=1.0,
@@ -190,7 +190,7 @@ def codes_against_pca(
     chosen, part = columns.active, columns.posterior
     _check_sizes(who, len(chosen), points, neighbours)
     x = x[columns.rows.to(x.device)]
-    layout = layout_of(model, codes, who)
+    layout = map_layout(model, codes, who)
     if layout is not None and not isinstance(columns.latents, list):
         x = _patches(who, x, layout, columns.latents[:, 0] % layout.positions)
     x = as_rows(x, who, least=len(chosen) + 2).cpu()
@@ -198,7 +198,7 @@ def codes_against_pca(
     variances = None if part.deterministic else columns.of(part.variance).double().cpu()
     whole = _compare(who, means, x, variances)
     local = _around_points(who, means, x, variances, points, neighbours, generator)
-    return CodesAgainstPCA(
+    result = CodesAgainstPCA(
         axes=whole.axes,
         chance=matched_chance(len(chosen)),
         space=float(whole.canonical.mean()),
@@ -219,8 +219,9 @@ def codes_against_pca(
         local_space=local.space,
         local_order=local.order,
         flags=[*_flags(whole, len(chosen)), *_local_flags(local, points)],
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 def _patches(who: str, x: Tensor, layout: Layout, place: Tensor) -> Rows:
@@ -436,4 +437,5 @@ ENTRY = Entry(
     needs=("two latents",),
     better="higher",
     maps="place",
+    map_options={"samples": 2000},
 )

@@ -37,8 +37,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import (
+    AtPlace,
     Columns,
-    OfColumns,
     Place,
     Rule,
     Singles,
@@ -73,7 +73,7 @@ DEGENERATE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class DistanceToOrthogonality(OfColumns, Scored):
+class DistanceToOrthogonality(AtPlace, Scored):
     """The mean distance, that of each code, and the singular vectors behind it."""
 
     distance: float
@@ -117,7 +117,7 @@ class DistanceToOrthogonality(OfColumns, Scored):
             rows=[str(j) for j in self.active],
             columns=[str(k + 1) for k in range(len(self.active))],
             x="singular direction",
-            y=self.unit,
+            y="latent",
             title=f"DtO = {self.distance:.2f} ({self.metric}; chance {self.chance:.2f})",
             ax=ax,
         )
@@ -160,7 +160,7 @@ def distance_to_orthogonality(
     distances = distance_of(local.directions)
     gaps = relative_gaps(local.spectra)
     degenerate = int((gaps < DEGENERATE).sum())
-    return DistanceToOrthogonality(
+    result = DistanceToOrthogonality(
         distance=float(distances.mean()),
         standard_error=standard_error(distances),
         samples=len(distances),
@@ -176,8 +176,9 @@ def distance_to_orthogonality(
         spectra=local.spectra,
         directions=local.directions,
         flags=[*local.flags, *_warnings(local, columns, degenerate)],
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 def _warnings(local: Linearised, columns: Columns, degenerate: int) -> list[str]:

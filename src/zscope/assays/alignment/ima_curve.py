@@ -36,7 +36,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from zscope.assays.active import (
-    OfColumns,
+    AtPlace,
     Place,
     Rule,
     Singles,
@@ -72,7 +72,7 @@ Curves = Float[Tensor, "precisions samples"]
 
 
 @dataclass(frozen=True, eq=False)
-class IMACurve(OfColumns, Scored):
+class IMACurve(AtPlace, Scored):
     """Curves over the precision γ², as means over points, in nats."""
 
     precisions: list[float]  # γ², ascending
@@ -207,7 +207,7 @@ def ima_curve(
     log_likelihood = torch.stack([each.log_likelihood[kept] for each in curves])
     elbo = torch.stack([each.elbo[kept] for each in curves])
     sizes = [each.effective[kept].min() for each in curves if each.effective is not None]
-    return IMACurve(
+    result = IMACurve(
         precisions=levels,
         log_likelihood=log_likelihood.mean(1),
         regularised=(log_likelihood - contrasts).mean(1),
@@ -224,8 +224,9 @@ def ima_curve(
         per_sample={"log likelihood": log_likelihood, "elbo": elbo},
         contrasts=contrasts,
         flags=[*flags, *more],
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 class _Function(Autoencoder):

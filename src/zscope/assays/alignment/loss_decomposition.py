@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from zscope.assays.active import layout_of, random_rows
+from zscope.assays.active import map_layout, random_rows
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import encode_alone
 from zscope.assays.entry import Entry
@@ -144,7 +144,7 @@ def loss_decomposition(
         )
     posterior = posterior.to("cpu")
     truth = x.flatten(1).double().cpu()
-    layout = layout_of(autoencoder, posterior, who)
+    layout = map_layout(autoencoder, posterior, who)
     if layout is None:
         noisy = _with_noise(who, autoencoder, posterior, x, draws, method, generator)
     else:
@@ -298,4 +298,5 @@ ENTRY = Entry(
     passes="samples * (latents + draws)",
     most=5_000,
     maps="place",
+    map_options={"draws": 4},
 )

@@ -32,7 +32,7 @@ import torch
 from torch import Generator
 
 from zscope.assays.active import (
-    OfColumns,
+    AtPlace,
     Place,
     Rule,
     Singles,
@@ -60,7 +60,7 @@ __all__ = ["OptimalNoise", "optimal_noise"]
 
 
 @dataclass(frozen=True, eq=False)
-class OptimalNoise(OfColumns, Scored):
+class OptimalNoise(AtPlace, Scored):
     efficiency: float  # exp(-misspent): least cost over actual cost at fixed columns
     misspent: float  # nats
     interval: tuple[float, float] | None  # of the efficiency, 95 %; None for a single code
@@ -93,7 +93,7 @@ class OptimalNoise(OfColumns, Scored):
         order = theory.argsort().tolist()
         axes = lines(
             {"encoder": self.actual.log10().mean(0)[order], "theory": theory[order]},
-            x=f"active {self.unit}, most precise first",
+            x="active latent, most precise first",
             y="log₁₀ variance",
             title=f"efficiency {self.efficiency:.2f} ({self.metric})",
             markers=True,
@@ -169,7 +169,7 @@ def optimal_noise(
     misspent = log_cost - (log_square + log_variance).mean(1)
     equal = log_square.logsumexp(1) - math.log(count) - log_square.mean(1)
     misaligned = 2 / count * log_column_ratio(local.triangle[~flat], local.precision)
-    return OptimalNoise(
+    result = OptimalNoise(
         efficiency=math.exp(-float(misspent.mean())),
         misspent=float(misspent.mean()),
         interval=_interval(misspent),
@@ -187,8 +187,9 @@ def optimal_noise(
         actual=log_variance.exp(),
         best=best.exp(),
         flags=flags,
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 def _interval(misspent: PerSample) -> tuple[float, float] | None:

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from zscope.assays.active import OfColumns, Place, choose_columns, codes_of, used_units
+from zscope.assays.active import AtPlace, Place, choose_columns, codes_of, used_units
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import Recorded, posterior_of
 from zscope.assays.entry import Entry
@@ -46,7 +46,7 @@ ROUNDING = 1e12  # of the largest squared derivative in units of gamma
 
 
 @dataclass(frozen=True, eq=False)
-class PredictedVariance(OfColumns, Scored):
+class PredictedVariance(AtPlace, Scored):
     score_fields = ("correlation",)
 
     variance: Codes  # samples x latents
@@ -79,22 +79,22 @@ class PredictedVariance(OfColumns, Scored):
             return lines
         # Passive latents, whose variance is 1 in any case, say nothing.
         if not self.used:
-            return [("encoder / predicted", f"no {self.unit} is used"), *lines]
+            return [("encoder / predicted", "no latent is used"), *lines]
         ratios = self.ratio[self.used]
         low, middle, high = ratios.quantile(torch.tensor([0, 0.5, 1]).double()).tolist()
-        several = f" (median; {low:.2f} to {high:.2f} for {len(ratios)} used {self.unit}s)"
-        text = f"{middle:.2f}" + (several if len(ratios) > 1 else f" (one used {self.unit})")
+        several = f" (median; {low:.2f} to {high:.2f} for {len(ratios)} used latents)"
+        text = f"{middle:.2f}" + (several if len(ratios) > 1 else " (one used latent)")
         return [("encoder / predicted", text), *lines]
 
     def plot(self, ax: Any = None) -> Any:
         from zscope.plots import bars, lines
 
         if self.actual is None:
-            return bars(self.variance.mean(0), x=self.unit, y="predicted variance", ax=ax)
+            return bars(self.variance.mean(0), x="latent", y="predicted variance", ax=ax)
         predicted = self.variance.mean(0)
         order = predicted.argsort().tolist()
         means = {"encoder": self.actual.mean(0)[order], "decoder's prediction": predicted[order]}
-        precise = f"{self.unit}, most precise first"
+        precise = "latent, most precise first"
         axes = lines(means, x=precise, y="mean variance", markers=True, ax=ax)
         if len(order) <= 16:
             axes.set_xticks(range(len(order)), [str(j) for j in order])
@@ -186,7 +186,7 @@ def predicted_variance(
             interval, no_interval = halves_interval(
                 _correlation, both, correlation, RESAMPLES, generator, who
             )
-    return PredictedVariance(
+    result = PredictedVariance(
         variance=predicted,
         gamma=float(gamma),
         beta=float(beta),
@@ -200,8 +200,9 @@ def predicted_variance(
         flags=[*flags, *local.flags],
         interval=interval,
         no_interval=no_interval,
-        **columns.about,
+        place=columns.place,
     )
+    return columns.name(result)
 
 
 def _correlation(both: Matrix) -> float:
