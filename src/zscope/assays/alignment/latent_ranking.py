@@ -13,6 +13,9 @@ for the five latents that rank first. Classical eigenfaces do the same with the 
 of PCA. z̄ is the mean of the codes, not the code of the mean image, which is unlike any
 image the encoder was trained on.
 
+Where latents are maps, channels are ranked by their variance over pictures and places, and moved
+at all places at once, by 2.5 standard deviations of the channel: maps are not of scale 1.
+
 Zietlow, PhD thesis, Tübingen 2022, eq. 4.7-4.8 and section 3.3.5.
 """
 
@@ -29,7 +32,8 @@ from zscope.assays.entry import Entry
 from zscope.assays.jacobian import decode
 from zscope.autoencoder import Autoencoder, Posterior
 from zscope.errors import ConfigError, Undefined
-from zscope.results import Result
+from zscope.layout import Layout
+from zscope.results import R, Result, name_units
 
 __all__ = ["LatentRanking", "NonlinearEigenfaces", "latent_ranking", "nonlinear_eigenfaces"]
 
@@ -65,25 +69,38 @@ def latent_ranking(posterior: Posterior) -> LatentRanking:
         raise Undefined(
             "latent_ranking: got 0 posteriors; expected at least one. Record some data."
         )
-    variances = posterior.variance.detach().double().mean(0).cpu()
-    spreads = posterior.mean.detach().double().var(0, correction=0).cpu()
+    posterior, layout = posterior.detach(), posterior.layout
+    if layout is None:
+        variances = posterior.variance.double().mean(0).cpu()
+        spreads = posterior.mean.double().var(0, correction=0).cpu()
+    else:
+        parts = [slice(*layout.ends(k)) for k in range(layout.channels)]
+        variance, mean = posterior.variance.cpu(), posterior.mean.cpu()
+        variances = torch.stack([variance[:, part].double().mean() for part in parts])
+        spreads = torch.stack([mean[:, part].double().var(correction=0) for part in parts])
     if not (variances.isfinite() & spreads.isfinite()).all():
         raise Undefined(
             f"latent_ranking: of {len(posterior)} posteriors, means or variances are NaN or "
             "infinite. Has training diverged, or were the data not scaled as in training?"
         )
-    return LatentRanking(
+    result = LatentRanking(
         order=[int(j) for j in variances.argsort(stable=True)],
         variances=variances,
         spreads=spreads,
     )
+    return _of_channels(result, layout)
+
+
+def _of_channels(result: R, layout: Layout | None) -> R:
+    """The same result, which knows that its numbers are those of channels, if they are."""
+    return result if layout is None else name_units(result, "channel", layout.unit_names())
 
 
 @dataclass(frozen=True, eq=False)
 class NonlinearEigenfaces(Result):
     latents: list[int]  # one row of pictures each, most important first
     variances: Float[Tensor, " shown"]
-    reach: float
+    reach: float  # of channels, in units of their standard deviation
     centre: Float[Tensor, " latents"]
     images: Float[Tensor, "shown three *shape"]  # below, at and above the centre
 
@@ -94,7 +111,8 @@ class NonlinearEigenfaces(Result):
             f"latent {j}, σ² {variance:.3f}"
             for j, variance in zip(self.latents, self.variances.tolist(), strict=True)
         ]
-        columns = [f"−{self.reach:g}", "z̄", f"+{self.reach:g}"]
+        unit = "" if self.unit == "latent" else " std"
+        columns = [f"−{self.reach:g}{unit}", "z̄", f"+{self.reach:g}{unit}"]
         return image_grid(self.images, rows=rows, columns=columns, size=0.7, ax=ax)
 
 
@@ -115,20 +133,27 @@ def nonlinear_eigenfaces(
             f"nonlinear_eigenfaces: shown={shown}, reach={reach}; at least one latent must be "
             "moved, by more than 0."
         )
+    layout = posterior.layout
     top = ranking.order[:shown]
     rows = random_rows(len(posterior), samples, generator, "nonlinear_eigenfaces")
     centre = posterior.mean.detach().cpu()[rows].mean(0)
     codes = centre.repeat(len(top), 3, 1)
+    steps = torch.tensor([-reach, 0.0, reach]).to(codes)
     for row, j in enumerate(top):
-        codes[row, :, j] += torch.tensor([-reach, 0.0, reach]).to(codes)
+        if layout is None:
+            codes[row, :, j] += steps
+        else:
+            spread = float(ranking.spreads[j] + ranking.variances[j]) ** 0.5
+            codes[row, :, slice(*layout.ends(j))] += spread * steps[:, None]
     images = decode(autoencoder, codes.flatten(0, 1))
-    return NonlinearEigenfaces(
+    result = NonlinearEigenfaces(
         latents=top,
         variances=ranking.variances[top],
         reach=reach,
         centre=centre,
         images=images.unflatten(0, (len(top), 3)),
     )
+    return _of_channels(result, layout)
 
 
 ENTRIES = {
@@ -136,11 +161,13 @@ ENTRIES = {
         question="Which latents matter most, ranked like principal components?",
         takes=("posterior",),
         needs=("variances",),
+        maps="maps",
     ),
     "nonlinear-eigenfaces": Entry(
         question="What do the most important latents do to an average observation?",
         takes=("decoder", "posterior"),
         needs=("variances",),
         passes="3 * shown",
+        maps="maps",
     ),
 }

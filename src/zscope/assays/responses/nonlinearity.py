@@ -19,6 +19,10 @@ A variable whose exchange changes nothing has a nonlinearity of 0/0: those with 
 over the last half (of an odd number, without the middle one): above 0 if early variables are
 the non-linear ones, 0 in the mean over random orders.
 
+Where latents are maps, the variables are whole channels, exchanged at all places. The linear
+prediction then has as many inputs as places; it is left out (None) where there are fewer than four
+exchanges for each, as it would fit anything.
+
 Leeb et al., "Structure by architecture", ICLR 2023, section 4.1 and fig. 4, who show it in
 traversals and print no number for it.
 """
@@ -30,17 +34,21 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from zscope.assays.active import map_layout
 from zscope.assays.arguments import accepts_recording
 from zscope.assays.engine import decode
 from zscope.assays.entry import Entry
+from zscope.assays.units import UnitsOption, units_of
 from zscope.autoencoder import Autoencoder
 from zscope.errors import ConfigError, Undefined
-from zscope.groups import Groups, membership, partition
+from zscope.groups import Groups, membership
 from zscope.randomness import fresh
 from zscope.results import Measure, Scored, listed
 from zscope.sampling import recorded_codes, whole
 
 __all__ = ["VariableNonlinearity", "variable_nonlinearity"]
+
+FEWEST = 4  # exchanges for each number that a linear prediction of maps is made from
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +61,17 @@ class VariableNonlinearity(Scored):
     nonlinearity: list[float | None]
     unexplained: list[float | None]
     effect: list[float]
-    groups: list[list[int]]
+    groups: list[list[int]]  # empty for units of maps, which have names
     least: float
     samples: int
 
     @property
     def order(self) -> float | None:
         """Early half minus late half; None where a half has no variable with an effect."""
-        half = len(self.groups) // 2
+        count = len(self.nonlinearity)
+        half = count // 2
         means = []
-        for part in (self.nonlinearity[:half], self.nonlinearity[len(self.groups) - half :]):
+        for part in (self.nonlinearity[:half], self.nonlinearity[count - half :]):
             known = [value for value in part if value is not None]
             means.append(sum(known) / len(known) if known else None)
         early, late = means
@@ -70,7 +79,7 @@ class VariableNonlinearity(Scored):
 
     def measures(self) -> list[Measure]:
         rows = [
-            self.measure(f"variable {k}", value)
+            self.measure(self.unit_names[k] if self.unit_names else f"variable {k}", value)
             for k, value in enumerate(self.nonlinearity)
             if value is not None
         ]
@@ -100,6 +109,7 @@ def variable_nonlinearity(
     codes: Tensor | np.ndarray,
     *,
     groups: Groups | None = None,
+    units: UnitsOption = "auto",
     samples: int = 512,
     least: float = 0.01,
     generator: Generator | None = None,
@@ -107,7 +117,8 @@ def variable_nonlinearity(
     """How far from linear the decoder is in each variable, over exchanges between codes.
 
     `groups` are the latents of each variable in their order: by default the variables of the
-    model, else single latents. At most `samples` codes are used, drawn at random.
+    model, else single latents, or of maps the channels; `units` names others ("patch:4"). At most
+    `samples` codes are used, drawn at random.
     """
     who = "variable_nonlinearity"
     whole(who, 2, samples=samples)
@@ -118,10 +129,14 @@ def variable_nonlinearity(
     recorded = recorded_codes(codes, who)
     if len(recorded) < 2:
         raise Undefined(f"{who}: {len(recorded)} code(s), and an exchange needs two. Record more.")
-    groups = autoencoder.groups if groups is None else groups
-    lists = partition(groups, recorded.shape[1], who)
+    if groups is None and units == "auto":
+        groups = autoencoder.groups
+    layout = map_layout(autoencoder, recorded, who)
+    parts = units_of(who, units, groups, recorded.shape[1], layout, rounds=2 * samples)
+    lists = parts.lists
     order = torch.randperm(len(recorded), generator=fresh(generator))[:samples]
     base = recorded[order.to(recorded.device)]
+    parts.enough(who, len(base))
     donors = base.roll(-1, 0)
     start = _decoded(autoencoder, base)
     variance = float((start - start.mean(0)).square().sum(1).mean())
@@ -145,14 +160,18 @@ def variable_nonlinearity(
             continue
         bend = (middle - (start + end) / 2).norm(dim=1).mean() / (change.norm(dim=1).mean() / 2)
         bends.append(float(bend))
-        rests.append(_unexplained((donors - base)[:, member].double().cpu(), change))
-    return VariableNonlinearity(
-        nonlinearity=bends,
-        unexplained=rests,
-        effect=effects,
-        groups=lists,
-        least=least,
-        samples=len(base),
+        moves = (donors - base)[:, member].double().cpu()
+        few = layout is not None and len(moves) < FEWEST * moves.shape[1]
+        rests.append(None if few else _unexplained(moves, change))
+    return parts.name(
+        VariableNonlinearity(
+            nonlinearity=bends,
+            unexplained=rests,
+            effect=effects,
+            groups=[] if parts.names else lists,
+            least=least,
+            samples=len(base),
+        )
     )
 
 
@@ -173,4 +192,5 @@ ENTRY = Entry(
     passes="samples * (2 * latents + 1)",
     most=12_000,
     on_request=True,
+    maps="units",
 )
